@@ -1,0 +1,140 @@
+"""Certificates and results: what is claimed about an answer, and on whose word."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Literal
+
+from alloc.errors import AllocError
+from alloc.objectives import Sense
+from alloc.solution import Solution
+
+Status = Literal["optimal", "feasible", "infeasible", "no_solution"]
+Limit = Literal["time", "memory", "interrupt", "nodes"]
+BoundProof = Literal["recomputed", "claimed", "none"]
+
+OPTIMALITY_GAP = 1e-6
+"""Relative gap up to which an answer is called optimal; solvers work in floating point."""
+
+
+def relative_gap(objective: float | None, bound: float) -> float | None:
+    """Return ``|objective - bound| / max(1e-9, |objective|)``, or None without an incumbent.
+
+    The formula is alloc's own for every backend (HiGHS and CP-SAT each use another).
+    """
+    if objective is None:
+        return None
+    if math.isinf(bound):
+        return math.inf
+    return abs(objective - bound) / max(1e-9, abs(objective))
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is claimed about an answer, and on whose word.
+
+    Parameters
+    ----------
+    status
+        ``optimal``: the gap is at most `OPTIMALITY_GAP`; ``feasible``: an answer with a larger gap;
+        ``infeasible``: proved that there is none; ``no_solution``: none found, nothing proved.
+    limit
+        Why the search stopped early, or None.
+    objective
+        Value of the answer, recomputed by the judge, or None without one.
+    bound
+        Proved bound on every solution's value; -inf (minimisation) or inf when nothing is proved.
+    sense
+        Whether less or more is better.
+    objective_name
+        Name of the objective.
+    formulation, backend, backend_version
+        What was solved, and by what.
+    seed, workers
+        Random seed and threads of the solver.
+    seconds
+        Wall time, seconds, from the call to the answer.
+    fingerprint
+        Fingerprint of the instance.
+    verified
+        Whether the judge recomputed every constraint and the objective.
+    bound_proof
+        ``recomputed``: the bound was evaluated again in plain numpy from multipliers (weak
+        duality); ``claimed``: it is the solver's word; ``none``: there is no bound.
+    """
+
+    status: Status
+    objective: float | None
+    bound: float
+    sense: Sense
+    objective_name: str
+    formulation: str
+    backend: str
+    backend_version: str
+    seed: int
+    workers: int
+    seconds: float
+    fingerprint: str
+    limit: Limit | None = None
+    verified: bool = False
+    bound_proof: BoundProof = "claimed"
+
+    @property
+    def gap(self) -> float | None:
+        """Relative gap between objective and bound, 0 or more; None without an incumbent."""
+        return relative_gap(self.objective, self.bound)
+
+    def replace(self, **changes: Any) -> Certificate:
+        """Return a copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class Result:
+    """An answer with its certificate.
+
+    Parameters
+    ----------
+    solution
+        The best solution found, or None.
+    certificate
+        What is proved about it.
+    log
+        What the method reports, one line a step.
+    conflict
+        For an infeasible instance, the requirements in conflict in the user's words.
+    """
+
+    solution: Solution | None
+    certificate: Certificate
+    log: tuple[str, ...] = ()
+    conflict: str | None = None
+
+    def require_solution(self) -> Solution:
+        """Return the solution.
+
+        Raises
+        ------
+        AllocError
+            If there is none; the message says why.
+        """
+        if self.solution is None:
+            reason = self.conflict or f"status {self.certificate.status}"
+            raise AllocError(f"there is no solution: {reason}")
+        return self.solution
+
+    def to_json(self, path: str | PathLike[str] | None = None) -> str:
+        """Return the result as a JSON document, and write it if a path is given."""
+        from alloc.documents import write_result
+
+        return write_result(self, path)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Result:
+        """Read a result from the text of a JSON document."""
+        from alloc.documents import parse_result
+
+        return parse_result(text)

@@ -1,0 +1,53 @@
+"""The exceptions of alloc: one small tree, each message saying what, where and the cure.
+
+::
+
+    AllocError
+    ├── InstanceError (also ValueError)      the input is wrong
+    ├── UnsupportedFeatureError              the input is right, this method cannot do it
+    ├── BackendUnavailableError (ImportError) a solver is missing or cannot be loaded
+    ├── SolverError                          a solver broke its contract
+    ├── CertificateError                     a claim contradicts its recomputation
+    └── SimulationError                      a scheduler or the simulator broke a rule
+
+Infeasibility and limits are results, not exceptions.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AllocError(Exception):
+    """Base class of every error that alloc raises on purpose."""
+
+
+class InstanceError(AllocError, ValueError):
+    """The instance, solution or option handed in is malformed or contradicts itself."""
+
+
+class UnsupportedFeatureError(AllocError):
+    """The instance uses a feature that the chosen method does not model."""
+
+
+class BackendUnavailableError(AllocError, ImportError):
+    """A solver backend is not installed or cannot be loaded."""
+
+
+class SolverError(AllocError):
+    """A solver returned something it must not return."""
+
+
+class CertificateError(AllocError):
+    """A solver's claim contradicts what the judge recomputed from the instance."""
+
+
+class SimulationError(AllocError):
+    """A scheduling decision or the simulation itself broke a rule."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return ``'; did you mean "x"?'`` for the known name nearest to `name`, or ``''``."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f'; did you mean "{matches[0]}"?' if matches else ""

@@ -1,0 +1,262 @@
+"""Packing: putting the tasks of configurations on hosts with free capacity.
+
+`HostPool` is the ledger of free capacity that schedulers, the simulator and the engine share. Its
+rules are greedy and fast; a failure to place says that the rule found no room, not that there is
+none.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.errors import InstanceError
+from alloc.solution import TaskPlacement
+from alloc.topology import Topology
+from alloc.units import MILLI, RESOURCES
+from alloc.workload import Configuration, TaskGroup
+
+Rule = Literal["best_fit", "least_loaded", "first_fit"]
+
+
+class HostPool:
+    """Free capacity of the hosts of a topology, with tasks placed and released.
+
+    Parameters
+    ----------
+    topology
+        The cluster; all of it is free at first.
+
+    Attributes
+    ----------
+    free
+        Free capacity, shape (hosts, resources). The GPU column counts whole free GPUs only; what is
+        left on GPUs that are shared is in `open_gpus`.
+    open_gpus
+        For each host with shared GPUs, the free milli-GPU by GPU position.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.free: npt.NDArray[np.int64] = topology.capacity.copy()
+        self.open_gpus: dict[int, dict[int, int]] = {}
+        self._type_mask: dict[str, npt.NDArray[np.bool_]] = {}
+
+    def reset(self) -> None:
+        """Free all hosts."""
+        self.free[:] = self.topology.capacity
+        self.open_gpus.clear()
+
+    def place(
+        self, configuration: Configuration, rule: Rule = "best_fit"
+    ) -> tuple[TaskPlacement, ...] | None:
+        """Place all tasks of a configuration (a gang) and take their capacity, or do nothing.
+
+        Parameters
+        ----------
+        configuration
+            What to place. Its GPU type and its ``within`` level are honoured.
+        rule
+            ``best_fit``: the hosts left with the least room; ``least_loaded``: spread over the
+            emptiest hosts; ``first_fit``: the first hosts in order.
+
+        Returns
+        -------
+        tuple of TaskPlacement or None
+            Where the tasks are, or None when the rule finds no room.
+        """
+        for hosts in self._candidates(configuration):
+            placed = self._place_on(configuration, hosts, rule)
+            if placed is not None:
+                return placed
+        return None
+
+    def take(self, configuration: Configuration, tasks: Iterable[TaskPlacement]) -> None:
+        """Take the capacity of tasks already placed."""
+        self._add(configuration, tasks, -1)
+
+    def release(self, configuration: Configuration, tasks: Iterable[TaskPlacement]) -> None:
+        """Give back the capacity of placed tasks."""
+        self._add(configuration, tasks, +1)
+
+    def _add(
+        self, configuration: Configuration, tasks: Iterable[TaskPlacement], sign: int
+    ) -> None:
+        groups = {group.role: group for group in configuration.tasks}
+        index = self.topology.host_index
+        for task in tasks:
+            h = index[task.host]
+            group = groups[task.role]
+            row = self.free[h]
+            gpu, cpu, memory = group.demand
+            row[1] += sign * cpu * task.count
+            row[2] += sign * memory * task.count
+            if group.shares_gpu:
+                for g in task.gpus:
+                    self._share(h, g, sign * gpu)
+            else:
+                row[0] += sign * gpu * task.count
+
+    def _share(self, h: int, g: int, amount: int) -> None:
+        """Add free milli-GPU (negative: take it) on a shared GPU, opening and closing it."""
+        shared = self.open_gpus.setdefault(h, {})
+        if g not in shared:
+            self.free[h, 0] -= MILLI
+            shared[g] = MILLI
+        shared[g] += amount
+        if shared[g] == MILLI:
+            del shared[g]
+            self.free[h, 0] += MILLI
+
+    def _candidates(
+        self, configuration: Configuration
+    ) -> Iterable[npt.NDArray[np.bool_] | None]:
+        """Yield host masks to try in turn; None means all hosts."""
+        mask = None
+        if configuration.gpu_type is not None:
+            mask = self._hosts_of_type(configuration.gpu_type)
+        if configuration.within is None:
+            yield mask
+            return
+        table = self.topology.domain_of_host
+        if configuration.within not in table:
+            raise InstanceError(
+                f'level "{configuration.within}" is not in topology "{self.topology.name}"; '
+                f"its levels are {', '.join(table)}."
+            )
+        domain = table[configuration.within]
+        demand = np.array(configuration.demand)
+        inside = domain >= 0 if mask is None else mask & (domain >= 0)
+        count = int(domain.max()) + 1
+        free = np.zeros((count, len(RESOURCES)), dtype=np.int64)
+        np.add.at(free, domain[inside], self.free[inside])
+        roomy = np.flatnonzero((free >= demand).all(axis=1))
+        # The domain with the least room that may do: the others keep theirs for larger gangs.
+        for k in roomy[np.argsort(free[roomy].sum(axis=1), kind="stable")]:
+            yield inside & (domain == k)
+
+    def _hosts_of_type(self, gpu_type: str) -> npt.NDArray[np.bool_]:
+        if gpu_type not in self._type_mask:
+            self._type_mask[gpu_type] = np.array(
+                [t == gpu_type for t in self.topology.gpu_types], dtype=bool
+            )
+        return self._type_mask[gpu_type]
+
+    def _place_on(
+        self, configuration: Configuration, hosts: npt.NDArray[np.bool_] | None, rule: Rule
+    ) -> tuple[TaskPlacement, ...] | None:
+        # Groups that need GPUs go first: the others can use what GPU hosts have left.
+        groups = sorted(configuration.tasks, key=lambda group: group.demand, reverse=True)
+        placed: list[TaskPlacement] = []
+        for group in groups:
+            chosen = self._choose(group, hosts, rule)
+            if chosen is None:
+                self._add(configuration, placed, +1)
+                return None
+            for h, count in chosen:
+                gpus = self._share_gpus(h, group, count) if group.shares_gpu else ()
+                task = TaskPlacement(self.topology.hosts[h].id, group.role, count, gpus)
+                self._add(configuration, (task,), -1)
+                placed.append(task)
+        return tuple(placed)
+
+    def room(self, group: TaskGroup) -> npt.NDArray[np.int64]:
+        """Return how many tasks of a group fit on each host, shape (hosts,), capped at its count."""
+        room = np.full(len(self.free), group.count, dtype=np.int64)
+        gpu, cpu, memory = group.demand
+        if cpu:
+            np.minimum(room, self.free[:, 1] // cpu, out=room)
+        if memory:
+            np.minimum(room, self.free[:, 2] // memory, out=room)
+        if group.shares_gpu:
+            on_gpus = self.free[:, 0] // MILLI * (MILLI // gpu)
+            for h, shared in self.open_gpus.items():
+                on_gpus[h] += sum(left // gpu for left in shared.values())
+            np.minimum(room, on_gpus, out=room)
+        elif gpu:
+            np.minimum(room, self.free[:, 0] // gpu, out=room)
+        return np.maximum(room, 0, out=room)
+
+    def _share_gpus(self, h: int, group: TaskGroup, count: int) -> tuple[int, ...]:
+        """Choose a GPU for each of `count` sharing tasks on host h: the fullest that has room."""
+        shared = dict(self.open_gpus.get(h, {}))
+        num_gpus = self.topology.host_type(self.topology.hosts[h]).num_gpus
+        chosen: list[int] = []
+        for _ in range(count):
+            fitting = [(left, g) for g, left in shared.items() if left >= group.gpu_milli]
+            if fitting:
+                g = min(fitting)[1]
+            else:
+                g = next(g for g in range(num_gpus) if g not in shared)
+                shared[g] = MILLI
+            shared[g] -= group.gpu_milli
+            chosen.append(g)
+        return tuple(chosen)
+
+    def _choose(
+        self, group: TaskGroup, hosts: npt.NDArray[np.bool_] | None, rule: Rule
+    ) -> Sequence[tuple[int, int]] | None:
+        """Return (host, count) pairs for one task group, or None when the hosts lack room."""
+        room = self.room(group)
+        if hosts is not None:
+            room = np.where(hosts, room, 0)
+        open_hosts = np.flatnonzero(room)
+        if int(room[open_hosts].sum()) < group.count:
+            return None
+        if rule == "best_fit":
+            open_hosts = _best_fit_order(open_hosts, room, group, self.free)
+        elif rule == "least_loaded":
+            return _spread(open_hosts, room, group, self.free)
+        chosen: list[tuple[int, int]] = []
+        left = group.count
+        for h in open_hosts:
+            count = min(left, int(room[h]))
+            chosen.append((int(h), count))
+            left -= count
+            if not left:
+                break
+        return chosen
+
+
+def _best_fit_order(
+    open_hosts: npt.NDArray[np.int64],
+    room: npt.NDArray[np.int64],
+    group: TaskGroup,
+    free: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """Order hosts: if one can take the whole group, the fullest such; else the roomiest first.
+
+    GPUs left on a host count first, so that tasks without GPUs keep away from free GPUs.
+    """
+    whole = open_hosts[room[open_hosts] >= group.count]
+    if whole.size:
+        left = free[whole]
+        best = whole[np.lexsort((left[:, 2], left[:, 1], left[:, 0]))[0]]
+        return np.array([best])
+    left = free[open_hosts]
+    if group.gpu_milli:
+        return open_hosts[np.lexsort((left[:, 1], left[:, 0], -room[open_hosts]))]
+    return open_hosts[np.lexsort((left[:, 1], -room[open_hosts], left[:, 0]))]
+
+
+def _spread(
+    open_hosts: npt.NDArray[np.int64],
+    room: npt.NDArray[np.int64],
+    group: TaskGroup,
+    free: npt.NDArray[np.int64],
+) -> Sequence[tuple[int, int]]:
+    """Deal tasks out one by one to the host with the most free capacity that has room."""
+    heap = [(-int(free[h].sum()), int(h)) for h in open_hosts]
+    heapq.heapify(heap)
+    counts: dict[int, int] = {}
+    size = sum(group.demand)
+    for _ in range(group.count):
+        load, h = heapq.heappop(heap)
+        counts[h] = counts.get(h, 0) + 1
+        if counts[h] < room[h]:
+            heapq.heappush(heap, (load + size, h))
+    return sorted(counts.items())

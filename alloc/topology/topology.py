@@ -1,0 +1,222 @@
+"""The topology of a cluster: hosts in nested domains, joined by links."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+
+from alloc.errors import InstanceError, nearest
+from alloc.topology.host import Domain, Host, HostType, NetworkLink
+from alloc.units import RESOURCES
+
+HOST = "host"
+GPU = "gpu"
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Hosts in nested domains, joined by links; the graph and the arrays derive from them.
+
+    Parameters
+    ----------
+    name
+        For people.
+    host_types
+        The kinds of servers.
+    hosts
+        The servers, in the order of every host-indexed array.
+    levels
+        Names of the domain levels, outermost first, without host and GPU; for example
+        ``("pod", "leaf")``.
+    domains
+        The domains of those levels; each names its parent.
+    links
+        Links of the fabric. Devices inside a host are wired by its type.
+    """
+
+    name: str
+    host_types: tuple[HostType, ...]
+    hosts: tuple[Host, ...]
+    levels: tuple[str, ...] = ()
+    domains: tuple[Domain, ...] = ()
+    links: tuple[NetworkLink, ...] = ()
+
+    def __post_init__(self) -> None:
+        where = f'topology "{self.name}"'
+        if not self.hosts:
+            raise InstanceError(f"{where}: has no hosts; a cluster needs at least one.")
+        _require_unique((t.name for t in self.host_types), where, "host type")
+        _require_unique(
+            [host.id for host in self.hosts] + [domain.id for domain in self.domains],
+            where,
+            "host or domain",
+        )
+        for level in self.levels:
+            if level in (HOST, GPU):
+                raise InstanceError(f'{where}: level "{level}" is implied; leave it out of levels.')
+        _require_unique(self.levels, where, "level")
+        self._check_domains(where)
+        types = {t.name for t in self.host_types}
+        parents = {domain.id for domain in self.domains}
+        for host in self.hosts:
+            if host.type not in types:
+                raise InstanceError(
+                    f'{where}: host "{host.id}" is of type "{host.type}", which is not defined'
+                    f"{nearest(host.type, types)}"
+                )
+            if host.domain is not None and host.domain not in parents:
+                raise InstanceError(
+                    f'{where}: host "{host.id}" stands in domain "{host.domain}", which is not '
+                    f"defined{nearest(host.domain, parents)}"
+                )
+
+    def _check_domains(self, where: str) -> None:
+        """Levels must be known and parents must lie on an outer level: then there is no cycle."""
+        rank = {level: k for k, level in enumerate(self.levels)}
+        by_id = {domain.id: domain for domain in self.domains}
+        for domain in self.domains:
+            if domain.level not in rank:
+                raise InstanceError(
+                    f'{where}: domain "{domain.id}" is on level "{domain.level}", which is not in '
+                    f"levels{nearest(domain.level, rank)}"
+                )
+            if domain.parent is None:
+                continue
+            if domain.parent not in by_id:
+                raise InstanceError(
+                    f'{where}: domain "{domain.id}" has parent "{domain.parent}", which is not '
+                    f"defined{nearest(domain.parent, by_id)}"
+                )
+            if rank[by_id[domain.parent].level] >= rank[domain.level]:
+                raise InstanceError(
+                    f'{where}: domain "{domain.id}" ({domain.level}) lies in "{domain.parent}" '
+                    f"({by_id[domain.parent].level}), which is not an outer level; "
+                    "list levels from the outside in."
+                )
+
+    @property
+    def num_hosts(self) -> int:
+        """Number of hosts."""
+        return len(self.hosts)
+
+    @cached_property
+    def num_gpus(self) -> int:
+        """Number of whole GPUs."""
+        return sum(self.host_type(host).num_gpus for host in self.hosts)
+
+    @cached_property
+    def _type_by_name(self) -> dict[str, HostType]:
+        return {t.name: t for t in self.host_types}
+
+    def host_type(self, host: Host) -> HostType:
+        """Return the type of a host."""
+        return self._type_by_name[host.type]
+
+    @cached_property
+    def host_index(self) -> dict[str, int]:
+        """Position of each host id in `hosts`."""
+        return {host.id: h for h, host in enumerate(self.hosts)}
+
+    @cached_property
+    def gpu_types(self) -> tuple[str | None, ...]:
+        """GPU type of each host, shape (hosts,)."""
+        return tuple(self.host_type(host).gpu_type for host in self.hosts)
+
+    @cached_property
+    def capacity(self) -> npt.NDArray[np.int64]:
+        """What each host offers, shape (hosts, resources), in the order of `RESOURCES`."""
+        rows = [self.host_type(host).resources for host in self.hosts]
+        return _read_only(np.array(rows, dtype=np.int64).reshape(-1, len(RESOURCES)))
+
+    @cached_property
+    def domain_of_host(self) -> Mapping[str, npt.NDArray[np.int64]]:
+        """For each level, the position in `domains` of the domain that holds each host.
+
+        Arrays of shape (hosts,); -1 where a host lies in no domain of that level. The level
+        ``"host"`` maps each host to itself.
+        """
+        index = {domain.id: k for k, domain in enumerate(self.domains)}
+        table = {level: np.full(self.num_hosts, -1, dtype=np.int64) for level in self.levels}
+        for h, host in enumerate(self.hosts):
+            domain_id = host.domain
+            while domain_id is not None:
+                domain = self.domains[index[domain_id]]
+                table[domain.level][h] = index[domain_id]
+                domain_id = domain.parent
+        table[HOST] = np.arange(self.num_hosts, dtype=np.int64)
+        return {level: _read_only(array) for level, array in table.items()}
+
+    @cached_property
+    def graph(self) -> nx.Graph:
+        """The cluster as an undirected networkx graph.
+
+        Nodes carry ``level`` (a domain level, ``"host"``, ``"gpu"`` or ``"device"``) and hosts and
+        GPUs their type; edges carry ``bandwidth_gb_per_s`` and ``kind``. Containment without a
+        link of its own is an edge of kind ``"contains"`` and unlimited bandwidth.
+        """
+        graph = nx.Graph(name=self.name, levels=[*self.levels, HOST, GPU])
+        for domain in self.domains:
+            graph.add_node(domain.id, level=domain.level)
+        for host in self.hosts:
+            self._add_host(graph, host)
+        for link in self.links:
+            for end in (link.a, link.b):
+                if end not in graph:
+                    graph.add_node(end, level="device")
+            graph.add_edge(
+                link.a, link.b, kind="network", bandwidth_gb_per_s=link.bandwidth_gb_per_s
+            )
+        for child, parent in self._containment():
+            if parent is not None and not graph.has_edge(child, parent):
+                graph.add_edge(child, parent, kind="contains", bandwidth_gb_per_s=float("inf"))
+        return nx.freeze(graph)
+
+    def _containment(self) -> Iterable[tuple[str, str | None]]:
+        yield from ((domain.id, domain.parent) for domain in self.domains)
+        yield from ((host.id, host.domain) for host in self.hosts)
+
+    def _add_host(self, graph: nx.Graph, host: Host) -> None:
+        kind = self.host_type(host)
+        graph.add_node(host.id, level=HOST, type=kind.name)
+        for g in range(kind.num_gpus):
+            gpu = f"{host.id}/gpu{g}"
+            graph.add_node(gpu, level=GPU, type=kind.gpu_type)
+            graph.add_edge(host.id, gpu, kind="contains", bandwidth_gb_per_s=float("inf"))
+        for link in kind.links:
+            ends = (f"{host.id}/{link.a}", f"{host.id}/{link.b}")
+            for end in ends:
+                if end not in graph:
+                    graph.add_node(end, level="device")
+                    graph.add_edge(host.id, end, kind="contains", bandwidth_gb_per_s=float("inf"))
+            graph.add_edge(*ends, kind=link.kind, bandwidth_gb_per_s=link.bandwidth_gb_per_s)
+
+    def replace(self, **changes: Any) -> Topology:
+        """Return a copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+
+def flat_cluster(name: str, host_type: HostType, num_hosts: int) -> Topology:
+    """Return a cluster of identical hosts without domains, for models where only counts matter."""
+    width = len(str(num_hosts - 1))
+    hosts = tuple(Host(f"host-{h:0{width}d}", host_type.name) for h in range(num_hosts))
+    return Topology(name, (host_type,), hosts)
+
+
+def _require_unique(names: Iterable[str], where: str, what: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InstanceError(f'{where}: {what} "{name}" appears twice; ids must be unique.')
+        seen.add(name)
+
+
+def _read_only(array: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    array.setflags(write=False)
+    return array

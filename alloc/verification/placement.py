@@ -1,0 +1,126 @@
+"""Placement rules: each assignment by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from alloc.errors import nearest
+from alloc.instance import Instance
+from alloc.solution import TaskPlacement
+from alloc.verification.violation import Violation
+from alloc.workload import Configuration
+
+
+def check_assignment(
+    instance: Instance, job_id: str, configuration_index: int, tasks: Sequence[TaskPlacement]
+) -> Iterator[Violation]:
+    """Yield what is wrong with a job running in a configuration on hosts, whatever else runs."""
+    if job_id not in instance.job_index:
+        yield Violation(
+            "unknown_job",
+            (job_id,),
+            1,
+            "job",
+            f'job "{job_id}" is not in the instance{nearest(job_id, instance.job_index)}',
+        )
+        return
+    configurations = instance.job(job_id).configurations
+    if not 0 <= configuration_index < len(configurations):
+        yield Violation(
+            "unknown_configuration",
+            (job_id,),
+            1,
+            "configuration",
+            f'job "{job_id}": configuration {configuration_index} is not one of its '
+            f"{len(configurations)} configurations, counted from 0.",
+        )
+        return
+    configuration = configurations[configuration_index]
+    yield from _check_gang(job_id, configuration, tasks)
+    known = [task for task in tasks if task.host in instance.topology.host_index]
+    for task in tasks:
+        if task.host not in instance.topology.host_index:
+            yield Violation(
+                "unknown_host",
+                (job_id, task.host),
+                1,
+                "host",
+                f'job "{job_id}" is on host "{task.host}", which is not in the topology'
+                f"{nearest(task.host, instance.topology.host_index)}",
+            )
+    yield from _check_hosts(instance, job_id, configuration, known)
+
+
+def _check_gang(
+    job_id: str, configuration: Configuration, tasks: Sequence[TaskPlacement]
+) -> Iterator[Violation]:
+    """Every task of the configuration is placed once, and nothing else."""
+    placed: dict[str, int] = {}
+    for task in tasks:
+        placed[task.role] = placed.get(task.role, 0) + task.count
+        if task.count < 1:
+            yield Violation(
+                "gang",
+                (job_id, task.host),
+                1 - task.count,
+                "tasks",
+                f'job "{job_id}" has {task.count} {task.role} tasks on host "{task.host}".',
+            )
+    for role in sorted(placed.keys() | {group.role for group in configuration.tasks}):
+        wanted = configuration.num_tasks(role)
+        if placed.get(role, 0) != wanted:
+            yield Violation(
+                "gang",
+                (job_id,),
+                abs(placed.get(role, 0) - wanted),
+                "tasks",
+                f'job "{job_id}" runs {configuration.label}, but {placed.get(role, 0)} {role} '
+                f"tasks are placed instead of {wanted}.",
+            )
+
+
+def _check_hosts(
+    instance: Instance, job_id: str, configuration: Configuration, tasks: Sequence[TaskPlacement]
+) -> Iterator[Violation]:
+    """Hosts have the GPU type and lie in one domain of the level that the rate supposes."""
+    topology = instance.topology
+    index = topology.host_index
+    groups = {group.role: group for group in configuration.tasks}
+    for task in tasks:
+        gpu_type = topology.gpu_types[index[task.host]]
+        if configuration.gpu_type is not None and gpu_type != configuration.gpu_type:
+            yield Violation(
+                "gpu_type",
+                (job_id, task.host),
+                task.count,
+                "tasks",
+                f'job "{job_id}" needs GPU type "{configuration.gpu_type}", but host '
+                f'"{task.host}" has {gpu_type}.',
+            )
+        group = groups.get(task.role)
+        num_gpus = topology.host_type(topology.hosts[index[task.host]]).num_gpus
+        if group is None or not group.shares_gpu:
+            continue
+        if len(task.gpus) != task.count or any(not 0 <= g < num_gpus for g in task.gpus):
+            yield Violation(
+                "gpu_position",
+                (job_id, task.host),
+                task.count,
+                "tasks",
+                f'job "{job_id}": its {task.count} {task.role} tasks on host "{task.host}" share '
+                f"GPUs, so each must name one of the host's {num_gpus} GPUs; named: "
+                f"{list(task.gpus)}.",
+            )
+    if configuration.within is None or not tasks:
+        return
+    domains = topology.domain_of_host.get(configuration.within)
+    held = {-1} if domains is None else {int(domains[index[task.host]]) for task in tasks}
+    if len(held) > 1 or held == {-1}:
+        yield Violation(
+            "level",
+            (job_id,),
+            len(held),
+            "domains",
+            f'job "{job_id}" must lie in one {configuration.within}, but its tasks span '
+            f"{len(held)} of them or lie outside any.",
+        )

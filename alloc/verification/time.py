@@ -1,0 +1,115 @@
+"""Rules of time: each job's runs against its arrival, its elasticity and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from alloc.instance import Instance
+from alloc.progress import follow
+from alloc.solution import Assignment, Run
+from alloc.verification.violation import Violation
+from alloc.workload import Job
+
+TIME_TOLERANCE_S = 1e-6
+"""Times that agree this well are equal: slot multiples are products of floats."""
+
+
+def check_runs(
+    instance: Instance, job: Job, runs: Sequence[Run], running: Assignment | None
+) -> Iterator[Violation]:
+    """Yield what is wrong with the runs of one job, in order of time."""
+    yield from _check_clock(instance, job, runs)
+    yield from _check_elasticity(job, runs, running)
+    progress = follow(job, runs, running)
+    if progress.completion_s is None:
+        yield Violation(
+            "incomplete",
+            (job.id,),
+            progress.work_left,
+            "work units",
+            f'job "{job.id}" has {progress.work_left:g} of {job.work:g} work units left after its '
+            "last run.",
+        )
+        return
+    for field, limit in (("deadline_s", job.deadline_s), ("horizon_s", instance.horizon_s)):
+        if limit is not None and progress.completion_s > limit + TIME_TOLERANCE_S:
+            late = progress.completion_s - limit
+            yield Violation(
+                field.removesuffix("_s"),
+                (job.id,),
+                late,
+                "s",
+                f'job "{job.id}" completes at {progress.completion_s:g} s, {late:g} s after its '
+                f"{field} {limit:g}.",
+            )
+
+
+def _check_clock(instance: Instance, job: Job, runs: Sequence[Run]) -> Iterator[Violation]:
+    previous_end = None
+    for run in runs:
+        if run.start_s < job.arrival_s - TIME_TOLERANCE_S:
+            yield Violation(
+                "before_arrival",
+                (job.id,),
+                job.arrival_s - run.start_s,
+                "s",
+                f'job "{job.id}" runs from {run.start_s:g} s but arrives at {job.arrival_s:g} s.',
+            )
+        if run.end_s <= run.start_s:
+            yield Violation(
+                "empty_run",
+                (job.id,),
+                run.start_s - run.end_s,
+                "s",
+                f'job "{job.id}" has a run from {run.start_s:g} s to {run.end_s:g} s.',
+            )
+        if previous_end is not None and run.start_s < previous_end - TIME_TOLERANCE_S:
+            yield Violation(
+                "overlap",
+                (job.id,),
+                previous_end - run.start_s,
+                "s",
+                f'job "{job.id}" runs twice at {run.start_s:g} s.',
+            )
+        previous_end = run.end_s
+        if instance.slot_s is not None:
+            for moment in (run.start_s, run.end_s):
+                off = abs(moment - round(moment / instance.slot_s) * instance.slot_s)
+                if off > TIME_TOLERANCE_S:
+                    yield Violation(
+                        "off_slot",
+                        (job.id,),
+                        off,
+                        "s",
+                        f'job "{job.id}" starts or ends a run at {moment:g} s, which is not a '
+                        f"multiple of the slot {instance.slot_s:g} s.",
+                    )
+
+
+def _check_elasticity(
+    job: Job, runs: Sequence[Run], running: Assignment | None
+) -> Iterator[Violation]:
+    used = {run.configuration for run in runs}
+    if running is not None:
+        used.add(running.configuration)
+    if job.elasticity != "malleable" and len(used) > 1:
+        yield Violation(
+            "elasticity",
+            (job.id,),
+            len(used) - 1,
+            "configurations",
+            f'job "{job.id}" is {job.elasticity} but uses {len(used)} configurations.',
+        )
+    if job.preemptible:
+        return
+    ends = [run.end_s for run in runs] if running is None else [0.0, *(r.end_s for r in runs)]
+    starts = [run.start_s for run in runs][len(runs) + 1 - len(ends) :]
+    for end, start in zip(ends, starts, strict=False):
+        if start > end + TIME_TOLERANCE_S:
+            yield Violation(
+                "preempted",
+                (job.id,),
+                start - end,
+                "s",
+                f'job "{job.id}" is not preemptible but pauses from {end:g} s to {start:g} s.',
+            )

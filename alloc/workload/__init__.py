@@ -1,0 +1,7 @@
+"""The workload: jobs and the configurations they can run in."""
+
+from alloc.workload.configuration import Configuration as Configuration
+from alloc.workload.configuration import TaskGroup as TaskGroup
+from alloc.workload.configuration import rigid_gang as rigid_gang
+from alloc.workload.job import Elasticity as Elasticity
+from alloc.workload.job import Job as Job

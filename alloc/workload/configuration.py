@@ -1,0 +1,138 @@
+"""Configurations: the ways a job can run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from alloc.errors import InstanceError
+from alloc.units import (
+    MILLI,
+    RESOURCES,
+    require_memory,
+    require_non_negative,
+    require_positive,
+    require_share,
+)
+
+
+@dataclass(frozen=True)
+class TaskGroup:
+    """Identical tasks of one role.
+
+    Parameters
+    ----------
+    role
+        What the tasks do, for example ``"worker"`` or ``"ps"``.
+    count
+        Number of tasks, 1 or more.
+    gpu_milli
+        GPU share of one task, milli-GPU: below 1,000 a share of one GPU, otherwise whole GPUs
+        (a multiple of 1,000), all on one host.
+    cpu_milli
+        CPU of one task, milli-cores.
+    memory_mib
+        Host memory of one task, MiB.
+    """
+
+    role: str
+    count: int
+    gpu_milli: int = 0
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+    def __post_init__(self) -> None:
+        where = f'task group "{self.role}"'
+        if not self.role:
+            raise InstanceError("a task group has an empty role; name it, for example worker.")
+        if self.count < 1:
+            raise InstanceError(f"{where}: count is {self.count}; it must be 1 or more.")
+        require_share(self.gpu_milli, where, "gpu_milli")
+        require_share(self.cpu_milli, where, "cpu_milli")
+        require_memory(self.memory_mib, where, "memory_mib")
+        if self.gpu_milli > MILLI and self.gpu_milli % MILLI:
+            raise InstanceError(
+                f"{where}: gpu_milli is {self.gpu_milli}; above one GPU only whole GPUs can be "
+                "asked for, so round to a multiple of 1000."
+            )
+
+    @cached_property
+    def demand(self) -> tuple[int, ...]:
+        """Demand of one task in the order of `alloc.units.RESOURCES`."""
+        return (self.gpu_milli, self.cpu_milli, self.memory_mib)
+
+    @property
+    def shares_gpu(self) -> bool:
+        """Whether a task takes less than a whole GPU."""
+        return 0 < self.gpu_milli < MILLI
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One way to run a job: its tasks and the rate at which they get work done.
+
+    Parameters
+    ----------
+    tasks
+        Task groups, at most one per role. All of them run, or none (a gang).
+    rate
+        Work units per second, 0 or more. Rates are measured tables of any shape: more tasks may
+        be slower.
+    gpu_type
+        GPU type that the hosts of the tasks must have, or None for any host.
+    within
+        Topology level that must hold all tasks in a single domain (``"host"``, ``"leaf"`` ...) for
+        the rate to be reached, or None.
+    """
+
+    tasks: tuple[TaskGroup, ...]
+    rate: float
+    gpu_type: str | None = None
+    within: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise InstanceError("a configuration has no tasks; give at least one task group.")
+        roles = [group.role for group in self.tasks]
+        if len(set(roles)) != len(roles):
+            raise InstanceError(
+                f"a configuration names a role twice ({', '.join(roles)}); merge the task groups."
+            )
+        require_non_negative(self.rate, f"configuration {self.label}", "rate")
+
+    @cached_property
+    def demand(self) -> tuple[int, ...]:
+        """Demand of all tasks together in the order of `alloc.units.RESOURCES`."""
+        totals = [0] * len(RESOURCES)
+        for group in self.tasks:
+            for r, amount in enumerate(group.demand):
+                totals[r] += group.count * amount
+        return tuple(totals)
+
+    @cached_property
+    def label(self) -> str:
+        """Short name for people, for example ``2 worker + 3 ps``."""
+        return " + ".join(f"{group.count} {group.role}" for group in self.tasks)
+
+    def num_tasks(self, role: str) -> int:
+        """Return the number of tasks of a role, 0 if there are none."""
+        return next((group.count for group in self.tasks if group.role == role), 0)
+
+
+def rigid_gang(
+    num_gpus: int, *, rate: float = 1.0, cpu_milli_per_gpu: int = 0, memory_mib_per_gpu: int = 0
+) -> Configuration:
+    """Return the single configuration of a rigid gang of one-GPU workers.
+
+    Parameters
+    ----------
+    num_gpus
+        GPUs held at once.
+    rate
+        Work units per second; with 1.0 the job's work is its duration in seconds.
+    cpu_milli_per_gpu, memory_mib_per_gpu
+        Host resources of each worker.
+    """
+    require_positive(num_gpus, "rigid gang", "num_gpus")
+    worker = TaskGroup("worker", num_gpus, MILLI, cpu_milli_per_gpu, memory_mib_per_gpu)
+    return Configuration((worker,), rate)
