@@ -1,0 +1,1 @@
+"""Adapters: one per solver, each loading its solver only when it is used."""

@@ -1,0 +1,1 @@
+"""Schedulers beside the certified optimum, instance by instance."""

@@ -1,0 +1,1 @@
+"""The event-driven simulator and the rolling horizon."""

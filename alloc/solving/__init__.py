@@ -1,0 +1,1 @@
+"""Solving an instance and certifying the answer."""

@@ -1,0 +1,1 @@
+"""Malleable jobs over time."""

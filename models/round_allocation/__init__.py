@@ -1,0 +1,1 @@
+"""Round allocation: a multi-dimensional multiple-choice knapsack."""
