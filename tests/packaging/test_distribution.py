@@ -1,0 +1,158 @@
+"""The wheel and the sdist: complete, and at work far from the checkout."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SHIPPED_FAMILIES = ["elastic-tiny", "elastic-small"]
+
+
+def build(source: Path, kind: str, to: Path) -> Path:
+    """Build without fetching anything: the build backend is the locked one."""
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", to, source],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        timeout=300,
+    )
+    [made] = to.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    """Copy what is packaged: in the checkout an earlier build/ would leak into the wheel."""
+    copy = tmp_path_factory.mktemp("source") / "alloc"
+    copy.mkdir()
+    for name in ["alloc", "models", "instances"]:
+        shutil.copytree(
+            ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    for name in ["pyproject.toml", "LICENSE", "README.md"]:
+        shutil.copy(ROOT / name, copy)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory) -> Path:
+    return build(source, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+def contents(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return sorted(n for n in archive.namelist() if ".dist-info/" not in n)
+
+
+def test_the_wheel_holds_the_whole_tree(wheel):
+    expected = {"alloc/instances/manifest.json"}
+    for top, inside in [
+        ("alloc", "alloc"),
+        ("models", "alloc/models"),
+        ("instances", "alloc/instances"),
+    ]:
+        for path in (ROOT / top).rglob("*"):
+            name = Path(inside, path.relative_to(ROOT / top)).as_posix()
+            if path.suffix in {".py", ".pyi", ".typed", ".j2", ".css"}:
+                expected.add(name)
+    for family in SHIPPED_FAMILIES:
+        files = list((ROOT / "instances" / "data" / family).glob("*.json"))
+        assert files, f"instances/data/{family} holds no instance"
+        expected.update(f"alloc/instances/data/{family}/{path.name}" for path in files)
+    assert contents(wheel) == sorted(expected)
+
+
+def test_the_wheel_is_small(wheel):
+    # Larger families of instances stay in the checkout.
+    assert wheel.stat().st_size < 2_000_000
+
+
+def test_the_sdist_builds_the_same_wheel(source, wheel, tmp_path):
+    sdist = build(source, "sdist", tmp_path / "sdist")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
+    assert contents(build(unpacked, "wheel", tmp_path / "wheel")) == contents(wheel)
+
+
+@pytest.fixture(scope="module")
+def clean(wheel, tmp_path_factory) -> Path:
+    """Make an environment that holds the wheel and sees this one's third-party packages.
+
+    The path file adds this environment's folder to `sys.path`, behind the wheel's. Python reads no
+    path files there, so the finder of the editable install never wakes.
+    """
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    install = ["--python", python, "install", "--no-deps", "--no-index", wheel]
+    subprocess.run([*pip, *install], check=True, timeout=120)
+    [site] = folder.glob("lib/python*/site-packages")
+    (site / "third-party.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def run(clean, tmp_path):
+    """Run a program of the clean environment in a folder outside the checkout."""
+
+    def run(program: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [clean / "bin" / program, *arguments],
+            cwd=tmp_path,
+            # PYTHONPATH could lead back to the checkout.
+            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_every_module_comes_from_the_wheel(run, clean):
+    printed = run(
+        "python",
+        "-c",
+        "import alloc, alloc.models, alloc.instances;"
+        "print(alloc.__file__, alloc.models.__file__, alloc.instances.__file__, sep='\\n')",
+    )
+    assert [clean in Path(line).parents for line in printed.splitlines()] == [True] * 3
+
+
+def test_every_module_of_the_wheel_can_be_imported(run, wheel):
+    modules = [
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for name in contents(wheel)
+        if name.endswith(".py") and not name.endswith("__main__.py")
+    ]
+    run("python", "-c", f"import importlib\nfor name in {modules}: importlib.import_module(name)")
+
+
+def test_the_installed_program_tells_its_version(run):
+    assert version("alloc") in run("alloc", "--version")
+
+
+def test_the_installed_program_lists_the_shipped_instances(run):
+    listed = run("alloc", "instances", "list", "--json")
+    assert "elastic-tiny/01" in json.dumps(json.loads(listed))
+
+
+def test_the_installed_program_solves_a_shipped_instance(run):
+    printed = run("alloc", "solve", "elastic-tiny/01", "--time-limit", "30", "--json")
+    certificate = json.loads(printed)["certificate"]
+    assert certificate["status"] == "optimal"
+    assert certificate["verified"] is True
