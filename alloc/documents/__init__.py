@@ -1,0 +1,1 @@
+"""JSON documents: reading and writing the central types, and their published schema."""
