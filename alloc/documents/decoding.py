@@ -1,0 +1,156 @@
+"""Decoding: from checked document models to the central types, whose own checks then speak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from pydantic import ValidationError
+
+from alloc.certificate import Certificate, Result
+from alloc.documents import models
+from alloc.documents.messages import set_owner, structure_error
+from alloc.documents.models import ADAPTERS, Kind, Part
+from alloc.errors import InstanceError, nearest
+from alloc.instance import Instance, Tenant
+from alloc.solution import Allocation, Assignment, Run, Schedule, Solution, TaskPlacement
+from alloc.topology import Domain, GpuLink, Host, HostType, NetworkLink, Topology
+from alloc.workload import Configuration, Job, TaskGroup
+
+# Fields of documents that are no fields of the types.
+_HEAD = ("schema_version", "kind", "configuration_sets")
+
+
+def check_structure(raw: Mapping[str, Any], kind: Kind) -> Any:
+    """Return the document model of plain JSON values.
+
+    Raises
+    ------
+    InstanceError
+        If a field is unknown, missing or of the wrong type; one sentence, with the owner.
+    """
+    try:
+        return ADAPTERS[kind].validate_python(raw)
+    except ValidationError as error:
+        raise structure_error(error, raw, kind) from None
+
+
+def decode_instance(raw: Mapping[str, Any]) -> Instance:
+    """Return the instance of a document; jobs of one set share one tuple of configurations."""
+    document: models.InstanceDocument = check_structure(raw, "instance")
+    sets = {
+        name: _configurations(parts, partial(set_owner, raw, name))
+        for name, parts in document.configuration_sets.items()
+    }
+    return Instance(
+        **{
+            **_given(document),
+            "topology": decode_topology_part(document.topology),
+            "jobs": tuple(_job(part, sets) for part in document.jobs),
+            "tenants": tuple(Tenant(**_given(part)) for part in document.tenants),
+            "running": tuple(_assignment(part) for part in document.running),
+        }
+    )
+
+
+def decode_topology(raw: Mapping[str, Any]) -> Topology:
+    """Return the topology of a document."""
+    return decode_topology_part(check_structure(raw, "topology"))
+
+
+def decode_solution(raw: Mapping[str, Any]) -> Solution:
+    """Return the solution of a document."""
+    return _solution(check_structure(raw, "solution"))
+
+
+def decode_result(raw: Mapping[str, Any]) -> Result:
+    """Return the result of a document."""
+    document: models.ResultDocument = check_structure(raw, "result")
+    return Result(
+        None if document.solution is None else _solution(document.solution),
+        Certificate(**_given(document.certificate)),
+        tuple(document.log),
+        document.conflict,
+    )
+
+
+def _given(part: Part) -> dict[str, Any]:
+    """Return the fields that the document gives; the others keep the dataclass's defaults."""
+    head = _HEAD if isinstance(part, models.Document) else ()
+    return {name: getattr(part, name) for name in part.model_fields_set if name not in head}
+
+
+def decode_topology_part(part: models.TopologyPart) -> Topology:
+    """Return the topology of a checked model."""
+    return Topology(
+        **{
+            **_given(part),
+            "host_types": tuple(_host_type(inner) for inner in part.host_types),
+            "hosts": tuple(Host(inner.id, inner.type, inner.domain) for inner in part.hosts),
+            "levels": tuple(part.levels),
+            "domains": tuple(Domain(d.id, d.level, d.parent) for d in part.domains),
+            "links": tuple(NetworkLink(**_given(inner)) for inner in part.links),
+        }
+    )
+
+
+def _host_type(part: models.HostTypePart) -> HostType:
+    try:
+        links = tuple(GpuLink(**_given(link)) for link in part.links)
+    except InstanceError as error:
+        raise InstanceError(f'host type "{part.name}", {error}') from None
+    return HostType(**{**_given(part), "links": links})
+
+
+def _job(part: models.JobPart, sets: Mapping[str, tuple[Configuration, ...]]) -> Job:
+    if isinstance(part.configurations, str):
+        if part.configurations not in sets:
+            raise InstanceError(
+                f'job "{part.id}": configurations names the set "{part.configurations}", which is '
+                f"not in configuration_sets{_cure(part.configurations, sets)}"
+            )
+        configurations = sets[part.configurations]
+    else:
+        configurations = _configurations(
+            part.configurations, lambda k: f'job "{part.id}", configurations[{k}]'
+        )
+    return Job(**{**_given(part), "configurations": configurations})
+
+
+def _cure(name: str, sets: Mapping[str, object]) -> str:
+    return nearest(name, sets) or "; define it there, or list the configurations in the job."
+
+
+def _configurations(
+    parts: Sequence[models.ConfigurationPart], owner: Callable[[int], str]
+) -> tuple[Configuration, ...]:
+    """Return configurations; what their own checks refuse is reported with its owner."""
+    found = []
+    for k, part in enumerate(parts):
+        try:
+            tasks = tuple(TaskGroup(**_given(group)) for group in part.tasks)
+            found.append(Configuration(**{**_given(part), "tasks": tasks}))
+        except InstanceError as error:
+            raise InstanceError(f"{owner(k)}: {error}") from None
+    return tuple(found)
+
+
+def _tasks(parts: Sequence[models.TaskPlacementPart]) -> tuple[TaskPlacement, ...]:
+    return tuple(
+        TaskPlacement(part.host, part.role, part.count, tuple(part.gpus)) for part in parts
+    )
+
+
+def _assignment(part: models.AssignmentPart) -> Assignment:
+    return Assignment(part.job, part.configuration, _tasks(part.tasks))
+
+
+def _solution(part: models.AllocationPart | models.SchedulePart) -> Solution:
+    if isinstance(part, models.AllocationPart):
+        return Allocation(tuple(map(_assignment, part.assignments)), part.unplaced)
+    runs = tuple(
+        Run(run.job, run.configuration, run.start_s, run.end_s, _tasks(run.tasks))
+        for run in part.runs
+    )
+    return Schedule(runs, part.unplaced)

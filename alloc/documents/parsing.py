@@ -1,0 +1,177 @@
+"""Parsing: from text to plain JSON values of the expected kind, whatever the text is."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from importlib.metadata import version
+from typing import Any, NoReturn, get_args
+
+from alloc.documents import files
+from alloc.documents.models import SCHEMA_VERSION, Kind
+from alloc.errors import InstanceError, nearest
+
+READ_SINCE = {1: "0.1.0"}
+"""The first version of alloc that reads each schema version."""
+
+_OTHER_ENCODINGS = (
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+_ARTICLE = {"instance": "an instance", "solution": "a solution", "result": "a result"}
+
+
+def parse_document(text: str | bytes, kind: Kind) -> dict[str, Any]:
+    """Parse a JSON document and check its head: what it is, and in which version of the format.
+
+    Raises
+    ------
+    InstanceError
+        If the text is not one JSON object of that kind that this version of alloc reads.
+    """
+    raw = parse_json(text, f"the {kind} document")
+    if not isinstance(raw, dict):
+        raise InstanceError(
+            f"the {kind} document is {describe(raw)}; a document is a JSON object, in braces."
+        )
+    _check_kind(raw, kind)
+    _check_version(raw, kind)
+    return raw
+
+
+def parse_json(text: str | bytes, where: str) -> Any:
+    """Parse JSON strictly: finite numbers, no key twice in an object, whole characters."""
+    if len(text) > files.MAX_BYTES:
+        raise files.too_large(where, len(text))
+    decoded = _decode(text, where)
+    if not decoded.strip():
+        raise InstanceError(f"{where} is empty; write a JSON object.")
+    try:
+        raw = json.loads(decoded, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise InstanceError(f"{where} {_json_problem(error)}") from None
+    except RecursionError:
+        raise InstanceError(
+            f"{where} nests brackets too deeply; no document of alloc needs more than 8 levels."
+        ) from None
+    except InstanceError as error:
+        raise InstanceError(f"{where}: {error}") from None
+    except ValueError:  # Python's limit on the digits of an integer
+        raise InstanceError(
+            f"{where} holds a whole number of thousands of digits; numbers end at 1.8e308."
+        ) from None
+    if _HALF_CHARACTER.search(decoded):
+        _refuse_half_characters(raw, where)
+    return raw
+
+
+def describe(value: Any) -> str:
+    """Return a JSON value in words short enough for a sentence."""
+    if value is None:
+        return "null"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**64:
+        return f"a whole number of {len(str(abs(value)))} digits"
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) > 60:
+        text = text[:57] + "..." + ('"' if isinstance(value, str) else "")
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _decode(text: str | bytes, where: str) -> str:
+    if isinstance(text, str):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InstanceError(f"{where} holds half a character; save it as UTF-8.") from None
+        return text.removeprefix("\ufeff")
+    files.require_plain(text, where)
+    for mark, encoding in _OTHER_ENCODINGS:
+        if text.startswith(mark):
+            raise InstanceError(f"{where} is {encoding}; save it as UTF-8.")
+    try:
+        return bytes(text).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InstanceError(
+            f"{where} is not UTF-8: byte 0x{text[error.start]:02x} at position {error.start}; "
+            "save it as UTF-8."
+        ) from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key that appears twice; JSON readers would silently keep the last value."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                owner = found.get("id", found.get("name"))
+                of = f" of {describe(owner)}" if isinstance(owner, str) else ""
+                raise InstanceError(f"the field {describe(key)}{of} appears twice; keep one.")
+            seen.add(key)
+    return found
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise InstanceError(
+        f"{constant} is no JSON number; give a finite number, or leave the field out."
+    )
+
+
+def _json_problem(error: json.JSONDecodeError) -> str:
+    place = f"at line {error.lineno}, column {error.colno}"
+    if error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string"):
+        return f"ends too early, {place}; it was cut off, so copy or write it again."
+    return f"is not valid JSON: {error.msg[0].lower()}{error.msg[1:]} {place}; correct it there."
+
+
+def _refuse_half_characters(raw: Any, where: str) -> None:
+    try:
+        json.dumps(raw, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        raise InstanceError(
+            f"{where} holds half a character (a lone \\ud800 to \\udfff); write the character "
+            "itself, in UTF-8."
+        ) from None
+
+
+def _check_kind(raw: dict[str, Any], kind: Kind) -> None:
+    found = raw.get("kind")
+    if "kind" not in raw:
+        raise InstanceError(f'the {kind} document has no "kind"; add "kind": "{kind}".')
+    if found == kind:
+        return
+    wanted = _ARTICLE.get(kind, f"a {kind}")
+    if found in get_args(Kind):
+        given = _ARTICLE.get(str(found), f"a {found}")
+        raise InstanceError(f"this is {given} document, and {wanted} was expected; give {wanted}.")
+    raise InstanceError(
+        f"the document has kind {describe(found)}{nearest(str(found), get_args(Kind)) or ';'} "
+        f'{wanted} has "kind": "{kind}".'
+    )
+
+
+def _check_version(raw: dict[str, Any], kind: Kind) -> None:
+    if "schema_version" not in raw:
+        raise InstanceError(
+            f'the {kind} document has no "schema_version"; add "schema_version": {SCHEMA_VERSION}.'
+        )
+    found = raw["schema_version"]
+    if type(found) is not int or found < 1:
+        raise InstanceError(
+            f"the {kind} document has schema_version {describe(found)}; this alloc writes "
+            f"{SCHEMA_VERSION}."
+        )
+    if found > SCHEMA_VERSION:
+        raise InstanceError(
+            f"the {kind} document has schema_version {describe(found)}, and this alloc "
+            f"{version('alloc')} reads up to {SCHEMA_VERSION} (read since alloc "
+            f"{READ_SINCE[SCHEMA_VERSION]}); upgrade alloc, or write the document with this one."
+        )
