@@ -27,9 +27,13 @@ def uniform_cluster(num_hosts: int, gpus_per_host: int, name: str) -> Topology:
     """
     require_positive(num_hosts, "cluster", "num_hosts")
     require_positive(gpus_per_host, "cluster", "gpus_per_host")
-    # A guard against a number of bytes or seconds in the wrong option.
-    if num_hosts > 1_000_000:
-        raise InstanceError(f"cluster: num_hosts is {num_hosts}; give at most 1000000.")
+    # Guards against a number of bytes or seconds in the wrong option.
+    for field, value, most in (
+        ("num_hosts", num_hosts, 1_000_000),
+        ("gpus_per_host", gpus_per_host, 1000),
+    ):
+        if value > most:
+            raise InstanceError(f"cluster: {field} is {value}; give at most {most}.")
     kind = HostType(f"{gpus_per_host}-gpu-host", gpus_per_host, "generic")
     return flat_cluster(name, kind, num_hosts)
 

@@ -76,8 +76,8 @@ def _read(path: str | PathLike[str], log: ReportLog) -> list[TracedJob]:
 
 
 def _job(row: Row) -> TracedJob:
-    submit_s = row.number("submission_time")
-    deadline_s = row.number("deadline") if row.values.get("deadline") else None
+    submit_s = row.time_s("submission_time")
+    deadline_s = row.time_s("deadline") if row.values.get("deadline") else None
     if deadline_s is not None and deadline_s <= submit_s:
         raise UnreadableRowError("deadline is not after submission_time")
     has_batch = bool(row.values.get("batch_size"))

@@ -154,6 +154,7 @@ def suggest_gpus(
     require_positive(load, "suggest_gpus", "load")
     require_positive(gpus_per_host, "suggest_gpus", "gpus_per_host")
     wanted = demand_of(jobs, window_s=window_s).mean_busy_gpus / load
+    require_finite(wanted, "suggest_gpus", "number of GPUs")
     return max(1, round(wanted / gpus_per_host)) * gpus_per_host
 
 
@@ -195,7 +196,8 @@ def select_window(
         require_positive(length_s, "window", "length_s")
     if max_jobs is not None:
         require_positive(max_jobs, "window", "max_jobs")
-    end_s = math.inf if length_s is None else start_s + length_s
+    # A century at most: later is a submission in another unit, which no instance can hold.
+    end_s = start_s + min(MOST_DURATION_S, math.inf if length_s is None else length_s)
     chosen: list[TracedJob] = []
     for job in ordered:
         if not start_s <= job.submit_s < end_s:

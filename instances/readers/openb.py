@@ -24,7 +24,7 @@ from alloc.instance import Instance, misfit
 from alloc.instances.readers.assembly import assemble
 from alloc.instances.readers.jobs import MOST_DURATION_S, TracedJob, select_window
 from alloc.instances.readers.report import ReadReport, ReportLog
-from alloc.instances.readers.table import Row, UnreadableRowError, read_table
+from alloc.instances.readers.table import Row, UnreadableRowError, read_header, read_table
 from alloc.topology import Host, HostType, Topology
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job, TaskGroup
@@ -36,6 +36,7 @@ SOURCE = {
 }
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+_TIME_COLUMNS = ("creation_time", "deletion_time", "scheduled_time")
 _MOST_CPU_MILLI = 10_000_000
 _MOST_MEMORY_MIB = 64 * 1024 * 1024
 _MOST_GPUS_PER_NODE = 1000
@@ -159,13 +160,16 @@ def _read_pods(path: str | PathLike[str], log: ReportLog) -> list[Pod]:
         seen.add(pod.name)
         return pod
 
-    return read_table(path, _POD_COLUMNS, parse, log)
+    # Either a list has all the times or it has none.
+    has_times = not set(_TIME_COLUMNS).isdisjoint(read_header(path))
+    columns = _POD_COLUMNS + (_TIME_COLUMNS if has_times else ())
+    return read_table(path, columns, parse, log)
 
 
 def _pod(row: Row) -> Pod:
     types = row.values.get("gpu_spec", "")
-    created_s = row.number("creation_time") if row.values.get("creation_time") else None
-    return Pod(
+    created_s = row.time_s("creation_time") if row.values.get("creation_time") else None
+    pod = Pod(
         name=row.text("name"),
         cpu_milli=row.integer("cpu_milli", most=_MOST_CPU_MILLI),
         memory_mib=row.integer("memory_mib", most=_MOST_MEMORY_MIB),
@@ -175,6 +179,13 @@ def _pod(row: Row) -> Pod:
         created_s=created_s,
         duration_s=_duration_s(row, created_s),
     )
+    # Shares that no configuration accepts spoil their row, not the reading.
+    _task(pod)
+    return pod
+
+
+def _task(pod: Pod) -> TaskGroup:
+    return TaskGroup("pod", 1, pod.gpu_milli, pod.cpu_milli, pod.memory_mib)
 
 
 def _gpu_milli(row: Row) -> int:
@@ -191,7 +202,7 @@ def _gpu_milli(row: Row) -> int:
 def _duration_s(row: Row, created_s: float | None) -> float | None:
     if not row.values.get("scheduled_time"):
         return None
-    scheduled_s, deleted_s = row.number("scheduled_time"), row.number("deletion_time")
+    scheduled_s, deleted_s = row.time_s("scheduled_time"), row.time_s("deletion_time")
     if created_s is None or scheduled_s < created_s:
         raise UnreadableRowError("scheduled_time is before creation_time")
     if not 0 < deleted_s - scheduled_s <= MOST_DURATION_S:
@@ -223,7 +234,7 @@ def pod_configurations(pod: Pod, gpu_types: Iterable[str]) -> tuple[Configuratio
 
     One configuration when any type will do, else one per allowed type that the cluster has.
     """
-    task = TaskGroup("pod", 1, pod.gpu_milli, pod.cpu_milli, pod.memory_mib)
+    task = _task(pod)
     if not pod.gpu_types or not pod.gpu_milli:
         return (Configuration((task,), 1.0),)
     present = set(gpu_types)

@@ -22,6 +22,8 @@ T = TypeVar("T")
 # (Helios). Whatever is beyond is no such table, or was made to fill the memory.
 _LONGEST_LINE = 64 * 1024
 _MOST_LINES = 10_000_000
+# Unix time in milliseconds is within, in microseconds beyond; differences stay exact.
+_LATEST_S = 1e13
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -63,6 +65,13 @@ class Row:
             raise UnreadableRowError(f"{column} is not a number") from None
         if not math.isfinite(number):
             raise UnreadableRowError(f"{column} is not finite")
+        return number
+
+    def time_s(self, column: str) -> float:
+        """Return a moment on the clock of the trace, seconds."""
+        number = self.number(column)
+        if abs(number) > _LATEST_S:
+            raise UnreadableRowError(f"{column} is beyond {_LATEST_S:g} s")
         return number
 
     def integer(self, column: str, *, least: int = 0, most: int = 2**53) -> int:
