@@ -50,7 +50,8 @@ lint: $(READY)  ## Check style, types and the direction of imports
 	@echo "==> mypy"
 	@$(BIN)/mypy
 	@echo "==> lint-imports"
-	@$(BIN)/lint-imports
+	@# Without the cache, which misses that a module imported earlier has come to exist.
+	@$(BIN)/lint-imports --no-cache
 
 format: $(READY)  ## Format the code and apply the safe fixes
 	@$(BIN)/ruff check --fix
@@ -71,5 +72,5 @@ lock:  ## Renew requirements/lock.txt from pyproject.toml
 
 clean:  ## Remove everything the other targets made
 	rm -rf $(VENV) build dist *.egg-info demo-output htmlcov .coverage .coverage.* \
-	  .import_linter_cache .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	  .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find alloc models instances benchmarks tests -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
