@@ -47,7 +47,14 @@ class SimulationError(AllocError):
     """A scheduling decision or the simulation itself broke a rule."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``'; did you mean "x"?'`` for the known name nearest to `name`, or ``''``."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f'; did you mean "{matches[0]}"?' if matches else ""
+# Comparing names takes time quadratic in their length; nobody misspells a longer one by hand.
+_LONGEST = 100
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return ``'; did you mean "x"?'`` for the known name nearest to `name`, or `otherwise`."""
+    if len(name) > _LONGEST:
+        return otherwise
+    short = [word for word in known if len(word) <= _LONGEST]
+    matches = difflib.get_close_matches(name, short, n=1, cutoff=0.6)
+    return f'; did you mean "{matches[0]}"?' if matches else otherwise

@@ -15,7 +15,14 @@ import numpy as np
 from alloc.errors import InstanceError, nearest
 from alloc.solution import Assignment
 from alloc.topology import Topology
-from alloc.units import MILLI, RESOURCES, require_positive, require_time
+from alloc.units import (
+    MILLI,
+    RESOURCES,
+    require_positive,
+    require_share,
+    require_slot_length,
+    require_time,
+)
 from alloc.workload import Configuration, Job
 
 
@@ -35,11 +42,7 @@ class Tenant:
     gpu_quota_milli: int
 
     def __post_init__(self) -> None:
-        if self.gpu_quota_milli < 0:
-            raise InstanceError(
-                f'tenant "{self.name}": gpu_quota_milli is {self.gpu_quota_milli}; '
-                "it must be 0 or more."
-            )
+        require_share(self.gpu_quota_milli, f'tenant "{self.name}"', "gpu_quota_milli")
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class Instance:
         if not self.jobs:
             raise InstanceError(f"{where}: has no jobs; there is nothing to allocate.")
         if self.slot_s is not None:
-            require_positive(self.slot_s, where, "slot_s")
+            require_slot_length(self.slot_s, where, "slot_s")
         if self.horizon_s is not None:
             require_positive(self.horizon_s, where, "horizon_s")
             require_time(self.horizon_s, where, "horizon_s")
@@ -94,12 +97,7 @@ class Instance:
         if len(tenants) != len(self.tenants):
             raise InstanceError(f"{where}: a tenant appears twice; tenant names must be unique.")
         _check_demands(self)
-        for assignment in self.running:
-            if assignment.job not in self.job_index:
-                raise InstanceError(
-                    f'{where}: running names job "{assignment.job}", which is not in jobs'
-                    f"{nearest(assignment.job, self.job_index)}"
-                )
+        _check_running(self, where)
 
     @cached_property
     def job_index(self) -> dict[str, int]:
@@ -116,7 +114,8 @@ class Instance:
         """
         if job_id not in self.job_index:
             raise InstanceError(
-                f'instance "{self.name}" has no job "{job_id}"{nearest(job_id, self.job_index)}'
+                f'instance "{self.name}" has no job "{job_id}"'
+                f"{nearest(job_id, self.job_index, '; give the id of one of its jobs.')}"
             )
         return self.jobs[self.job_index[job_id]]
 
@@ -175,6 +174,33 @@ def _check_demands(instance: Instance) -> None:
             )
 
 
+def _check_running(instance: Instance, where: str) -> None:
+    """Refuse running placements that name what the instance does not have, or a job twice."""
+    seen: set[str] = set()
+    for running in instance.running:
+        if running.job not in instance.job_index:
+            raise InstanceError(
+                f'{where}: running names job "{running.job}", which is not in jobs'
+                f"{nearest(running.job, instance.job_index, '; add the job or drop this.')}"
+            )
+        if running.job in seen:
+            raise InstanceError(f'{where}: running names job "{running.job}" twice; keep one.')
+        seen.add(running.job)
+        count = len(instance.job(running.job).configurations)
+        if not 0 <= running.configuration < count:
+            raise InstanceError(
+                f'job "{running.job}": runs in configuration {running.configuration}, but has '
+                f"{count}; count them from 0."
+            )
+        for task in running.tasks:
+            if task.host not in instance.topology.host_index:
+                cure = nearest(task.host, instance.topology.host_index, "; name one of its hosts.")
+                raise InstanceError(
+                    f'job "{running.job}": runs on host "{task.host}", which is not in the '
+                    f"topology{cure}"
+                )
+
+
 def misfit(topology: Topology, configuration: Configuration) -> str | None:
     """Say why a configuration can never run on a topology, or return None if counts allow it.
 
@@ -197,7 +223,10 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
     totals = capacity.sum(axis=0)
     for resource, need, have in zip(RESOURCES, configuration.demand, totals, strict=True):
         if need > have:
-            return f"{configuration.label} needs {_amount(resource, need)} of {_amount(resource, have)}"
+            return (
+                f"{configuration.label} needs {_amount(resource, need)} of "
+                f"{_amount(resource, have)}"
+            )
     for group in configuration.tasks:
         demand = np.array(group.demand)
         needed = demand > 0

@@ -139,8 +139,7 @@ def _tardiness(jobs: Sequence[Job], ends: Array) -> float:
 
 def _remaining_time(rates: Array, job: Job, slot_s: float) -> Array:
     # A job left out waits the slot and then goes on in its slowest useful configuration.
-    slowest = min(c.rate for c in job.configurations if c.rate > 0)
-    if_waiting = slot_s + job.work_left / slowest
+    if_waiting = slot_s + job.work_left / job.min_rate
     with np.errstate(divide="ignore"):
         remaining = job.work_left / rates
     return job.weight * np.maximum(if_waiting - remaining, 0.0)
@@ -212,8 +211,8 @@ def objective(name: str) -> Objective:
     """
     if name not in OBJECTIVES:
         raise InstanceError(
-            f'unknown objective "{name}"{nearest(name, OBJECTIVES)} '
-            f"Known: {', '.join(OBJECTIVES)}."
+            f'unknown objective "{name}"{nearest(name, OBJECTIVES, ";")} '
+            f"known: {', '.join(OBJECTIVES)}."
         )
     return OBJECTIVES[name]
 

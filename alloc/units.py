@@ -1,12 +1,12 @@
 """Units of alloc and the checks that catch confused ones.
 
-Time is in seconds (``_s``), memory in MiB (``_mib``), CPU in milli-cores (``_milli``), GPU shares in
-milli-GPU (1,000 = one whole GPU), bandwidth in GB/s, money and energy with the unit in the name.
+Time is in seconds (``_s``), memory in MiB (``_mib``), CPU in milli-cores (``_milli``), GPU shares
+in milli-GPU (1,000 = one whole GPU), bandwidth in GB/s, money and energy with the unit in the name.
 """
 
 from __future__ import annotations
 
-import math
+import sys
 
 from alloc.errors import InstanceError
 
@@ -22,11 +22,18 @@ _LATEST_S = 100 * 365 * 86400.0
 _MOST_MEMORY_MIB = 64 * 1024 * 1024
 # Smallest believable share; a smaller positive number is a count of GPUs or cores.
 _LEAST_MILLI = 10
+# A million GPUs or cores on one host or for one task: also a model with the whole cluster as one
+# host fits, and sums over many hosts stay within 64 bits.
+_MOST_COUNT = 1_000_000
+_MOST_MILLI = _MOST_COUNT * MILLI
+# Slots are seconds to hours; a smaller number is a mistake, and times are compared to 1e-6 s.
+_SHORTEST_SLOT_S = 0.001
 
 
 def require_finite(value: float, where: str, field: str) -> None:
     """Refuse NaN and infinities."""
-    if not math.isfinite(value):
+    # The comparison is for integers too large to become a float.
+    if not -sys.float_info.max <= value <= sys.float_info.max:
         raise InstanceError(f"{where}: {field} is {value}; give a finite number.")
 
 
@@ -54,14 +61,41 @@ def require_time(value: float, where: str, field: str) -> None:
         )
 
 
+def require_slot_length(value: float, where: str, field: str) -> None:
+    """Refuse slots that are no believable number of seconds."""
+    require_positive(value, where, field)
+    require_time(value, where, field)
+    if value < _SHORTEST_SLOT_S:
+        raise InstanceError(
+            f"{where}: {field} is {value:g} s, less than a millisecond; slots are given in seconds."
+        )
+
+
+def require_count(value: int, where: str, field: str, least: int = 0) -> None:
+    """Refuse counts below `least` and beyond a million."""
+    if not value >= least:
+        raise InstanceError(f"{where}: {field} is {value}; it must be {least} or more.")
+    if value > _MOST_COUNT:
+        raise InstanceError(
+            f"{where}: {field} is {_shown(value)}, more than a million; counts are whole things, "
+            "not thousandths."
+        )
+
+
 def require_share(value: int, where: str, field: str) -> None:
-    """Refuse negative shares and counts mistaken for milli-units."""
+    """Refuse negative or absurd shares and counts mistaken for milli-units."""
     require_non_negative(value, where, field)
     if 0 < value < _LEAST_MILLI:
         unit = "GPU" if field.startswith("gpu") else "core"
         raise InstanceError(
             f"{where}: {field} is {value}, less than 1 % of a {unit}; "
             f"the unit is a thousandth, so write {value * MILLI} for {value} {unit}(s)."
+        )
+    if value > _MOST_MILLI:
+        unit = "GPUs" if field.startswith("gpu") else "cores"
+        raise InstanceError(
+            f"{where}: {field} is {_shown(value)}, more than a million {unit}; the unit is a "
+            "thousandth of one."
         )
 
 
@@ -70,6 +104,11 @@ def require_memory(value: int, where: str, field: str) -> None:
     require_non_negative(value, where, field)
     if value > _MOST_MEMORY_MIB:
         raise InstanceError(
-            f"{where}: {field} is {value} MiB, more than 64 TiB; the unit is MiB, "
+            f"{where}: {field} is {_shown(value)} MiB, more than 64 TiB; the unit is MiB, "
             "so divide bytes by 1,048,576."
         )
+
+
+def _shown(value: float) -> str:
+    """Return a number too large to be right in few characters."""
+    return str(value) if value < 10**18 else f"{value:g}"

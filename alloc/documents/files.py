@@ -92,7 +92,7 @@ def too_large(where: str, size: int) -> InstanceError:
 def require_plain(data: bytes, where: str) -> None:
     """Refuse compressed bytes that came without the name that says so."""
     if data.startswith(_GZIP_MAGIC):
-        raise InstanceError(f"{where}: is compressed; let its name end in .gz.")
+        raise InstanceError(f"{where} is compressed; let its name end in .gz.")
 
 
 def _read_limited(stream: IO[bytes] | gzip.GzipFile, path: Path) -> bytes:

@@ -123,7 +123,11 @@ def _sentence(detail: ErrorDetails, spot: _Spot) -> str:
     if kind == "missing":
         return f'{spot.owner}: field "{spot.field}" is missing; add it{_meaning(spot)}.'
     if kind == "finite_number":
-        return f"{field} is not a finite number; numbers end at 1.8e308."
+        if value != value:
+            return f"{field} is NaN; give a finite number, or leave the field out."
+        return f"{field} is infinite or too large; give a finite number, at most 1.8e308."
+    if kind == "quoted_infinity":
+        return f'{field} is {describe(value)}; give a number, or "inf" or "-inf" in quotes.'
     if kind == "literal_error":
         known = [word.strip("'") for word in _expected(detail)]
         guess = nearest(value, known) if isinstance(value, str) else ""
@@ -155,9 +159,7 @@ def _union_sentence(detail: ErrorDetails, field: str) -> str:
     value = detail.get("input")
     if str(detail.get("ctx", {}).get("discriminator")).strip("'") == "type":
         types = list(_SOLUTIONS)
-        if not isinstance(value, dict):
-            return f"{field} is {describe(value)}; give an object, or null."
-        if "type" not in value:
+        if not isinstance(value, dict) or "type" not in value:
             return f'{field}: field "type" is missing; add "type": "schedule" or "allocation".'
         guess = nearest(str(value["type"]), types)
         return (
@@ -195,7 +197,7 @@ def _without_tags(location: Location, kind: Kind) -> Location:
 def _locate(location: Location, raw: Mapping[str, Any], kind: Kind) -> _Spot:
     """Walk from the root to the innermost object with a name; what is left is the field."""
     owner = _root_name(raw, kind)
-    model = _ROOTS.get(kind) or _SOLUTION_DOCUMENTS.get(raw.get("type"))
+    model = _ROOTS.get(kind) or _of_type(_SOLUTION_DOCUMENTS, raw)
     value: Any = raw
     rest: list[str | int] = list(location)
     while rest:
@@ -217,6 +219,11 @@ def _locate(location: Location, raw: Mapping[str, Any], kind: Kind) -> _Spot:
         else:
             break
     return _Spot(owner, model, "".join(_step(k, step) for k, step in enumerate(rest)))
+
+
+def _of_type(known: Mapping[Any, type[Part]], raw: Mapping[str, Any]) -> type[Part] | None:
+    found = raw.get("type")
+    return known.get(found) if isinstance(found, str) else None
 
 
 def _step(k: int, step: str | int) -> str:
@@ -257,7 +264,7 @@ def _item(
 
 def _room(step: str, inner: Mapping[str, Any]) -> tuple[str, type[Part] | None]:
     if step == "solution":
-        return "solution", _SOLUTIONS.get(inner.get("type"))
+        return "solution", _of_type(_SOLUTIONS, inner)
     name = inner.get("name")
     label = f"topology {describe(name)}" if isinstance(name, str) else step
     if step == "topology":

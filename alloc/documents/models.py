@@ -49,7 +49,7 @@ def _infinite(value: Any) -> Any:
     if type(value) is str and value in INFINITIES:
         return INFINITIES[value]
     if type(value) is float and not math.isfinite(value):
-        raise PydanticCustomError("finite_number", "Input should be a finite number")
+        raise PydanticCustomError("quoted_infinity", "Input should be a finite number")
     return value
 
 

@@ -6,7 +6,7 @@ import codecs
 import json
 import re
 from importlib.metadata import version
-from typing import Any, NoReturn, get_args
+from typing import Any, get_args
 
 from alloc.documents import files
 from alloc.documents.models import SCHEMA_VERSION, Kind
@@ -44,14 +44,18 @@ def parse_document(text: str | bytes, kind: Kind) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes, where: str) -> Any:
-    """Parse JSON strictly: finite numbers, no key twice in an object, whole characters."""
+    """Parse JSON strictly: no key twice in an object, whole characters only.
+
+    The words NaN and Infinity, which are no JSON, become floats here: the models refuse them and
+    know the job and the field.
+    """
     if len(text) > files.MAX_BYTES:
         raise files.too_large(where, len(text))
     decoded = _decode(text, where)
     if not decoded.strip():
         raise InstanceError(f"{where} is empty; write a JSON object.")
     try:
-        raw = json.loads(decoded, object_pairs_hook=_object, parse_constant=_refuse_constant)
+        raw = json.loads(decoded, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise InstanceError(f"{where} {_json_problem(error)}") from None
     except RecursionError:
@@ -117,12 +121,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise InstanceError(f"the field {describe(key)}{of} appears twice; keep one.")
             seen.add(key)
     return found
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    raise InstanceError(
-        f"{constant} is no JSON number; give a finite number, or leave the field out."
-    )
 
 
 def _json_problem(error: json.JSONDecodeError) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from alloc.errors import InstanceError
-from alloc.units import MILLI, require_memory, require_positive, require_share
+from alloc.units import MILLI, require_count, require_memory, require_positive, require_share
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,7 @@ class HostType:
         where = f'host type "{self.name}"'
         if not self.name:
             raise InstanceError("a host type has an empty name; name it.")
-        if self.num_gpus < 0:
-            raise InstanceError(f"{where}: num_gpus is {self.num_gpus}; it must be 0 or more.")
+        require_count(self.num_gpus, where, "num_gpus")
         require_share(self.cpu_milli, where, "cpu_milli")
         require_memory(self.memory_mib, where, "memory_mib")
         if self.gpu_type is None and self.num_gpus:

@@ -69,12 +69,12 @@ class Topology:
             if host.type not in types:
                 raise InstanceError(
                     f'{where}: host "{host.id}" is of type "{host.type}", which is not defined'
-                    f"{nearest(host.type, types)}"
+                    f"{nearest(host.type, types, '; define it in host_types.')}"
                 )
             if host.domain is not None and host.domain not in parents:
                 raise InstanceError(
                     f'{where}: host "{host.id}" stands in domain "{host.domain}", which is not '
-                    f"defined{nearest(host.domain, parents)}"
+                    f"defined{nearest(host.domain, parents, '; define it in domains.')}"
                 )
 
     def _check_domains(self, where: str) -> None:
@@ -85,14 +85,14 @@ class Topology:
             if domain.level not in rank:
                 raise InstanceError(
                     f'{where}: domain "{domain.id}" is on level "{domain.level}", which is not in '
-                    f"levels{nearest(domain.level, rank)}"
+                    f"levels{nearest(domain.level, rank, '; add it there.')}"
                 )
             if domain.parent is None:
                 continue
             if domain.parent not in by_id:
                 raise InstanceError(
                     f'{where}: domain "{domain.id}" has parent "{domain.parent}", which is not '
-                    f"defined{nearest(domain.parent, by_id)}"
+                    f"defined{nearest(domain.parent, by_id, '; define it in domains.')}"
                 )
             if rank[by_id[domain.parent].level] >= rank[domain.level]:
                 raise InstanceError(

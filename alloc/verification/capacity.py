@@ -12,6 +12,8 @@ from alloc.solution import Run
 from alloc.units import MILLI, RESOURCES
 from alloc.verification.violation import Violation
 
+# A count beyond is wrong by the gang rule anyway; its demand must not overflow 64 bits.
+_MOST_TASKS = 1_000_000
 _UNITS = {"gpu_milli": "milli-GPU", "cpu_milli": "milli-cores", "memory_mib": "MiB"}
 
 
@@ -35,13 +37,15 @@ def check_capacity(instance: Instance, runs: Sequence[Run]) -> Iterator[Violatio
             h = topology.host_index[task.host]
             host_ids.append(h)
             spans.append((run.start_s, run.end_s))
-            demands.append(tuple(amount * task.count for amount in group.demand))
+            count = min(max(task.count, 0), _MOST_TASKS)
+            demands.append(tuple(amount * count for amount in group.demand))
             if group.shares_gpu:
                 for g in task.gpus:
                     shares.setdefault(h, []).append((run.start_s, run.end_s, g, group.gpu_milli))
             elif group.gpu_milli:
-                count = task.count * group.gpu_milli // MILLI
-                wholes.setdefault(h, []).append((run.start_s, run.end_s, count))
+                wholes.setdefault(h, []).append(
+                    (run.start_s, run.end_s, count * group.gpu_milli // MILLI)
+                )
     if host_ids:
         peaks, times = _peaks(
             np.array(host_ids), np.array(spans), np.array(demands), topology.num_hosts

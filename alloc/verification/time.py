@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from alloc.instance import Instance
@@ -47,6 +48,16 @@ def check_runs(
 def _check_clock(instance: Instance, job: Job, runs: Sequence[Run]) -> Iterator[Violation]:
     previous_end = None
     for run in runs:
+        if not (math.isfinite(run.start_s) and math.isfinite(run.end_s)):
+            # Comparisons with NaN are false: every rule below would hold.
+            yield Violation(
+                "not_finite",
+                (job.id,),
+                math.inf,
+                "s",
+                f'job "{job.id}" has a run from {run.start_s:g} s to {run.end_s:g} s.',
+            )
+            continue
         if run.start_s < job.arrival_s - TIME_TOLERANCE_S:
             yield Violation(
                 "before_arrival",
@@ -74,7 +85,7 @@ def _check_clock(instance: Instance, job: Job, runs: Sequence[Run]) -> Iterator[
         previous_end = run.end_s
         if instance.slot_s is not None:
             for moment in (run.start_s, run.end_s):
-                off = abs(moment - round(moment / instance.slot_s) * instance.slot_s)
+                off = abs(math.remainder(moment, instance.slot_s))
                 if off > TIME_TOLERANCE_S:
                     yield Violation(
                         "off_slot",

@@ -9,6 +9,7 @@ from alloc.errors import InstanceError
 from alloc.units import (
     MILLI,
     RESOURCES,
+    require_count,
     require_memory,
     require_non_negative,
     require_positive,
@@ -45,8 +46,7 @@ class TaskGroup:
         where = f'task group "{self.role}"'
         if not self.role:
             raise InstanceError("a task group has an empty role; name it, for example worker.")
-        if self.count < 1:
-            raise InstanceError(f"{where}: count is {self.count}; it must be 1 or more.")
+        require_count(self.count, where, "count", least=1)
         require_share(self.gpu_milli, where, "gpu_milli")
         require_share(self.cpu_milli, where, "cpu_milli")
         require_memory(self.memory_mib, where, "memory_mib")

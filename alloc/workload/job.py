@@ -90,8 +90,8 @@ class Job:
         if self.elasticity not in get_args(Elasticity):
             raise InstanceError(
                 f'{where}: elasticity "{self.elasticity}" is unknown'
-                f"{nearest(str(self.elasticity), get_args(Elasticity))} "
-                f"Known: {', '.join(get_args(Elasticity))}."
+                f"{nearest(str(self.elasticity), get_args(Elasticity), ';')} "
+                f"known: {', '.join(get_args(Elasticity))}."
             )
         if not self.configurations:
             raise InstanceError(f"{where}: has no configurations; give at least one way to run it.")
@@ -112,6 +112,13 @@ class Job:
     def max_rate(self) -> float:
         """Highest rate of any configuration, work units per second."""
         return max(configuration.rate for configuration in self.configurations)
+
+    @cached_property
+    def min_rate(self) -> float:
+        """Lowest rate above 0 of any configuration, work units per second."""
+        return min(
+            configuration.rate for configuration in self.configurations if configuration.rate
+        )
 
     @property
     def min_run_s(self) -> float:
