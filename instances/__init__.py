@@ -2,3 +2,14 @@
 
 if __name__ != "alloc.instances":
     raise ImportError(f"{__name__!r} is alloc.instances: import alloc.instances, not {__name__}")
+
+from alloc.instances.catalogue import Bound as Bound
+from alloc.instances.catalogue import Entry as Entry
+from alloc.instances.catalogue import Manifest as Manifest
+from alloc.instances.catalogue import read_manifest as read_manifest
+from alloc.instances.catalogue import write_manifest as write_manifest
+from alloc.instances.generators import generate_elastic as generate_elastic
+from alloc.instances.library import families as families
+from alloc.instances.library import load as load
+from alloc.instances.library import manifest as manifest
+from alloc.instances.library import regenerate as regenerate

@@ -1,0 +1,231 @@
+"""Generators: instances from a few parameters and a seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from alloc.errors import InstanceError, nearest
+from alloc.instance import Instance
+from alloc.instances.arrivals import DAY_S, draw_arrival_slots
+from alloc.instances.dl2 import JOB_TYPES, SERVER, SLOT_S, TASK_CPU_MILLI, JobType
+from alloc.instances.speed_tables import Demand, configurations, speed_table
+from alloc.topology import flat_cluster
+from alloc.units import require_positive
+from alloc.workload import Configuration, Elasticity, Job
+
+WEIGHT_CLASSES = (1.0, 2.0, 4.0)
+"""Weights drawn with ``weights="classes"``, each as likely as the others."""
+
+
+def generate_elastic(
+    name: str,
+    *,
+    num_jobs: int,
+    num_hosts: int,
+    slot_s: float = SLOT_S,
+    max_workers: int = 16,
+    max_ps: int = 16,
+    gpus_per_worker: int = 1,
+    task_cpu_milli: int = TASK_CPU_MILLI,
+    compute_scale: float = 1.0,
+    arrivals: str = "poisson",
+    arrivals_per_slot: float = 3.0,
+    slots_per_day: float | None = None,
+    run_slots: Sequence[float] = (1.0, 20.0),
+    max_epochs: int | None = None,
+    table: str = "fit",
+    weights: str = "unit",
+    models: Sequence[str] = tuple(JOB_TYPES),
+    elasticity: Elasticity = "malleable",
+    restart_cost_s: float = 0.0,
+    seed: int = 0,
+) -> Instance:
+    """Return an instance of elastic training jobs with workers and parameter servers, DL2's world.
+
+    Parameters
+    ----------
+    name
+        Name of the instance.
+    num_jobs, num_hosts
+        Size. A host is DL2's server: it holds four tasks, two of them GPU workers.
+    slot_s
+        Length of a slot, seconds: 1,200 in DL2's simulations, 300 in its testbed.
+    max_workers, max_ps
+        Each job has one configuration for every 1..max_workers workers and 1..max_ps servers.
+    gpus_per_worker
+        GPUs of a worker of the models that use GPUs. 1 in DL2's evaluation; its paper allows 2.
+    task_cpu_milli
+        CPU of every task, milli-cores. 2,000 in DL2's evaluation; its paper allows 1,000 to 4,000.
+    compute_scale
+        Compute per sample relative to DL2's models, see `SpeedFit.with_compute`. Its models are
+        small: one worker with one server runs at about half of the best speed, so even all jobs at
+        once hardly compete for DL2's cluster. Heavier models scale further, and compete.
+    arrivals, arrivals_per_slot
+        Arrival pattern and mean rate, see `alloc.instances.arrivals.draw_arrival_slots`.
+    slots_per_day
+        Period of the ``diurnal`` pattern in slots; None for 86,400 s.
+    run_slots
+        Range of a job's run time at its best speed, in slots, drawn log-uniformly. The default has
+        a mean of 6.3 slots and a median of 4.5: DL2 reports a mean of 147 minutes (7.4 slots) in
+        its trace, and more than half above an hour (3 slots).
+    max_epochs
+        If given, lengths follow DL2's rule instead: ``int(length_fraction * max_epochs)`` epochs
+        of the job's type, times 0.90, 0.91, ... or 1.09. The types then differ a hundredfold.
+    table
+        Shape of the speed tables, one of `alloc.instances.speed_tables.SHAPES`. Jobs of one type
+        share one table.
+    weights
+        ``unit``, or ``classes`` for a draw from `WEIGHT_CLASSES`.
+    models
+        Models to draw the jobs from, uniformly.
+    elasticity, restart_cost_s
+        As in `Job`. In DL2's world jobs are malleable and restarts are free.
+    seed
+        Seed of the one random generator.
+
+    Returns
+    -------
+    Instance
+        Work is in samples. The horizon is open.
+
+    Raises
+    ------
+    InstanceError
+        If a parameter is out of range or a name is unknown.
+
+    Examples
+    --------
+    >>> instance = generate_elastic("demo", num_jobs=3, num_hosts=2, max_workers=2, max_ps=2)
+    >>> len(instance.jobs), instance.topology.num_gpus
+    (3, 4)
+    """
+    where = f'instance "{name}"'
+    for field, value in (
+        ("num_jobs", num_jobs),
+        ("num_hosts", num_hosts),
+        ("slot_s", slot_s),
+        ("gpus_per_worker", gpus_per_worker),
+        ("task_cpu_milli", task_cpu_milli),
+        ("compute_scale", compute_scale),
+    ):
+        require_positive(value, where, field)
+    if elasticity == "rigid":
+        raise InstanceError(
+            f"{where}: elasticity is rigid, but a table has many configurations; "
+            "use malleable or moldable."
+        )
+    job_types = _job_types(where, models)
+    draw_weight = _weight_rule(where, weights)
+    draw_work = _work_rule(where, run_slots, max_epochs, slot_s)
+    ask = Demand(gpus_per_worker, task_cpu_milli)
+    rng = np.random.default_rng(seed)
+    # One tuple a type: it is stored once, and models recognise equal jobs by it.
+    ways = {}
+    for job_type in job_types:
+        fit = job_type.fit.with_compute(compute_scale)
+        speeds = speed_table(fit, max_ps, max_workers, table, rng)
+        ways[job_type.model] = configurations(job_type, speeds, ask)
+    slots = draw_arrival_slots(
+        arrivals,
+        num_jobs,
+        arrivals_per_slot,
+        rng,
+        slots_per_day=DAY_S / slot_s if slots_per_day is None else slots_per_day,
+    )
+    width = len(str(num_jobs - 1))
+    jobs = []
+    for j, slot in enumerate(slots):
+        job_type = job_types[int(rng.random() * len(job_types))]
+        configuration = ways[job_type.model]
+        jobs.append(
+            Job(
+                id=f"{job_type.model}-{j:0{width}d}",
+                arrival_s=slot * slot_s,
+                work=draw_work(job_type, configuration, rng),
+                configurations=configuration,
+                weight=draw_weight(rng),
+                elasticity=elasticity,
+                restart_cost_s=restart_cost_s,
+                model=job_type.model,
+            )
+        )
+    return Instance(
+        name=name,
+        topology=flat_cluster(f"{num_hosts} DL2 servers", SERVER, num_hosts),
+        jobs=tuple(jobs),
+        slot_s=slot_s,
+        description={
+            "generator": "generate_elastic",
+            "seed": str(seed),
+            "source": "job types, demands and slot: DL2 (Peng et al., IEEE TPDS 2021); "
+            "speeds: this project's fit to its measurements",
+        },
+    )
+
+
+GENERATORS: dict[str, Callable[..., Instance]] = {"generate_elastic": generate_elastic}
+"""The generators that stored instances name."""
+
+WorkRule = Callable[[JobType, tuple[Configuration, ...], np.random.Generator], float]
+
+
+def _job_types(where: str, models: Sequence[str]) -> list[JobType]:
+    if not models:
+        raise InstanceError(f"{where}: models is empty; name at least one of {_known(JOB_TYPES)}.")
+    for model in models:
+        if model not in JOB_TYPES:
+            raise InstanceError(
+                f'{where}: unknown model "{model}"{nearest(model, JOB_TYPES)} '
+                f"Known: {_known(JOB_TYPES)}."
+            )
+    return [JOB_TYPES[model] for model in models]
+
+
+def _weight_rule(where: str, weights: str) -> Callable[[np.random.Generator], float]:
+    if weights == "unit":
+        return lambda rng: 1.0
+    if weights == "classes":
+        return lambda rng: WEIGHT_CLASSES[int(rng.random() * len(WEIGHT_CLASSES))]
+    known = ("unit", "classes")
+    raise InstanceError(
+        f'{where}: unknown weights "{weights}"{nearest(weights, known)} Known: {_known(known)}.'
+    )
+
+
+def _work_rule(
+    where: str, run_slots: Sequence[float], max_epochs: int | None, slot_s: float
+) -> WorkRule:
+    """Return the rule that draws a job's work in samples, whole and at least 1."""
+    if max_epochs is not None:
+        require_positive(max_epochs, where, "max_epochs")
+
+        def by_epochs(
+            job_type: JobType, ways: tuple[Configuration, ...], rng: np.random.Generator
+        ) -> float:
+            percent = 90 + int(rng.random() * 20)
+            epochs = int(job_type.length_fraction * max_epochs) * percent / 100
+            return float(max(1, round(epochs * job_type.epoch_size)))
+
+        return by_epochs
+    if len(run_slots) != 2 or not 0 < run_slots[0] <= run_slots[1] < math.inf:
+        raise InstanceError(
+            f"{where}: run_slots is {tuple(run_slots)}; give the least and the most slots, "
+            "both more than 0, in this order."
+        )
+    least, most = run_slots
+
+    def by_run_time(
+        job_type: JobType, ways: tuple[Configuration, ...], rng: np.random.Generator
+    ) -> float:
+        slots = least * (most / least) ** rng.random()
+        work = slots * slot_s * max(way.rate for way in ways)
+        return float(max(1, float(f"{work:.4g}")))
+
+    return by_run_time
+
+
+def _known(names: Sequence[str] | dict[str, JobType]) -> str:
+    return ", ".join(names)
