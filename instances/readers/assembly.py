@@ -102,8 +102,8 @@ class JobRules:
         known = get_args(Deadlines)
         if self.deadlines not in known:
             raise InstanceError(
-                f'deadlines is "{self.deadlines}"{nearest(str(self.deadlines), known)}; '
-                f"give one of {', '.join(known)}."
+                f'deadlines is "{self.deadlines}"{nearest(str(self.deadlines), known) or "."} '
+                f"Give one of {', '.join(known)}."
             )
 
     def job(

@@ -275,8 +275,8 @@ def _of_vc(jobs: list[TracedJob], vc: str | None, log: ReportLog) -> list[Traced
     if vc not in counts:
         known = [str(tenant) for tenant, _ in counts.most_common()]
         raise InstanceError(
-            f'vc "{vc}" has no jobs in the table{nearest(vc, known)}; '
-            f"its VCs are {', '.join(known[:20]) or 'none'}."
+            f'vc "{vc}" has no jobs in the table{nearest(vc, known) or "."} '
+            f"Its VCs are {', '.join(known[:20]) or 'none'}."
         )
     for job in jobs:
         if job.tenant != vc:
@@ -291,8 +291,8 @@ def _vc_hosts(path: str | PathLike[str], vc: str | None, log: ReportLog) -> int:
         return sum(vcs.values())
     if vc not in vcs:
         raise InstanceError(
-            f'{path}: does not say how many hosts vc "{vc}" has{nearest(vc, vcs)}; '
-            "give num_hosts or load instead."
+            f'{path}: does not say how many hosts vc "{vc}" has{nearest(vc, vcs) or "."} '
+            "Give num_hosts or load instead."
         )
     return vcs[vc]
 

@@ -60,8 +60,8 @@ class Option:
             return value
         if self.choices and value not in self.choices:
             raise InstanceError(
-                f'{self.name} is "{value}"{nearest(value, self.choices)}; '
-                f"give one of {', '.join(self.choices)}."
+                f'{self.name} is "{value}"{nearest(value, self.choices) or "."} '
+                f"Give one of {', '.join(self.choices)}."
             )
         if self.type is bool:
             return self._switch(value)
@@ -112,8 +112,8 @@ class Reader:
         known = {option.name: option for option in self.options}
         if name not in known:
             raise InstanceError(
-                f'reader "{self.kind}" has no option "{name}"{nearest(name, known)}; '
-                f"its options are {', '.join(known)}."
+                f'reader "{self.kind}" has no option "{name}"{nearest(name, known) or "."} '
+                f"Its options are {', '.join(known)}."
             )
         return known[name]
 
@@ -244,7 +244,8 @@ def read_instance(
     """
     if kind not in READERS:
         raise InstanceError(
-            f'unknown kind of trace "{kind}"{nearest(kind, READERS)}; known: {", ".join(READERS)}.'
+            f'unknown kind of trace "{kind}"{nearest(kind, READERS) or "."} '
+            f"Known: {', '.join(READERS)}."
         )
     reader = READERS[kind]
     given = {

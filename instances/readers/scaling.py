@@ -13,6 +13,7 @@ for Goodput-Optimized Deep Learning", OSDI 2021.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -367,14 +368,14 @@ def read_scaling_tables(
     report = ReadReport((), 0)
     for path in _tables(folder, "*"):
         tables[_stem(path)], one = read_elasticflow_table(path)
-        report += one
+        report += _named(one, path, folder)
     for inner in sorted(path for path in folder.iterdir() if path.is_dir()):
         placements: dict[str, StepTimes] = {}
         for name in ("placements", "scalability"):
             for path in _tables(inner, name):
                 table, one = read_pollux_placements(path)
                 placements |= table.placements
-                report += one
+                report += _named(one, path, folder)
         if placements:
             tables[inner.name] = PlacementTable(inner.name, placements)
     if not tables:
@@ -383,6 +384,11 @@ def read_scaling_tables(
             "<model>/placements.csv."
         )
     return tables, report
+
+
+def _named(report: ReadReport, path: Path, folder: Path) -> ReadReport:
+    """Return a report that tells the equal file names of several models apart."""
+    return dataclasses.replace(report, files=(path.relative_to(folder).as_posix(),))
 
 
 def _tables(folder: Path, stem: str) -> Sequence[Path]:

@@ -220,7 +220,8 @@ def _header(
             shown = text if len(text) <= 200 else f"{text[:200]}..."
             raise InstanceError(
                 f'{path}, line {line}: expected the columns {expected}, but "{column}" is not in '
-                f'"{shown}"{nearest(column, header)}; give the file in that layout.'
+                f'"{shown}"{nearest(column, header) or "."} '
+                "Give the file in that layout."
             )
     twice = {name for name in header if header.count(name) > 1}
     if twice:

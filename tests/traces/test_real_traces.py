@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from alloc.instance import Instance
 from alloc.instances import readers
 from alloc.instances.readers import demand_of
 from alloc.units import MILLI
@@ -92,6 +93,7 @@ def test_an_itp_week_makes_an_instance_without_losing_a_row() -> None:
     gpu_s = sum(j.work * j.configurations[0].demand[0] / MILLI for j in instance.jobs)
     assert gpu_s / WEEK_S / instance.topology.num_gpus == pytest.approx(0.85, rel=0.04)
     assert all(0 <= job.arrival_s < WEEK_S for job in instance.jobs)
+    assert Instance.from_json(instance.to_json()) == instance
 
 
 def test_philly_has_the_known_jobs_and_virtual_clusters() -> None:

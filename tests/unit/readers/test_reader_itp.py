@@ -135,6 +135,15 @@ def test_elastic_jobs_lose_sizes_that_the_cluster_lacks() -> None:
     assert one.job("b").elasticity == "rigid"
 
 
+def test_elastic_jobs_of_which_no_size_fits_are_dropped(tmp_path: Path) -> None:
+    """A model measured on four GPUs and more cannot run on a cluster of two, at any size."""
+    (tmp_path / "alpha.csv").write_text("global_batch_size,2,4\n64,0,8.0\n")
+    (tmp_path / "beta.csv").write_text("global_batch_size,1\n32,0.5\n")
+    instance, report = itp_instance(ELASTIC, num_hosts=1, gpus_per_host=2, scaling=tmp_path)
+    assert [job.id for job in instance.jobs] == ["a", "d", "e"]
+    assert report.dropped[0].examples == ("b (4 GPUs)", "c (8 GPUs)", "f (32 GPUs)")
+
+
 @pytest.mark.parametrize(
     ("deadlines", "due", "deadline"),
     [("soft", 3000.0, None), ("hard", None, 3000.0), ("none", None, None)],

@@ -48,6 +48,8 @@ def test_text_from_the_command_line_becomes_values() -> None:
     )
     values, _ = itp_instance(DATA / "itp.csv", num_hosts=2, slot_s=600.0, preemptible=False)
     assert text == values
+    same, _ = read_instance("itp", DATA / "itp.csv", num_hosts=2, slot_s=600.0, preemptible=False)
+    assert same == values
     assert not text.jobs[0].preemptible
 
 

@@ -162,6 +162,7 @@ def test_folders_of_both_layouts_are_read(tmp_path: Path) -> None:
     assert report.files == ("alpha.csv", "beta.csv")
     tables, report = read_scaling_tables(DATA / "pollux")
     assert list(tables) == ["gamma"]
+    assert report.files == ("gamma/placements.csv", "gamma/scalability.csv")
     assert tables["gamma"].points(96) == (ScalingPoint(12, 2.0, 6),)
     with pytest.raises(InstanceError, match="holds no scaling tables"):
         read_scaling_tables(tmp_path)
