@@ -21,7 +21,7 @@ T = TypeVar("T")
 # The widest row of a public trace is under 1 KiB, and the longest job table has 3.4 million rows
 # (Helios). Whatever is beyond is no such table, or was made to fill the memory.
 _LONGEST_LINE = 64 * 1024
-_MOST_LINES = 10_000_000
+_MOST_LINES = 5_000_000
 # Unix time in milliseconds is within, in microseconds beyond; differences stay exact.
 _LATEST_S = 1e13
 _GZIP_MAGIC = b"\x1f\x8b"
