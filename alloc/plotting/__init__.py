@@ -1,1 +1,13 @@
-"""Gantt charts, utilisation and performance profiles."""
+"""Figures: schedules, utilisation, completion times, gaps and convergence."""
+
+from alloc.plotting.convergence import TracePoint as TracePoint
+from alloc.plotting.convergence import plot_convergence as plot_convergence
+from alloc.plotting.figures import inline_svg as inline_svg
+from alloc.plotting.figures import new_figure as new_figure
+from alloc.plotting.figures import save_figure as save_figure
+from alloc.plotting.figures import svg_text as svg_text
+from alloc.plotting.gantt import plot_gantt as plot_gantt
+from alloc.plotting.gantt import plot_gantt_pair as plot_gantt_pair
+from alloc.plotting.gaps import plot_gaps as plot_gaps
+from alloc.plotting.jct import plot_jct_distribution as plot_jct_distribution
+from alloc.plotting.utilisation import plot_utilisation as plot_utilisation

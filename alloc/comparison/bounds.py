@@ -1,0 +1,157 @@
+"""The certified bound of an instance, and the schedule that comes with it."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from alloc.certificate import Certificate, Result
+from alloc.comparison.measures import measure
+from alloc.comparison.settings import Settings, alloc_version, key_of
+from alloc.comparison.store import Item, StoreError
+from alloc.errors import AllocError, CertificateError
+from alloc.instance import Instance
+from alloc.solution import Schedule
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What is proved about an instance, by a clairvoyant solve.
+
+    Parameters
+    ----------
+    instance
+        Name of the instance.
+    fingerprint
+        Fingerprint of the instance.
+    result
+        The solver's answer with its certificate, or None when the solve failed.
+    metrics
+        The measures of the solved schedule, as for every scheduler; empty without one.
+    error
+        Why there is no result, in one sentence, or None.
+    """
+
+    instance: str
+    fingerprint: str
+    result: Result | None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    error: str | None = None
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The certificate, or None when the solve failed."""
+        return None if self.result is None else self.result.certificate
+
+    @property
+    def value(self) -> float | None:
+        """The proved lower bound, more than 0, or None when nothing useful is proved."""
+        if self.result is None:
+            return None
+        bound = self.result.certificate.bound
+        return bound if math.isfinite(bound) and bound > 0 else None
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The best schedule found, or None."""
+        found = None if self.result is None else self.result.solution
+        return found if isinstance(found, Schedule) else None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the solve before its time."""
+        certificate = self.certificate
+        return certificate is not None and certificate.limit == "interrupt"
+
+
+def bound_key(instance: Instance, settings: Settings) -> str:
+    """Return the key of an instance's bound in a store."""
+    return key_of(
+        kind="bound",
+        fingerprint=instance.fingerprint,
+        objective=settings.objective,
+        formulation=settings.formulation,
+        backend=settings.backend,
+        time_limit_s=settings.time_limit_s,
+        seed=settings.solver_seed,
+        version=alloc_version(),
+    )
+
+
+def solve_bound(instance: Instance, settings: Settings) -> Bound:
+    """Solve an instance with full knowledge of the future.
+
+    Returns
+    -------
+    Bound
+        With the failure as a sentence in it when the method does not fit the instance.
+
+    Raises
+    ------
+    CertificateError
+        If the solver's claim contradicts the judge: then nothing else it says is of use.
+    """
+    from alloc.solving import solve
+
+    try:
+        result = solve(
+            instance,
+            settings.formulation,
+            settings.backend,
+            objective_name=settings.objective,
+            time_limit_s=settings.time_limit_s,
+            seed=settings.solver_seed,
+        )
+    except CertificateError:
+        raise
+    except AllocError as error:
+        return Bound(instance.name, instance.fingerprint, None, error=str(error))
+    metrics: Mapping[str, float] = {}
+    if isinstance(result.solution, Schedule):
+        metrics = measure(instance, result.solution)
+    error_line = None
+    if result.certificate.status == "infeasible":
+        error_line = f"no schedule is feasible: {result.conflict}"
+    return Bound(instance.name, instance.fingerprint, result, metrics, error_line)
+
+
+def pack_bound(key: str, bound: Bound) -> Item:
+    """Return a bound as an item for the store; an interrupted solve is to be tried again."""
+    record = {
+        "instance": bound.instance,
+        "fingerprint": bound.fingerprint,
+        "metrics": dict(bound.metrics),
+        "error": bound.error,
+    }
+    blob = None if bound.result is None else zlib.compress(bound.result.to_json().encode(), 6)
+    ok = bound.result is not None and not bound.interrupted
+    return Item(key, "bound", ok, record, blob)
+
+
+def unpack_bound(item: Item) -> Bound:
+    """Return the bound of a stored item.
+
+    Raises
+    ------
+    StoreError
+        If the item is damaged.
+    """
+    record = item.record
+    try:
+        result = None
+        if item.blob is not None:
+            result = Result.from_json(zlib.decompress(item.blob))
+        return Bound(
+            record["instance"],
+            record["fingerprint"],
+            result,
+            dict(record["metrics"]),
+            record["error"],
+        )
+    except (zlib.error, ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"the store is damaged: the bound {item.key[:12]} is not readable ({error}); restore "
+            "a copy, or run the comparison again with resume off."
+        ) from None

@@ -1,0 +1,360 @@
+"""Running a comparison: every cell once, in parallel, stored as soon as it is done."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from os import PathLike, cpu_count
+from typing import Any, Literal, TypeVar
+
+from alloc.comparison.bounds import Bound, bound_key, pack_bound, solve_bound, unpack_bound
+from alloc.comparison.cells import Cell, Outcome, run_cell
+from alloc.comparison.comparison import Comparison
+from alloc.comparison.records import (
+    Experiment,
+    pack_experiment,
+    pack_instance,
+    pack_outcome,
+    unpack_outcome,
+)
+from alloc.comparison.rows import check_bound
+from alloc.comparison.settings import OPTIMUM, Entry, Settings, alloc_version, key_of
+from alloc.comparison.store import Item, Store
+from alloc.errors import InstanceError
+from alloc.instance import Instance
+from alloc.schedulers.state import Knowledge, Scheduler
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+@dataclass(frozen=True)
+class CellEvent:
+    """What the progress callback is told, each time a piece of work is done.
+
+    Parameters
+    ----------
+    kind
+        ``bound`` or ``cell``.
+    label
+        What was done, for people.
+    done, total
+        Pieces done so far, this one included, and pieces in all.
+    stored
+        Whether it came from the store.
+    error
+        Why it failed, or None.
+    """
+
+    kind: Literal["bound", "cell"]
+    label: str
+    done: int
+    total: int
+    stored: bool
+    error: str | None
+
+
+Progress = Callable[[CellEvent], None]
+
+
+def compare(
+    instances: Iterable[Instance],
+    schedulers: Iterable[str | Entry | Scheduler],
+    *,
+    seeds: Iterable[int] = (0,),
+    knowledge: Knowledge = "exact",
+    work_error: float = 0.0,
+    speed_error: float = 0.0,
+    objective: str = "weighted_jct",
+    formulation: str = "malleable",
+    backend: str = "auto",
+    time_limit_s: float = 60.0,
+    store: str | PathLike[str] | Store | None = None,
+    jobs: int = 1,
+    parallel: str | None = None,
+    progress: Progress | None = None,
+    resume: bool = True,
+) -> Comparison:
+    """Run every scheduler on every instance with every seed, beside the certified bound.
+
+    Parameters
+    ----------
+    instances
+        At least one, with different fingerprints.
+    schedulers
+        At least one: registered names, entries with options, or ready schedulers.
+    seeds
+        At least one. A seed decides the estimation errors and the draws of policies.
+    knowledge, work_error, speed_error
+        What every scheduler is told, see `Settings`.
+    objective
+        Name of the objective that the gap is about, a cost of schedules.
+    formulation, backend, time_limit_s
+        The solve for the bound of each instance, its time in seconds.
+    store
+        Where finished work is kept: path of an SQLite file, database URL, or an open store. In
+        memory by default: then an interrupt loses it.
+    jobs
+        Processes at work, 1 or more; -1 for one on each core. Only the decision times and solves
+        that meet their time limit depend on it.
+    parallel
+        Backend of joblib: ``loky`` (local processes), ``threading``, or a registered cluster
+        backend such as ``ray`` or ``dask``. By default the one chosen with
+        ``joblib.parallel_config``, else loky.
+    progress
+        Called after each piece of work.
+    resume
+        Whether to take finished work from the store; otherwise it is done again and replaced.
+
+    Returns
+    -------
+    Comparison
+        All rows, failures included.
+
+    Raises
+    ------
+    InstanceError
+        If something is missing, doubled or unknown.
+    CertificateError
+        If a simulated schedule is better than the proved bound: then the bound is false.
+    StoreError
+        If the store fails. What was stored before is kept.
+    KeyboardInterrupt
+        On Ctrl-C. What was stored before is kept, and the next run goes on from there.
+    """
+    settings = Settings(
+        knowledge,
+        work_error,
+        speed_error,
+        objective,
+        formulation,
+        backend,
+        time_limit_s,
+    )
+    chosen = _distinct_instances(instances)
+    entries = _distinct_entries(schedulers)
+    numbers = _distinct_seeds(seeds)
+    cells = [
+        Cell(instance, entry, seed, settings)
+        for instance in chosen
+        for entry in entries
+        for seed in numbers
+    ]
+    opened = nullcontext(store) if isinstance(store, Store) else closing(Store(store))
+    with opened as kept:
+        experiment = _register(kept, chosen, entries, cells, settings)
+        run = _Run(kept, jobs, parallel, progress, resume, len(chosen) + len(cells))
+        bounds = run.bounds(chosen, settings)
+        outcomes = run.cells(cells, bounds)
+        return Comparison(experiment, {i.fingerprint: i for i in chosen}, bounds, outcomes)
+
+
+class _Run:
+    """One run of an experiment: what is in the store is taken, the rest is done and stored."""
+
+    def __init__(
+        self,
+        store: Store,
+        jobs: int,
+        parallel: str | None,
+        progress: Progress | None,
+        resume: bool,
+        total: int,
+    ) -> None:
+        if jobs == 0:
+            raise InstanceError("jobs is 0; give 1 or more processes, or -1 for one on each core.")
+        self._store = store
+        self._jobs = jobs
+        self._parallel = parallel
+        self._progress = progress
+        self._resume = resume
+        self._total = total
+        self._done = 0
+
+    def bounds(self, instances: Sequence[Instance], settings: Settings) -> dict[str, Bound]:
+        """Return the bound of each instance, by fingerprint."""
+        keys = {bound_key(instance, settings): instance for instance in instances}
+        found: dict[str, Bound] = {}
+        for key, item in self._stored(keys):
+            bound = unpack_bound(item)
+            found[keys[key].fingerprint] = bound
+            self._report("bound", f"bound of {bound.instance}", bound.error, stored=True)
+        todo = [
+            (key, instance, settings)
+            for key, instance in keys.items()
+            if instance.fingerprint not in found
+        ]
+        for key, bound in self._fan_out(_solve, todo):
+            self._store.put(pack_bound(key, bound))
+            # The solver turns Ctrl-C into a result; to the user it still means: stop everything.
+            if bound.interrupted:
+                raise KeyboardInterrupt
+            found[bound.fingerprint] = bound
+            self._report("bound", f"bound of {bound.instance}", bound.error)
+        return found
+
+    def cells(self, cells: Sequence[Cell], bounds: dict[str, Bound]) -> dict[str, Outcome]:
+        """Return the outcome of each cell, by key."""
+        by_key = {cell.key: cell for cell in cells}
+        found: dict[str, Outcome] = {}
+        for key, item in self._stored(by_key):
+            found[key] = unpack_outcome(item)
+            check_bound(bounds[by_key[key].instance.fingerprint], by_key[key].label, found[key])
+            self._report("cell", by_key[key].label, None, stored=True)
+        todo = [(cell,) for key, cell in by_key.items() if key not in found]
+        for outcome in self._fan_out(run_cell, todo):
+            cell = by_key[outcome.cell_key]
+            self._store.put(pack_outcome(cell, outcome))
+            check_bound(bounds[cell.instance.fingerprint], cell.label, outcome)
+            found[cell.key] = outcome
+            self._report("cell", cell.label, outcome.error)
+        return found
+
+    def _stored(self, keys: Iterable[str]) -> list[tuple[str, Item]]:
+        """Return what the store has of the given work, in the given order; failures not."""
+        if not self._resume:
+            return []
+        wanted = list(keys)
+        items = self._store.get(wanted, blobs=True)
+        return [(key, items[key]) for key in wanted if key in items and items[key].ok]
+
+    def _report(
+        self, kind: Literal["bound", "cell"], label: str, error: str | None, stored: bool = False
+    ) -> None:
+        self._done += 1
+        if self._progress is not None:
+            self._progress(CellEvent(kind, label, self._done, self._total, stored, error))
+
+    def _fan_out(
+        self, function: Callable[..., Out], arguments: Sequence[tuple[Any, ...]]
+    ) -> Iterator[Out]:
+        """Yield the results of a function as they are done, in any order."""
+        import joblib
+
+        if not arguments:
+            return
+        with joblib.parallel_config(**_backend(self._parallel, self._jobs)):
+            backend = joblib.parallel.get_active_backend()[0]
+            calls = [joblib.delayed(function)(*given) for given in arguments]
+            if self._jobs == 1 or not backend.supports_return_generator:
+                # One call, or one for each process, at a time, so that each batch is stored before
+                # the next one starts.
+                size = 1 if self._jobs == 1 else max(1, joblib.effective_n_jobs(self._jobs))
+                for first in range(0, len(calls), size):
+                    yield from joblib.Parallel()(calls[first : first + size])
+                return
+            # A batch of more than one call would hold back finished cells.
+            yield from joblib.Parallel(return_as="generator_unordered", batch_size=1)(calls)
+
+
+def _backend(parallel: str | None, jobs: int) -> dict[str, Any]:
+    """Return what joblib is to be configured with."""
+    chosen: dict[str, Any] = {"n_jobs": jobs}
+    if parallel is not None:
+        import joblib
+
+        known = joblib.parallel.BACKENDS
+        if parallel not in known and parallel not in joblib.parallel.EXTERNAL_BACKENDS:
+            raise InstanceError(
+                f'joblib has no backend "{parallel}"; register it first. '
+                f"Known: {', '.join(sorted(known))}."
+            )
+        chosen["backend"] = parallel
+    return chosen
+
+
+def _solve(key: str, instance: Instance, settings: Settings) -> tuple[str, Bound]:
+    return key, solve_bound(instance, settings)
+
+
+def _distinct_instances(instances: Iterable[Instance]) -> list[Instance]:
+    chosen: dict[str, Instance] = {}
+    for instance in instances:
+        if instance.fingerprint in chosen:
+            raise InstanceError(
+                f'comparison: instance "{instance.name}" is given twice; give each one once.'
+            )
+        chosen[instance.fingerprint] = instance
+    if not chosen:
+        raise InstanceError("comparison: no instances; give at least one.")
+    return list(chosen.values())
+
+
+def _distinct_entries(schedulers: Iterable[str | Entry | Scheduler]) -> list[Entry]:
+    entries: dict[str, Entry] = {}
+    for value in schedulers:
+        entry = Entry.of(value)
+        if entry.name == OPTIMUM:
+            raise InstanceError(
+                f'comparison: no scheduler may be called "{OPTIMUM}", which is the row of the '
+                "solved schedule; rename it."
+            )
+        if entry.label in entries:
+            raise InstanceError(
+                f'comparison: scheduler "{entry.label}" is given twice; give each one once, or '
+                "two names to two policies."
+            )
+        # A misspelled name is found here and not after an hour of solving.
+        entry.build()
+        entries[entry.label] = entry
+    if not entries:
+        raise InstanceError("comparison: no schedulers; give at least one.")
+    return list(entries.values())
+
+
+def _distinct_seeds(seeds: Iterable[int]) -> list[int]:
+    chosen = list(dict.fromkeys(seeds))
+    if not chosen:
+        raise InstanceError("comparison: no seeds; give at least one, for example 0.")
+    if min(chosen) < 0:
+        raise InstanceError(f"comparison: seed {min(chosen)} is negative; give 0 or more.")
+    return chosen
+
+
+def _register(
+    store: Store,
+    instances: Sequence[Instance],
+    entries: Sequence[Entry],
+    cells: Sequence[Cell],
+    settings: Settings,
+) -> Experiment:
+    """Store what is to be done, so that even an unfinished comparison can be read back."""
+    bound_keys = {i.fingerprint: bound_key(i, settings) for i in instances}
+    cell_keys = [
+        (cell.key, cell.instance.fingerprint, cell.entry.label, cell.seed) for cell in cells
+    ]
+    experiment = Experiment(
+        key_of(kind="experiment", cells=[key for key, *_ in cell_keys], bounds=bound_keys),
+        settings,
+        tuple(bound_keys),
+        tuple(entry.label for entry in entries),
+        tuple(dict.fromkeys(cell.seed for cell in cells)),
+        bound_keys,
+        tuple(cell_keys),
+        environment(),
+    )
+    for instance in instances:
+        store.put(pack_instance(instance))
+    store.put(pack_experiment(experiment))
+    return experiment
+
+
+def environment() -> dict[str, str]:
+    """Return what the numbers depend on besides the input: versions and hardware."""
+    found = {
+        "alloc": alloc_version(),
+        "Python": f"{platform.python_implementation()} {platform.python_version()}",
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": str(cpu_count()),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }
+    for package in ("numpy", "scipy", "networkx", "highspy", "ortools", "pyomo"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

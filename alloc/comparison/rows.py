@@ -1,0 +1,108 @@
+"""Rows of the table, and the gap that they are about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from alloc.comparison.bounds import Bound
+from alloc.comparison.cells import Outcome
+from alloc.errors import CertificateError
+
+BOUND_TOLERANCE = 1e-6
+"""Relative amount by which rounding may put a schedule below a bound; more is a false bound."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One scheduler on one instance with one seed, or the solved schedule of an instance.
+
+    Parameters
+    ----------
+    instance, fingerprint, family
+        What was scheduled.
+    scheduler
+        Label of the scheduler; ``optimum`` for the solved schedule, proved optimal or not.
+    seed
+        Seed of the simulation, or None for the solved schedule.
+    knowledge, information
+        What every scheduler is told, and what of it this one uses.
+    objective
+        Value of the objective, infinite when a job never completes.
+    bound
+        The certified bound of the instance, or None.
+    gap
+        ``objective / bound - 1``; None without a bound, with jobs that never complete, or with jobs
+        that miss a hard limit which the bound assumes is kept.
+    metrics
+        Measures by name.
+    notes
+        Counters of simulator and scheduler.
+    seconds
+        Wall time of the simulation or solve, seconds.
+    error
+        Why there is nothing to show, in one sentence, or None.
+    """
+
+    instance: str
+    fingerprint: str
+    family: str
+    scheduler: str
+    seed: int | None
+    knowledge: str
+    information: str
+    objective: float
+    bound: float | None
+    gap: float | None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    notes: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain JSON values; what is not finite becomes None."""
+        document = {name: plain(value) for name, value in vars(self).items()}
+        for name in ("metrics", "notes"):
+            document[name] = {key: plain(value) for key, value in document[name].items()}
+        return document
+
+
+def gap_to(bound: float | None, objective: float, late: float = 0.0) -> float | None:
+    """Return ``objective / bound - 1``, or None when the two cannot be compared."""
+    if bound is None or late or not math.isfinite(objective):
+        return None
+    return objective / bound - 1.0
+
+
+def check_bound(bound: Bound, label: str, outcome: Outcome) -> None:
+    """Refuse a bound that a simulated schedule beats.
+
+    Raises
+    ------
+    CertificateError
+        If the schedule's objective is below the bound beyond rounding.
+    """
+    if outcome.error is not None:
+        return
+    gap = gap_to(bound.value, outcome.objective, outcome.metrics.get("late", 0.0))
+    if gap is not None and gap < -BOUND_TOLERANCE:
+        certificate = bound.certificate
+        by = (
+            ""
+            if certificate is None
+            else f" by {certificate.backend} ({certificate.backend_version})"
+        )
+        raise CertificateError(
+            f"{label} has objective {outcome.objective!r}, below the bound {bound.value!r} proved"
+            f"{by} for {bound.instance}; the bound is false, so report it with the instance and "
+            "trust no gap to it."
+        )
+
+
+def plain(value: Any) -> Any:
+    """Return a value with infinities and NaN as None: JSON knows neither."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,156 @@
+"""What an experiment is: who is compared, on what terms."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any, get_args
+
+from alloc.errors import InstanceError, nearest
+from alloc.objectives import ScheduleObjective, objective
+from alloc.schedulers.state import Knowledge, Scheduler
+from alloc.units import require_non_negative, require_positive
+
+OPTIMUM = "optimum"
+"""Name of the row of the solved schedule, which no scheduler may have."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A scheduler that takes part.
+
+    Parameters
+    ----------
+    name
+        Name in the registry of schedulers, or of the given `scheduler`.
+    options
+        Options handed to the registry; they must be plain JSON values.
+    scheduler
+        A ready scheduler instead, for policies that are in no registry. Its content is part of the
+        key of its cells, so that a changed policy is never mistaken for a stored one.
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    scheduler: Scheduler | None = None
+
+    @staticmethod
+    def of(value: str | Entry | Scheduler) -> Entry:
+        """Return the entry of a registered name, an entry, or a ready scheduler.
+
+        Raises
+        ------
+        InstanceError
+            If it is none of these.
+        """
+        if isinstance(value, Entry):
+            return value
+        if isinstance(value, str):
+            return Entry(value)
+        if callable(getattr(value, "decide", None)) and isinstance(
+            getattr(value, "name", None), str
+        ):
+            import joblib
+
+            value.reset()
+            return Entry(value.name, {"content": joblib.hash(value)}, value)
+        raise InstanceError(
+            f"a comparison was given {value!r} as a scheduler; give a registered name, an Entry "
+            "or an object with name, decide and reset."
+        )
+
+    @property
+    def label(self) -> str:
+        """Name for people: with its options when it has any."""
+        if not self.options or self.scheduler is not None:
+            return self.name
+        inner = ", ".join(f"{key}={value}" for key, value in sorted(self.options.items()))
+        return f"{self.name}({inner})"
+
+    def build(self) -> Scheduler:
+        """Return the scheduler itself."""
+        if self.scheduler is not None:
+            return self.scheduler
+        from alloc.schedulers import make_scheduler
+
+        return make_scheduler(self.name, **self.options)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The terms of an experiment, the same for all its schedulers.
+
+    Parameters
+    ----------
+    knowledge
+        What schedulers are told of a job's work: ``exact``, ``estimate`` or ``none``.
+    work_error
+        Relative error of the estimate of work, 0 or more.
+    speed_error
+        Relative error of the estimate of speed, 0 or more.
+    objective
+        Name of the schedule objective that the gap is about.
+    formulation, backend
+        What is solved for the bound, and by what.
+    time_limit_s
+        Wall time of the solve for the bound of one instance, seconds.
+    solver_seed
+        Random seed of that solve.
+    """
+
+    knowledge: Knowledge = "exact"
+    work_error: float = 0.0
+    speed_error: float = 0.0
+    objective: str = "weighted_jct"
+    formulation: str = "malleable"
+    backend: str = "auto"
+    time_limit_s: float = 60.0
+    solver_seed: int = 0
+
+    def __post_init__(self) -> None:
+        where = "comparison"
+        if self.knowledge not in get_args(Knowledge):
+            raise InstanceError(
+                f'{where}: knowledge "{self.knowledge}" is unknown'
+                f"{nearest(str(self.knowledge), get_args(Knowledge))} "
+                f"Known: {', '.join(get_args(Knowledge))}."
+            )
+        require_non_negative(self.work_error, where, "work_error")
+        require_non_negative(self.speed_error, where, "speed_error")
+        require_positive(self.time_limit_s, where, "time_limit_s")
+        found = objective(self.objective)
+        if not isinstance(found, ScheduleObjective) or found.sense != "min":
+            raise InstanceError(
+                f'{where}: objective "{self.objective}" is not a cost of schedules; '
+                "choose for example weighted_jct."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain JSON values."""
+        return asdict(self)
+
+
+def alloc_version() -> str:
+    """Return the version of alloc, which is part of every key in a store."""
+    return version("alloc")
+
+
+def key_of(**parts: Any) -> str:
+    """Return a key for a piece of work: SHA-256 of the canonical JSON of what it depends on.
+
+    Raises
+    ------
+    InstanceError
+        If a part is not a plain JSON value.
+    """
+    try:
+        text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InstanceError(
+            f"comparison: the options {parts} cannot be written as JSON ({error}); use numbers, "
+            "strings, lists and mappings, or hand in a ready scheduler."
+        ) from None
+    return hashlib.sha256(text.encode()).hexdigest()

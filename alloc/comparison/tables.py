@@ -1,0 +1,313 @@
+"""The tables of a comparison, for terminals and for Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from alloc.certificate import Certificate
+from alloc.comparison.bounds import Bound
+from alloc.comparison.comparison import Comparison
+from alloc.comparison.intervals import Interval, Method
+from alloc.comparison.measures import MEASURES, Measure
+from alloc.comparison.settings import OPTIMUM, Settings
+from alloc.comparison.summaries import Summary
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+By = Literal["instance", "family"]
+NOTHING = "–"
+"""What a table shows where there is no number."""
+USES = "uses"
+"""Header of the column that says what a scheduler looks at."""
+_ROOM = (0, 110, 170)
+"""Width of the terminal, characters, from which columns of importance 0, 1 and 2 are shown."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Parameters
+    ----------
+    header
+        Header with the unit.
+    number
+        Whether it holds numbers, to be set right.
+    importance
+        0: always shown; 1 and 2: left out when a terminal is narrow, 2 first.
+    """
+
+    header: str
+    number: bool = True
+    importance: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text, to be rendered.
+
+    Parameters
+    ----------
+    title
+        What it shows.
+    columns
+        Its columns.
+    rows
+        Its cells, as many in each row as there are columns.
+    remarks
+        Sentences under it: terms, certificates, failures.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    remarks: tuple[str, ...] = ()
+
+
+def gap_tables(
+    comparison: Comparison, by: By = "instance", method: Method = "t"
+) -> tuple[Table, ...]:
+    """Return a table for each instance or family: every scheduler beside the certified bound.
+
+    Parameters
+    ----------
+    comparison
+        The comparison.
+    by
+        ``instance``: intervals over seeds; ``family``: intervals over instances.
+    method
+        How intervals are found, see `mean_interval`.
+    """
+    summaries = (
+        comparison.per_instance(method) if by == "instance" else comparison.per_family(method)
+    )
+    groups: dict[str, list[Summary]] = {}
+    for summary in summaries:
+        groups.setdefault(summary.group, []).append(summary)
+    return tuple(_gap_table(comparison, by, name, group) for name, group in groups.items())
+
+
+def _gap_table(comparison: Comparison, by: By, name: str, group: Sequence[Summary]) -> Table:
+    measures = [m for m in MEASURES.values() if _is_shown(m, group)]
+    columns = (
+        Column("scheduler", number=False),
+        Column("gap to bound (%)"),
+        *(Column(m.header, importance=m.importance) for m in measures),
+        Column(USES, number=False, importance=2),
+    )
+    rows = tuple(
+        (
+            row_name(comparison, by, summary),
+            show_gap(summary.gap),
+            *(show_measure(m, summary.metrics.get(m.name)) for m in measures),
+            summary.information or NOTHING,
+        )
+        for summary in group
+    )
+    remarks = [terms(comparison.settings)]
+    if by == "instance":
+        remarks.append(certificate_sentence(comparison.bound(name)))
+    over = {s.over for s in group if s.gap.low is not None and s.scheduler != OPTIMUM}
+    if over:
+        remarks.append(f"± is the half width of the 95 % confidence interval over {over.pop()}.")
+    if any(s.metrics.get("late") and s.metrics["late"].mean > 0 for s in group):
+        remarks.append(
+            "No gap is shown where jobs miss a hard deadline: the bound is for schedules that "
+            "keep them."
+        )
+    remarks += _failures(comparison, by, name)
+    if comparison.missing:
+        remarks.append(f"Unfinished: {comparison.missing} cells are still to be run.")
+    title = f"{name}, by instance" if by == "family" else name
+    return Table(f"Schedulers beside the certified bound: {title}", columns, rows, tuple(remarks))
+
+
+def _is_shown(measure: Measure, group: Sequence[Summary]) -> bool:
+    found = [s.metrics[measure.name].mean for s in group if measure.name in s.metrics]
+    return any(found) if measure.only_if_any else bool(found)
+
+
+def row_name(comparison: Comparison, by: By, summary: Summary) -> str:
+    """Return how a row is called: ``optimum`` only when that is proved."""
+    if summary.scheduler != OPTIMUM:
+        failed = f" ({summary.failures} of {summary.runs} failed)" if summary.failures else ""
+        return summary.scheduler + failed
+    names = [summary.group] if by == "instance" else _members(comparison, summary.group)
+    certificates = [comparison.bound(name).certificate for name in names]
+    proved = sum(c is not None and c.status == "optimal" for c in certificates)
+    if proved == len(names):
+        return OPTIMUM
+    if by == "family" and proved:
+        return f"best found ({proved} of {len(names)} proved optimal)"
+    return "best found"
+
+
+def _members(comparison: Comparison, family: str) -> list[str]:
+    return list(dict.fromkeys(r.fingerprint for r in comparison.rows if r.family == family))
+
+
+def _failures(comparison: Comparison, by: By, name: str) -> list[str]:
+    """Return a sentence for each kind of failure, however many seeds met it."""
+    counts: dict[tuple[str, str, str], int] = {}
+    for row in comparison.failures:
+        if name == (row.instance if by == "instance" else row.family):
+            key = (row.scheduler, row.instance, row.error or "")
+            counts[key] = counts.get(key, 0) + 1
+    return [
+        f"Failed: {scheduler} on {instance}"
+        + (f" ({count} times)" if count > 1 else "")
+        + f": {error}"
+        for (scheduler, instance, error), count in counts.items()
+    ]
+
+
+def terms(settings: Settings) -> str:
+    """Return what every scheduler was told, in one sentence."""
+    told = {
+        "exact": "the exact work of each job that has arrived",
+        "estimate": f"an estimate of each job's work, up to {settings.work_error:.0%} off",
+        "none": "nothing of the jobs' work",
+    }[settings.knowledge]
+    speed = "exact speeds"
+    if settings.speed_error:
+        speed = f"speeds up to {settings.speed_error:.0%} off"
+    return (
+        f"Every scheduler was told {told}, with {speed}, and nothing of the future; the bound "
+        "holds even for schedules that know it all."
+    )
+
+
+def certificate_sentence(bound: Bound) -> str:
+    """Return in plain words what is proved about an instance, and on whose word."""
+    certificate = bound.certificate
+    if certificate is None:
+        return f"Nothing is proved about {bound.instance}: {bound.error}"
+    if certificate.status == "infeasible":
+        return f"{solver_name(certificate)} proved that {bound.instance} has no feasible schedule."
+    if bound.value is None:
+        return f"No bound is proved for {bound.instance}: {_stopped(certificate)}"
+    word = {
+        "recomputed": "the bound was proved again here by weak duality, without the solver",
+        "claimed": f"the bound is the word of {solver_name(certificate)}",
+        "none": "nothing is proved",
+    }[certificate.bound_proof]
+    proof = (
+        f"No schedule of {bound.instance} has a {certificate.objective_name} below "
+        f"{bound.value:,.6g} s; {word}."
+    )
+    if certificate.objective is None:
+        return f"{proof} No schedule was found: {_stopped(certificate)}"
+    judged = "checked by the judge" if certificate.verified else "not checked"
+    if certificate.status == "optimal":
+        return f"{proof} The optimum reaches it ({judged})."
+    return (
+        f"{proof} The best schedule found has {certificate.objective:,.6g} s, at most "
+        f"{certificate.gap:.2%} from the optimum ({judged}; {_stopped(certificate)})."
+    )
+
+
+def solver_name(certificate: Certificate) -> str:
+    """Return the solver with its version."""
+    return f"{certificate.backend} ({certificate.backend_version})"
+
+
+def _stopped(certificate: Certificate) -> str:
+    if certificate.limit is None:
+        return f"the solve ended after {certificate.seconds:.1f} s"
+    return f"the solve met its {certificate.limit} limit after {certificate.seconds:.1f} s"
+
+
+def show_gap(gap: Interval) -> str:
+    """Return a gap in percent with the half width of its interval."""
+    return show_interval(gap, 100.0)
+
+
+def show_measure(measure: Measure, interval: Interval | None) -> str:
+    """Return a measure in its unit of display."""
+    if interval is None:
+        return NOTHING
+    return show_interval(interval, measure.scale)
+
+
+def show_interval(interval: Interval, scale: float = 1.0) -> str:
+    """Return ``mean ± half width`` to a sensible number of digits."""
+    if interval.count == 0 or math.isnan(interval.mean):
+        return NOTHING
+    if math.isinf(interval.mean):
+        return "∞"
+    mean = scale * interval.mean
+    if interval.low is None or interval.high is None or interval.low == interval.high:
+        return show_number(mean)
+    # A bootstrap interval is not symmetric; the wider side is the honest one.
+    half = show_number(scale * max(interval.high - interval.mean, interval.mean - interval.low))
+    return show_number(mean) + ("" if half == "0" else f" ± {half}")
+
+
+def show_number(value: float) -> str:
+    """Return a number to three or more digits, without an exponent where one is not needed."""
+    size = abs(value)
+    # Rounding noise of a proof is zero to a reader, and minus zero a riddle.
+    if size < 5e-7:
+        return "0"
+    if size >= 1e7 or size < 1e-3:
+        return f"{value:.3g}"
+    if size >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 10 else f"{value:.3g}" if size < 1 else f"{value:.2f}"
+
+
+def to_markdown(table: Table) -> str:
+    """Return a table as Markdown (GitHub's dialect)."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    rule = "|" + "|".join("---:" if column.number else ":---" for column in table.columns) + "|"
+    lines = [f"**{table.title}**", "", line([c.header for c in table.columns]), rule]
+    lines += [line(row) for row in table.rows]
+    lines += [part for remark in table.remarks for part in ("", remark)]
+    return "\n".join(lines) + "\n"
+
+
+def to_rich(table: Table, width: int | None = None) -> RichTable:
+    """Return a table for the terminal.
+
+    Parameters
+    ----------
+    table
+        The table.
+    width
+        Width of the terminal, characters; by default that of this one. Narrow ones get
+        fewer columns.
+    """
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    room = Console().width if width is None else width
+    shown = [k for k, c in enumerate(table.columns) if room >= _ROOM[c.importance]]
+    remarks = list(table.remarks)
+    if len(table.columns) - 1 not in shown and table.columns[-1].header == USES:
+        remarks.insert(
+            1, "It uses: " + "; ".join(f"{row[0]}: {row[-1]}" for row in table.rows) + "."
+        )
+    drawn = RichTable(
+        title=table.title,
+        caption="\n".join(remarks),
+        title_justify="left",
+        caption_justify="left",
+    )
+    for k in shown:
+        column = table.columns[k]
+        drawn.add_column(
+            column.header,
+            justify="right" if column.number else "left",
+            # Not "ellipsis": a number that is cut off is another number.
+            overflow="fold",
+        )
+    for row in table.rows:
+        drawn.add_row(*(row[k] for k in shown))
+    return drawn
