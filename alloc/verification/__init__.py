@@ -8,6 +8,7 @@ from __future__ import annotations
 from alloc.instance import Instance
 from alloc.solution import Allocation, Run, Schedule, Solution
 from alloc.verification.capacity import check_capacity
+from alloc.verification.claims import check_claims as check_claims
 from alloc.verification.placement import check_assignment
 from alloc.verification.time import check_runs
 from alloc.verification.violation import Violation as Violation

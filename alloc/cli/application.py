@@ -1,0 +1,60 @@
+"""The program: its commands, and what holds for all of them."""
+
+from typing import Annotated
+
+import typer
+
+from alloc.cli import instances, models, schedulers
+from alloc.cli.comparing import compare_command
+from alloc.cli.demo import demo_command
+from alloc.cli.door import Door
+from alloc.cli.simulating import simulate_command
+from alloc.cli.solving import solve_command
+from alloc.cli.verifying import verify_command
+from alloc.cli.versions import versions_command
+
+app = typer.Typer(
+    name="alloc",
+    cls=Door,
+    rich_markup_mode="markdown",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"alloc {version('alloc')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """How good could this GPU cluster's schedule have been, and how far off is your scheduler?
+
+    Results go to standard output, progress and errors to standard error. Exit codes: 0 done,
+    1 unexpected error, 2 bad input, 3 infeasible, 4 limit reached without a solution, 130
+    interrupted.
+    """
+
+
+app.command("solve")(solve_command)
+app.command("verify")(verify_command)
+app.command("compare")(compare_command)
+app.command("simulate")(simulate_command)
+app.add_typer(instances.app, name="instances")
+app.add_typer(models.app, name="models")
+app.add_typer(schedulers.app, name="schedulers")
+app.command("demo")(demo_command)
+app.command("versions")(versions_command)

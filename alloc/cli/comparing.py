@@ -1,0 +1,211 @@
+"""``alloc compare``."""
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from alloc.cli import completion, options
+from alloc.cli.console import Report, print_text, progress, show, stdout_width
+from alloc.cli.door import say
+from alloc.cli.exit_code import ExitCode
+from alloc.cli.sources import read_instance
+from alloc.errors import InstanceError
+
+if TYPE_CHECKING:
+    from alloc.comparison import CellEvent, Comparison
+    from alloc.comparison.tables import By
+    from alloc.schedulers.state import Knowledge
+
+ALL = "all"
+
+
+def compare_command(
+    instances: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INSTANCE...",
+            help="JSON files, ids of stored instances, or names of stored families.",
+            autocompletion=completion.complete_instance_or_family,
+            show_default=False,
+        ),
+    ],
+    schedulers: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,NAME...",
+            help="The policies to compare, or all.",
+            autocompletion=completion.complete_scheduler_list,
+        ),
+    ] = ALL,
+    seeds: Annotated[
+        int, typer.Option(metavar="N", help="Simulate with each of N seeds.", min=1)
+    ] = 1,
+    knowledge: options.KnowledgeOption = "exact",
+    work_error: options.WorkErrorOption = 0.0,
+    speed_error: options.SpeedErrorOption = 0.0,
+    objective: Annotated[
+        str,
+        typer.Option(help="What the gap is about.", autocompletion=completion.complete_objective),
+    ] = "weighted_jct",
+    backend: options.BackendOption = "auto",
+    time_limit: options.TimeLimitOption = 60.0,
+    jobs: Annotated[
+        int, typer.Option(help="Processes at work; -1 for one on each core.", min=-1)
+    ] = 1,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep finished work in this SQLite file (or database URL), and go on from what is "
+            "in it.",
+            show_default=False,
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Write an HTML report with plots here.", show_default=False
+        ),
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="instance|family",
+            help="One table for each instance, or for each family with intervals over instances.",
+            autocompletion=lambda: ["instance", "family"],
+        ),
+    ] = "instance",
+    json: options.JsonOption = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
+    quiet: options.QuietOption = False,
+) -> ExitCode:
+    """Run schedulers on instances, beside the certified bound of each instance.
+
+    Every instance is solved for a proved bound, every scheduler is simulated on it with every
+    seed, and the table shows each one's gap to the bound. What was done before Ctrl-C is kept: the
+    same command with --store goes on from there.
+    """
+    if json and markdown:
+        raise InstanceError("--json and --markdown exclude each other; choose one.")
+    if by not in ("instance", "family"):
+        raise InstanceError(f'--by is "{by}"; choose instance or family.')
+    require_folder(report)
+    problems = [read_instance(reference) for reference in _expanded(instances)]
+    from alloc.comparison import compare
+
+    with kept_store(store) as location, progress("comparing", quiet) as line:
+        comparison = compare(
+            problems,
+            scheduler_list(schedulers),
+            seeds=range(seeds),
+            knowledge=cast("Knowledge", knowledge),
+            work_error=work_error,
+            speed_error=speed_error,
+            objective=objective,
+            backend=backend,
+            time_limit_s=time_limit,
+            store=location,
+            jobs=jobs,
+            progress=lambda event: tell(event, line),
+        )
+        if json:
+            print_text(comparison.to_json())
+        else:
+            print_tables(comparison, by, markdown=markdown)
+        if report is not None:
+            from alloc.report import write_report
+
+            say(f"report: {write_report(comparison, report)}")
+    return code_of_comparison(comparison)
+
+
+def print_tables(comparison: "Comparison", by: str = "instance", *, markdown: bool = False) -> None:
+    """Print the table of each instance or family."""
+    from alloc.comparison.tables import gap_tables, to_markdown, to_rich
+
+    tables = gap_tables(comparison, cast("By", by))
+    if markdown:
+        print_text("\n".join(map(to_markdown, tables)))
+    else:
+        width = stdout_width()
+        show(*(to_rich(table, width) for table in tables))
+
+
+def code_of_comparison(comparison: "Comparison") -> ExitCode:
+    """Return the exit code of a comparison: a row that failed is no success."""
+    failures = comparison.failures
+    for row in failures:
+        say(f"failed: {row.scheduler} on {row.instance}: {row.error}")
+    return ExitCode.UNEXPECTED if failures else ExitCode.SOLVED
+
+
+def scheduler_list(names: str) -> list[str]:
+    """Return the schedulers that a comma-separated list, or ``all``, stands for."""
+    if names == ALL:
+        from alloc.schedulers import scheduler_names
+
+        return list(scheduler_names())
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def _expanded(references: Iterable[str]) -> list[str]:
+    """Return the references with the name of a family replaced by its instances."""
+    expanded: list[str] = []
+    for reference in references:
+        if Path(reference).suffix or Path(reference).exists() or "/" in reference:
+            expanded.append(reference)
+            continue
+        from alloc.instances import families
+
+        expanded += families().get(reference, (reference,))
+    return expanded
+
+
+@contextmanager
+def kept_store(location: str | None) -> Iterator[str]:
+    """Give finished work a place to stay if the comparison does not come to its end.
+
+    Without a place chosen by the user it is a file that goes when all went well: work kept from one
+    version of a scheduler to the next would be mistaken for the new one's.
+    """
+    if location is not None:
+        try:
+            yield location
+        except KeyboardInterrupt:
+            say(f"interrupted; finished work is in {location}, the same command goes on from it.")
+            raise
+        return
+    folder = Path(tempfile.mkdtemp(prefix="alloc-compare-"))
+    place = folder / "runs.sqlite"
+    try:
+        yield str(place)
+    except BaseException:
+        if place.exists():
+            say(f"finished work is in {place}; the same command with --store {place} goes on.")
+        else:
+            folder.rmdir()
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def tell(event: "CellEvent", line: Report) -> None:
+    """Report a piece of work that is done."""
+    how = "from the store" if event.stored else "done"
+    line(f"{event.done}/{event.total}  {event.label}: {event.error or how}")
+
+
+def require_folder(path: Path | None) -> None:
+    """Refuse a folder that cannot be one, before the work starts.
+
+    Raises
+    ------
+    InstanceError
+        If a file is in its place.
+    """
+    if path is not None and path.exists() and not path.is_dir():
+        raise InstanceError(f"{path}: is a file; name a folder for the report.")

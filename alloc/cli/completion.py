@@ -1,0 +1,77 @@
+"""Completion: the names that the shell offers after a tab."""
+
+from collections.abc import Callable, Iterable
+
+
+def _offer(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        # A traceback in the middle of somebody's command line helps nobody.
+        try:
+            return [name for name in names() if name.startswith(incomplete)]
+        except Exception:
+            return []
+
+    return complete
+
+
+def _instances() -> Iterable[str]:
+    from alloc.cli.sources import stored_ids
+
+    return stored_ids()
+
+
+def _families() -> Iterable[str]:
+    from alloc.instances import families
+
+    return families()
+
+
+def _formulations() -> Iterable[str]:
+    from alloc.formulation import FORMULATIONS
+
+    return FORMULATIONS
+
+
+def _objectives() -> Iterable[str]:
+    from alloc.objectives import OBJECTIVES
+
+    return OBJECTIVES
+
+
+def _backends() -> Iterable[str]:
+    from alloc.backends import BACKENDS
+
+    return ["auto", *BACKENDS]
+
+
+def _schedulers() -> Iterable[str]:
+    from alloc.schedulers import scheduler_names
+
+    return scheduler_names()
+
+
+def _readers() -> Iterable[str]:
+    from alloc.instances.readers import READERS
+
+    return READERS
+
+
+def _document_kinds() -> Iterable[str]:
+    return ["instance", "solution", "result", "topology"]
+
+
+def complete_scheduler_list(incomplete: str) -> list[str]:
+    """Complete the last name of a comma-separated list."""
+    head, comma, last = incomplete.rpartition(",")
+    return [f"{head}{comma}{name}" for name in complete_scheduler(last)]
+
+
+complete_instance = _offer(_instances)
+complete_family = _offer(_families)
+complete_formulation = _offer(_formulations)
+complete_objective = _offer(_objectives)
+complete_backend = _offer(_backends)
+complete_scheduler = _offer(_schedulers)
+complete_reader = _offer(_readers)
+complete_document_kind = _offer(_document_kinds)
+complete_instance_or_family = _offer(lambda: [*_families(), *_instances()])

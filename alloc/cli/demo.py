@@ -1,0 +1,63 @@
+"""``alloc demo``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from alloc.cli import options
+from alloc.cli.comparing import (
+    code_of_comparison,
+    kept_store,
+    print_tables,
+    require_folder,
+    tell,
+)
+from alloc.cli.console import print_text, progress
+from alloc.cli.door import say
+from alloc.cli.exit_code import ExitCode
+from alloc.cli.sources import read_instance
+
+DEMO_INSTANCE = "elastic-small/06"
+"""Contended: the policies differ, and the optimum is proved in seconds."""
+
+
+def demo_command(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Where the report goes.")
+    ] = Path("demo-output"),
+    instance: options.InstanceArgument = DEMO_INSTANCE,
+    time_limit: options.TimeLimitOption = 60.0,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+) -> ExitCode:
+    """Prove the optimum of a small cluster, and show how far every scheduler is from it.
+
+    Takes under two minutes and leaves an HTML report with plots.
+    """
+    require_folder(output)
+    problem = read_instance(instance)
+    from alloc.comparison import compare
+    from alloc.report import write_report
+    from alloc.schedulers import scheduler_names
+
+    say(
+        f"{problem.name}: {len(problem.jobs)} elastic training jobs on "
+        f"{problem.topology.num_gpus} GPUs, solved to the optimum and run by "
+        f"{len(scheduler_names())} schedulers."
+    )
+    with kept_store(None) as location, progress("demo", quiet) as line:
+        comparison = compare(
+            [problem],
+            scheduler_names(),
+            time_limit_s=time_limit,
+            store=location,
+            progress=lambda event: tell(event, line),
+        )
+        report = write_report(comparison, output)
+    if json:
+        print_text(comparison.to_json())
+    else:
+        print_tables(comparison)
+    say(f"report: {report}")
+    return code_of_comparison(comparison)

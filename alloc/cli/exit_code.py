@@ -1,0 +1,47 @@
+"""What the program says with its exit code."""
+
+from enum import IntEnum
+
+from alloc.certificate import Result
+from alloc.errors import (
+    AllocError,
+    BackendUnavailableError,
+    InstanceError,
+    UnsupportedFeatureError,
+)
+
+
+class ExitCode(IntEnum):
+    """Exit codes of ``alloc``."""
+
+    SOLVED = 0
+    """Done: an answer was found, or the answer handed in is feasible."""
+    UNEXPECTED = 1
+    """Something broke that should not: a bug, a full disk, a solver out of order."""
+    BAD_INPUT = 2
+    """The command line, a file or a name is wrong, or the method cannot do what is asked."""
+    INFEASIBLE = 3
+    """Proved to have no solution, or the answer handed in breaks a rule."""
+    NO_SOLUTION = 4
+    """A limit was reached before any solution was found; nothing is proved."""
+    INTERRUPTED = 130
+    """Stopped by Ctrl-C or SIGTERM; what had been found is saved."""
+    BROKEN_PIPE = 141
+    """The reader of standard output went away."""
+
+
+_CALLER_CAN_CURE = (InstanceError, UnsupportedFeatureError, BackendUnavailableError)
+
+
+def code_of_error(error: AllocError) -> ExitCode:
+    """Return the exit code for an error of alloc."""
+    return ExitCode.BAD_INPUT if isinstance(error, _CALLER_CAN_CURE) else ExitCode.UNEXPECTED
+
+
+def code_of_result(result: Result) -> ExitCode:
+    """Return the exit code for a result; limits and infeasibility are results, not errors."""
+    if result.certificate.limit == "interrupt":
+        return ExitCode.INTERRUPTED
+    if result.certificate.status == "infeasible":
+        return ExitCode.INFEASIBLE
+    return ExitCode.NO_SOLUTION if result.solution is None else ExitCode.SOLVED

@@ -1,0 +1,251 @@
+"""``alloc instances``: stored instances, generators, trace readers and the format."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from alloc.cli import completion, options
+from alloc.cli.console import (
+    print_json,
+    print_text,
+    progress,
+    require_writable,
+    save,
+    show,
+)
+from alloc.cli.door import say
+from alloc.cli.settings import parse_settings, split_settings
+from alloc.cli.sources import read_instance
+from alloc.instance import Instance
+
+app = typer.Typer(help="Stored instances, generators and trace readers.", no_args_is_help=True)
+
+OptionPairs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", "-O", metavar="KEY=VALUE", help="May be repeated.", show_default=False
+    ),
+]
+NewFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write the instance to this file; by default to standard output.",
+        show_default=False,
+    ),
+]
+
+
+@app.command("list")
+def list_instances(
+    family: Annotated[
+        str | None,
+        typer.Option(
+            help="Only this family.", autocompletion=completion.complete_family, show_default=False
+        ),
+    ] = None,
+    json: options.JsonOption = False,
+) -> None:
+    """List the stored instances with the best known bounds on the optimum."""
+    from alloc.errors import InstanceError, nearest
+    from alloc.instances import families, manifest
+
+    if family is not None and family not in families():
+        raise InstanceError(
+            f'there is no family "{family}"{nearest(family, families())} '
+            f"Known: {', '.join(families())}."
+        )
+    entries = [entry for entry in manifest().instances if family in (None, entry.family)]
+    if json:
+        print_json([entry.model_dump(mode="json") for entry in entries])
+        return
+    from alloc.cli.tables import percent, table
+
+    rows = [
+        (
+            entry.id,
+            entry.jobs,
+            entry.hosts,
+            entry.gpus,
+            entry.slots,
+            entry.lower and entry.lower.value,
+            entry.upper and entry.upper.value,
+            "proved" if entry.proved else percent(entry.gap),
+        )
+        for entry in entries
+    ]
+    show(table(("id", "jobs", "hosts", "GPUs", "slots", "lower", "upper", "gap"), rows))
+
+
+@app.command("show")
+def show_instance(instance: options.InstanceArgument, json: options.JsonOption = False) -> None:
+    """Say what is in an instance."""
+    problem = read_instance(instance)
+    if json:
+        print_text(problem.to_json())
+        return
+    from alloc.cli.tables import facts
+
+    show(facts(_facts(problem)))
+
+
+def _facts(problem: Instance) -> list[tuple[str, object]]:
+    topology, jobs = problem.topology, problem.jobs
+    kinds = sorted({job.elasticity for job in jobs})
+    arrivals = [job.arrival_s for job in jobs]
+    return [
+        ("name", problem.name),
+        ("cluster", f"{topology.name}: {topology.num_hosts} hosts, {topology.num_gpus} GPUs"),
+        ("GPU types", ", ".join(sorted({t for t in topology.gpu_types if t})) or None),
+        ("jobs", f"{len(jobs)} ({', '.join(kinds)})"),
+        ("configurations", sum(len(job.configurations) for job in jobs)),
+        ("arrivals", f"{min(arrivals):g} s to {max(arrivals):g} s"),
+        ("deadlines", sum(job.deadline_s is not None for job in jobs)),
+        ("slot", "none: continuous time" if problem.slot_s is None else f"{problem.slot_s:g} s"),
+        ("horizon", "open" if problem.horizon_s is None else f"{problem.horizon_s:g} s"),
+        ("tenants with quota", len(problem.tenants)),
+        ("fingerprint", problem.fingerprint),
+        *problem.description.items(),
+    ]
+
+
+@app.command("generate")
+def generate_instance(
+    name: Annotated[str, typer.Argument(help="Name of the new instance.", show_default=False)],
+    jobs: Annotated[int, typer.Option(help="Number of jobs.", min=1)] = 10,
+    hosts: Annotated[int, typer.Option(help="Number of hosts, two GPUs each.", min=1)] = 6,
+    seed: options.SeedOption = 0,
+    option: OptionPairs = None,
+    output: NewFile = None,
+) -> None:
+    """Generate an instance of elastic training jobs with workers and parameter servers.
+
+    Every other parameter of alloc.instances.generate_elastic is set with --option, for example
+    --option arrivals_per_slot=2 --option weights=classes.
+    """
+    import inspect
+
+    from alloc.errors import InstanceError, nearest
+    from alloc.instances import generate_elastic
+
+    given = parse_settings(option or [], "--option")
+    known = set(inspect.signature(generate_elastic).parameters) - {
+        "name",
+        "num_jobs",
+        "num_hosts",
+        "seed",
+    }
+    for key in given:
+        if key not in known:
+            raise InstanceError(
+                f'--option: the generator has no parameter "{key}"{nearest(key, known) or ";"} '
+                f"Known: {', '.join(sorted(known))}."
+            )
+    require_writable(output)
+    made = generate_elastic(name, num_jobs=jobs, num_hosts=hosts, seed=seed, **given)
+    _deliver(made, output)
+
+
+@app.command("import")
+def import_instance(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="Kind of trace; `alloc instances readers` lists the kinds and their options.",
+            autocompletion=completion.complete_reader,
+            show_default=False,
+        ),
+    ],
+    path: Annotated[Path, typer.Argument(help="The trace.", show_default=False)],
+    option: OptionPairs = None,
+    output: NewFile = None,
+    quiet: options.QuietOption = False,
+) -> None:
+    """Make an instance of a published trace; every row that is not in it is accounted for."""
+    require_writable(output)
+    from alloc.instances.readers import read_instance as read_trace
+
+    given = split_settings(option or [], "--option")
+    with progress(f"reading {path}", quiet):
+        made, account = read_trace(kind, path, **given)
+    say(str(account))
+    _deliver(made, output)
+
+
+@app.command("readers")
+def list_readers(json: options.JsonOption = False) -> None:
+    """List the kinds of traces that can be imported, with their options."""
+    from alloc.instances.readers import READERS
+
+    if json:
+        print_json(
+            [
+                {
+                    "kind": reader.kind,
+                    "summary": reader.summary,
+                    "path": reader.path_help,
+                    "options": [
+                        {
+                            "name": o.name,
+                            "type": o.type.__name__,
+                            "help": o.help,
+                            "default": o.default,
+                            "required": o.required,
+                            "choices": list(o.choices),
+                        }
+                        for o in reader.options
+                    ],
+                }
+                for reader in READERS.values()
+            ]
+        )
+        return
+    from alloc.cli.tables import table
+
+    for reader in READERS.values():
+        rows = [
+            (
+                o.name,
+                "|".join(o.choices) or o.type.__name__,
+                o.help,
+                _default(o.default, o.required),
+            )
+            for o in reader.options
+        ]
+        show(f"{reader.kind}: {reader.summary}", f"PATH: {reader.path_help}")
+        show(table(("option", "value", "meaning", "default"), rows))
+
+
+def _default(value: object, required: bool) -> str | None:
+    if required:
+        return "required"
+    return None if value is None else str(value).lower()
+
+
+@app.command("schema")
+def print_schema(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="instance, solution, result or topology.",
+            autocompletion=completion.complete_document_kind,
+        ),
+    ] = "instance",
+) -> None:
+    """Print the JSON Schema of a kind of document."""
+    from typing import cast
+
+    from alloc.documents import Kind, json_schema
+
+    print_json(json_schema(cast(Kind, kind)))
+
+
+def _deliver(made: Instance, output: Path | None) -> None:
+    if output is None:
+        print_text(made.to_json())
+        return
+    save(made.to_json, output)
+    say(f"{output}: {len(made.jobs)} jobs on {made.topology.num_gpus} GPUs.")

@@ -1,0 +1,81 @@
+"""Options that several commands share, so that they read the same everywhere."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from alloc.cli import completion
+
+InstanceArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="INSTANCE",
+        help="A JSON file, a stored instance such as elastic-small/01, or - for standard input.",
+        autocompletion=completion.complete_instance,
+        show_default=False,
+    ),
+]
+FormulationOption = Annotated[
+    str,
+    typer.Option(
+        help="What is solved; `alloc models list` lists the formulations.",
+        autocompletion=completion.complete_formulation,
+    ),
+]
+ObjectiveOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What is optimised; by default the formulation's own objective.",
+        autocompletion=completion.complete_objective,
+        show_default=False,
+    ),
+]
+BackendOption = Annotated[
+    str,
+    typer.Option(
+        help="Solver: auto for the formulation's own exact method, or highs, pyomo, cpsat.",
+        autocompletion=completion.complete_backend,
+    ),
+]
+TimeLimitOption = Annotated[
+    float, typer.Option(help="Wall time of a solve.", metavar="SECONDS", min=0.001)
+]
+SeedOption = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write the answer to a JSON file (compressed if its name ends in .gz).",
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document to standard output, no table.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+LogFileOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write what happens to a log file.", show_default=False),
+]
+KnowledgeOption = Annotated[
+    str,
+    typer.Option(
+        metavar="exact|estimate|none",
+        help="What schedulers are told of the work of a job.",
+        autocompletion=lambda: ["exact", "estimate", "none"],
+    ),
+]
+WorkErrorOption = Annotated[
+    float,
+    typer.Option(
+        metavar="FRACTION",
+        help="Largest relative error in the work that schedulers see, with --knowledge estimate.",
+    ),
+]
+SpeedErrorOption = Annotated[
+    float,
+    typer.Option(metavar="FRACTION", help="Largest relative error in the speeds they see."),
+]

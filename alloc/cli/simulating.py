@@ -1,0 +1,122 @@
+"""``alloc simulate``."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from alloc.cli import completion, options
+from alloc.cli.console import print_json, progress, require_writable, save, show
+from alloc.cli.exit_code import ExitCode
+from alloc.cli.settings import parse_settings
+from alloc.cli.sources import read_instance
+
+if TYPE_CHECKING:
+    from alloc.schedulers.state import Knowledge
+    from alloc.simulation import SimulationResult
+
+
+def simulate_command(
+    instance: options.InstanceArgument,
+    scheduler: Annotated[
+        str,
+        typer.Option(
+            help="Name of the policy; `alloc schedulers list` lists them.",
+            autocompletion=completion.complete_scheduler,
+            show_default=False,
+        ),
+    ],
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="An option of the policy.", show_default=False),
+    ] = None,
+    knowledge: options.KnowledgeOption = "exact",
+    work_error: options.WorkErrorOption = 0.0,
+    speed_error: options.SpeedErrorOption = 0.0,
+    max_time: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Simulated time at which to stop.", show_default=False
+        ),
+    ] = None,
+    seed: options.SeedOption = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the schedule to a JSON file, for `alloc verify`.",
+            show_default=False,
+        ),
+    ] = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+) -> ExitCode:
+    """Run a scheduler on an instance and say what happened."""
+    require_writable(output)
+    problem = read_instance(instance)
+    from alloc.schedulers import make_scheduler
+    from alloc.simulation import simulate
+
+    policy = make_scheduler(scheduler, **parse_settings(option or [], "--option"))
+    with progress(f"simulating {scheduler}", quiet) as report:
+        outcome = simulate(
+            problem,
+            policy,
+            knowledge=cast("Knowledge", knowledge),
+            work_error=work_error,
+            speed_error=speed_error,
+            rng=seed,
+            max_time_s=max_time,
+            progress=lambda done, total: report(f"{done} of {total} jobs complete"),
+        )
+    if output is not None:
+        from alloc.documents import write_solution
+
+        save(lambda path: write_solution(outcome.schedule, path), output)
+    summary = _summary(outcome)
+    if json:
+        print_json(summary)
+    else:
+        from alloc.cli.tables import facts, solution_table
+
+        show(facts(_for_people(summary)), solution_table(problem, outcome.schedule))
+    return ExitCode.SOLVED
+
+
+def _summary(outcome: "SimulationResult") -> dict[str, Any]:
+    """Return what happened as plain JSON values."""
+    from alloc.comparison.measures import decision_times, measure
+
+    measures = {
+        **measure(outcome.instance, outcome.schedule),
+        **decision_times(outcome.decision_s),
+    }
+    return {
+        "instance": outcome.instance.name,
+        "fingerprint": outcome.instance.fingerprint,
+        "scheduler": outcome.scheduler,
+        "knowledge": outcome.knowledge,
+        "work_error": outcome.work_error,
+        "speed_error": outcome.speed_error,
+        **{name: value if math.isfinite(value) else None for name, value in measures.items()},
+        "restarts": outcome.restarts,
+        "migrations": outcome.migrations,
+        "unfinished": list(outcome.unfinished),
+        "late": list(outcome.late),
+        "notes": dict(outcome.notes),
+        "verified": outcome.verified,
+    }
+
+
+def _for_people(summary: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    for name, value in summary.items():
+        if isinstance(value, list):
+            yield name, ", ".join(value) or "none"
+        elif isinstance(value, dict):
+            yield from value.items()
+        elif name != "fingerprint":
+            yield name, value

@@ -1,0 +1,166 @@
+"""Tables for people."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from alloc.certificate import Certificate
+from alloc.instance import Instance
+from alloc.objectives import objective
+from alloc.progress import completions
+from alloc.solution import Allocation, Schedule, Solution
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MOST_ROWS = 30
+"""Rows that a person reads; a file holds the rest."""
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> "Table":
+    """Return a table; numbers are set to the right.
+
+    Parameters
+    ----------
+    columns
+        Headings.
+    rows
+        Cells: text as it is, numbers with `number`, None as a dash.
+    title
+        Heading of the table.
+    """
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    cells = [list(row) for row in rows]
+    for k, name in enumerate(columns):
+        numeric = any(isinstance(row[k], int | float) for row in cells)
+        # Names must stay whole, so that they can be typed; sentences may wrap.
+        made.add_column(name, justify="right" if numeric else "left", no_wrap=k == 0)
+    for row in cells:
+        made.add_row(*(_cell(value) for value in row))
+    return made
+
+
+def facts(rows: Iterable[tuple[str, object]], title: str = "") -> "Table":
+    """Return a table of names and values."""
+    from rich.table import Table
+
+    made = Table(box=None, show_header=False, title=title or None, title_justify="left")
+    made.add_column(no_wrap=True)
+    made.add_column()
+    for name, value in rows:
+        made.add_row(name, _cell(value))
+    return made
+
+
+def number(value: float) -> str:
+    """Return a number as people write it: three decimals at most, thousands apart."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if value and abs(value) < 0.01:
+        return f"{value:.3g}"
+    return f"{value:,.3f}".rstrip("0").rstrip(".")
+
+
+def percent(share: float | None) -> str:
+    """Return a share as a percentage, a dash for None."""
+    if share is None or math.isnan(share):
+        return "–"
+    if math.isinf(share):
+        return "∞"
+    # More than nothing never reads as nothing; the noise of the last digits is nothing.
+    return "< 0.01 %" if 1e-9 < share < 1e-4 else f"{100 * share:.2f} %"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return number(value) if isinstance(value, int | float) else str(value)
+
+
+_BOUND_PROOF = {
+    "recomputed": "recomputed by alloc from the multipliers",
+    "claimed": "the solver's word",
+    "none": "there is no bound",
+}
+
+
+def certificate_table(certificate: Certificate) -> "Table":
+    """Return what is claimed about an answer, and on whose word."""
+    unit = objective(certificate.objective_name).unit
+    status = certificate.status.replace("_", " ")
+    if certificate.limit is not None:
+        status += (
+            f" ({certificate.limit} limit)"
+            if certificate.limit != "interrupt"
+            else (" (interrupted)")
+        )
+    value = certificate.objective
+    rows: list[tuple[str, object]] = [
+        ("status", status),
+        (certificate.objective_name, None if value is None else f"{number(value)} {unit}"),
+        ("bound", f"{number(certificate.bound)} {unit}, {_BOUND_PROOF[certificate.bound_proof]}"),
+        ("gap", percent(certificate.gap)),
+        ("verified", "yes, every rule and the objective" if certificate.verified else "no answer"),
+        ("formulation", certificate.formulation),
+        ("backend", f"{certificate.backend} ({certificate.backend_version})"),
+        ("time", f"{number(round(certificate.seconds, 2))} s"),
+    ]
+    return facts(rows)
+
+
+def solution_table(instance: Instance, solution: Solution) -> "Table":
+    """Return who runs in which configuration and when."""
+    if isinstance(solution, Allocation):
+        return _allocation_table(instance, solution)
+    return _schedule_table(instance, solution)
+
+
+def _allocation_table(instance: Instance, allocation: Allocation) -> "Table":
+    rows = [
+        (
+            a.job,
+            instance.job(a.job).configurations[a.configuration].label,
+            ", ".join(dict.fromkeys(task.host for task in a.tasks)) or "–",
+        )
+        for a in allocation.assignments
+    ]
+    waiting = len(instance.jobs) - len(rows)
+    return _shortened(("job", "configuration", "hosts"), rows, f"{waiting} jobs wait")
+
+
+def _schedule_table(instance: Instance, schedule: Schedule) -> "Table":
+    ends = completions(instance, schedule)
+    rows: list[tuple[object, ...]] = []
+    for job in instance.jobs:
+        runs = schedule.runs_of.get(job.id, ())
+        used = dict.fromkeys(job.configurations[run.configuration].label for run in runs)
+        end = ends[job.id]
+        rows.append(
+            (
+                job.id,
+                job.arrival_s,
+                runs[0].start_s if runs else None,
+                end,
+                None if end is None else end - job.arrival_s,
+                ", then ".join(used) or schedule.unplaced.get(job.id, "–"),
+            )
+        )
+    columns = ("job", "arrival s", "start s", "end s", "JCT s", "configurations")
+    return _shortened(columns, rows, "")
+
+
+def _shortened(columns: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> "Table":
+    made = table(columns, rows[:MOST_ROWS])
+    left_out = len(rows) - MOST_ROWS
+    if left_out > 0:
+        caption = f"and {left_out} more rows; --output writes them all"
+    made.caption = caption or None
+    made.caption_justify = "left"
+    return made

@@ -1,0 +1,58 @@
+"""``alloc verify``."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from alloc.certificate import Result
+from alloc.cli import options
+from alloc.cli.console import print_json, show
+from alloc.cli.exit_code import ExitCode
+from alloc.cli.sources import read_answer, read_instance
+
+
+def verify_command(
+    instance: options.InstanceArgument,
+    answer: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ANSWER",
+            help="A solution, or a result; of a result the claims are checked as well.",
+            show_default=False,
+        ),
+    ],
+    json: options.JsonOption = False,
+) -> ExitCode:
+    """Check an answer against every rule of its instance, without any solver.
+
+    Exit code: 0 if it is feasible, 3 if it breaks a rule or claims too much.
+    """
+    problem = read_instance(instance)
+    found = read_answer(answer)
+    from alloc.verification import check_claims, verify
+
+    if isinstance(found, Result):
+        violations = verify(problem, found.require_solution())
+        violations += check_claims(problem, found)
+    else:
+        violations = verify(problem, found)
+    if json:
+        print_json(
+            {
+                "instance": problem.name,
+                "fingerprint": problem.fingerprint,
+                "feasible": not violations,
+                "violations": [asdict(violation) for violation in violations],
+            }
+        )
+    elif violations:
+        from alloc.cli.tables import table
+
+        rows = [(v.code, v.sentence) for v in violations]
+        show(table(("rule", "violation"), rows), f"{len(rows)} violations.")
+    else:
+        claims = ", and its claims hold" if isinstance(found, Result) else ""
+        show(f"feasible: {answer} keeps every rule of {problem.name}{claims}.")
+    return ExitCode.INFEASIBLE if violations else ExitCode.SOLVED

@@ -1,0 +1,73 @@
+"""Claims: a result's certificate against what the instance and the solution say."""
+
+from __future__ import annotations
+
+import math
+
+from alloc.certificate import Result
+from alloc.errors import InstanceError
+from alloc.instance import Instance
+from alloc.objectives import objective
+from alloc.verification.violation import Violation
+
+CLAIM_TOLERANCE = 1e-6
+"""Relative difference that rounding explains: solvers work in floating point."""
+
+
+def check_claims(instance: Instance, result: Result) -> list[Violation]:
+    """Recompute the objective that a result claims, and hold its bound against it.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    result
+        An answer to it. One without a solution claims nothing that can be recomputed.
+
+    Returns
+    -------
+    list of Violation
+        ``objective`` if the value is another, ``bound`` if the solution is better than the bound
+        allows; empty otherwise.
+
+    Raises
+    ------
+    InstanceError
+        If the result is for another instance.
+    """
+    certificate = result.certificate
+    if certificate.fingerprint != instance.fingerprint:
+        raise InstanceError(
+            f"the result is for the instance with fingerprint {certificate.fingerprint[:12]}, and "
+            f'"{instance.name}" has {instance.fingerprint[:12]}; verify it against the instance '
+            "that was solved."
+        )
+    if result.solution is None:
+        return []
+    measure = objective(certificate.objective_name)
+    value = measure.evaluate(instance, result.solution)
+    found: list[Violation] = []
+    claimed = certificate.objective
+    if claimed is None or not math.isclose(claimed, value, rel_tol=CLAIM_TOLERANCE, abs_tol=1e-9):
+        found.append(
+            Violation(
+                "objective",
+                (),
+                math.inf if claimed is None else abs(claimed - value),
+                measure.unit,
+                f"the certificate says {measure.name} {claimed}, but the solution has {value:g}.",
+            )
+        )
+    excess = value - certificate.bound if measure.sense == "max" else certificate.bound - value
+    if excess > CLAIM_TOLERANCE * max(1.0, abs(value)):
+        found.append(
+            Violation(
+                "bound",
+                (),
+                excess,
+                measure.unit,
+                f"the certificate's bound on {measure.name} is {certificate.bound:g}, but the "
+                f"solution has {value:g}; the bound is false.",
+            )
+        )
+    return found
