@@ -1,0 +1,164 @@
+"""Writing a report: one HTML page that needs nothing else, and its figures as files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alloc.comparison import Comparison
+from alloc.comparison.settings import OPTIMUM, alloc_version
+from alloc.comparison.tables import Table, gap_tables, terms
+from alloc.documents.files import write_text
+from alloc.errors import InstanceError, nearest
+from alloc.plotting import inline_svg, save_figure
+from alloc.report.sections import Drawing, Section, best_scheduler, build_section
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+def write_report(
+    comparison: Comparison,
+    path: str | PathLike[str],
+    *,
+    title: str = "Schedulers beside the certified optimum",
+    scheduler: str | None = None,
+    command: str | None = None,
+    figures: str | PathLike[str] | None = None,
+) -> tuple[Path, ...]:
+    """Write a report of a comparison as one HTML file, with everything it shows inside it.
+
+    Parameters
+    ----------
+    comparison
+        What to report, finished or not.
+    path
+        The HTML file. It is replaced as a whole or not at all.
+    title
+        Title of the page.
+    scheduler
+        Label of the scheduler to draw against the optimum; by default the one with the least gap.
+    command
+        Command line that made the comparison, for the section on how to reproduce it; by default
+        the call from Python.
+    figures
+        Folder for the figures as PNG and SVG, made when absent, or None for none.
+
+    Returns
+    -------
+    tuple of Path
+        The files written, the page first.
+
+    Raises
+    ------
+    InstanceError
+        If the scheduler is not in the comparison, or nothing is solved yet.
+    AllocError
+        If a file cannot be written.
+    """
+    beside = best_scheduler(comparison) if scheduler is None else scheduler
+    if beside not in comparison.experiment.schedulers:
+        known = comparison.experiment.schedulers
+        raise InstanceError(
+            f'report: the comparison has no scheduler "{beside}"{nearest(beside, known)} '
+            f"It has {', '.join(known)}."
+        )
+    if not comparison.bounds:
+        raise InstanceError(
+            "report: nothing in the comparison is solved yet; run it again to go on."
+        )
+    sections = [
+        build_section(comparison, fingerprint, beside, slug(comparison, fingerprint))
+        for fingerprint in comparison.experiment.fingerprints
+        if fingerprint in comparison.bounds
+    ]
+    page = Path(path)
+    write_text(page, _page(comparison, sections, title, command))
+    written = [page]
+    if figures is not None:
+        for drawing in (drawing for section in sections for drawing in section.drawings):
+            written += save_figure(drawing.figure, Path(figures) / drawing.name)
+    return tuple(written)
+
+
+def slug(comparison: Comparison, fingerprint: str) -> str:
+    """Return a name of an instance for ids and files: plain letters, unique in the comparison."""
+    name = comparison.instance(fingerprint).name
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:48]
+    return f"{plain or 'instance'}-{fingerprint[:6]}"
+
+
+def python_call(comparison: Comparison) -> str:
+    """Return the call from Python that makes a comparison again."""
+    settings = comparison.settings
+    names = [instance.name for instance in comparison.instances.values()]
+    lines = [
+        "from alloc.comparison import compare",
+        "",
+        f"# instances: {', '.join(names)} (compare the fingerprints)",
+        "comparison = compare(",
+        "    instances,",
+        f"    {list(comparison.experiment.schedulers)!r},",
+        f"    seeds={list(comparison.experiment.seeds)!r},",
+        f"    knowledge={settings.knowledge!r},",
+        f"    work_error={settings.work_error!r},",
+        f"    speed_error={settings.speed_error!r},",
+        f"    objective={settings.objective!r},",
+        f"    formulation={settings.formulation!r},",
+        f"    backend={settings.backend!r},",
+        f"    time_limit_s={settings.time_limit_s!r},",
+        ")",
+    ]
+    return "\n".join(lines)
+
+
+def _page(
+    comparison: Comparison, sections: Sequence[Section], title: str, command: str | None
+) -> str:
+    families = [t for t in gap_tables(comparison, "family") if _is_worth_showing(comparison, t)]
+    return _template().render(
+        title=title,
+        version=alloc_version(),
+        optimum=OPTIMUM,
+        schedulers=comparison.schedulers,
+        information={row.scheduler: row.information for row in comparison.rows if not row.error},
+        failures=comparison.failures,
+        missing=comparison.missing,
+        terms=terms(comparison.settings),
+        families=families,
+        sections=sections,
+        draw=_inline,
+        command=command,
+        call=python_call(comparison),
+        environment=comparison.experiment.environment,
+        style=files("alloc.report").joinpath("report.css").read_text(encoding="utf-8"),
+    )
+
+
+def _is_worth_showing(comparison: Comparison, table: Table) -> bool:
+    """Return whether a family's table says more than that of its only instance."""
+    return len(comparison.bounds) > 1 and bool(table.rows)
+
+
+def _inline(drawing: Drawing) -> str:
+    return inline_svg(drawing.figure, drawing.name, drawing.alternative)
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        # Names of jobs and instances come from files of anybody's.
+        autoescape=True,
+        loader=PackageLoader("alloc.report", "."),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2")

@@ -1,0 +1,319 @@
+"""What a report says about one instance: words, tables and figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from alloc.comparison import Comparison, Summary
+from alloc.comparison.settings import OPTIMUM
+from alloc.comparison.tables import (
+    Table,
+    certificate_sentence,
+    gap_tables,
+    show_gap,
+    show_number,
+)
+from alloc.errors import InstanceError
+from alloc.instance import Instance
+from alloc.plotting import (
+    new_figure,
+    plot_convergence,
+    plot_gantt_pair,
+    plot_gaps,
+    plot_jct_distribution,
+    plot_utilisation,
+)
+from alloc.plotting.axes import time_unit
+from alloc.plotting.trace import trace_of
+from alloc.solution import Schedule
+from alloc.units import MILLI
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of a report.
+
+    Parameters
+    ----------
+    name
+        Name of its file, unique in the report.
+    caption
+        What it shows, one sentence.
+    alternative
+        What a reader would learn from it, for those who cannot see it.
+    figure
+        The figure.
+    """
+
+    name: str
+    caption: str
+    alternative: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Section:
+    """What a report says about one instance.
+
+    Parameters
+    ----------
+    title
+        Name of the instance.
+    anchor
+        Id on the page.
+    facts
+        What the instance is: pairs of word and value.
+    certificate
+        What is proved, in plain words.
+    claims
+        The certificate's figures: pairs of word and value.
+    table
+        Schedulers beside the bound.
+    drawings
+        The figures.
+    """
+
+    title: str
+    anchor: str
+    facts: tuple[tuple[str, str], ...]
+    certificate: str
+    claims: tuple[tuple[str, str], ...]
+    table: Table
+    drawings: tuple[Drawing, ...]
+
+
+def build_section(comparison: Comparison, fingerprint: str, beside: str, anchor: str) -> Section:
+    """Return the section of an instance.
+
+    Parameters
+    ----------
+    comparison
+        The comparison.
+    fingerprint
+        Fingerprint of the instance.
+    beside
+        Label of the scheduler whose schedule is drawn against the optimum.
+    anchor
+        Id on the page, unique.
+    """
+    instance = comparison.instance(fingerprint)
+    position = list(comparison.bounds).index(fingerprint)
+    summaries = [s for s in comparison.per_instance() if s.group == instance.name]
+    builders: Sequence[Callable[[], Drawing | None]] = (
+        lambda: _gaps(instance, summaries, anchor),
+        lambda: _gantt(comparison, instance, beside, anchor),
+        lambda: _utilisation(comparison, instance, beside, anchor),
+        lambda: _jcts(comparison, instance, anchor),
+        lambda: _convergence(comparison, instance, anchor),
+    )
+    drawings = tuple(drawing for build in builders if (drawing := build()) is not None)
+    return Section(
+        instance.name,
+        anchor,
+        instance_facts(instance),
+        certificate_sentence(comparison.bound(fingerprint)),
+        _claims(comparison, fingerprint),
+        gap_tables(comparison)[position],
+        drawings,
+    )
+
+
+def best_scheduler(comparison: Comparison) -> str:
+    """Return the scheduler to draw beside the optimum: the smallest mean gap, else the first."""
+    gaps: dict[str, list[float]] = {}
+    for row in comparison.rows:
+        if row.gap is not None and row.scheduler != OPTIMUM:
+            gaps.setdefault(row.scheduler, []).append(row.gap)
+    if not gaps:
+        return comparison.experiment.schedulers[0]
+    return min(gaps, key=lambda name: (-len(gaps[name]), math.fsum(gaps[name]) / len(gaps[name])))
+
+
+def instance_facts(instance: Instance) -> tuple[tuple[str, str], ...]:
+    """Return what an instance is, as pairs of word and value."""
+    gpus, cpu, memory = instance.topology.capacity.sum(axis=0)
+    arrivals = [job.arrival_s for job in instance.jobs]
+    counts: dict[str, int] = {}
+    for job in instance.jobs:
+        counts[job.elasticity] = counts.get(job.elasticity, 0) + 1
+    facts = [
+        ("Jobs", f"{len(instance.jobs)} ({', '.join(f'{n} {k}' for k, n in counts.items())})"),
+        ("Arrivals", f"{show_time(min(arrivals))} to {show_time(max(arrivals))}"),
+        ("Cluster", instance.topology.name),
+        ("Hosts", f"{instance.topology.num_hosts:,}"),
+        ("GPUs", f"{gpus / MILLI:,.0f}"),
+        ("CPU cores", f"{cpu / MILLI:,.0f}"),
+        ("Host memory", f"{memory / 1024:,.0f} GiB"),
+        (
+            "Time",
+            "continuous" if instance.slot_s is None else f"slots of {show_time(instance.slot_s)}",
+        ),
+    ]
+    if instance.horizon_s is not None:
+        facts.append(("Horizon", show_time(instance.horizon_s)))
+    facts += [(key.capitalize(), text) for key, text in instance.description.items()]
+    facts.append(("Fingerprint", instance.fingerprint))
+    return tuple(facts)
+
+
+def show_time(seconds: float) -> str:
+    """Return a time with the unit that suits it."""
+    unit = time_unit(seconds)
+    return f"{show_number(seconds / unit.seconds)} {unit.name}"
+
+
+def _claims(comparison: Comparison, fingerprint: str) -> tuple[tuple[str, str], ...]:
+    certificate = comparison.bounds[fingerprint].certificate
+    if certificate is None:
+        return ()
+    words = {
+        "recomputed": "proved again here by weak duality, without the solver",
+        "claimed": "the solver's claim",
+        "none": "none",
+    }
+    mean = comparison.mean_jct_bound(fingerprint)
+    gap = certificate.gap
+    return tuple(
+        (word, value)
+        for word, value in (
+            ("Status", certificate.status.replace("_", " ")),
+            ("Objective", certificate.objective_name),
+            ("Best schedule", _seconds(certificate.objective)),
+            ("Proved bound", _seconds(certificate.bound)),
+            ("Gap between them", None if gap is None or math.isinf(gap) else f"{gap:.4%}"),
+            ("Bound on the mean JCT", _seconds(mean)),
+            ("Bound", words[certificate.bound_proof]),
+            ("Schedule", "checked by the judge" if certificate.verified else "not checked"),
+            ("Formulation", certificate.formulation),
+            ("Solver", f"{certificate.backend} ({certificate.backend_version})"),
+            ("Seed, threads", f"{certificate.seed}, {certificate.workers}"),
+            ("Time of the solve", f"{certificate.seconds:.1f} s"),
+            ("Stopped early by", certificate.limit),
+        )
+        if value is not None
+    )
+
+
+def _seconds(value: float | None) -> str | None:
+    return None if value is None or math.isinf(value) else f"{value:,.6g} s"
+
+
+def _gaps(instance: Instance, summaries: Sequence[Summary], anchor: str) -> Drawing | None:
+    gaps = {s.scheduler: s.gap for s in summaries}
+    if not any(gap.count for gap in gaps.values()):
+        return None
+    figure = new_figure(7.5, 1.1 + 0.33 * len(gaps))
+    plot_gaps(gaps, ax=figure.add_subplot())
+    listed = ", ".join(f"{name} {show_gap(g)} %" for name, g in gaps.items() if g.count)
+    ranged = any(gap.low is not None and gap.low != gap.high for gap in gaps.values())
+    return Drawing(
+        f"{anchor}-gaps",
+        "How far each schedule is above the certified bound"
+        + ("; bars of error are 95 % confidence intervals over seeds." if ranged else "."),
+        f"Bars of the gap to the certified bound on {instance.name}: {listed}.",
+        figure,
+    )
+
+
+def _schedules(
+    comparison: Comparison, instance: Instance, names: Sequence[str]
+) -> dict[str, Schedule]:
+    """Return the schedules that exist, by scheduler."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = comparison.schedule(instance.fingerprint, name)
+        except InstanceError:
+            continue  # It failed; the table says why.
+    return found
+
+
+def _gantt(comparison: Comparison, instance: Instance, beside: str, anchor: str) -> Drawing | None:
+    found = _schedules(comparison, instance, (OPTIMUM, beside))
+    if len(found) < 2:
+        return None
+    figure = new_figure(8.5, min(2.4 + 0.34 * len(instance.jobs), 10.5))
+    above = figure.add_subplot(2, 1, 1)
+    axes = (above, figure.add_subplot(2, 1, 2, sharex=above, sharey=above))
+    best = _best_word(comparison, instance)
+    plot_gantt_pair(instance, (found[OPTIMUM], found[beside]), (best, beside), axes=axes)
+    return Drawing(
+        f"{anchor}-gantt",
+        f"Schedules of the {best} (above) and of {beside} (below): a row for each job in order of "
+        "arrival, a bar for each run, coloured by what it holds.",
+        f"Gantt charts of {instance.name}. With the {best} the last job completes at "
+        f"{_makespan(comparison, instance, OPTIMUM)}, with {beside} at "
+        f"{_makespan(comparison, instance, beside)}.",
+        figure,
+    )
+
+
+def _best_word(comparison: Comparison, instance: Instance) -> str:
+    certificate = comparison.bound(instance.fingerprint).certificate
+    proved = certificate is not None and certificate.status == "optimal"
+    return OPTIMUM if proved else "best found"
+
+
+def _makespan(comparison: Comparison, instance: Instance, name: str) -> str:
+    jcts = comparison.jcts(instance.fingerprint, name)
+    last = max(job.arrival_s + jct for job, jct in zip(instance.jobs, jcts, strict=True))
+    return show_time(last) if math.isfinite(last) else "no time: some jobs never complete"
+
+
+def _utilisation(
+    comparison: Comparison, instance: Instance, beside: str, anchor: str
+) -> Drawing | None:
+    found = _schedules(comparison, instance, (OPTIMUM, beside))
+    if not found:
+        return None
+    gpus = bool(instance.topology.capacity[:, 0].sum())
+    figure = new_figure(8.5, 2.8)
+    plot_utilisation(
+        instance, found, resource="gpu_milli" if gpus else "cpu_milli", ax=figure.add_subplot()
+    )
+    held = "GPUs" if gpus else "CPU cores"
+    return Drawing(
+        f"{anchor}-utilisation",
+        f"Share of the cluster's {held} held over time.",
+        f"Lines of the share of {held} held over time on {instance.name}, for "
+        f"{' and '.join(found)}.",
+        figure,
+    )
+
+
+def _jcts(comparison: Comparison, instance: Instance, anchor: str) -> Drawing | None:
+    names = list(_schedules(comparison, instance, comparison.schedulers))
+    if not names:
+        return None
+    jcts = {name: comparison.jcts(instance.fingerprint, name) for name in names}
+    figure = new_figure(8.5, max(3.4, 0.24 * len(names)))
+    plot_jct_distribution(jcts, ax=figure.add_subplot())
+    medians = ", ".join(f"{n} {show_time(sorted(v)[(len(v) - 1) // 2])}" for n, v in jcts.items())
+    return Drawing(
+        f"{anchor}-jct",
+        "Share of jobs that complete within a time, for each scheduler (first seed).",
+        f"Distributions of job completion times on {instance.name}. Medians: {medians}.",
+        figure,
+    )
+
+
+def _convergence(comparison: Comparison, instance: Instance, anchor: str) -> Drawing | None:
+    result = comparison.bound(instance.fingerprint).result
+    trace = [] if result is None else trace_of(result, instance.slot_s)
+    if len(trace) < 2:
+        return None
+    figure = new_figure(7.5, 2.8)
+    plot_convergence(trace, ax=figure.add_subplot())
+    last = trace[-1]
+    return Drawing(
+        f"{anchor}-convergence",
+        "How the best schedule and the proved bound closed in during the solve.",
+        f"Lines of best value and bound over {last.seconds:.1f} s of solving {instance.name}.",
+        figure,
+    )
