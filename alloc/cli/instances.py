@@ -58,7 +58,7 @@ def list_instances(
             f'there is no family "{family}"{nearest(family, families())} '
             f"Known: {', '.join(families())}."
         )
-    entries = [entry for entry in manifest().instances if family in (None, entry.family)]
+    entries = [entry for entry in manifest() if family in (None, entry.family)]
     if json:
         print_json([entry.model_dump(mode="json") for entry in entries])
         return

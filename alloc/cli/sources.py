@@ -43,7 +43,7 @@ def stored_ids() -> list[str]:
     """Return the ids of the stored instances."""
     from alloc.instances import manifest
 
-    return [entry.id for entry in manifest().instances]
+    return [entry.id for entry in manifest()]
 
 
 def read_answer(path: Path) -> Solution | Result:
