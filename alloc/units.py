@@ -6,7 +6,7 @@ in milli-GPU (1,000 = one whole GPU), bandwidth in GB/s, money and energy with t
 
 from __future__ import annotations
 
-import sys
+import math
 
 from alloc.errors import InstanceError
 
@@ -32,8 +32,11 @@ _SHORTEST_SLOT_S = 0.001
 
 def require_finite(value: float, where: str, field: str) -> None:
     """Refuse NaN and infinities."""
-    # The comparison is for integers too large to become a float.
-    if not -sys.float_info.max <= value <= sys.float_info.max:
+    try:
+        finite = math.isfinite(value)
+    except OverflowError:  # an integer too large to become a float
+        finite = False
+    if not finite:
         raise InstanceError(f"{where}: {field} is {value}; give a finite number.")
 
 

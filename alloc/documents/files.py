@@ -68,12 +68,12 @@ def write_text(path: str | PathLike[str], text: str) -> None:
     if Path(path).suffix == ".gz":
         data = gzip.compress(data, mtime=0)
     try:
-        # A link stays a link: what it points to is replaced.
-        target = Path(path).resolve()
+        target = Path(path)
         if target.exists() and not target.is_file():
             _write_through(target, data)
         else:
-            _replace(target, data)
+            # A link stays a link: what it points to is replaced.
+            _replace(target.resolve(), data)
     except (OSError, ValueError) as error:
         raise AllocError(
             f"{path}: cannot be written ({_reason(error)}); nothing was changed, so make room or "

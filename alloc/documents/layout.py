@@ -29,7 +29,8 @@ def layout(document: dict[str, Any]) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        bad = text[max(error.start - 20, 0) : error.end].encode("ascii", "backslashreplace")
+        before = text[max(error.start - 20, 0) : error.end].rpartition("\n")[2]
+        bad = before.encode("ascii", "backslashreplace")
         raise InstanceError(
             f"the document holds half a character ({bad.decode()}), which no file can hold; "
             "rename what is named so."

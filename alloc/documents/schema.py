@@ -1,12 +1,11 @@
 """The published JSON Schema of every kind of document.
 
-``python -m alloc.documents.schema docs/schema`` writes the files; a test holds them up to date.
+``python -m alloc.documents docs/schema`` writes the files; a test holds them up to date.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
@@ -54,7 +53,3 @@ def write_schemas(folder: str | PathLike[str]) -> list[Path]:
         write_text(path, json.dumps(json_schema(kind), indent=2) + "\n")
         paths.append(path)
     return paths
-
-
-if __name__ == "__main__":
-    write_schemas(sys.argv[1] if len(sys.argv) > 1 else "docs/schema")

@@ -1,0 +1,223 @@
+"""Documents keep everything: what is written reads back equal, and validates against its schema."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from strategies import certificates, instances, results, solutions
+
+from alloc.certificate import Result
+from alloc.documents import (
+    canonical_json,
+    json_schema,
+    parse_instance,
+    parse_result,
+    parse_solution,
+    parse_topology,
+    write_instance,
+    write_result,
+    write_solution,
+    write_topology,
+)
+from alloc.instance import Instance, Tenant
+from alloc.solution import Assignment
+from alloc.topology import Topology
+
+VALIDATORS = {
+    kind: Draft202012Validator(json_schema(kind))  # type: ignore[arg-type]
+    for kind in ("instance", "solution", "result", "topology")
+}
+thorough = settings(max_examples=60, deadline=None)
+
+
+def valid(kind: str, text: str) -> str:
+    """Return the text after the published schema has accepted it."""
+    VALIDATORS[kind].validate(json.loads(text, parse_constant=pytest.fail))
+    return text
+
+
+@thorough
+@given(st.booleans().flatmap(lambda wild: instances(wild=wild)))
+def test_instances(instance: Instance) -> None:
+    """Also twice: a document written again after reading has no reason to differ."""
+    text = valid("instance", write_instance(instance))
+    found = parse_instance(text)
+    assert found == instance
+    assert found.description == instance.description
+    assert write_instance(found) == text
+    assert parse_instance(text.encode()) == instance
+
+
+@thorough
+@given(st.data(), st.booleans())
+def test_solutions_and_results(data: st.DataObject, wild: bool) -> None:
+    """A result that does not survive its file is a result lost."""
+    instance = data.draw(instances(wild=wild))
+    solution = data.draw(solutions(instance, wild=wild))
+    assert parse_solution(valid("solution", write_solution(solution))) == solution
+    result = data.draw(results(instance, wild=wild))
+    assert parse_result(valid("result", write_result(result))) == result
+    unsolved = Result(None, data.draw(certificates(wild=wild)), conflict="no job fits")
+    assert parse_result(valid("result", write_result(unsolved))) == unsolved
+
+
+@thorough
+@given(st.booleans().flatmap(lambda wild: instances(wild=wild)))
+def test_topologies(instance: Instance) -> None:
+    """A cluster can be kept by itself and put under other jobs."""
+    topology = instance.topology
+    assert parse_topology(valid("topology", write_topology(topology))) == topology
+
+
+@thorough
+@given(instances(max_jobs=5))
+def test_jobs_with_equal_configurations_share_them_after_reading(instance: Instance) -> None:
+    """Sharing is what keeps 10,000 jobs small in memory and quick to check."""
+    found = parse_instance(write_instance(instance)).jobs
+    for a in found:
+        for b in found:
+            if a.configurations == b.configurations:
+                assert a.configurations is b.configurations
+
+
+@thorough
+@given(instances())
+def test_the_fingerprint_does_not_see_how_the_problem_is_stored(instance: Instance) -> None:
+    """Shared or copied configurations, ints or floats, a description: the problem is the same."""
+    copied = instance.replace(
+        jobs=tuple(
+            job.replace(
+                configurations=tuple([*job.configurations]), arrival_s=_as_int(job.arrival_s)
+            )
+            for job in instance.jobs
+        ),
+        description={"generator": "another"},
+    )
+    assert copied.fingerprint == instance.fingerprint
+    assert parse_instance(write_instance(instance)).fingerprint == instance.fingerprint
+    document = json.loads(write_instance(instance))
+    for job in document["jobs"]:
+        if isinstance(job["configurations"], str):
+            job["configurations"] = document["configuration_sets"][job["configurations"]]
+    del document["configuration_sets"]
+    assert parse_instance(json.dumps(document)).fingerprint == instance.fingerprint
+
+
+def _as_int(value: float) -> float:
+    return int(value) if value.is_integer() else value
+
+
+CHANGES: dict[str, Any] = {
+    "name": lambda i: i.replace(name=i.name + "x"),
+    "slot": lambda i: i.replace(slot_s=7.0),
+    "horizon": lambda i: i.replace(horizon_s=7e6),
+    "tenants": lambda i: i.replace(tenants=(*i.tenants, Tenant("new", 3000))),
+    "running": lambda i: i.replace(
+        running=() if i.running else (Assignment(i.jobs[0].id, 0),)
+    ),
+    "topology name": lambda i: i.replace(topology=i.topology.replace(name="other")),
+    "one host more": lambda i: i.replace(topology=_one_more_host(i.topology)),
+    "order of jobs": lambda i: i.replace(jobs=i.jobs[::-1]) if len(i.jobs) > 1 else None,
+    "one job less": lambda i: (
+        i.replace(jobs=i.jobs[:-1], running=()) if len(i.jobs) > 1 else None
+    ),
+    "order of configurations": lambda i: _with_job(i, configurations=i.jobs[0].configurations[::-1])
+    if len(set(i.jobs[0].configurations)) > 1
+    and i.jobs[0].configurations != i.jobs[0].configurations[::-1]
+    else None,
+    "id": lambda i: _with_job(i.replace(running=()), id="renamed"),
+    "arrival": lambda i: _with_job(i, arrival_s=i.jobs[0].arrival_s + 0.01),
+    "work": lambda i: _with_job(i, work=i.jobs[0].work + 1),
+    "weight": lambda i: _with_job(i, weight=i.jobs[0].weight + 1),
+    "deadline": lambda i: _with_job(i, deadline_s=12345.0),
+    "due date": lambda i: _with_job(i, due_date_s=12345.0),
+    "tenant": lambda i: _with_job(i, tenant="nobody"),
+    "preemptible": lambda i: _with_job(i, preemptible=not i.jobs[0].preemptible),
+    "restart cost": lambda i: _with_job(i, restart_cost_s=i.jobs[0].restart_cost_s + 1),
+    "work done": lambda i: _with_job(i, work_done=i.jobs[0].work * 0.75),
+    "model": lambda i: _with_job(i, model="another"),
+    "elasticity": lambda i: _with_job(
+        i, elasticity="moldable" if i.jobs[0].elasticity != "moldable" else "malleable"
+    ),
+}  # fmt: skip
+
+
+def _with_job(instance: Instance, **changes: Any) -> Instance:
+    return instance.replace(jobs=(instance.jobs[0].replace(**changes), *instance.jobs[1:]))
+
+
+def _one_more_host(topology: Topology) -> Topology:
+    host = topology.hosts[0]
+    return topology.replace(hosts=(*topology.hosts, type(host)("extra", host.type, host.domain)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(instances())
+def test_the_fingerprint_sees_every_field_of_the_problem(instance: Instance) -> None:
+    """A certificate names its instance by fingerprint: another problem must never have the same."""
+    seen = {instance.fingerprint: "unchanged"}
+    for name, change in CHANGES.items():
+        changed = change(instance)
+        if changed is None or changed == instance:
+            continue
+        assert seen.setdefault(changed.fingerprint, name) == name
+    assert len(seen) > 15
+
+
+def test_every_field_of_a_job_is_changed_above() -> None:
+    """A field added to Job later must be part of the fingerprint too."""
+    from dataclasses import fields
+
+    from alloc.workload import Job
+
+    covered = {name.replace(" ", "_").removesuffix("_s") for name in CHANGES}
+    fields_of_job = {field.name.removesuffix("_s") for field in fields(Job)} - {"configurations"}
+    assert fields_of_job <= covered
+
+
+@settings(max_examples=3, deadline=None)
+@given(instances(max_jobs=5))
+def test_the_fingerprint_is_the_same_in_every_process(instance: Instance) -> None:
+    """Results are matched to instances across machines, so no hash order may come in."""
+    program = (
+        "import sys; from alloc.documents import parse_instance;"
+        "print(parse_instance(sys.stdin.buffer.read()).fingerprint)"
+    )
+    for seed in ("1", "2"):
+        process = subprocess.run(
+            [sys.executable, "-c", program],
+            input=write_instance(instance).encode(),
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        )
+        assert process.stdout.decode().strip() == instance.fingerprint
+
+
+def test_canonical_json_is_fixed() -> None:
+    """Stored fingerprints must stay valid: this one was written down when the format was made."""
+    from alloc.topology import HostType, flat_cluster
+    from alloc.workload import Job, rigid_gang
+
+    instance = Instance(
+        "fixed",
+        flat_cluster("two", HostType("t", 2, "v100", 8000, 1024), 2),
+        (Job("a", 0.0, 7.5, (rigid_gang(2),)), Job("b", 3, 7, (rigid_gang(2),), weight=2)),
+        description={"not": "in it"},
+    )
+    assert canonical_json(instance) == (
+        b'{"configuration_sets":[[{"rate":1,"tasks":[{"count":2,"gpu_milli":1000,"role":"worker"}]}]]'
+        b',"jobs":[{"arrival_s":0,"configurations":0,"id":"a","work":7.5},'
+        b'{"arrival_s":3,"configurations":0,"id":"b","weight":2,"work":7}],"name":"fixed",'
+        b'"topology":{"host_types":[{"cpu_milli":8000,"gpu_type":"v100","memory_mib":1024,"name":"t"'
+        b',"num_gpus":2}],"hosts":[{"id":"host-0","type":"t"},{"id":"host-1","type":"t"}],'
+        b'"name":"two"}}'
+    )

@@ -1,0 +1,255 @@
+"""The format of documents: what is written, how it is laid out, and its published schema."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+
+import alloc
+from alloc.certificate import Certificate, Result
+from alloc.documents import (
+    Kind,
+    canonical_json,
+    json_schema,
+    models,
+    parse_instance,
+    parse_result,
+    write_instance,
+    write_result,
+    write_schemas,
+    write_solution,
+    write_topology,
+)
+from alloc.errors import InstanceError
+from alloc.instance import Instance
+from alloc.solution import Allocation, Run, Schedule
+from alloc.topology import HostType, flat_cluster
+from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
+
+ROOT = Path(__file__).parents[3]
+CLUSTER = flat_cluster("pair", HostType("box", 4, "v100", 32000, 65536), 2)
+ELASTIC = tuple(Configuration((TaskGroup("worker", w, 1000),), w**0.5) for w in (1, 2, 4))
+CERTIFICATE = Certificate(
+    "feasible", 12.5, -math.inf, "min", "mean_jct", "f2", "highs", "1.13", 0, 1, 2.5, "ab" * 32
+)
+
+
+def instance_of(*jobs: Job, **fields: Any) -> Instance:
+    """Return an instance of jobs on two hosts."""
+    return Instance("pairs", CLUSTER, jobs, **fields)
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_the_published_schema_is_up_to_date(kind: Kind, tmp_path: Path) -> None:
+    """Other tools validate against the files; ``python -m alloc.documents`` renews them."""
+    written = {path.name: path.read_text() for path in write_schemas(tmp_path)}
+    name = f"{kind}.schema.json"
+    assert (ROOT / "docs" / "schema" / name).read_text() == written[name]
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_every_field_of_a_schema_is_described(kind: Kind) -> None:
+    """Whoever has only the schema needs the units and ranges."""
+    schema = json_schema(kind)
+    Draft202012Validator.check_schema(schema)
+    definitions = [schema, *schema["$defs"].values()]
+    for definition in definitions:
+        for name, field in definition.get("properties", {}).items():
+            assert field.get("description"), (definition.get("title"), name)
+        if "properties" in definition:
+            assert definition["additionalProperties"] is False
+
+
+def test_schemas_hold_the_defaults_of_the_types() -> None:
+    """The defaults are the dataclasses' own; a copy could drift."""
+    properties = json_schema("instance")["$defs"]["JobPart"]["properties"]
+    assert properties["weight"]["default"] == Job.weight
+    assert properties["elasticity"]["default"] == Job.elasticity
+
+
+def test_defaults_are_left_out() -> None:
+    """Files stay small and say what is special about a job."""
+    text = write_instance(instance_of(Job("a", 0.0, 5.0, (rigid_gang(1),))))
+    assert json.loads(text)["jobs"] == [
+        {
+            "id": "a",
+            "arrival_s": 0,
+            "work": 5,
+            "configurations": [
+                {"tasks": [{"role": "worker", "count": 1, "gpu_milli": 1000}], "rate": 1}
+            ],
+        }
+    ]
+    assert list(json.loads(text)) == ["schema_version", "kind", "name", "topology",
+                                      "configuration_sets", "jobs"]  # fmt: skip
+
+
+def test_one_line_per_job_host_and_configuration() -> None:
+    """A diff of two instances shows the jobs that changed."""
+    jobs = tuple(Job(f"job-{k}", float(k), 5.0, ELASTIC, model="bert") for k in range(3))
+    text = write_instance(instance_of(*jobs, slot_s=20.0, description={"seed": "1", "by": "us"}))
+    assert (
+        text
+        == """{
+  "schema_version": 1,
+  "kind": "instance",
+  "name": "pairs",
+  "description": {
+    "seed": "1",
+    "by": "us"
+  },
+  "topology": {
+    "name": "pair",
+    "host_types": [
+      {"name": "box", "num_gpus": 4, "gpu_type": "v100", "cpu_milli": 32000, "memory_mib": 65536}
+    ],
+    "hosts": [
+      {"id": "host-0", "type": "box"},
+      {"id": "host-1", "type": "box"}
+    ]
+  },
+  "slot_s": 20,
+  "configuration_sets": {
+    "bert": [
+      {"tasks": [{"role": "worker", "count": 1, "gpu_milli": 1000}], "rate": 1},
+      {"tasks": [{"role": "worker", "count": 2, "gpu_milli": 1000}], "rate": 1.4142135623730951},
+      {"tasks": [{"role": "worker", "count": 4, "gpu_milli": 1000}], "rate": 2}
+    ]
+  },
+  "jobs": [
+    {"id": "job-0", "arrival_s": 0, "work": 5, "model": "bert", "configurations": "bert"},
+    {"id": "job-1", "arrival_s": 1, "work": 5, "model": "bert", "configurations": "bert"},
+    {"id": "job-2", "arrival_s": 2, "work": 5, "model": "bert", "configurations": "bert"}
+  ]
+}
+"""
+    )
+
+
+def test_one_line_per_run_and_log_line() -> None:
+    """Results are read by people too."""
+    schedule = Schedule((Run("a", 0, 0.0, 5.0), Run("a", 1, 5.0, 9.0)), {"b": "no room"})
+    text = write_result(Result(schedule, CERTIFICATE, log=("start", "end")))
+    lines = text.splitlines()
+    assert '    "start",' in lines
+    assert '      {"job": "a", "configuration": 0, "start_s": 0, "end_s": 5},' in lines
+    assert '      "b": "no room"' in lines
+    assert '    "bound": "-inf",' in lines
+
+
+def test_sets_are_named_for_the_model() -> None:
+    """A person looks for resnet-50, not for set-17."""
+    other = tuple(Configuration(c.tasks, c.rate * 2) for c in ELASTIC)
+    third = tuple(Configuration(c.tasks, c.rate * 3) for c in ELASTIC)
+    fourth = tuple(Configuration(c.tasks, c.rate * 4) for c in ELASTIC)
+    text = write_instance(
+        instance_of(
+            Job("a", 0.0, 5.0, ELASTIC, model="bert"),
+            Job("b", 0.0, 5.0, other, model="bert"),
+            Job("c", 0.0, 5.0, third),
+            Job("d", 0.0, 5.0, fourth, model="bert"),
+            Job("e", 0.0, 5.0, fourth, model="vgg"),
+            Job("f", 0.0, 5.0, (rigid_gang(1),), model="once"),
+        )
+    )
+    document = json.loads(text)
+    assert list(document["configuration_sets"]) == ["bert", "bert-2", "set-1", "set-2"]
+    assert isinstance(document["jobs"][-1]["configurations"], list)
+
+
+def test_equal_sets_are_written_once() -> None:
+    """A trace reader that builds a tuple per job must not make a file of a gigabyte."""
+    jobs = [Job(f"job-{k}", 0.0, 5.0, tuple([*ELASTIC])) for k in range(4)]
+    document = json.loads(write_instance(instance_of(*jobs)))
+    assert [job["configurations"] for job in document["jobs"]] == ["set-1"] * 4
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    """Generators compute with numpy; a file must not say so."""
+    job = Job("a", np.float64(2.0), np.float32(1.5), ELASTIC, preemptible=np.bool_(False))
+    plain = Job("a", 2, 1.5, ELASTIC, preemptible=False)
+    assert write_instance(instance_of(job)) == write_instance(instance_of(plain))
+    assert instance_of(job).fingerprint == instance_of(plain).fingerprint
+    first = parse_instance(write_instance(instance_of(job))).jobs[0]
+    assert type(first.arrival_s) is float
+
+
+def test_equal_numbers_are_written_alike() -> None:
+    """Minus zero and integers beyond what a float holds are equal to what they are equal to."""
+    a, b = Job("a", -0.0, 10**16, ELASTIC), Job("a", 0, 1e16, ELASTIC)
+    assert canonical_json(instance_of(a)) == canonical_json(instance_of(b))
+    a, b = Job("a", 0.0, 10**25, ELASTIC), Job("a", 0, 1e25, ELASTIC)
+    assert canonical_json(instance_of(a)) == canonical_json(instance_of(b))
+
+
+@pytest.mark.parametrize("infinity", [math.inf, -math.inf])
+def test_a_result_with_infinities_survives(infinity: float) -> None:
+    """No bound, and an objective that is infinite because a job never completes, are answers."""
+    certificate = CERTIFICATE.replace(bound=infinity, objective=infinity)
+    assert parse_result(write_result(Result(None, certificate))).certificate == certificate
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        (lambda: write_solution(Schedule((Run("a", 0, math.nan, 5.0),))), "start_s is nan"),
+        (lambda: write_solution(Schedule((Run("a", 0, 0.0, math.inf),))), "end_s is inf"),
+        (lambda: write_result(Result(None, CERTIFICATE.replace(bound=math.nan))), "bound is nan"),
+        (
+            lambda: write_instance(instance_of(Job("a", 0.0, 1.0, ELASTIC), description={"n": 3})),
+            "description: 'n' is 3; give text",
+        ),
+        (lambda: write_solution(Allocation((), {"a": None})), "unplaced: 'a' is None; give text"),
+        (
+            lambda: write_instance(instance_of(Job("\ud800", 0.0, 1.0, ELASTIC))),
+            r"half a character .*\\ud800",
+        ),
+        (
+            lambda: write_instance(instance_of(Job("a", 0.0, 1.0, ELASTIC, model=object()))),
+            "model: object has no place in a document",
+        ),
+    ],
+)  # fmt: skip
+def test_what_no_reader_would_take_is_not_written(bad: Any, sentence: str) -> None:
+    """Better no file than one that cannot be read back."""
+    with pytest.raises(InstanceError, match=sentence):
+        bad()
+
+
+def test_topologies_are_documents_of_their_own() -> None:
+    """The head says what a file is."""
+    document = json.loads(write_topology(CLUSTER))
+    assert (document["schema_version"], document["kind"]) == (1, "topology")
+
+
+def test_models_have_the_fields_of_the_types() -> None:
+    """A field added to a type must be added to its document, or writing and reading lose it."""
+    from dataclasses import fields
+
+    pairs = {
+        alloc.Job: models.JobPart,
+        alloc.Configuration: models.ConfigurationPart,
+        alloc.TaskGroup: models.TaskGroupPart,
+        alloc.HostType: models.HostTypePart,
+        alloc.Topology: models.TopologyPart,
+        alloc.Tenant: models.TenantPart,
+        alloc.Assignment: models.AssignmentPart,
+        alloc.TaskPlacement: models.TaskPlacementPart,
+        alloc.Run: models.RunPart,
+        alloc.Certificate: models.CertificatePart,
+    }
+    for kind, model in pairs.items():
+        assert {field.name for field in fields(kind)} == set(model.model_fields), kind
+    head = {"schema_version", "kind"}
+    assert {field.name for field in fields(alloc.Instance)} | head | {"configuration_sets"} == set(
+        models.InstanceDocument.model_fields
+    )
+    assert {field.name for field in fields(alloc.Result)} | head == set(
+        models.ResultDocument.model_fields
+    )

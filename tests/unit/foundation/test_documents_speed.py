@@ -1,0 +1,31 @@
+"""Large documents are read in time."""
+
+from __future__ import annotations
+
+import time
+
+from alloc.documents import parse_instance, write_instance
+from alloc.instance import Instance
+from alloc.topology import HostType, flat_cluster
+from alloc.workload import Configuration, Job, TaskGroup
+
+
+def test_ten_thousand_jobs_are_read_in_two_seconds() -> None:
+    """The promise of the README; benchmarks/load_instance.py measures it (about 0.2 s here)."""
+    sets = [
+        tuple(
+            Configuration((TaskGroup("worker", w, 1000), TaskGroup("ps", p, 0, 2000)), w / (p + k))
+            for w in range(1, 11)
+            for p in range(1, 11)
+        )
+        for k in range(1, 9)
+    ]
+    jobs = tuple(Job(f"job-{j}", 1.5 * j, 10.0 + j, sets[j % 8]) for j in range(10_000))
+    cluster = flat_cluster("c", HostType("h", 8, "v100", 64_000), 1000)
+    instance = Instance("large", cluster, jobs)
+    text = write_instance(instance)
+    start = time.perf_counter()
+    found = parse_instance(text)
+    assert time.perf_counter() - start < 2
+    assert len({id(job.configurations) for job in found.jobs}) == 8
+    assert found.fingerprint == instance.fingerprint
