@@ -122,7 +122,7 @@ def _gap_table(comparison: Comparison, by: By, name: str, group: Sequence[Summar
     remarks += _failures(comparison, by, name)
     if comparison.missing:
         remarks.append(f"Unfinished: {comparison.missing} cells are still to be run.")
-    title = f"{name}, by instance" if by == "family" else name
+    title = f"{name}, all instances" if by == "family" else name
     return Table(f"Schedulers beside the certified bound: {title}", columns, rows, tuple(remarks))
 
 
@@ -195,9 +195,9 @@ def certificate_sentence(bound: Bound) -> str:
         "claimed": f"the bound is the word of {solver_name(certificate)}",
         "none": "nothing is proved",
     }[certificate.bound_proof]
+    words = objective_words(certificate.objective_name)
     proof = (
-        f"No schedule of {bound.instance} has a {certificate.objective_name} below "
-        f"{bound.value:,.6g} s; {word}."
+        f"No schedule of {bound.instance} has a {words} below {show_exact(bound.value)} s; {word}."
     )
     if certificate.objective is None:
         return f"{proof} No schedule was found: {_stopped(certificate)}"
@@ -205,8 +205,9 @@ def certificate_sentence(bound: Bound) -> str:
     if certificate.status == "optimal":
         return f"{proof} The optimum reaches it ({judged})."
     return (
-        f"{proof} The best schedule found has {certificate.objective:,.6g} s, at most "
-        f"{certificate.gap:.2%} from the optimum ({judged}; {_stopped(certificate)})."
+        f"{proof} The best schedule found has {show_exact(certificate.objective)} s, at most "
+        f"{show_percent(certificate.gap or 0.0)} from the optimum ({judged}; "
+        f"{_stopped(certificate)})."
     )
 
 
@@ -243,8 +244,28 @@ def show_interval(interval: Interval, scale: float = 1.0) -> str:
     if interval.low is None or interval.high is None or interval.low == interval.high:
         return show_number(mean)
     # A bootstrap interval is not symmetric; the wider side is the honest one.
-    half = show_number(scale * max(interval.high - interval.mean, interval.mean - interval.low))
-    return show_number(mean) + ("" if half == "0" else f" ± {half}")
+    half = scale * max(interval.high - interval.mean, interval.mean - interval.low)
+    if show_number(half) == "0":
+        return show_number(mean)
+    # Two digits: the width of an interval is itself only an estimate.
+    return (
+        f"{show_number(mean)} ± {half:.2g}" if half < 100 else f"{show_number(mean)} ± {half:,.0f}"
+    )
+
+
+def show_exact(value: float) -> str:
+    """Return a value that is claimed: six digits, or all before the point when they are more."""
+    return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+
+
+def show_percent(share: float) -> str:
+    """Return a share in percent."""
+    return f"{show_number(100.0 * share)} %"
+
+
+def objective_words(name: str) -> str:
+    """Return an objective's name for people, for example ``weighted JCT``."""
+    return name.replace("_", " ").replace("jct", "JCT")
 
 
 def show_number(value: float) -> str:

@@ -88,6 +88,7 @@ def plot_convergence(
     ax.set_xlim(left=0.0)
     ax.set_xlabel("time of the solve (s)")
     ax.set_ylabel(f"{name} ({unit})")
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     set_title(ax, title)
     add_legend(ax)
     return ax

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from alloc.instance import Instance
 from alloc.plotting.axes import add_legend, axes_to_draw_on, set_title, size_in, time_unit
-from alloc.plotting.palette import INK, MUTED
+from alloc.plotting.palette import INK, MUTED, OKABE_ITO
 from alloc.progress import completions
 from alloc.solution import Run, Schedule
 from alloc.units import MILLI
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap, Normalize
+
+Array = npt.NDArray[np.float64]
 
 _BAR = 0.8
-"""Height of a bar, rows."""
+"""Height of a bar, rows; rows thinner than `_THIN_POINTS` are filled, since gaps would outshine."""
+_THIN_POINTS = 5.0
 _LABEL_POINTS = 7.0
 """A row thinner than this many points gets no label: labels would overlap."""
+_LABEL_LENGTH = 20
 _MOST_LEVELS = 7
 """Up to so many sizes get a legend entry each; more get a few round ones."""
 
@@ -33,7 +37,7 @@ def plot_gantt(
     *,
     title: str | None = None,
     until_s: float | None = None,
-    largest: float | None = None,
+    sizes: Collection[float] | None = None,
     legend: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
@@ -50,8 +54,8 @@ def plot_gantt(
         Title, or None.
     until_s
         Right end of the time axis, seconds; by default the end of the last run.
-    largest
-        Amount at the dark end of the colours; by default the most that any run holds. Charts to be
+    sizes
+        Amounts that the colours have to cover; by default those of these runs. Charts to be
         compared need the same.
     legend
         Whether to explain colours and marks.
@@ -70,14 +74,15 @@ def plot_gantt(
     unit = time_unit(end_s)
     row_of = _rows(instance)
     amounts = [amount_held(instance, run) for run in schedule.runs]
-    colours, norm = _scale(largest if largest is not None else max(amounts, default=1.0))
+    scale = _Scale(sizes if sizes is not None else amounts)
+    height = _BAR if _row_points(ax, len(row_of)) > _THIN_POINTS else 1.0
     bars = [
-        _bar(run.start_s / unit.seconds, run.end_s / unit.seconds, row_of[run.job])
+        _bar(run.start_s / unit.seconds, run.end_s / unit.seconds, row_of[run.job], height)
         for run in schedule.runs
     ]
     _draw_jobs(ax, instance, schedule, row_of, unit.seconds, end_s)
     ax.add_collection(
-        PolyCollection(bars, facecolors=colours(norm(amounts)), linewidths=0, gid="runs", zorder=3)
+        PolyCollection(bars, facecolors=scale.colours(amounts), linewidths=0, gid="runs", zorder=3)
     )
     ax.set_xlim(0.0, max(end_s / unit.seconds, 1e-9) * 1.02)
     ax.set_ylim(len(instance.jobs) - 0.4, -0.6)
@@ -85,7 +90,7 @@ def plot_gantt(
     _label_rows(ax, row_of)
     set_title(ax, title)
     if legend:
-        _explain_colours(ax, amounts, uses_gpus(instance), colours, norm)
+        _explain_colours(ax, scale, uses_gpus(instance))
         add_legend(ax)
     return ax
 
@@ -125,16 +130,14 @@ def plot_gantt_pair(
             2, 1, figsize=(8.0, height), sharex=True, sharey=True, layout="constrained"
         )[1]
     until_s = max(last_end_s(schedule) for schedule in schedules)
-    largest = max(
-        (amount_held(instance, run) for schedule in schedules for run in schedule.runs), default=1.0
-    )
+    sizes = {amount_held(instance, run) for schedule in schedules for run in schedule.runs}
     for i in range(2):
         plot_gantt(
             instance,
             schedules[i],
             title=titles[i],
             until_s=until_s,
-            largest=largest,
+            sizes=sizes,
             legend=i == 0,
             ax=axes[i],
         )
@@ -165,19 +168,32 @@ def _rows(instance: Instance) -> dict[str, int]:
     return {instance.jobs[j].id: row for row, j in enumerate(order)}
 
 
-def _bar(start: float, end: float, row: int) -> list[tuple[float, float]]:
-    low, high = row - _BAR / 2, row + _BAR / 2
+def _bar(start: float, end: float, row: int, height: float) -> list[tuple[float, float]]:
+    low, high = row - height / 2, row + height / 2
     return [(start, low), (end, low), (end, high), (start, high)]
 
 
-def _scale(largest: float) -> tuple[Colormap, Normalize]:
-    """Return colours from pale to dark and their scale; square root, since most gangs are small."""
-    from matplotlib import colormaps
-    from matplotlib.colors import ListedColormap, PowerNorm
+class _Scale:
+    """Colours for amounts, from pale to dark; square root, since most gangs are small."""
 
-    # The two ends of cividis are near white and near black: invisible on one page or the other.
-    shades = colormaps["cividis_r"](np.linspace(0.08, 0.85, 256))
-    return ListedColormap(shades), PowerNorm(0.5, 0.0, max(largest, 1e-9), clip=True)
+    def __init__(self, sizes: Collection[float]) -> None:
+        from matplotlib import colormaps
+        from matplotlib.colors import PowerNorm
+
+        self.sizes = sorted(set(sizes))
+        positive = [size for size in self.sizes if size > 0] or [1.0]
+        self._norm = PowerNorm(0.5, positive[0], positive[-1], clip=True)
+        self._map = colormaps["viridis_r"]
+
+    def colours(self, amounts: Sequence[float]) -> Array:
+        """Return colours of amounts, shape (amounts, 4); grey for those that hold nothing."""
+        from matplotlib.colors import to_rgba
+
+        values = np.asarray(amounts, dtype=float)
+        # The ends of the map are near white and near black: lost on one page or the other.
+        found = np.array(self._map(0.08 + 0.74 * np.asarray(self._norm(values)))).reshape(-1, 4)
+        found[values == 0] = to_rgba(MUTED)
+        return found
 
 
 def _row_points(ax: Axes, rows: int) -> float:
@@ -227,7 +243,8 @@ def _draw_jobs(
         marker="|",
         markersize=min(max(0.95 * points, 2.0), 11.0),
         markeredgewidth=min(max(0.15 * points, 0.6), 1.6),
-        color=INK,
+        # Seen on every colour of a bar, and on the page.
+        color=OKABE_ITO["vermillion"],
         label="completion",
         gid="completions",
         zorder=4,
@@ -240,7 +257,7 @@ def _draw_jobs(
             linestyle="none",
             marker="x",
             markersize=min(max(0.5 * points, 2.0), 5.0),
-            color="#D55E00",
+            color=INK,
             label=f"not complete ({late.size})",
             gid="incomplete",
             zorder=4,
@@ -248,8 +265,8 @@ def _draw_jobs(
 
 
 def _label_rows(ax: Axes, row_of: dict[str, int]) -> None:
-    if _row_points(ax, len(row_of)) >= _LABEL_POINTS and max(map(len, row_of)) <= 24:
-        ax.set_yticks(list(row_of.values()), list(row_of), fontsize="x-small")
+    if _row_points(ax, len(row_of)) >= _LABEL_POINTS:
+        ax.set_yticks(list(row_of.values()), [_short(job) for job in row_of], fontsize="x-small")
         ax.set_ylabel("job, by arrival")
     else:
         ax.set_yticks([])
@@ -257,14 +274,17 @@ def _label_rows(ax: Axes, row_of: dict[str, int]) -> None:
     ax.grid(False, axis="y")
 
 
-def _explain_colours(
-    ax: Axes, amounts: Sequence[float], gpus: bool, colours: Colormap, norm: Normalize
-) -> None:
+def _short(name: str) -> str:
+    """Return a name cut in the middle: generated names differ at their end."""
+    return name if len(name) <= _LABEL_LENGTH else f"{name[:11]}…{name[-8:]}"
+
+
+def _explain_colours(ax: Axes, scale: _Scale, gpus: bool) -> None:
     """Put a few sizes into the legend, as empty bars."""
-    sizes = sorted(set(amounts))
+    sizes = scale.sizes
     if len(sizes) > _MOST_LEVELS:
         picks = np.linspace(0, len(sizes) - 1, _MOST_LEVELS).round().astype(int)
         sizes = [sizes[k] for k in picks]
     for size in sizes:
-        word = ("GPU" if gpus else "task") + ("" if size <= 1 else "s")
-        ax.bar(0, 0, color=colours(float(norm(size))), label=f"{size:g} {word}")
+        word = ("GPU" if gpus else "task") + ("" if 0 < size <= 1 else "s")
+        ax.bar(0, 0, color=scale.colours([size])[0], label=f"{size:g} {word}")

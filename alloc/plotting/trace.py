@@ -10,13 +10,13 @@ from alloc.plotting.convergence import TracePoint
 
 _NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 _STAMP = re.compile(rf"^\s*{_NUMBER} s\s+(.*)$")
-# The malleable method reports in weighted slots. The master's value is of the relaxation, no
-# incumbent, so that it is not read.
+# The malleable method reports in weighted slots. Values of column generation are not read: those of
+# the master are no incumbents, and the Lagrangian ones are not yet proved.
 _INCUMBENT = re.compile(
     rf"^(?:first schedule|price-guided insertion|integer master|neighbourhood search, round \d+): "
     rf"{_NUMBER}"
 )
-_BOUND = re.compile(rf"(?:; alone|, bound|, Lagrangian) {_NUMBER}")
+_BOUND = re.compile(rf"(?:; alone|, bound) {_NUMBER}")
 _ROUNDING = 1e-3
 """Relative difference between log and certificate that rounding in the log can explain."""
 

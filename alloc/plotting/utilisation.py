@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,6 +98,7 @@ def plot_utilisation(
     schedules: Mapping[str, Schedule],
     *,
     resource: str = "gpu_milli",
+    names: Iterable[str] = (),
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -111,6 +112,8 @@ def plot_utilisation(
         Schedules by name.
     resource
         One of `alloc.units.RESOURCES`.
+    names
+        All names of the figures that go together, in order: each keeps its colour in all of them.
     title
         Title, or None.
     ax
@@ -123,7 +126,7 @@ def plot_utilisation(
     """
     ax = axes_to_draw_on(ax, 8.0, 3.2)
     unit = time_unit(max((last_end_s(s) for s in schedules.values()), default=1.0))
-    styles = line_styles(schedules)
+    styles = line_styles(dict.fromkeys([*names, *schedules]))
     averaged = False
     for name, schedule in schedules.items():
         edges, held = held_over_time(instance, schedule, resource)

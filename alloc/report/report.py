@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -11,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alloc.comparison import Comparison
+from alloc.comparison.records import family_of
 from alloc.comparison.settings import OPTIMUM, alloc_version
-from alloc.comparison.tables import Table, gap_tables, terms
+from alloc.comparison.tables import gap_tables, terms
 from alloc.documents.files import write_text
 from alloc.errors import InstanceError, nearest
 from alloc.plotting import inline_svg, save_figure
@@ -120,7 +122,11 @@ def python_call(comparison: Comparison) -> str:
 def _page(
     comparison: Comparison, sections: Sequence[Section], title: str, command: str | None
 ) -> str:
-    families = [t for t in gap_tables(comparison, "family") if _is_worth_showing(comparison, t)]
+    # A family of one instance has its table further down.
+    counts = Counter(family_of(comparison.instances[f]) for f in comparison.bounds)
+    shared = [family for family, count in counts.items() if count > 1]
+    tables = zip(counts, gap_tables(comparison, "family"), strict=True)
+    families = [table for family, table in tables if family in shared]
     return _template().render(
         title=title,
         version=alloc_version(),
@@ -131,6 +137,7 @@ def _page(
         missing=comparison.missing,
         terms=terms(comparison.settings),
         families=families,
+        said={terms(comparison.settings), *(section.certificate for section in sections)},
         sections=sections,
         draw=_inline,
         command=command,
@@ -138,11 +145,6 @@ def _page(
         environment=comparison.experiment.environment,
         style=files("alloc.report").joinpath("report.css").read_text(encoding="utf-8"),
     )
-
-
-def _is_worth_showing(comparison: Comparison, table: Table) -> bool:
-    """Return whether a family's table says more than that of its only instance."""
-    return len(comparison.bounds) > 1 and bool(table.rows)
 
 
 def _inline(drawing: Drawing) -> str:

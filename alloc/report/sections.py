@@ -13,11 +13,15 @@ from alloc.comparison.tables import (
     Table,
     certificate_sentence,
     gap_tables,
+    objective_words,
+    show_exact,
     show_gap,
     show_number,
+    show_percent,
 )
 from alloc.errors import InstanceError
 from alloc.instance import Instance
+from alloc.objectives import objective
 from alloc.plotting import (
     new_figure,
     plot_convergence,
@@ -147,9 +151,15 @@ def instance_facts(instance: Instance) -> tuple[tuple[str, str], ...]:
         ("Arrivals", f"{show_time(min(arrivals))} to {show_time(max(arrivals))}"),
         ("Cluster", instance.topology.name),
         ("Hosts", f"{instance.topology.num_hosts:,}"),
-        ("GPUs", f"{gpus / MILLI:,.0f}"),
-        ("CPU cores", f"{cpu / MILLI:,.0f}"),
-        ("Host memory", f"{memory / 1024:,.0f} GiB"),
+        *(
+            (word, f"{amount:,.0f}")
+            for word, amount in (
+                ("GPUs", gpus / MILLI),
+                ("CPU cores", cpu / MILLI),
+                ("Host memory, GiB", memory / 1024),
+            )
+            if amount
+        ),
         (
             "Time",
             "continuous" if instance.slot_s is None else f"slots of {show_time(instance.slot_s)}",
@@ -183,10 +193,10 @@ def _claims(comparison: Comparison, fingerprint: str) -> tuple[tuple[str, str], 
         (word, value)
         for word, value in (
             ("Status", certificate.status.replace("_", " ")),
-            ("Objective", certificate.objective_name),
+            ("Objective", objective(certificate.objective_name).meaning),
             ("Best schedule", _seconds(certificate.objective)),
             ("Proved bound", _seconds(certificate.bound)),
-            ("Gap between them", None if gap is None or math.isinf(gap) else f"{gap:.4%}"),
+            ("Gap between them", None if gap is None or math.isinf(gap) else show_percent(gap)),
             ("Bound on the mean JCT", _seconds(mean)),
             ("Bound", words[certificate.bound_proof]),
             ("Schedule", "checked by the judge" if certificate.verified else "not checked"),
@@ -201,14 +211,14 @@ def _claims(comparison: Comparison, fingerprint: str) -> tuple[tuple[str, str], 
 
 
 def _seconds(value: float | None) -> str | None:
-    return None if value is None or math.isinf(value) else f"{value:,.6g} s"
+    return None if value is None or math.isinf(value) else f"{show_exact(value)} s"
 
 
 def _gaps(instance: Instance, summaries: Sequence[Summary], anchor: str) -> Drawing | None:
     gaps = {s.scheduler: s.gap for s in summaries}
     if not any(gap.count for gap in gaps.values()):
         return None
-    figure = new_figure(7.5, 1.1 + 0.33 * len(gaps))
+    figure = new_figure(8.5, 1.1 + 0.33 * len(gaps))
     plot_gaps(gaps, ax=figure.add_subplot())
     listed = ", ".join(f"{name} {show_gap(g)} %" for name, g in gaps.items() if g.count)
     ranged = any(gap.low is not None and gap.low != gap.high for gap in gaps.values())
@@ -275,7 +285,11 @@ def _utilisation(
     gpus = bool(instance.topology.capacity[:, 0].sum())
     figure = new_figure(8.5, 2.8)
     plot_utilisation(
-        instance, found, resource="gpu_milli" if gpus else "cpu_milli", ax=figure.add_subplot()
+        instance,
+        found,
+        resource="gpu_milli" if gpus else "cpu_milli",
+        names=comparison.schedulers,
+        ax=figure.add_subplot(),
     )
     held = "GPUs" if gpus else "CPU cores"
     return Drawing(
@@ -308,8 +322,10 @@ def _convergence(comparison: Comparison, instance: Instance, anchor: str) -> Dra
     trace = [] if result is None else trace_of(result, instance.slot_s)
     if len(trace) < 2:
         return None
-    figure = new_figure(7.5, 2.8)
-    plot_convergence(trace, ax=figure.add_subplot())
+    figure = new_figure(8.5, 2.8)
+    plot_convergence(
+        trace, name=objective_words(comparison.settings.objective), ax=figure.add_subplot()
+    )
     last = trace[-1]
     return Drawing(
         f"{anchor}-convergence",
