@@ -157,9 +157,10 @@ class Topology:
     def graph(self) -> nx.Graph:
         """The cluster as an undirected networkx graph.
 
-        Nodes carry ``level`` (a domain level, ``"host"``, ``"gpu"`` or ``"device"``) and hosts and
-        GPUs their type; edges carry ``bandwidth_gb_per_s`` and ``kind``. Containment without a
-        link of its own is an edge of kind ``"contains"`` and unlimited bandwidth.
+        Nodes carry ``level`` (a domain level, ``"host"``, ``"gpu"`` or ``"device"``), hosts and
+        GPUs their type, and hosts their ``cpu_milli`` and ``memory_mib``; edges carry
+        ``bandwidth_gb_per_s`` and ``kind``. Containment without a link of its own is an edge of
+        kind ``"contains"`` and unlimited bandwidth.
         """
         graph = nx.Graph(name=self.name, levels=[*self.levels, HOST, GPU])
         for domain in self.domains:
@@ -184,7 +185,13 @@ class Topology:
 
     def _add_host(self, graph: nx.Graph, host: Host) -> None:
         kind = self.host_type(host)
-        graph.add_node(host.id, level=HOST, type=kind.name)
+        graph.add_node(
+            host.id,
+            level=HOST,
+            type=kind.name,
+            cpu_milli=kind.cpu_milli,
+            memory_mib=kind.memory_mib,
+        )
         for g in range(kind.num_gpus):
             gpu = f"{host.id}/gpu{g}"
             graph.add_node(gpu, level=GPU, type=kind.gpu_type)
