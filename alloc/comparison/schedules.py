@@ -51,7 +51,7 @@ def unpack_schedule(blob: bytes) -> Schedule:
             )
             for place in document["places"]
         ]
-        columns = document["runs"]
+        columns = document["runs"] or [[]] * 5
         runs = tuple(
             Run(job, configuration, start_s, end_s, places[place])
             for job, configuration, start_s, end_s, place in zip(*columns, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ _WIDE = 30.0
 def plot_jct_distribution(
     jcts_s: Mapping[str, Sequence[float]],
     *,
+    names: Iterable[str] = (),
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -30,6 +31,8 @@ def plot_jct_distribution(
     jcts_s
         Job completion times (completion minus arrival) by scheduler, seconds; infinite for jobs
         that never complete, so that their curve ends below 100 %.
+    names
+        All names of the figures that go together, in order: each keeps its colour in all of them.
     title
         Title, or None.
     ax
@@ -49,7 +52,7 @@ def plot_jct_distribution(
     shortest = float(finite.min(initial=longest))
     unit = time_unit(longest)
     logarithmic = shortest > 0 and longest / shortest > _WIDE
-    styles = line_styles(sorted_s)
+    styles = line_styles(dict.fromkeys([*names, *sorted_s]))
     for name, values in sorted_s.items():
         done = values[np.isfinite(values)]
         share = 100.0 * np.arange(done.size + 1) / max(values.size, 1)

@@ -307,7 +307,7 @@ def _jcts(comparison: Comparison, instance: Instance, anchor: str) -> Drawing | 
         return None
     jcts = {name: comparison.jcts(instance.fingerprint, name) for name in names}
     figure = new_figure(8.5, max(3.4, 0.24 * len(names)))
-    plot_jct_distribution(jcts, ax=figure.add_subplot())
+    plot_jct_distribution(jcts, names=comparison.schedulers, ax=figure.add_subplot())
     medians = ", ".join(f"{n} {show_time(sorted(v)[(len(v) - 1) // 2])}" for n, v in jcts.items())
     return Drawing(
         f"{anchor}-jct",

@@ -1,0 +1,447 @@
+"""Comparisons: right numbers, the same for any number of processes, and nothing lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from alloc import solving
+from alloc.certificate import Result
+from alloc.comparison import Comparison, Entry, Store, StoreError, compare
+from alloc.comparison.settings import OPTIMUM
+from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
+from alloc.instance import Instance
+
+LIMIT_S = 20.0
+
+
+def without_times(comparison: Comparison) -> list[dict]:
+    """Rows without wall times, which are the machine's and not the experiment's."""
+    rows = []
+    for row in comparison.rows:
+        document = row.to_dict()
+        del document["seconds"]
+        document["metrics"] = {
+            name: value for name, value in row.metrics.items() if not name.startswith("decision")
+        }
+        rows.append(document)
+    return rows
+
+
+def test_gap_and_mean_bound_against_hand_numbers(queue: Instance):
+    """FIFO: 30 + 40 = 70 s; shortest first: 10 + 40 = 50 s, the optimum. The gap is 40 %."""
+    comparison = compare([queue], ["fifo"], time_limit_s=LIMIT_S)
+    optimum, fifo = comparison.rows
+    assert (optimum.scheduler, optimum.seed, optimum.knowledge) == (OPTIMUM, None, "clairvoyant")
+    assert optimum.objective == pytest.approx(50.0)
+    assert optimum.metrics["mean_jct_s"] == pytest.approx(25.0)
+    assert comparison.bound("queue-01").certificate.status == "optimal"
+    assert fifo.objective == pytest.approx(70.0)
+    assert fifo.gap == pytest.approx(0.4, abs=1e-6)
+    assert fifo.metrics["makespan_s"] == pytest.approx(40.0)
+    assert fifo.metrics["decision_median_s"] > 0
+    assert comparison.mean_jct_bound("queue-01") == pytest.approx(25.0, rel=1e-6)
+
+
+def test_mean_bound_only_for_equal_weights(queue: Instance):
+    """With weights 1 and 2, the bound on the weighted sum bounds no mean; with 3 and 3 it does."""
+    mixed = queue.replace(jobs=(queue.jobs[0], queue.jobs[1].replace(weight=2.0)))
+    heavy = queue.replace(name="heavy", jobs=tuple(job.replace(weight=3.0) for job in queue.jobs))
+    comparison = compare([mixed, heavy], ["fifo"], time_limit_s=LIMIT_S)
+    assert comparison.mean_jct_bound(mixed.fingerprint) is None
+    assert comparison.mean_jct_bound("heavy") == pytest.approx(25.0, rel=1e-6)
+
+
+def test_same_results_for_any_number_of_processes(queue: Instance, other: Instance):
+    """Chance comes from the seed of the cell alone, never from who runs it and when."""
+    runs = [
+        compare(
+            [queue, other],
+            ["fifo", "drf"],
+            seeds=(0, 1),
+            knowledge="estimate",
+            work_error=0.5,
+            speed_error=0.2,
+            time_limit_s=LIMIT_S,
+            jobs=jobs,
+            parallel=parallel,
+        )
+        for jobs, parallel in ((1, None), (2, "loky"), (2, "threading"))
+    ]
+    assert not runs[0].failures
+    assert without_times(runs[0]) == without_times(runs[1]) == without_times(runs[2])
+
+
+def test_a_backend_without_generators_works_too(queue: Instance, monkeypatch: pytest.MonkeyPatch):
+    """A cluster backend may only return whole lists: cells go out in batches then."""
+    from joblib._parallel_backends import ThreadingBackend
+
+    monkeypatch.setattr(ThreadingBackend, "supports_return_generator", False)
+    comparison = compare(
+        [queue], ["fifo"], seeds=range(5), time_limit_s=LIMIT_S, jobs=2, parallel="threading"
+    )
+    assert [row.seed for row in comparison.rows] == [None, 0, 1, 2, 3, 4]
+
+
+def test_seeds_share_errors_among_schedulers_but_not_instances(queue: Instance, other: Instance):
+    """Two schedulers must face the same misjudged jobs; two instances need not."""
+    from alloc.comparison.cells import generator_for
+
+    assert generator_for(queue, 3).random() == generator_for(queue, 3).random()
+    assert generator_for(queue, 3).random() != generator_for(other, 3).random()
+    assert generator_for(queue, 3).random() != generator_for(queue, 4).random()
+
+
+def test_a_second_run_computes_nothing(queue: Instance, tmp_path: Path):
+    events = []
+    arguments = ([queue], ["fifo"])
+    options = {"seeds": (0, 1), "time_limit_s": LIMIT_S, "store": tmp_path / "runs.db"}
+    first = compare(*arguments, **options)
+    second = compare(*arguments, **options, progress=events.append)
+    assert [event.stored for event in events] == [True] * 3
+    assert [(event.done, event.total) for event in events] == [(1, 3), (2, 3), (3, 3)]
+    assert second.rows == first.rows
+    events.clear()
+    compare(*arguments, **options, progress=events.append, resume=False)
+    assert [event.stored for event in events] == [False] * 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"knowledge": "none"},
+        {"work_error": 0.1, "knowledge": "estimate"},
+        {"speed_error": 0.1},
+        {"objective": "mean_jct"},
+    ],
+)
+def test_other_terms_are_other_cells(queue: Instance, tmp_path: Path, change: dict):
+    """A cell run with exact knowledge must never stand in for one with estimates."""
+    events = []
+    options = {"time_limit_s": LIMIT_S, "store": tmp_path / "runs.db"}
+    compare([queue], ["fifo"], **options)
+    compare([queue], ["fifo"], **options, **change, progress=events.append)
+    assert [event.stored for event in events if event.kind == "cell"] == [False]
+
+
+def test_a_changed_policy_is_another_cell(queue: Instance, tmp_path: Path, policy):
+    """A retrained policy under an old name must not show the old one's numbers."""
+    options = {"time_limit_s": LIMIT_S, "store": tmp_path / "runs.db"}
+    events = []
+    compare([queue], [policy], **options)
+    compare([queue], [policy], **options, progress=events.append)
+    policy.weights = [0.5]
+    compare([queue], [policy], **options, progress=events.append)
+    assert [event.stored for event in events if event.kind == "cell"] == [True, False]
+
+
+def test_a_broken_scheduler_takes_nobody_down(queue: Instance, other: Instance, broken):
+    """One failing cell is a line in the table; the eleven others are still worth having."""
+    comparison = compare([queue, other], [broken, "fifo"], seeds=(0, 1), time_limit_s=LIMIT_S)
+    assert len(comparison.rows) == 2 + 8
+    assert [row.scheduler for row in comparison.failures] == ["broken"] * 4
+    assert "KeyError: 'no such key' (in decide, line" in comparison.failures[0].error
+    assert comparison.failures[0].gap is None
+    with pytest.raises(InstanceError, match=r'"broken" left no schedule on instance "queue-01"'):
+        comparison.schedule("queue-01", "broken")
+
+
+def test_failures_are_tried_again(queue: Instance, tmp_path: Path, broken):
+    """What failed for want of memory yesterday may work today."""
+    events = []
+    options = {"time_limit_s": LIMIT_S, "store": tmp_path / "runs.db"}
+    compare([queue], [broken], **options)
+    compare([queue], [broken], **options, progress=events.append)
+    assert [(event.kind, event.stored) for event in events] == [("bound", True), ("cell", False)]
+    assert Comparison.from_store(tmp_path / "runs.db").failures[0].scheduler == "broken"
+
+
+def test_a_false_bound_is_loud(queue: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A schedule better than a proved bound means that the proof is wrong: no table may hide it."""
+    true_solve = solving.solve
+
+    def lie(*args, **kwargs) -> Result:
+        result = true_solve(*args, **kwargs)
+        return dataclasses.replace(result, certificate=result.certificate.replace(bound=80.0))
+
+    monkeypatch.setattr(solving, "solve", lie)
+    path = tmp_path / "runs.db"
+    with pytest.raises(CertificateError, match=r"fifo on queue-01.*70.* below the bound 80"):
+        compare([queue], ["fifo"], time_limit_s=LIMIT_S, store=path)
+    with pytest.raises(CertificateError, match=r"the bound is false"):
+        _ = Comparison.from_store(path).rows
+    with pytest.raises(CertificateError, match=r"the bound is false"):
+        compare([queue], ["fifo"], time_limit_s=LIMIT_S, store=path)
+
+
+def test_rounding_is_no_false_bound(queue: Instance, monkeypatch: pytest.MonkeyPatch):
+    """The bound may exceed the schedule by less than 1e-6: solvers work in floating point."""
+    true_solve = solving.solve
+
+    def nudge(*args, **kwargs) -> Result:
+        result = true_solve(*args, **kwargs)
+        return dataclasses.replace(
+            result, certificate=result.certificate.replace(bound=70.0 * (1 + 5e-7))
+        )
+
+    monkeypatch.setattr(solving, "solve", nudge)
+    assert compare([queue], ["fifo"], time_limit_s=LIMIT_S).rows[1].gap == pytest.approx(
+        0, abs=1e-6
+    )
+
+
+def test_without_a_bound_the_schedulers_still_show(
+    queue: Instance, monkeypatch: pytest.MonkeyPatch
+):
+    """An instance that the method cannot model is compared all the same, without a gap."""
+
+    def refuse(*args, **kwargs):
+        raise UnsupportedFeatureError("this method models no gangs of three")
+
+    monkeypatch.setattr(solving, "solve", refuse)
+    comparison = compare([queue], ["fifo"], time_limit_s=LIMIT_S)
+    optimum, fifo = comparison.rows
+    assert optimum.error == "this method models no gangs of three"
+    assert (fifo.bound, fifo.gap) == (None, None)
+    assert fifo.objective == pytest.approx(70.0)
+    with pytest.raises(InstanceError, match=r"no solved schedule: this method models no gangs"):
+        comparison.schedule("queue-01", OPTIMUM)
+
+
+def test_a_solver_that_contradicts_itself_stops_everything(
+    queue: Instance, monkeypatch: pytest.MonkeyPatch
+):
+    """Other failures of a solve are a remark in the table; this one taints all of it."""
+
+    def contradict(*args, **kwargs):
+        raise CertificateError("claims 3 but has 5")
+
+    monkeypatch.setattr(solving, "solve", contradict)
+    with pytest.raises(CertificateError, match="claims 3 but has 5"):
+        compare([queue], ["fifo"], time_limit_s=LIMIT_S)
+
+
+def test_late_jobs_leave_no_gap(queue: Instance):
+    """The bound holds for schedules that keep deadlines; one that does not may well be below it."""
+    strict = queue.replace(jobs=(queue.jobs[0], queue.jobs[1].replace(deadline_s=20.0)))
+    fifo = compare([strict], ["fifo"], time_limit_s=LIMIT_S).rows[1]
+    assert fifo.metrics["late"] == 1
+    assert fifo.gap is None
+
+
+def test_ctrl_c_in_a_solve_stops_the_comparison(
+    queue: Instance, other: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """`solve` turns Ctrl-C into a result; a comparison must not go on with the next instance."""
+    true_solve = solving.solve
+    calls = []
+
+    def interrupted(*args, **kwargs) -> Result:
+        calls.append(args)
+        result = true_solve(*args, **kwargs)
+        return dataclasses.replace(
+            result, certificate=result.certificate.replace(limit="interrupt")
+        )
+
+    path = tmp_path / "runs.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(solving, "solve", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            compare([queue, other], ["fifo"], time_limit_s=LIMIT_S, store=path)
+    assert len(calls) == 1
+    unfinished = Comparison.from_store(path)
+    assert unfinished.missing == 2
+    finished = compare([queue, other], ["fifo"], time_limit_s=LIMIT_S, store=path)
+    assert finished.missing == 0
+    assert finished.bound("queue-01").certificate.limit is None
+
+
+SCRIPT = """
+    import os, signal, sys
+    from alloc.comparison import compare
+    from alloc.instance import Instance
+
+    def progress(event):
+        print(event.kind, event.stored, flush=True)
+        if event.done == int(sys.argv[3]):
+            os.kill(os.getpid(), getattr(signal, sys.argv[4]))
+
+    if __name__ == "__main__":
+        instance = Instance.load(sys.argv[1])
+        compare([instance], ["fifo", "drf"], seeds=range(3), store=sys.argv[2],
+                time_limit_s=20, jobs=int(sys.argv[5]), progress=progress)
+"""
+
+
+@pytest.mark.parametrize(("kind", "jobs"), [("SIGKILL", 1), ("SIGINT", 1), ("SIGINT", 2)])
+def test_killed_in_the_middle_nothing_is_lost(
+    queue: Instance, tmp_path: Path, kind: str, jobs: int
+):
+    """After a kill or Ctrl-C all that was reported is in the store, and the next run goes on."""
+    script, path, file = tmp_path / "run.py", tmp_path / "runs.db", tmp_path / "queue.json"
+    script.write_text(textwrap.dedent(SCRIPT))
+    queue.to_json(file)
+    died = subprocess.run(
+        [sys.executable, script, file, path, "4", kind, str(jobs)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "JOBLIB_MULTIPROCESSING": "1"},
+    )
+    assert died.returncode in (-getattr(signal, kind), 130, 1), died.stderr
+    reported = died.stdout.splitlines()
+    assert reported[:4] == ["bound False", *["cell False"] * 3], died.stderr
+    unfinished = Comparison.from_store(path)
+    assert 0 < unfinished.missing <= 3
+    events = []
+    finished = compare(
+        [queue],
+        ["fifo", "drf"],
+        seeds=range(3),
+        store=path,
+        time_limit_s=20,
+        progress=events.append,
+    )
+    assert sum(event.stored for event in events) == 7 - unfinished.missing >= len(reported)
+    assert finished.missing == 0
+    assert len(finished.rows) == 7
+
+
+def test_the_store_may_fail_without_losing_what_it_has(queue: Instance, tmp_path: Path):
+    """The store fills up after the second cell: a sentence, and the two cells are there later."""
+    path = tmp_path / "runs.db"
+
+    class Filling(Store):
+        puts = 0
+
+        def put(self, *items):
+            self.puts += any(found.kind == "cell" for found in items)
+            if self.puts == 3:
+                raise StoreError("cannot write: the disk is full")
+            super().put(*items)
+
+    with Filling(path) as store, pytest.raises(StoreError, match="the disk is full"):
+        compare([queue], ["fifo"], seeds=range(4), time_limit_s=LIMIT_S, store=store)
+    assert Comparison.from_store(path).missing == 2
+
+
+def test_reading_back_gives_the_same_comparison(queue: Instance, tmp_path: Path):
+    path = tmp_path / "runs.db"
+    comparison = compare([queue], ["fifo"], seeds=(0, 7), time_limit_s=LIMIT_S, store=path)
+    again = Comparison.from_store(path)
+    assert again.rows == comparison.rows
+    assert again.per_instance() == comparison.per_instance()
+    assert again.schedule("queue-01", "fifo", 7) == comparison.schedule("queue-01", "fifo", 7)
+    assert again.jcts("queue-01", "fifo") == pytest.approx([30.0, 40.0])
+    assert again.jcts("queue-01", OPTIMUM) == pytest.approx([40.0, 10.0])
+    assert again.settings == comparison.settings
+
+
+def test_reading_back_by_key_and_the_latest(queue: Instance, tmp_path: Path):
+    path = tmp_path / "runs.db"
+    first = compare([queue], ["fifo"], time_limit_s=LIMIT_S, store=path)
+    compare([queue], ["drf"], time_limit_s=LIMIT_S, store=path)
+    assert Comparison.from_store(path).experiment.schedulers == ("drf",)
+    key = first.experiment.key[:12]
+    assert Comparison.from_store(path, key).experiment.schedulers == ("fifo",)
+    with pytest.raises(StoreError, match=rf'has no experiment "zz"; it has .*{key}'):
+        Comparison.from_store(path, "zz")
+
+
+def test_an_empty_store_has_no_experiment(tmp_path: Path):
+    with pytest.raises(StoreError, match=r"has no experiment; it has none"):
+        Comparison.from_store(tmp_path / "runs.db")
+
+
+@pytest.mark.parametrize("kind", ["bound", "cell", "instance", "experiment"])
+def test_a_damaged_item_is_named(queue: Instance, tmp_path: Path, kind: str):
+    """Half-written or edited items are refused by name, not shown as numbers."""
+    path = tmp_path / "runs.db"
+    compare([queue], ["fifo"], time_limit_s=LIMIT_S, store=path)
+    with Store(path) as store:
+        damaged = store.all_of(kind)[0]
+        store.put(dataclasses.replace(damaged, record={}, blob=b"garbage"))
+    with pytest.raises(StoreError, match=rf"damaged: the {kind} {damaged.key[:12]}"):
+        Comparison.from_store(path)
+
+
+def test_json_has_all_numbers_and_no_infinities(
+    queue: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    comparison = compare([queue], ["fifo"], seeds=(0, 1), time_limit_s=LIMIT_S)
+    document = json.loads(comparison.to_json(tmp_path / "comparison.json"))
+    assert json.loads((tmp_path / "comparison.json").read_text()) == document
+    assert document["settings"]["knowledge"] == "exact"
+    assert [row["scheduler"] for row in document["rows"]] == ["optimum", "fifo", "fifo"]
+    assert document["rows"][1]["gap"] == pytest.approx(0.4, abs=1e-6)
+    assert document["bounds"][0]["certificate"]["status"] == "optimal"
+    assert document["per_instance"][1]["gap"]["count"] == 2
+    monkeypatch.setattr(
+        solving, "solve", lambda *a, **k: (_ for _ in ()).throw(UnsupportedFeatureError("no"))
+    )
+    unsolved = json.loads(compare([queue], ["fifo"], time_limit_s=LIMIT_S).to_json())
+    assert unsolved["rows"][0]["objective"] is None
+
+
+def test_families_take_one_value_an_instance(queue: Instance, other: Instance):
+    """Gaps 40 % and 0 %, two seeds each: the sample is 2 instances, mean 20 %, not 4 runs."""
+    comparison = compare([queue, other], ["fifo"], seeds=(0, 1), time_limit_s=LIMIT_S)
+    optimum, fifo = comparison.per_family()
+    assert (fifo.group, fifo.over, fifo.runs) == ("queue", "instances", 4)
+    assert fifo.gap.count == 2
+    assert fifo.gap.mean == pytest.approx(0.2, abs=1e-6)
+    assert fifo.gap.high == pytest.approx(0.2 + 12.7062 * 0.2, rel=1e-4)
+    assert math.isfinite(optimum.objective.mean)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"instances": []}, r"no instances; give at least one"),
+        ({"schedulers": []}, r"no schedulers; give at least one"),
+        ({"seeds": []}, r"no seeds; give at least one"),
+        ({"seeds": [-1]}, r"seed -1 is negative"),
+        ({"schedulers": ["fifo", "fifo"]}, r'scheduler "fifo" is given twice'),
+        ({"schedulers": ["fiffo"]}, r'fiffo.*did you mean "fifo"'),
+        ({"schedulers": [3]}, r"was given 3 as a scheduler"),
+        ({"schedulers": [Entry("optimum")]}, r'may be called "optimum"'),
+        ({"schedulers": [Entry("fifo", {"a": object()})]}, r"(cannot be written|option)"),
+        ({"knowledge": "exacct"}, r'"exacct" is unknown; did you mean "exact"'),
+        ({"work_error": -0.1}, r"work_error is -0.1; it must be 0 or more"),
+        ({"speed_error": math.nan}, r"speed_error is nan"),
+        ({"time_limit_s": 0}, r"time_limit_s is 0; it must be more than 0"),
+        ({"objective": "goodput"}, r'"goodput" is not a cost of schedules'),
+        ({"objective": "jct"}, r'unknown objective "jct"'),
+        ({"jobs": 0}, r"jobs is 0; give 1 or more"),
+        ({"jobs": 2, "parallel": "lokky"}, r'joblib has no backend "lokky"'),
+    ],
+)
+def test_bad_requests_are_refused_in_a_sentence(queue: Instance, change: dict, sentence: str):
+    """And before anything is solved."""
+    options = {"instances": [queue], "schedulers": ["fifo"], "time_limit_s": LIMIT_S, **change}
+    instances, schedulers = options.pop("instances"), options.pop("schedulers")
+    with pytest.raises(InstanceError, match=sentence):
+        compare(instances, schedulers, **options)
+
+
+def test_an_instance_given_twice_is_refused(queue: Instance):
+    with pytest.raises(InstanceError, match=r'instance "queue-01" is given twice'):
+        compare([queue, queue], ["fifo"])
+
+
+def test_asking_for_what_is_not_there(queue: Instance):
+    comparison = compare([queue], ["fifo"], time_limit_s=LIMIT_S)
+    with pytest.raises(InstanceError, match=r'no instance "queue-1"; did you mean "queue-01"'):
+        comparison.instance("queue-1")
+    with pytest.raises(InstanceError, match=r'no scheduler "fif"; did you mean "fifo"'):
+        comparison.schedule("queue-01", "fif")
+    with pytest.raises(InstanceError, match=r"with seed 5: it failed or has not run"):
+        comparison.schedule("queue-01", "fifo", 5)
