@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from alloc.instances import Entry, Manifest, manifest
+from alloc.instances import Entry, manifest
 
 WANTED_RATIO = 2.0
 """Every family but the tiny one must reach it with a certified lower bound."""
@@ -35,10 +35,10 @@ def table(entries: Sequence[Entry]) -> Table:
     return made
 
 
-def families_without_load(known: Manifest) -> list[str]:
+def families_without_load(entries: Sequence[Entry]) -> list[str]:
     """Return the families in which no instance is certified to reach `WANTED_RATIO`."""
     best: dict[str, float] = {}
-    for entry in known.instances:
+    for entry in entries:
         lower = 0.0 if entry.lower is None else entry.lower.value / entry.no_contention
         best[entry.family] = max(best.get(entry.family, 0.0), lower)
     best.pop(_SMALLEST_FAMILY, None)
@@ -47,7 +47,7 @@ def families_without_load(known: Manifest) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table; return 1 if a family's certified load does not reach `WANTED_RATIO`."""
-    Console().print(table(manifest().instances))
+    Console().print(table(manifest()))
     lacking = families_without_load(manifest())
     if lacking:
         print(f"no certified ratio of {WANTED_RATIO:g} yet in: {', '.join(lacking)}")

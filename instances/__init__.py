@@ -9,6 +9,7 @@ from alloc.instances.catalogue import Manifest as Manifest
 from alloc.instances.catalogue import read_manifest as read_manifest
 from alloc.instances.catalogue import write_manifest as write_manifest
 from alloc.instances.generators import generate_elastic as generate_elastic
+from alloc.instances.library import entry as entry
 from alloc.instances.library import families as families
 from alloc.instances.library import load as load
 from alloc.instances.library import manifest as manifest

@@ -136,6 +136,10 @@ class Entry(_Part):
             return None
         return relative_gap(self.upper.value, self.lower.value)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry as plain JSON values."""
+        return self.model_dump(mode="json")
+
     def improved(self, certificate: Certificate, date: datetime.date) -> Entry:
         """Return the entry with each bound replaced where the certificate's is better.
 

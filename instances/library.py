@@ -19,16 +19,31 @@ MANIFEST = "manifest.json"
 
 
 @functools.cache
-def manifest() -> Manifest:
-    """Return the manifest of the stored instances."""
+def _manifest() -> Manifest:
     return read_manifest(ROOT / MANIFEST)
+
+
+def manifest() -> tuple[Entry, ...]:
+    """Return the entries of the stored instances, family by family."""
+    return _manifest().instances
+
+
+def entry(instance_id: str) -> Entry:
+    """Return what the manifest says about a stored instance.
+
+    Raises
+    ------
+    InstanceError
+        If there is none of that id.
+    """
+    return _manifest().entry(instance_id)
 
 
 def families() -> dict[str, tuple[str, ...]]:
     """Return the families with the ids of their instances."""
     found: dict[str, tuple[str, ...]] = {}
-    for entry in manifest().instances:
-        found[entry.family] = (*found.get(entry.family, ()), entry.id)
+    for known in manifest():
+        found[known.family] = (*found.get(known.family, ()), known.id)
     return found
 
 
@@ -53,26 +68,26 @@ def load(instance_id: str) -> Instance:
     >>> load("elastic-small/01").topology.num_gpus
     12
     """
-    return load_entry(manifest().entry(instance_id), ROOT)
+    return load_entry(entry(instance_id), ROOT)
 
 
-def load_entry(entry: Entry, root: Path) -> Instance:
+def load_entry(known: Entry, root: Path) -> Instance:
     """Return the instance of a manifest's entry whose files lie below `root`; see `load`."""
-    path = root / entry.file
+    path = root / known.file
     if not path.exists():
-        return regenerate(entry)
+        return regenerate(known)
     data = read_bytes(path)
     found = hashlib.sha256(data).hexdigest()
-    if found != entry.sha256:
+    if found != known.sha256:
         raise InstanceError(
-            f"{path}: has SHA-256 {found[:12]}..., but the manifest says {entry.sha256[:12]}...; "
-            f"the file of {entry.id} was changed, so restore it (git checkout, or install alloc "
+            f"{path}: has SHA-256 {found[:12]}..., but the manifest says {known.sha256[:12]}...; "
+            f"the file of {known.id} was changed, so restore it (git checkout, or install alloc "
             "again), or load a changed copy of your own with Instance.load."
         )
     return Instance.from_json(data)
 
 
-def regenerate(entry: Entry) -> Instance:
+def regenerate(known: Entry) -> Instance:
     """Return an instance generated from the parameters in its manifest entry.
 
     Raises
@@ -80,16 +95,16 @@ def regenerate(entry: Entry) -> Instance:
     InstanceError
         If the generator is unknown, or makes another instance than the one in the manifest.
     """
-    if entry.generator not in GENERATORS:
+    if known.generator not in GENERATORS:
         raise InstanceError(
-            f'{entry.id}: generator "{entry.generator}" is unknown'
-            f"{nearest(entry.generator, GENERATORS) or ';'} known: {', '.join(GENERATORS)}."
+            f'{known.id}: generator "{known.generator}" is unknown'
+            f"{nearest(known.generator, GENERATORS) or ';'} known: {', '.join(GENERATORS)}."
         )
-    instance = GENERATORS[entry.generator](entry.id, **entry.parameters)
-    if instance.fingerprint != entry.fingerprint:
+    instance = GENERATORS[known.generator](known.id, **known.parameters)
+    if instance.fingerprint != known.fingerprint:
         raise InstanceError(
-            f"{entry.id}: the generator makes fingerprint {instance.fingerprint[:12]}..., but the "
-            f"manifest says {entry.fingerprint[:12]}...; take {entry.file} from a checkout of "
+            f"{known.id}: the generator makes fingerprint {instance.fingerprint[:12]}..., but the "
+            f"manifest says {known.fingerprint[:12]}...; take {known.file} from a checkout of "
             "alloc and read it with Instance.load."
         )
     return instance

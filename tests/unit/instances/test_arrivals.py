@@ -1,0 +1,109 @@
+"""Arrivals follow the pattern that the instance claims."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from alloc.errors import InstanceError
+from alloc.instances.arrivals import (
+    BURST_PERIOD_SLOTS,
+    BURST_SHARE,
+    PATTERNS,
+    draw_arrival_slots,
+    poisson,
+)
+
+
+def draw(pattern, num_jobs, per_slot, seed=0, slots_per_day=72.0):
+    rng = np.random.default_rng(seed)
+    return draw_arrival_slots(pattern, num_jobs, per_slot, rng, slots_per_day=slots_per_day)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_every_pattern_gives_each_job_a_slot_in_order(pattern):
+    """Jobs are stored in order of arrival; schedulers break ties by it."""
+    slots = draw(pattern, 50, 2.5)
+    assert len(slots) == 50
+    assert slots == sorted(slots)
+    assert min(slots) >= 0
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_same_seed_same_arrivals(pattern):
+    """A stored instance must be made again from its seed."""
+    assert draw(pattern, 40, 1.7, seed=3) == draw(pattern, 40, 1.7, seed=3)
+
+
+def test_start_puts_all_jobs_in_the_first_slot():
+    """The classic offline case."""
+    assert draw("start", 4, 1) == [0, 0, 0, 0]
+
+
+def test_uniform_is_constant_also_at_rates_that_are_not_whole():
+    """DL2's uniform pattern is the same number in every slot."""
+    assert draw("uniform", 6, 2) == [0, 0, 1, 1, 2, 2]
+    assert draw("uniform", 4, 0.5) == [0, 2, 4, 6]
+    assert draw("uniform", 6, 1.5) == [0, 0, 1, 2, 2, 3]
+
+
+def test_poisson_counts_have_equal_mean_and_variance():
+    """4,000 slots at rate 3: the mean is within 0.15 of 3 (5 sigma), and so is the variance."""
+    counts = np.zeros(4000)
+    for slot, n in Counter(draw("poisson", 13000, 3, seed=5)).items():
+        if slot < 4000:
+            counts[slot] = n
+    assert counts.mean() == pytest.approx(3, abs=0.15)
+    assert counts.var() == pytest.approx(3, abs=0.4)
+
+
+@pytest.mark.parametrize("mean", [0.01, 1, 40, 2000])
+def test_poisson_draws_have_their_mean(mean):
+    """Inversion must not lose the tail, nor fail where exp(-mean) is 0."""
+    rng = np.random.default_rng(1)
+    draws = [poisson(mean, rng) for _ in range(2000)]
+    assert np.mean(draws) == pytest.approx(mean, abs=5 * (mean / 2000) ** 0.5)
+
+
+def test_poisson_ends_when_the_uniform_draw_is_the_largest_below_one():
+    """The sum of the terms may round to less than the draw; the loop must end all the same."""
+
+    class Highest:
+        def random(self):
+            return 1 - 2**-53
+
+    assert 3 < poisson(3.0, Highest()) <= 160
+
+
+def test_bursts_hold_their_share_of_the_jobs():
+    """Three quarters of the jobs come in every sixth slot."""
+    slots = draw("bursty", 6000, 2, seed=7)
+    share = np.mean([slot % BURST_PERIOD_SLOTS == 0 for slot in slots])
+    assert share == pytest.approx(BURST_SHARE, abs=0.03)
+
+
+def test_diurnal_wave_has_its_day():
+    """With a day of 12 slots the first half of a day must be busy and the second quiet."""
+    slots = draw("diurnal", 6000, 5, seed=7, slots_per_day=12)
+    # Over half a wave the mean of the sine is 2/pi, so the busy half holds 0.5 + 0.9/pi.
+    assert np.mean([slot % 12 < 6 for slot in slots]) == pytest.approx(0.786, abs=0.03)
+
+
+def test_unknown_pattern_suggests_the_nearest():
+    """The sentence must name the cure."""
+    with pytest.raises(InstanceError, match=r'pattern "poison"; did you mean "poisson"\?'):
+        draw("poison", 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("per_slot", "message"),
+    [
+        (0, r"arrivals_per_slot is 0; it must be more than 0"),
+        (float("nan"), r"arrivals_per_slot is nan; give a finite number"),
+        (1e-9, r"take more than a million slots to arrive; raise the rate"),
+    ],
+)
+def test_rates_that_never_end_are_refused(per_slot, message):
+    """A rate of almost 0 would loop for ever."""
+    with pytest.raises(InstanceError, match=message):
+        draw("uniform", 3, per_slot)
