@@ -18,7 +18,7 @@ from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.sources import read_instance
 
-DEMO_INSTANCE = "elastic-small/06"
+DEMO_INSTANCE = "elastic-small/03"
 """Contended: the policies differ, and the optimum is proved in seconds."""
 
 

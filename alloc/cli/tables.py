@@ -87,7 +87,7 @@ def _cell(value: object) -> str:
 _BOUND_PROOF = {
     "recomputed": "recomputed by alloc from the multipliers",
     "claimed": "the solver's word",
-    "none": "there is no bound",
+    "none": "not proved",
 }
 
 
@@ -102,10 +102,13 @@ def certificate_table(certificate: Certificate) -> "Table":
             else (" (interrupted)")
         )
     value = certificate.objective
+    bound = None
+    if math.isfinite(certificate.bound):
+        bound = f"{number(certificate.bound)} {unit}, {_BOUND_PROOF[certificate.bound_proof]}"
     rows: list[tuple[str, object]] = [
         ("status", status),
         (certificate.objective_name, None if value is None else f"{number(value)} {unit}"),
-        ("bound", f"{number(certificate.bound)} {unit}, {_BOUND_PROOF[certificate.bound_proof]}"),
+        ("bound", bound),
         ("gap", percent(certificate.gap)),
         ("verified", "yes, every rule and the objective" if certificate.verified else "no answer"),
         ("formulation", certificate.formulation),

@@ -1,0 +1,167 @@
+"""`alloc compare` and `alloc demo`: tables, stores, reports, interrupts."""
+
+import json
+
+import pytest
+
+import alloc.comparison
+from alloc.comparison import Comparison
+
+PAIR = ("--schedulers", "fifo,srtf")
+
+
+def test_the_table_puts_schedulers_beside_the_optimum(run, instance_file):
+    done = run("compare", instance_file, *PAIR)
+    assert done.exit_code == 0, done.stderr
+    for word in ["optimum", "fifo", "srtf", "gap to bound"]:
+        assert word in done.stdout
+
+
+def test_json_is_one_document_with_every_row(run, instance_file):
+    done = run("compare", instance_file, *PAIR, "--seeds", 2, "--json")
+    document = json.loads(done.stdout)
+    assert document["kind"] == "comparison"
+    # The optimum once, and two schedulers with two seeds.
+    assert len(document["rows"]) == 5
+    assert {row["scheduler"] for row in document["rows"]} == {"optimum", "fifo", "srtf"}
+
+
+def test_markdown_is_a_table_for_a_readme(run, instance_file):
+    done = run("compare", instance_file, *PAIR, "--markdown")
+    assert done.exit_code == 0
+    assert "| scheduler |" in done.stdout
+
+
+def test_a_family_stands_for_its_instances(run):
+    done = run("compare", "elastic-tiny", "--schedulers", "fifo", "--by", "family", "--json")
+    assert done.exit_code == 0, done.stderr
+    names = {row["instance"] for row in json.loads(done.stdout)["rows"]}
+    assert {"elastic-tiny/01", "elastic-tiny/05"} <= names
+
+
+def test_all_means_every_scheduler(run, instance_file):
+    from alloc.schedulers import scheduler_names
+
+    done = run("compare", instance_file, "--json")
+    rows = json.loads(done.stdout)["rows"]
+    assert {row["scheduler"] for row in rows} == {"optimum", *scheduler_names()}
+    assert [row["error"] for row in rows if row["error"]] == []
+
+
+def test_a_store_keeps_the_work(run, instance_file, tmp_path):
+    store = tmp_path / "runs.sqlite"
+    assert run("compare", instance_file, *PAIR, "--store", store).exit_code == 0
+    assert Comparison.from_store(store).missing == 0
+    again = run("compare", instance_file, *PAIR, "--store", store, "--json")
+    assert again.exit_code == 0
+
+
+def interrupt_after(pieces, monkeypatch):
+    """Let Ctrl-C come when so many pieces of work are done."""
+    compare = alloc.comparison.compare
+
+    def interrupted(*arguments, progress, **options):
+        def tell(event):
+            progress(event)
+            if event.done == pieces:
+                raise KeyboardInterrupt
+
+        return compare(*arguments, progress=tell, **options)
+
+    monkeypatch.setattr(alloc.comparison, "compare", interrupted)
+
+
+def test_an_interrupt_keeps_what_is_done(run, instance_file, tmp_path, monkeypatch):
+    """Without --store the finished work still has a place, and the message names it."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    interrupt_after(2, monkeypatch)
+    done = run("compare", instance_file, *PAIR)
+    assert done.exit_code == 130
+    [store] = tmp_path.glob("alloc-compare-*/runs.sqlite")
+    assert f"--store {store}" in done.stderr
+    assert Comparison.from_store(store).missing == 1
+
+
+def test_an_interrupt_names_the_store_that_was_chosen(run, instance_file, tmp_path, monkeypatch):
+    interrupt_after(2, monkeypatch)
+    store = tmp_path / "mine.sqlite"
+    done = run("compare", instance_file, *PAIR, "--store", store)
+    assert done.exit_code == 130
+    assert f"finished work is in {store}" in done.stderr
+
+
+def test_a_finished_comparison_leaves_no_litter(run, instance_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert run("compare", instance_file, *PAIR).exit_code == 0
+    assert list(tmp_path.glob("alloc-compare-*")) == []
+
+
+def test_a_refused_comparison_leaves_no_litter(run, instance_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert run("compare", instance_file, "--schedulers", "fifoo").exit_code == 2
+    assert list(tmp_path.glob("alloc-compare-*")) == []
+
+
+def test_a_row_that_failed_is_no_success(run, instance_file):
+    # SRTF cannot work without knowing the work; FIFO can.
+    done = run("compare", instance_file, *PAIR, "--knowledge", "none")
+    assert done.exit_code == 1
+    assert "failed: srtf" in done.stderr
+    assert "fifo" in done.stdout
+
+
+def test_the_report_is_written_with_its_plots(run, instance_file, tmp_path):
+    folder = tmp_path / "report"
+    done = run("compare", instance_file, *PAIR, "--report", folder)
+    assert done.exit_code == 0, done.stderr
+    assert list(folder.glob("*.html"))
+    assert "report" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--schedulers", "fifo,stf"], 'did you mean "srtf"'),
+        (["--schedulers", "fifo,fifo"], "twice"),
+        (["--schedulers", ","], "no schedulers"),
+        (["--knowledge", "everything"], "knowledge"),
+        (["--objective", "progress"], "not a cost of schedules"),
+        (["--json", "--markdown"], "exclude each other"),
+        (["--by", "week"], "--by"),
+        (["--jobs", "0"], "jobs is 0"),
+        (["--work-error", "-1"], "work_error"),
+    ],
+)
+def test_a_wrong_option_is_exit_2(run, instance_file, arguments, message):
+    done = run("compare", instance_file, *arguments)
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_report_needs_a_folder(run, instance_file):
+    done = run("compare", instance_file, *PAIR, "--report", instance_file)
+    assert done.exit_code == 2
+    assert "is a file" in done.stderr
+
+
+def test_one_instance_twice_is_refused(run, instance_file):
+    done = run("compare", instance_file, instance_file, *PAIR)
+    assert done.exit_code == 2
+    assert "twice" in done.stderr
+
+
+def test_the_demo_proves_the_optimum_and_leaves_a_report(run, tmp_path):
+    """`make demo` is the first thing that anybody runs."""
+    folder = tmp_path / "demo"
+    done = run("demo", "elastic-tiny/04", "--output", folder)
+    assert done.exit_code == 0, done.stderr
+    assert "optimum" in done.stdout
+    assert "best found" not in done.stdout
+    assert list(folder.glob("*.html"))
+    assert "report: " in done.stderr
+
+
+def test_the_demo_as_json_is_one_document(run, tmp_path):
+    done = run("demo", "elastic-tiny/01", "--output", tmp_path / "demo", "--json")
+    assert json.loads(done.stdout)["kind"] == "comparison"

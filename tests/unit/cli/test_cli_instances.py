@@ -1,0 +1,132 @@
+"""`alloc instances`: list, show, generate, import, readers, schema."""
+
+import json
+
+import jsonschema
+import pytest
+
+from alloc import Instance
+from alloc.documents import json_schema
+from alloc.instances import load, manifest
+
+
+def test_the_list_holds_every_stored_instance(run):
+    done = run("instances", "list")
+    assert done.exit_code == 0
+    for entry in manifest():
+        assert entry.id in done.stdout
+
+
+def test_the_list_of_a_family_holds_no_other(run):
+    listed = json.loads(run("instances", "list", "--family", "elastic-tiny", "--json").stdout)
+    assert {entry["id"].split("/")[0] for entry in listed} == {"elastic-tiny"}
+    assert {"jobs", "hosts", "gpus", "lower", "upper", "proved"} <= set(listed[0])
+
+
+def test_show_says_what_is_in_an_instance(run):
+    done = run("instances", "show", "elastic-small/01")
+    assert done.exit_code == 0
+    for word in ["10 (malleable)", "12 GPUs", "1200 s", load("elastic-small/01").fingerprint]:
+        assert word in done.stdout
+
+
+def test_show_as_json_is_the_instance_document(run):
+    done = run("instances", "show", "elastic-tiny/01", "--json")
+    jsonschema.validate(json.loads(done.stdout), json_schema("instance"))
+    assert Instance.from_json(done.stdout) == load("elastic-tiny/01")
+
+
+def test_generate_writes_the_instance_that_the_generator_makes(run, tmp_path):
+    path = tmp_path / "new.json"
+    done = run(
+        *("instances", "generate", "new", "--jobs", 4, "--hosts", 3, "--seed", 5),
+        *("-O", "run-slots=[1, 2]", "-O", "arrivals=start", "-o", path),
+    )
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout == ""
+    made = Instance.load(path)
+    assert (made.name, len(made.jobs), made.topology.num_hosts) == ("new", 4, 3)
+    assert {job.arrival_s for job in made.jobs} == {0.0}
+    assert "4 jobs on 6 GPUs" in done.stderr
+
+
+def test_generate_prints_to_a_pipe_what_solve_reads(run):
+    made = run("instances", "generate", "piped", "--jobs", 2, "--hosts", 2)
+    solved = run("solve", "-", "--json", input=made.stdout)
+    assert json.loads(solved.stdout)["certificate"]["status"] == "optimal"
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("arrival=start", 'did you mean "arrivals"'),
+        ("num_jobs=3", "num_jobs"),
+        ("arrivals", "KEY=VALUE"),
+        ("=3", "KEY=VALUE"),
+        ("arrivals=never", "never"),
+    ],
+)
+def test_a_wrong_generator_option_is_exit_2(run, option, message):
+    done = run("instances", "generate", "new", "-O", option)
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_option_set_twice_is_refused(run):
+    done = run("instances", "generate", "new", "-O", "slot_s=300", "-O", "slot-s=600")
+    assert done.exit_code == 2
+    assert "set twice" in done.stderr
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """Write an ITP job table with one row that cannot be read."""
+    path = tmp_path / "jobs.csv"
+    path.write_text(
+        "job_id,submission_time,duration,num_gpu\n"
+        "a,0,3600,1\n"
+        "b,60,1800,2\n"
+        "c,120,oops,1\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_import_makes_an_instance_and_accounts_for_every_row(run, trace, tmp_path):
+    path = tmp_path / "trace.json"
+    done = run("instances", "import", "itp", trace, "-O", "cluster_gpus=8", "-o", path)
+    assert done.exit_code == 0, done.stderr
+    assert len(Instance.load(path).jobs) == 2
+    assert "2 rows read, 1 unreadable" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ipt"], 'did you mean "itp"'),
+        (["itp", "-O", "cluster_gpu=8"], 'did you mean "cluster_gpus"'),
+        (["itp", "-O", "cluster_gpus=many"], "whole number"),
+        (["openb"], "nodes"),
+    ],
+)
+def test_a_wrong_import_is_exit_2(run, trace, arguments, message):
+    kind, *options = arguments
+    done = run("instances", "import", kind, trace, *options)
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+
+
+def test_the_readers_are_listed_with_their_options(run):
+    done = run("instances", "readers")
+    assert done.exit_code == 0
+    for word in ["itp", "philly", "openb", "cluster_gpus", "required"]:
+        assert word in done.stdout
+    listed = json.loads(run("instances", "readers", "--json").stdout)
+    assert {reader["kind"] for reader in listed} >= {"itp", "philly", "openb"}
+
+
+@pytest.mark.parametrize("kind", ["instance", "solution", "result", "topology"])
+def test_the_schema_is_the_published_one(run, kind):
+    assert json.loads(run("instances", "schema", kind).stdout) == json_schema(kind)

@@ -1,0 +1,157 @@
+"""The program as a process: signals, pipes, full disks, streams, completion."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from alloc.documents import load_result
+
+LONG = ("solve", "elastic-large/04", "--time-limit", 120)
+"""Far from solved in the time that these tests take, yet with a first schedule in a second."""
+
+
+def wait_for_incumbent(process, log: Path) -> None:
+    """Wait until the log says that there is a schedule."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None, process.stderr.read()
+        if log.exists() and "first schedule" in log.read_text(encoding="utf-8"):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"no schedule within 60 s: {log.read_text(encoding='utf-8')}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_an_interrupted_solve_writes_its_incumbent(program, tmp_path, number):
+    """What an hour of search has found must survive Ctrl-C and the end of a batch job."""
+    output, log = tmp_path / "kept.json", tmp_path / "log"
+    process = program(*LONG, "-o", output, "--log-file", log)
+    wait_for_incumbent(process, log)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    result = load_result(output)
+    assert result.certificate.limit == "interrupt"
+    assert result.certificate.verified
+    assert result.solution is not None
+    assert f"interrupted: the best answer so far is in {output}." in stderr
+    assert "Traceback" not in stderr
+
+
+def test_progress_goes_to_stderr_and_json_alone_to_stdout(program):
+    process = program("solve", "elastic-medium/06", "--time-limit", 6, "--json")
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    assert json.loads(stdout)["kind"] == "result"
+    assert "solving elastic-medium/06: " in stderr
+
+
+def test_quiet_is_quiet(program):
+    process = program("solve", "elastic-medium/06", "--time-limit", 3, "--json", "--quiet")
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert json.loads(stdout)["kind"] == "result"
+    assert stderr == ""
+
+
+def test_a_reader_that_leaves_early_sees_no_traceback(program):
+    # `alloc instances schema | head -1`
+    process = program("instances", "schema", "result")
+    process.stdout.close()
+    stderr = process.stderr.read()
+    assert process.wait(timeout=60) == 141
+    assert stderr == ""
+
+
+def test_a_full_disk_behind_stdout_is_a_sentence(program, tmp_path):
+    """A file that may not grow stands for a disk without room."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    with (tmp_path / "schema.json").open("w") as full:
+        process = program("instances", "schema", stdout=full, preexec_fn=limit)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert stderr.startswith("error: standard output: File too large")
+    assert stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_is_printed(shell):
+    assert "_ALLOC_COMPLETE" in completion(_ALLOC_COMPLETE=f"source_{shell}")
+
+
+def completion(**environment: str) -> str:
+    """Return what the program tells a shell."""
+    done = subprocess.run(
+        # The script's own name is what the shell completes.
+        [Path(sys.executable).with_name("alloc")],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.stdout
+
+
+def complete(line: str) -> list[str]:
+    """Ask for completion as bash does."""
+    word = str(len(line.split(" ")) - 1)
+    return completion(_ALLOC_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=word).split()
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("alloc sol", "solve"),
+        ("alloc solve elastic-s", "elastic-small/01"),
+        ("alloc solve x --formulation mal", "malleable"),
+        ("alloc solve x --backend ", "cpsat"),
+        ("alloc solve x --objective weighted_j", "weighted_jct"),
+        ("alloc simulate x --scheduler opt", "optimus"),
+        ("alloc compare x --schedulers fifo,opt", "fifo,optimus"),
+        ("alloc compare elastic-m", "elastic-medium"),
+        ("alloc instances list --family elastic-t", "elastic-tiny"),
+        ("alloc instances import ph", "philly"),
+        ("alloc instances schema re", "result"),
+    ],
+)
+def test_names_are_completed(line, offered):
+    assert offered in complete(line)
+
+
+def test_a_terminal_gets_a_live_line():
+    """On a terminal progress is one line that is redrawn and goes when the work is done."""
+    leader, follower = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "alloc", "solve", "elastic-tiny/04", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    os.close(follower)
+    seen: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while data := os.read(leader, 4096):
+                seen.append(data)
+        except OSError:  # how Linux says that the other side closed
+            pass
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    stdout, _ = process.communicate(timeout=60)
+    reader.join(timeout=10)
+    os.close(leader)
+    assert json.loads(stdout)["kind"] == "result"
+    assert b"solving elastic-tiny/04" in b"".join(seen)
