@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from alloc.instance import Instance
 from alloc.schedulers.state import ClusterState, Decision
 from alloc.solution import Assignment

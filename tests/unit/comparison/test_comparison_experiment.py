@@ -13,6 +13,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+
 from alloc import solving
 from alloc.certificate import Result
 from alloc.comparison import Comparison, Entry, Store, StoreError, compare

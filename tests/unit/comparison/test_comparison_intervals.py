@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+
 from alloc.comparison import mean_interval
 from alloc.errors import InstanceError
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
+
 from alloc.comparison import Store, StoreError
 from alloc.comparison.schedules import pack_schedule, unpack_schedule
 from alloc.comparison.store import Item

@@ -1,0 +1,209 @@
+"""Tables: what a reader sees, in a terminal and in Markdown."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import pytest
+from rich.console import Console
+
+from alloc import solving
+from alloc.certificate import Certificate, Result
+from alloc.comparison import Bound, Comparison, Interval, Settings, compare
+from alloc.comparison.tables import (
+    certificate_sentence,
+    gap_tables,
+    show_interval,
+    show_number,
+    terms,
+    to_markdown,
+    to_rich,
+)
+from alloc.errors import UnsupportedFeatureError
+from alloc.instance import Instance
+
+
+@pytest.fixture
+def comparison(queue: Instance, other: Instance, broken) -> Comparison:
+    return compare([queue, other], ["fifo", "drf", broken], seeds=(0, 1), time_limit_s=20)
+
+
+def shown(table, width: int) -> str:
+    console = Console(width=width, file=io.StringIO())
+    console.print(to_rich(table, width))
+    return console.file.getvalue()
+
+
+def cells(markdown: str) -> list[list[str]]:
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_markdown_has_the_gap_and_what_each_was_given(comparison: Comparison):
+    """The numbers of the queue by hand: optimum 50 s, FIFO 70 s, 40 % more, mean JCT 35 s."""
+    text = to_markdown(gap_tables(comparison)[0])
+    head, _, optimum, fifo, *_ = cells(text)
+    column = dict(zip(head, fifo, strict=True))
+    assert column["scheduler"] == "fifo"
+    assert column["gap to bound (%)"] == "40.0"
+    assert column["mean JCT (s)"] == "35.0"
+    assert column["makespan (s)"] == "40.0"
+    assert "arrival" in column["uses"]
+    assert float(column["decision (ms)"].split(" ")[0]) > 0
+    assert optimum[:3] == ["optimum", "0", "25.0"]
+
+
+def test_failures_are_in_the_table_and_under_it(comparison: Comparison):
+    text = to_markdown(gap_tables(comparison)[0])
+    assert "| broken (2 of 2 failed) | – |" in text
+    assert "Failed: broken on queue-01 (2 times): KeyError" in text
+
+
+def test_terms_and_proof_are_under_the_table(comparison: Comparison):
+    text = to_markdown(gap_tables(comparison)[0])
+    assert "told the exact work of each job that has arrived, with exact speeds" in text
+    assert "No schedule of queue-01 has a weighted JCT below 50 s" in text
+
+
+def test_family_table(comparison: Comparison):
+    (table,) = gap_tables(comparison, "family")
+    assert table.title.endswith("queue, all instances")
+    fifo = cells(to_markdown(table))[3]
+    assert fifo[:2] == ["fifo", "20.0 ± 254"]
+    assert any("over instances" in remark for remark in table.remarks)
+
+
+def test_a_pipe_in_a_name_breaks_no_markdown(queue: Instance):
+    table = gap_tables(compare([queue.replace(name="a|b")], ["fifo"], time_limit_s=20))[0]
+    assert r"a\|b" in to_markdown(table).splitlines()[-1]
+
+
+@pytest.mark.parametrize("width", [80, 120, 180])
+def test_terminal_tables_fit_and_cut_no_number(comparison: Comparison, width: int):
+    """A number that loses a digit at the margin is another number."""
+    text = shown(gap_tables(comparison)[0], width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert "40.0" in text
+    assert ("p99" in text) == (width >= 170)
+    assert "order of arrival" in text
+
+
+def test_wide_terminals_have_every_column(comparison: Comparison):
+    table = gap_tables(comparison)[0]
+    assert len(to_rich(table, 200).columns) == len(table.columns)
+    assert len(to_rich(table).columns) <= len(table.columns)
+
+
+def test_unfinished_comparisons_say_so(comparison: Comparison):
+    partial = Comparison(
+        comparison.experiment,
+        comparison.instances,
+        comparison.bounds,
+        dict(list(comparison.outcomes.items())[:3]),
+    )
+    assert "Unfinished: 9 cells are still to be run." in to_markdown(gap_tables(partial)[0])
+
+
+def test_unproved_schedules_are_not_called_optimum(
+    queue: Instance, monkeypatch: pytest.MonkeyPatch
+):
+    """The word optimum is a claim."""
+    true_solve = solving.solve
+
+    def stopped(*args, **kwargs) -> Result:
+        result = true_solve(*args, **kwargs)
+        worse = result.certificate.replace(status="feasible", bound=40.0, limit="time")
+        return Result(result.solution, worse)
+
+    monkeypatch.setattr(solving, "solve", stopped)
+    comparison = compare([queue], ["fifo"], time_limit_s=20)
+    text = to_markdown(gap_tables(comparison)[0])
+    assert "| best found | 25.0 |" in text
+    assert "The best schedule found has 50 s, at most 20.0 % from the optimum" in text
+    assert "met its time limit" in text
+
+
+def test_without_a_bound_the_reason_is_given(queue: Instance, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*args, **kwargs):
+        raise UnsupportedFeatureError("no gangs")
+
+    monkeypatch.setattr(solving, "solve", refuse)
+    text = to_markdown(gap_tables(compare([queue], ["fifo"], time_limit_s=20))[0])
+    assert "Nothing is proved about queue-01: no gangs" in text
+    assert "| fifo | – | 35.0 |" in text
+
+
+def test_late_jobs_explain_the_missing_gap(queue: Instance):
+    strict = queue.replace(jobs=(queue.jobs[0], queue.jobs[1].replace(deadline_s=20.0)))
+    text = to_markdown(gap_tables(compare([strict], ["fifo"], time_limit_s=20))[0])
+    assert "late jobs" in text
+    assert "No gap is shown where jobs miss a hard deadline" in text
+
+
+def certificate(**changes) -> Certificate:
+    plain = Certificate(
+        "optimal", 50.0, 50.0, "min", "weighted_jct", "malleable", "highs", "1.13", 0, 1, 2.0, "f"
+    )
+    return plain.replace(verified=True, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"bound_proof": "recomputed"}, "proved again here by weak duality, without the solver"),
+        ({"bound_proof": "claimed"}, "the bound is the word of highs (1.13). The optimum reaches"),
+        ({"bound": -math.inf, "limit": "memory"}, "No bound is proved for toy: the solve met its"),
+        ({"status": "infeasible", "objective": None}, "highs (1.13) proved that toy has no feasib"),
+        (
+            {"status": "no_solution", "objective": None},
+            "No schedule was found: the solve ended aft",
+        ),
+    ],
+)
+def test_what_is_proved_in_plain_words(changes: dict, sentence: str):
+    """Each state of a proof reads differently; none claims more than it has."""
+    bound = Bound("toy", "f", Result(None, certificate(**changes)))
+    assert sentence in certificate_sentence(bound)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (Settings("none"), "told nothing of the jobs' work, with exact speeds"),
+        (Settings("estimate", 0.3, 0.1), "up to 30% off, with speeds up to 10% off"),
+    ],
+)
+def test_terms_name_the_errors(settings: Settings, sentence: str):
+    assert sentence in terms(settings)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (-1e-9, "0"),
+        (0.0123, "0.0123"),
+        (3.14159, "3.14"),
+        (31.4159, "31.4"),
+        (31415.9, "31,416"),
+        (1.5e9, "1.5e+09"),
+    ],
+)
+def test_numbers_to_a_sensible_length(value: float, text: str):
+    assert show_number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        (Interval(math.nan, None, None, 0), "–"),
+        (Interval(math.inf, None, None, 3), "∞"),
+        (Interval(5.0, None, None, 1), "5.00"),
+        (Interval(5.0, 5.0, 5.0, 3), "5.00"),
+        (Interval(5.0, 4.0, 6.5, 9), "5.00 ± 1.5"),
+    ],
+)
+def test_intervals_in_a_cell(interval: Interval, text: str):
+    assert show_interval(interval) == text
