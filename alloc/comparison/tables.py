@@ -307,6 +307,7 @@ def to_rich(table: Table, width: int | None = None) -> RichTable:
     """
     from rich.console import Console
     from rich.table import Table as RichTable
+    from rich.text import Text
 
     room = Console().width if width is None else width
     shown = [k for k, c in enumerate(table.columns) if room >= _ROOM[c.importance]]
@@ -316,8 +317,9 @@ def to_rich(table: Table, width: int | None = None) -> RichTable:
             1, "It uses: " + "; ".join(f"{row[0]}: {row[-1]}" for row in table.rows) + "."
         )
     drawn = RichTable(
-        title=table.title,
-        caption="\n".join(remarks),
+        # Names are text, not markup, whatever brackets they hold.
+        title=Text(table.title),
+        caption=Text("\n".join(remarks)),
         title_justify="left",
         caption_justify="left",
     )
@@ -330,5 +332,5 @@ def to_rich(table: Table, width: int | None = None) -> RichTable:
             overflow="fold",
         )
     for row in table.rows:
-        drawn.add_row(*(row[k] for k in shown))
+        drawn.add_row(*(Text(row[k]) for k in shown))
     return drawn

@@ -62,7 +62,7 @@ def test_bootstrap_is_near_the_t_interval_and_repeats():
 
 
 def test_intervals_cover_as_promised():
-    """A 95 % interval holds the truth in about 95 % of samples: here 500 of them, five values each."""
+    """A 95 % interval holds the truth in about 95 % of samples: here 500 of five values."""
     rng = np.random.default_rng(2)
     hits = sum(
         interval.low <= 3.0 <= interval.high
