@@ -90,9 +90,7 @@ class RoundUtility(Objective):
         slot_s = require_slot(instance)
         return math.fsum(
             float(self.of_rates(job, np.array([job.configurations[c].rate]), slot_s)[0])
-            for job, c in (
-                (instance.job(a.job), a.configuration) for a in solution.assignments
-            )
+            for job, c in ((instance.job(a.job), a.configuration) for a in solution.assignments)
         )
 
 
@@ -133,8 +131,9 @@ def _makespan(jobs: Sequence[Job], ends: Array) -> float:
 
 def _tardiness(jobs: Sequence[Job], ends: Array) -> float:
     due = np.array([math.inf if job.due_date_s is None else job.due_date_s for job in jobs])
-    late = np.where(np.isinf(due), 0.0, np.maximum(ends - due, 0.0))
-    return float(_weights(jobs) @ late)
+    # Only jobs with a due date: of the others, one that never completes would be inf - inf.
+    dated = np.isfinite(due)
+    return float(_weights(jobs)[dated] @ np.maximum(ends[dated] - due[dated], 0.0))
 
 
 def _remaining_time(rates: Array, job: Job, slot_s: float) -> Array:
@@ -178,8 +177,8 @@ OBJECTIVES: dict[str, Objective] = {
             "remaining_time",
             "max",
             "s",
-            "Weighted drop in remaining time against waiting for a slot and going on in the slowest "
-            "configuration (Optimus, Peng et al., EuroSys 2018, section 4.1).",
+            "Weighted drop in remaining time against waiting for a slot and going on in the "
+            "slowest configuration (Optimus, Peng et al., EuroSys 2018, section 4.1).",
             _remaining_time,
         ),
         RoundUtility(
