@@ -75,6 +75,11 @@ class _Reader:
     def read(self) -> Topology:
         known = (*self.levels, HOST, GPU, _DEVICE)
         for node, level in self._levels.items():
+            if not isinstance(node, str):
+                raise InstanceError(
+                    f"{self.where}: node {node!r} is not named by a string; relabel it, "
+                    "for example with networkx.relabel_nodes(graph, str)."
+                )
             if level not in known:
                 raise InstanceError(
                     f'{self.where}: node "{node}" is on level "{level}", which is not in levels'
