@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, overload
 
 import numpy as np
 
 from alloc.packing import HostPool
 from alloc.solution import Assignment
 from alloc.topology import Topology
-from alloc.workload import Configuration
+from alloc.workload import Configuration, Elasticity
 
 Knowledge = Literal["exact", "estimate", "none"]
 
@@ -22,7 +23,7 @@ class JobView:
 
     The experiment decides what is known: with ``exact`` knowledge the numbers are the truth, with
     ``estimate`` they carry the error that the experiment set, with ``none`` work and remaining
-    work are None.
+    work are None. A view is good for the decision it was given for: the simulator updates it.
 
     Parameters
     ----------
@@ -35,13 +36,20 @@ class JobView:
     weight
         Importance.
     work, work_left
-        Total and remaining work as known, work units, or None when unknown.
+        Total and remaining work as known, work units, more than 0, or None when unknown.
     attained_gpu_s
         GPU time received so far, GPU seconds (LAS).
     started_s
         First start, seconds, or None.
     current
-        What it runs now, or None.
+        What it runs now (in slots: what it ran in the slot that just ended), or None.
+    preemptible, elasticity, restart_cost_s, deadline_s, due_date_s, model, tenant
+        As in `Job`.
+    last
+        What it runs now or ran last, or None if it never ran. A job that is not malleable is bound
+        to the configuration in `last`.
+    position
+        Position in the instance: the order of jobs that arrive at the same time.
     """
 
     id: str
@@ -56,6 +64,96 @@ class JobView:
     preemptible: bool = True
     model: str | None = None
     tenant: str | None = None
+    elasticity: Elasticity = "malleable"
+    restart_cost_s: float = 0.0
+    deadline_s: float | None = None
+    due_date_s: float | None = None
+    last: Assignment | None = None
+    position: int = 0
+
+    @property
+    def in_order(self) -> tuple[float, int]:
+        """Sort key of the order of arrival."""
+        return (self.arrival_s, self.position)
+
+    @property
+    def bound_to(self) -> int | None:
+        """Position of the configuration the job is bound to, or None if it may still choose."""
+        if self.elasticity == "malleable" or self.last is None:
+            return None
+        return self.last.configuration
+
+
+class JobTable(Sequence[JobView]):
+    """Jobs in order of arrival, looked up by position or id, that a simulator keeps up to date.
+
+    Adding the last to arrive, removing, and looking at the first take constant time, so that a
+    policy which only looks at the head of the queue costs the same however long the queue is.
+
+    Parameters
+    ----------
+    views
+        The first jobs.
+    refresh
+        Brings a view up to the present; called for each view that is handed out.
+    """
+
+    def __init__(
+        self, views: Iterable[JobView] = (), refresh: Callable[[JobView], None] | None = None
+    ) -> None:
+        # Not a plain dict: deleting from the head of one leaves holes that every look at the head
+        # has to step over.
+        self._views: OrderedDict[str, JobView] = OrderedDict()
+        self._refresh = refresh
+        self._in_order = True
+        for view in views:
+            self.add(view)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def __iter__(self) -> Iterator[JobView]:
+        if not self._in_order:
+            self._sort()
+        if self._refresh is None:
+            return iter(self._views.values())
+        return self._refreshed(self._refresh)
+
+    def _refreshed(self, refresh: Callable[[JobView], None]) -> Iterator[JobView]:
+        for view in self._views.values():
+            refresh(view)
+            yield view
+
+    @overload
+    def __getitem__(self, position: int) -> JobView: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> list[JobView]: ...
+
+    def __getitem__(self, position: int | slice) -> JobView | list[JobView]:
+        return list(self)[position]
+
+    def get(self, job_id: str) -> JobView | None:
+        """Return the job with that id, or None if it is not here."""
+        view = self._views.get(job_id)
+        if view is not None and self._refresh is not None:
+            self._refresh(view)
+        return view
+
+    def add(self, view: JobView) -> None:
+        """Add a job."""
+        if self._views and self._views[next(reversed(self._views))].in_order > view.in_order:
+            self._in_order = False
+        self._views[view.id] = view
+
+    def remove(self, job_id: str) -> None:
+        """Remove a job."""
+        del self._views[job_id]
+
+    def _sort(self) -> None:
+        views = sorted(self._views.values(), key=lambda view: view.in_order)
+        self._views = OrderedDict((view.id, view) for view in views)
+        self._in_order = True
 
 
 @dataclass
@@ -81,6 +179,12 @@ class ClusterState:
         What the scheduler was given.
     rng
         The experiment's random generator, for policies that draw.
+    waiting, running
+        The jobs without and with something in `current`, each in order of arrival; derived from
+        `jobs` unless given.
+    held
+        GPU that running jobs hold, for each tenant with a quota, milli-GPU; zero in rounds, which
+        start from an empty cluster. Derived unless given.
     """
 
     now_s: float
@@ -91,6 +195,21 @@ class ClusterState:
     quotas: Mapping[str, int]
     knowledge: Knowledge
     rng: np.random.Generator
+    waiting: Sequence[JobView] = ()
+    running: Sequence[JobView] = ()
+    held: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.jobs and not self.waiting and not self.running:
+            self.waiting = [view for view in self.jobs if view.current is None]
+            self.running = [view for view in self.jobs if view.current is not None]
+        if self.quotas and not self.held:
+            held = dict.fromkeys(self.quotas, 0)
+            for view in self.running if self.slot_s is None else ():
+                if view.current is not None and view.tenant in held:
+                    configuration = view.configurations[view.current.configuration]
+                    held[view.tenant] += configuration.demand[0]
+            self.held = held
 
 
 @dataclass(frozen=True)
@@ -105,11 +224,15 @@ class Decision:
         Running jobs to pause. In rounds every job that is not in `assign` is paused anyway.
     notes
         Counters for the report, for example fallbacks of a rolling horizon.
+    wake_s
+        In continuous time, ask to decide again at this time at the latest, seconds; None: at the
+        next arrival or completion.
     """
 
     assign: tuple[Assignment, ...] = ()
     release: tuple[str, ...] = ()
     notes: Mapping[str, float] = field(default_factory=dict)
+    wake_s: float | None = None
 
 
 class Scheduler(Protocol):

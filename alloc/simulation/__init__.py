@@ -1,1 +1,4 @@
-"""The event-driven simulator and the rolling horizon."""
+"""The simulator: schedulers in slots and in continuous time, checked by the judge."""
+
+from alloc.simulation.result import SimulationResult as SimulationResult
+from alloc.simulation.simulator import simulate as simulate

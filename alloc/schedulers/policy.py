@@ -1,0 +1,90 @@
+"""What the rule-based policies share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from alloc.packing import HostPool
+from alloc.schedulers.ladder import LadderCache
+from alloc.schedulers.round import Outcome, Round
+from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
+
+
+class Policy:
+    """A policy that gives jobs tasks or gangs by a rule.
+
+    In slots every job competes from the empty cluster, except jobs that must not be paused, which
+    keep what they have. In continuous time running jobs keep what they have, too, unless they are
+    malleable and preemptible, or the policy is `preemptive`.
+    """
+
+    name: str
+    needs: Knowledge
+    information: str
+    preemptive = False
+
+    def __init__(self) -> None:
+        self._ladders = LadderCache()
+        self._pool: HostPool | None = None
+
+    def reset(self) -> None:
+        """Forget everything; called before each simulation."""
+        self._ladders.clear()
+        self._pool = None
+
+    def decide(self, state: ClusterState) -> Decision:
+        """Return the decision at `state.now_s`."""
+        raise NotImplementedError
+
+    def _open(self, state: ClusterState) -> tuple[Round, list[JobView]]:
+        """Return a round with all that must stay pinned, and the jobs that compete in it."""
+        kept: list[JobView] = []
+        competing: list[JobView] = []
+        for view in state.jobs:
+            (kept if self._stays(view, state) else competing).append(view)
+        round_ = Round(state, self._ladders, self._empty_pool(state), {})
+        round_.pin(kept)
+        return round_, competing
+
+    def _close(self, round_: Round, competing: Sequence[JobView]) -> Decision:
+        """Return the decision of a round."""
+        round_.rescue(competing)
+        return round_.decision([view for view in competing if view.current is not None])
+
+    def _stays(self, view: JobView, state: ClusterState) -> bool:
+        if view.current is None:
+            return False
+        if not view.preemptible:
+            return True
+        return state.slot_s is None and not self.preemptive and view.elasticity != "malleable"
+
+    def _empty_pool(self, state: ClusterState) -> HostPool:
+        if state.slot_s is not None:
+            return state.pool
+        if self._pool is None or self._pool.topology is not state.topology:
+            self._pool = HostPool(state.topology)
+        self._pool.reset()
+        return self._pool
+
+
+def serve(round_: Round, views: Iterable[JobView], *, skip: bool) -> JobView | None:
+    """Give jobs as much as they take, one after the other.
+
+    Parameters
+    ----------
+    round_
+        The round.
+    views
+        The jobs in order of priority.
+    skip
+        Whether to go on to the next job when one does not fit, or to stop.
+
+    Returns
+    -------
+    JobView or None
+        The job that did not fit and ended the round, if one did.
+    """
+    for view in views:
+        if round_.fill(view) is Outcome.MISFIT and not skip:
+            return view
+    return None

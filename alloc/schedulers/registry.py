@@ -1,0 +1,75 @@
+"""The registry: policies by name, loaded when they are asked for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, cast
+
+from alloc.errors import InstanceError, nearest
+from alloc.schedulers.state import Scheduler
+
+ENTRY_POINTS = "alloc.schedulers"
+"""Entry-point group in which other packages announce their policies."""
+
+SCHEDULERS: Mapping[str, str] = {
+    "fifo": "alloc.schedulers.fifo:Fifo",
+    "srtf": "alloc.schedulers.srtf:Srtf",
+    "las": "alloc.schedulers.las:Las",
+    "drf": "alloc.schedulers.drf:Drf",
+    "tetris": "alloc.schedulers.tetris:Tetris",
+    "optimus": "alloc.schedulers.optimus:Optimus",
+    "random-ps": "alloc.schedulers.random_ps:RandomPs",
+    "exact-progress": "alloc.schedulers.exact_round:exact_progress",
+    "exact-remaining-time": "alloc.schedulers.exact_round:exact_remaining_time",
+    "exact-goodput": "alloc.schedulers.exact_round:exact_goodput",
+    "rolling-horizon": "alloc.simulation.rolling_horizon:RollingHorizon",
+}
+"""The policies of alloc: name to ``module:attribute`` of what makes one."""
+
+
+@cache
+def _announced() -> dict[str, str]:
+    """Return the policies that installed packages announce; ours keep their names."""
+    found = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+    return {name: value for name, value in sorted(found.items()) if name not in SCHEDULERS}
+
+
+def scheduler_names() -> tuple[str, ...]:
+    """Return the names of all policies, also of those that other packages announce."""
+    return (*SCHEDULERS, *_announced())
+
+
+def make_scheduler(name: str, **options: Any) -> Scheduler:
+    """Return a new policy.
+
+    Parameters
+    ----------
+    name
+        A name of `scheduler_names`.
+    **options
+        The policy's own options.
+
+    Raises
+    ------
+    InstanceError
+        If there is no such policy or it has no such option.
+    """
+    known = {**_announced(), **SCHEDULERS}
+    if name not in known:
+        raise InstanceError(
+            f'unknown scheduler "{name}"{nearest(name, known)} Known: {", ".join(known)}.'
+        )
+    module, _, attribute = known[name].partition(":")
+    factory = cast(Callable[..., Scheduler], getattr(import_module(module), attribute))
+    taken = inspect.signature(factory).parameters
+    for option in options:
+        if option not in taken:
+            choices = f"it takes {', '.join(taken)}" if taken else "it takes none"
+            raise InstanceError(
+                f'scheduler {name} has no option "{option}"{nearest(option, taken)} {choices}.'
+            )
+    return factory(**options)

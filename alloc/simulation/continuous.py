@@ -1,0 +1,164 @@
+"""The clock of continuous time: decisions at arrivals and completions, as changes to what runs."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+from alloc.errors import SimulationError
+from alloc.schedulers.state import Decision
+from alloc.simulation.engine import Engine
+from alloc.simulation.live import LiveJob
+from alloc.solution import Assignment
+
+PATIENCE = 100
+"""Decisions a scheduler may ask for in a row while nothing runs and nothing is to come."""
+
+
+class EventClock:
+    """Runs a simulation from event to event.
+
+    Events are arrivals, completions and the times a scheduler asked to be woken at; all that happen
+    at the same time make one decision.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._completions: list[tuple[float, int, int]] = []
+        self._wake_s = math.inf
+        self._idle = 0
+
+    def run(self) -> None:
+        """Run the simulation to its end."""
+        engine = self._engine
+        self._resume()
+        while engine.active or engine.arrivals:
+            now_s = self._next_event()
+            if now_s >= engine.max_time_s:
+                self._stop_all(engine.max_time_s)
+                return
+            woken = now_s == self._wake_s
+            self._complete(now_s)
+            while engine.arrivals and engine.arrivals[-1].job.arrival_s <= now_s:
+                engine.admit()
+            if not engine.active:
+                engine.end_s = now_s
+                continue
+            self._sync_pool()
+            self._apply(engine.decide(now_s), now_s)
+            self._check_idle(woken, now_s)
+
+    def _resume(self) -> None:
+        """Let what ran before the start run on."""
+        engine = self._engine
+        going: list[Assignment] = []
+        while engine.arrivals and engine.arrivals[-1].job.arrival_s <= 0:
+            live = engine.admit()
+            assignment = live.view.current
+            if assignment is None:
+                continue
+            engine.running.remove(live.job.id)
+            live.view.current = None
+            engine.waiting.add(live.view)
+            if assignment.tasks:
+                going.append(assignment)
+        engine.referee.check_jobs(Decision(assign=tuple(going)), 0.0)
+        for assignment in going:
+            self._start(engine.active[assignment.job], assignment, 0.0)
+        engine.referee.check_room(going, 0.0)
+
+    def _next_event(self) -> float:
+        engine = self._engine
+        heap = self._completions
+        while heap and engine.live[heap[0][1]].epoch != heap[0][2]:
+            heapq.heappop(heap)
+        now_s = min(
+            heap[0][0] if heap else math.inf,
+            engine.arrivals[-1].job.arrival_s if engine.arrivals else math.inf,
+            self._wake_s,
+        )
+        if not engine.decision_s and engine.active:
+            return 0.0  # what ran before the start leaves the first decision at 0 to be taken
+        if math.isinf(now_s):
+            if math.isfinite(engine.max_time_s):
+                return engine.max_time_s
+            raise engine.stall(engine.end_s, "nothing runs to completion and no job will arrive")
+        return now_s
+
+    def _complete(self, now_s: float) -> None:
+        """Let out the jobs that complete now."""
+        engine = self._engine
+        heap = self._completions
+        while heap and heap[0][0] <= now_s:
+            _, position, epoch = heapq.heappop(heap)
+            live = engine.live[position]
+            if live.epoch == epoch:
+                self._stop(live, now_s)
+
+    def _apply(self, decision: Decision, now_s: float) -> None:
+        engine = self._engine
+        for job_id in decision.release:
+            self._stop(engine.active[job_id], now_s)
+        fresh: list[Assignment] = []
+        for assignment in decision.assign:
+            live = engine.active[assignment.job]
+            if live.keeps(assignment):
+                continue
+            if live.assignment is None or not self._stop(live, now_s):
+                fresh.append(assignment)
+        for assignment in fresh:
+            self._start(engine.active[assignment.job], assignment, now_s)
+        engine.referee.check_room(fresh, now_s)
+        self._wake_s = math.inf
+        if decision.wake_s is not None:
+            if not decision.wake_s > now_s:
+                raise SimulationError(
+                    f"scheduler {engine.scheduler.name} at {now_s:g} s asks to be woken at "
+                    f"{decision.wake_s:g} s, which is not later."
+                )
+            self._wake_s = decision.wake_s
+
+    def _start(self, live: LiveJob, assignment: Assignment, now_s: float) -> None:
+        engine = self._engine
+        engine.referee.take(assignment)
+        live.start(assignment, now_s)
+        engine.waiting.remove(live.job.id)
+        engine.running.add(live.view)
+        finish_s = live.finish_s()
+        if math.isfinite(finish_s):
+            heapq.heappush(self._completions, (finish_s, live.view.position, live.epoch))
+
+    def _stop(self, live: LiveJob, now_s: float) -> bool:
+        """End a run; return whether the job is complete."""
+        engine = self._engine
+        if live.assignment is None:
+            raise AssertionError("stop without a run")
+        engine.referee.give_back(live.assignment)
+        engine.running.remove(live.job.id)
+        if live.stop(now_s):
+            engine.complete(live)
+            return True
+        engine.waiting.add(live.view)
+        return False
+
+    def _sync_pool(self) -> None:
+        """Show the scheduler what is free, whatever it took from its pool the last time."""
+        ledger, pool = self._engine.referee.ledger, self._engine.state.pool
+        pool.free[:] = ledger.free
+        if ledger.open_gpus or pool.open_gpus:
+            pool.open_gpus.clear()
+            pool.open_gpus.update({h: dict(gpus) for h, gpus in ledger.open_gpus.items()})
+
+    def _check_idle(self, woken: bool, now_s: float) -> None:
+        engine = self._engine
+        idle = woken and not self._completions and not engine.arrivals
+        self._idle = self._idle + 1 if idle else 0
+        if self._idle > PATIENCE:
+            raise engine.stall(now_s, "it asks to be woken again and again and starts nothing")
+
+    def _stop_all(self, now_s: float) -> None:
+        """End the simulation with jobs left."""
+        engine = self._engine
+        engine.end_s = now_s
+        for live in [live for live in engine.active.values() if live.assignment is not None]:
+            self._stop(live, now_s)

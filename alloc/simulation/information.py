@@ -1,0 +1,133 @@
+"""Information: what a scheduler is told, apart from what is true."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
+from alloc.instance import Instance
+from alloc.schedulers.state import JobView, Knowledge, Scheduler
+from alloc.simulation.live import LiveJob
+from alloc.solution import Assignment
+from alloc.workload import Configuration, Job
+
+LEVELS: tuple[Knowledge, ...] = ("none", "estimate", "exact")
+"""What a scheduler may be told of work, from the least to the most."""
+
+
+class Forecast:
+    """What the scheduler is told of jobs: work and rates, with the errors of the experiment.
+
+    Parameters
+    ----------
+    instance
+        The truth.
+    knowledge
+        ``exact``, ``estimate`` or ``none``.
+    work_error
+        Largest relative error e of the work, 0 or more and less than 1: a job's work is seen as the
+        truth times ``1 + e * U(-1, 1)``, drawn once.
+    speed_error
+        The same for rates, drawn again for every configuration at every decision.
+    rng
+        Where the errors are drawn from.
+
+    References
+    ----------
+    Peng et al., "DL2: A Deep Learning-Driven Scheduler for Deep Learning Clusters", IEEE TPDS 2021:
+    the two errors are its JOB_EPOCH_EST_ERROR and TRAIN_SPEED_ERROR, except that there the error of
+    the work moves the truth and not the forecast.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        knowledge: Knowledge,
+        work_error: float,
+        speed_error: float,
+        rng: np.random.Generator,
+    ) -> None:
+        if knowledge not in LEVELS:
+            raise InstanceError(
+                f'knowledge "{knowledge}" is unknown{nearest(knowledge, LEVELS)} '
+                f"Known: {', '.join(LEVELS)}."
+            )
+        for name, value in (("work_error", work_error), ("speed_error", speed_error)):
+            if not 0 <= value < 1:
+                raise InstanceError(f"{name} is {value:g}; it must be at least 0 and below 1.")
+            if value and knowledge == "exact":
+                raise InstanceError(
+                    f'{name} is {value:g} but knowledge is "exact"; set knowledge="estimate".'
+                )
+        self.knowledge = knowledge
+        self._speed_error = speed_error
+        work_rng, self._speed_rng = rng.spawn(2)
+        errors = work_rng.uniform(-1.0, 1.0, len(instance.jobs))
+        self._factors = 1.0 + work_error * errors
+
+    def live_job(self, position: int, job: Job, running: Assignment | None) -> LiveJob:
+        """Return the live job for the instance's job at a position."""
+        work = None if self.knowledge == "none" else job.work * float(self._factors[position])
+        view = JobView(
+            id=job.id,
+            arrival_s=job.arrival_s,
+            configurations=job.configurations,
+            weight=job.weight,
+            work=work,
+            work_left=None,
+            preemptible=job.preemptible,
+            model=job.model,
+            tenant=job.tenant,
+            elasticity=job.elasticity,
+            restart_cost_s=job.restart_cost_s,
+            deadline_s=job.deadline_s,
+            due_date_s=job.due_date_s,
+            position=position,
+        )
+        live = LiveJob(job, view, running, work)
+        live.show(job.work_left)
+        return live
+
+    @property
+    def speeds_vary(self) -> bool:
+        """Whether the rates seen differ from decision to decision."""
+        return self._speed_error > 0
+
+    def look(self, views: Iterable[JobView], jobs: Mapping[str, LiveJob]) -> None:
+        """Draw the rates that the scheduler sees at this decision."""
+        for view in views:
+            truth = jobs[view.id].job.configurations
+            errors = self._speed_rng.uniform(-self._speed_error, self._speed_error, len(truth))
+            view.configurations = tuple(
+                _with_rate(configuration, configuration.rate * (1.0 + float(error)))
+                for configuration, error in zip(truth, errors, strict=True)
+            )
+
+
+def _with_rate(configuration: Configuration, rate: float) -> Configuration:
+    """Return a copy with another rate.
+
+    A copy keeps the demands already worked out; `replace` would check and work out everything
+    again, for every configuration at every decision.
+    """
+    changed = copy.copy(configuration)
+    object.__setattr__(changed, "rate", rate)
+    return changed
+
+
+def require_knowledge(scheduler: Scheduler, knowledge: Knowledge) -> None:
+    """Refuse to run a scheduler on less than it needs.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If it needs more.
+    """
+    if LEVELS.index(scheduler.needs) > LEVELS.index(knowledge):
+        raise UnsupportedFeatureError(
+            f'scheduler {scheduler.name} needs knowledge "{scheduler.needs}" of work, but is given '
+            f'"{knowledge}"; set knowledge="{scheduler.needs}" or choose a policy that needs none.'
+        )

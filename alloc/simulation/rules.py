@@ -1,0 +1,147 @@
+"""Rules: the judge's rules, held against each decision as it is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NoReturn
+
+from alloc.errors import SimulationError, nearest
+from alloc.instance import Instance
+from alloc.packing import HostPool
+from alloc.schedulers.state import Decision
+from alloc.simulation.live import LiveJob
+from alloc.solution import Assignment, Run
+from alloc.verification.capacity import check_capacity
+from alloc.verification.placement import check_assignment
+
+
+class Referee:
+    """Holds the ledger of what is taken and refuses decisions that break a rule.
+
+    It is incremental: only what a decision changes is looked at. When something is wrong, the
+    judge (`alloc.verification`) words it.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    scheduler
+        Name of the policy, for messages.
+    active
+        The jobs in the system, by id; the simulator keeps it up to date.
+    """
+
+    def __init__(self, instance: Instance, scheduler: str, active: Mapping[str, LiveJob]) -> None:
+        self.ledger = HostPool(instance.topology)
+        self._instance = instance
+        self._scheduler = scheduler
+        self._active = active
+        self.quotas = {tenant.name: tenant.gpu_quota_milli for tenant in instance.tenants}
+        self.held = dict.fromkeys(self.quotas, 0)
+
+    def check_jobs(self, decision: Decision, now_s: float) -> None:
+        """Refuse a decision about jobs that are unknown, named twice, or bound otherwise."""
+        seen: set[str] = set()
+        for assignment in decision.assign:
+            live = self._live(assignment.job, now_s)
+            if assignment.job in seen:
+                self.refuse(assignment.job, now_s, "it is assigned twice in one decision.")
+            seen.add(assignment.job)
+            if live.keeps(assignment):
+                continue  # looked at when it began
+            for violation in check_assignment(
+                self._instance, assignment.job, assignment.configuration, assignment.tasks
+            ):
+                self.refuse(assignment.job, now_s, violation.sentence)
+            last = live.view.last
+            if (
+                live.job.elasticity != "malleable"
+                and last is not None
+                and last.configuration != assignment.configuration
+            ):
+                self.refuse(
+                    assignment.job,
+                    now_s,
+                    f'job "{assignment.job}" is {live.job.elasticity} and began in configuration '
+                    f"{last.configuration}, but is given configuration "
+                    f"{assignment.configuration}.",
+                )
+        for job_id in decision.release:
+            live = self._live(job_id, now_s)
+            if job_id in seen:
+                self.refuse(job_id, now_s, "it is both assigned and released in one decision.")
+            if live.view.current is None:
+                self.refuse(job_id, now_s, "it is released but does not run.")
+            self.check_pause(live, now_s)
+
+    def check_pause(self, live: LiveJob, now_s: float) -> None:
+        """Refuse the pause of a job that must not be paused."""
+        if not live.job.preemptible:
+            self.refuse(
+                live.job.id, now_s, f'job "{live.job.id}" is not preemptible but is paused.'
+            )
+
+    def take(self, assignment: Assignment) -> None:
+        """Enter an assignment in the ledger; `check_room` tells whether there was room."""
+        job = self._active[assignment.job].job
+        configuration = job.configurations[assignment.configuration]
+        self.ledger.take(configuration, assignment.tasks)
+        if job.tenant in self.held:
+            self.held[job.tenant] += configuration.demand[0]
+
+    def give_back(self, assignment: Assignment) -> None:
+        """Take an assignment out of the ledger."""
+        job = self._active[assignment.job].job
+        configuration = job.configurations[assignment.configuration]
+        self.ledger.release(configuration, assignment.tasks)
+        if job.tenant in self.held:
+            self.held[job.tenant] -= configuration.demand[0]
+
+    def check_room(self, taken: Iterable[Assignment], now_s: float) -> None:
+        """Refuse assignments, already taken, that put a host, GPU or tenant over its limit."""
+        index = self._instance.topology.host_index
+        free, open_gpus = self.ledger.free, self.ledger.open_gpus
+        for assignment in taken:
+            for task in assignment.tasks:
+                h = index[task.host]
+                if free[h].min() < 0 or (
+                    h in open_gpus and min(open_gpus[h].values(), default=0) < 0
+                ):
+                    self._refuse_capacity(assignment.job, now_s)
+            tenant = self._active[assignment.job].job.tenant
+            if tenant in self.held and self.held[tenant] > self.quotas[tenant]:
+                self._refuse_capacity(assignment.job, now_s)
+
+    def _refuse_capacity(self, job_id: str, now_s: float) -> NoReturn:
+        """Let the judge say which host or tenant is over, from all that now runs."""
+        runs = [
+            Run(job.job.id, a.configuration, now_s, now_s + 1.0, a.tasks)
+            for job in self._active.values()
+            if (a := job.assignment) is not None
+        ]
+        for violation in check_capacity(self._instance, runs):
+            self.refuse(job_id, now_s, violation.sentence)
+        raise AssertionError("the ledger is over capacity but the judge finds nothing")
+
+    def reset(self) -> None:
+        """Empty the cluster."""
+        self.ledger.reset()
+        self.held.update(dict.fromkeys(self.quotas, 0))
+
+    def refuse(self, job_id: str, now_s: float, sentence: str) -> NoReturn:
+        """Raise the error of a broken rule."""
+        raise SimulationError(
+            f'scheduler {self._scheduler}, job "{job_id}", at {now_s:g} s: {sentence}'
+        )
+
+    def _live(self, job_id: str, now_s: float) -> LiveJob:
+        live = self._active.get(job_id)
+        if live is None:
+            index = self._instance.job_index
+            reason = (
+                "it has not arrived yet or is complete."
+                if job_id in index
+                else f"it is not in the instance{nearest(job_id, index)}"
+            )
+            self.refuse(job_id, now_s, reason)
+        return live

@@ -1,0 +1,105 @@
+"""The clock of slots: decisions at the start of each slot, from an empty cluster."""
+
+from __future__ import annotations
+
+import math
+
+from alloc.schedulers.state import Decision
+from alloc.simulation.engine import Engine
+from alloc.simulation.live import LiveJob
+from alloc.solution import Assignment
+from alloc.verification.time import TIME_TOLERANCE_S
+
+PATIENCE = 100
+"""Slots without any progress, and with no arrival to come, after which a scheduler has stalled.
+
+A policy that draws may waste a slot now and then; a hundred in a row is no accident.
+"""
+
+
+def run_slots(engine: Engine, slot_s: float) -> None:
+    """Run the simulation slot by slot.
+
+    A job joins at the first slot that starts at its arrival or later, completes within a slot at
+    the moment its work is done, and holds its resources to the end of that slot.
+    """
+    longest_pause_s = max(job.restart_cost_s for job in engine.instance.jobs)
+    patience = PATIENCE + math.ceil(longest_pause_s / slot_s)
+    idle = 0
+    slot = 0
+    while engine.active or engine.arrivals:
+        if not engine.active:
+            slot = max(slot, _slot_of(engine.arrivals[-1], slot_s))
+        now_s, end_s = slot * slot_s, (slot + 1) * slot_s
+        if now_s >= engine.max_time_s:
+            break
+        while engine.arrivals and _slot_of(engine.arrivals[-1], slot_s) <= slot:
+            engine.admit()
+        _show(engine)
+        _apply(engine, engine.decide(now_s), now_s)
+        idle = 0 if _advance(engine, now_s, end_s) else idle + 1
+        if idle > patience and not engine.arrivals:
+            raise engine.stall(now_s, f"no work was done for {idle} slots and no job will arrive")
+        slot += 1
+    for live in engine.active.values():
+        if live.assignment is not None:
+            live.stop(engine.end_s)
+
+
+def _slot_of(live: LiveJob, slot_s: float) -> int:
+    """Return the first slot that starts at the job's arrival or later."""
+    slot = math.ceil(live.job.arrival_s / slot_s)
+    # An arrival that is a multiple of the slot up to rounding joins at that multiple.
+    if live.job.arrival_s - (slot - 1) * slot_s <= TIME_TOLERANCE_S / 2:
+        return slot - 1
+    return slot
+
+
+def _show(engine: Engine) -> None:
+    """Show the scheduler the empty cluster, and who ran in the slot that just ended."""
+    state = engine.state
+    state.pool.reset()
+    state.waiting = [live.view for live in engine.active.values() if live.view.current is None]
+    state.running = [live.view for live in engine.active.values() if live.view.current is not None]
+    for live in engine.active.values():
+        live.refresh(state.now_s)
+
+
+def _apply(engine: Engine, decision: Decision, now_s: float) -> None:
+    """Pause what is not assigned, start what is new, and let the rest run on."""
+    referee = engine.referee
+    assigned = {assignment.job: assignment for assignment in decision.assign}
+    fresh: list[tuple[LiveJob, Assignment]] = []
+    for job_id, live in engine.active.items():
+        assignment = assigned.get(job_id)
+        if assignment is None:
+            if live.view.current is not None:
+                referee.check_pause(live, now_s)
+            if live.assignment is not None:
+                live.stop(now_s)
+            live.view.current = None
+        elif not live.keeps(assignment):
+            if live.assignment is not None:
+                live.stop(now_s)
+            fresh.append((live, assignment))
+    for live, assignment in fresh:
+        live.start(assignment, now_s)
+    referee.reset()
+    for assignment in assigned.values():
+        referee.take(assignment)
+    referee.check_room(assigned.values(), now_s)
+
+
+def _advance(engine: Engine, now_s: float, end_s: float) -> bool:
+    """Run the slot; return whether any work was done."""
+    engine.end_s = engine.state.now_s = end_s
+    worked = False
+    for live in list(engine.active.values()):
+        if live.assignment is None:
+            continue
+        left = live.left_at(end_s)
+        worked |= left < live.left_at(now_s)
+        if left == 0.0:
+            live.stop(end_s)
+            engine.complete(live)
+    return worked
