@@ -60,6 +60,8 @@ def test_hosts_outside_all_domains_meet_nowhere():
     """Two hosts without a rack are not together in a rack named -1."""
     assert meeting_level(flat_cluster("two", PLAIN, 2), "host-0", "host-1") is None
     assert meeting_level(MIXED, "a", "e") is None
+    two_outside = MIXED.replace(hosts=(*MIXED.hosts, Host("f", "plain")))
+    assert meeting_level(two_outside, "e", "f") is None
     assert meeting_level(MIXED, "e", "e") == "host"
 
 
