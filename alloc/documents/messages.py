@@ -69,6 +69,10 @@ _WANTED = {
 }
 
 
+# A file in another format has errors by the ten thousand; the first ones say it all.
+_LOOKED_AT = 200
+
+
 @dataclass(frozen=True)
 class _Spot:
     """Where an error is: the owner in words, its model, and the field in it."""
@@ -81,10 +85,12 @@ class _Spot:
 def structure_error(error: ValidationError, raw: Mapping[str, Any], kind: Kind) -> InstanceError:
     """Return the first error of a document as an `InstanceError`, and how many more there are."""
     details = error.errors(include_url=False, include_context=True)
+    beyond = max(len(details) - _LOOKED_AT, 0)
+    del details[_LOOKED_AT:]
     spots = [_locate(_without_tags(detail["loc"], kind), raw, kind) for detail in details]
     sentences = _sentences(details, spots)
-    more = f" (and {len(sentences) - 1} more)" if len(sentences) > 1 else ""
-    return InstanceError(sentences[0] + more)
+    others = len(sentences) - 1 + beyond
+    return InstanceError(sentences[0] + (f" (and {others} more)" if others else ""))
 
 
 def _sentences(details: Sequence[ErrorDetails], spots: Sequence[_Spot]) -> list[str]:
@@ -188,8 +194,6 @@ def _without_tags(location: Location, kind: Kind) -> Location:
             continue
         if step in _SOLUTIONS and (before == "solution" if k else kind == "solution"):
             continue
-        if step == "[key]":
-            continue
         found.append(step)
     return tuple(found)
 
@@ -281,9 +285,12 @@ def set_owner(raw: Mapping[str, Any], name: str, position: int) -> str:
     """Return the words for a configuration of a set, with the first job that uses the set."""
     words = f"configuration set {describe(name)}, configurations[{position}]"
     jobs = raw.get("jobs")
-    for job in jobs if isinstance(jobs, list) else ():
-        if isinstance(job, dict) and job.get("configurations") == name:
-            if isinstance(job.get("id"), str):
-                return f"job {describe(job['id'])}, {words}"
-            break
-    return words
+    users = (
+        job["id"]
+        for job in (jobs if isinstance(jobs, list) else ())
+        if isinstance(job, dict)
+        and job.get("configurations") == name
+        and isinstance(job.get("id"), str)
+    )
+    user = next(users, None)
+    return words if user is None else f"job {describe(user)}, {words}"

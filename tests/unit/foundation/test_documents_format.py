@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import runpy
+import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -253,3 +255,14 @@ def test_models_have_the_fields_of_the_types() -> None:
     assert {field.name for field in fields(alloc.Result)} | head == set(
         models.ResultDocument.model_fields
     )
+
+
+def test_the_command_writes_the_schemas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The failure of the test above is cured by ``python -m alloc.documents docs/schema``."""
+    monkeypatch.setattr(sys, "argv", ["alloc.documents", str(tmp_path)])
+    runpy.run_module("alloc.documents", run_name="__main__")
+    assert capsys.readouterr().out.splitlines() == [
+        str(tmp_path / f"{kind}.schema.json") for kind in get_args(Kind)
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -514,3 +515,12 @@ def test_unknown_schemas_are_refused() -> None:
     """The command line passes on what the user typed."""
     with pytest.raises(InstanceError, match='unknown kind of document "instances"; did you mean'):
         json_schema("instances")  # type: ignore[arg-type]
+
+
+def test_a_document_that_is_wrong_everywhere_is_refused_quickly() -> None:
+    """A table in another format has an error in each of its jobs; only the first ones matter."""
+    wrong = {"id": "x", "submit": 1, "gpus": 2, "duration": 3}
+    start = time.perf_counter()
+    with pytest.raises(InstanceError, match=r"unknown field .* \(and \d{5} more\)$"):
+        parse_instance(json.dumps({**INSTANCE, "jobs": [wrong] * 10_000}))
+    assert time.perf_counter() - start < 5

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
 from alloc.errors import InstanceError
 from alloc.instance import Instance, misfit
-from alloc.topology import Domain, Host, HostType, Topology, flat_cluster
+from alloc.topology import (
+    Domain,
+    GpuLink,
+    Host,
+    HostType,
+    NetworkLink,
+    Topology,
+    flat_cluster,
+)
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 
 CLUSTER = flat_cluster("pair", HostType("box", 4, "v100", 8000, 1024), 2)
@@ -119,3 +128,21 @@ def test_topologies_that_contradict_themselves(changes: dict[str, object], sente
     """A loop of domains would hang every walk up the tree."""
     with pytest.raises(InstanceError, match=sentence):
         CLUSTER.replace(**{"levels": ("pod", "leaf"), **changes})
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: GpuLink("g", "g", "nvlink", 1.0), 'link: "g" is linked to itself; name two dev'),
+        (lambda: GpuLink("g", "h", "nvlink", 0.0), "link g-h: bandwidth_gb_per_s is 0; it must be"),
+        (lambda: NetworkLink("a", "a", 1.0), 'link: "a" is linked to itself; name two nodes'),
+        (lambda: NetworkLink("a", "b", -1.0), "link a-b: bandwidth_gb_per_s is -1; it must be"),
+        (lambda: HostType(""), "a host type has an empty name; name it"),
+        (lambda: HostType("x", 1), 'host type "x": has 1 GPUs of no type; set gpu_type'),
+        (lambda: HostType("x", cpu_milli=4), "write 4000 for 4 core"),
+    ],
+)
+def test_parts_of_topologies_that_cannot_be(build: Callable[[], object], sentence: str) -> None:
+    """Builders of real machines are built from these, so they must not pass on a slip."""
+    with pytest.raises(InstanceError, match=sentence):
+        build()
