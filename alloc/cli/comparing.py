@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from alloc.cli import completion, options
-from alloc.cli.console import Report, print_text, progress, show, stdout_width
-from alloc.cli.door import say
+from alloc.cli.console import Report, make_folder, print_text, progress, show, stdout_width
+from alloc.cli.door import COMMAND_LINE, say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.sources import read_instance
 from alloc.errors import InstanceError
@@ -25,6 +25,7 @@ ALL = "all"
 
 
 def compare_command(
+    context: typer.Context,
     instances: Annotated[
         list[str],
         typer.Argument(
@@ -94,7 +95,8 @@ def compare_command(
         raise InstanceError("--json and --markdown exclude each other; choose one.")
     if by not in ("instance", "family"):
         raise InstanceError(f'--by is "{by}"; choose instance or family.')
-    require_folder(report)
+    if report is not None:
+        make_folder(report)
     problems = [read_instance(reference) for reference in _expanded(instances)]
     from alloc.comparison import compare
 
@@ -118,10 +120,21 @@ def compare_command(
         else:
             print_tables(comparison, by, markdown=markdown)
         if report is not None:
-            from alloc.report import write_report
-
-            say(f"report: {write_report(comparison, report)}")
+            say_report(comparison, report, context)
     return code_of_comparison(comparison)
+
+
+def say_report(comparison: "Comparison", folder: Path, context: typer.Context) -> None:
+    """Write the HTML report with its figures, and say where it is."""
+    from alloc.report import write_report
+
+    page, *_ = write_report(
+        comparison,
+        folder / "report.html",
+        command=context.meta[COMMAND_LINE],
+        figures=folder / "figures",
+    )
+    say(f"report: {page}")
 
 
 def print_tables(comparison: "Comparison", by: str = "instance", *, markdown: bool = False) -> None:
@@ -197,15 +210,3 @@ def tell(event: "CellEvent", line: Report) -> None:
     """Report a piece of work that is done."""
     how = "from the store" if event.stored else "done"
     line(f"{event.done}/{event.total}  {event.label}: {event.error or how}")
-
-
-def require_folder(path: Path | None) -> None:
-    """Refuse a folder that cannot be one, before the work starts.
-
-    Raises
-    ------
-    InstanceError
-        If a file is in its place.
-    """
-    if path is not None and path.exists() and not path.is_dir():
-        raise InstanceError(f"{path}: is a file; name a folder for the report.")

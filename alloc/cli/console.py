@@ -47,13 +47,19 @@ def stdout_width() -> int:
 
 
 def print_text(text: str) -> None:
-    """Print plain text to standard output as it is."""
-    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    """Print plain text to standard output as it is, all of it."""
+    sys.stdout.flush()
+    data = (text if text.endswith("\n") else f"{text}\n").encode(sys.stdout.encoding, "replace")
+    # With PYTHONUNBUFFERED standard output is a raw file, which on a full disk writes a part and
+    # says so only in its return value.
+    left = memoryview(data)
+    while left:
+        left = left[sys.stdout.buffer.write(left) :]
 
 
 def print_json(document: Any) -> None:
     """Print the one JSON document of a command to standard output."""
-    print_text(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    print_text(json.dumps(document, indent=2, allow_nan=False))
 
 
 @contextmanager
@@ -128,6 +134,22 @@ def require_writable(path: Path | None) -> None:
         raise InstanceError(
             f"{path}: cannot be written, for there is no folder {path.parent}; make it first."
         )
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder that a report goes to, before the work starts.
+
+    Raises
+    ------
+    InstanceError
+        If it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InstanceError(
+            f"{path}: cannot be the folder of a report ({error.strerror}); name another one."
+        ) from None
 
 
 def save(write: Callable[[Path], Any], path: Path) -> None:

@@ -10,10 +10,10 @@ from alloc.cli.comparing import (
     code_of_comparison,
     kept_store,
     print_tables,
-    require_folder,
+    say_report,
     tell,
 )
-from alloc.cli.console import print_text, progress
+from alloc.cli.console import make_folder, print_text, progress
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.sources import read_instance
@@ -23,6 +23,7 @@ DEMO_INSTANCE = "elastic-small/03"
 
 
 def demo_command(
+    context: typer.Context,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Where the report goes.")
     ] = Path("demo-output"),
@@ -35,10 +36,9 @@ def demo_command(
 
     Takes under two minutes and leaves an HTML report with plots.
     """
-    require_folder(output)
+    make_folder(output)
     problem = read_instance(instance)
     from alloc.comparison import compare
-    from alloc.report import write_report
     from alloc.schedulers import scheduler_names
 
     say(
@@ -54,10 +54,9 @@ def demo_command(
             store=location,
             progress=lambda event: tell(event, line),
         )
-        report = write_report(comparison, output)
     if json:
         print_text(comparison.to_json())
     else:
         print_tables(comparison)
-    say(f"report: {report}")
+    say_report(comparison, output, context)
     return code_of_comparison(comparison)

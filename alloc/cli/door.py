@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -22,6 +23,10 @@ def say(message: str) -> None:
     # A message that nobody can read must not hide the exit code.
     with contextlib.suppress(OSError):
         print(message, file=sys.stderr, flush=True)
+
+
+COMMAND_LINE = "alloc.command_line"
+"""Where commands find, in their context's meta, what the user typed."""
 
 
 class Door(TyperGroup):
@@ -52,6 +57,15 @@ class Door(TyperGroup):
         if standalone_mode:
             sys.exit(int(code))
         return code
+
+    def make_context(
+        self, info_name: str | None, args: list[str], *arguments: Any, **extra: Any
+    ) -> Any:
+        """Remember the command line: parsing takes it apart."""
+        line = shlex.join(["alloc", *args])
+        context = super().make_context(info_name, args, *arguments, **extra)
+        context.meta[COMMAND_LINE] = line
+        return context
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; see the class."""

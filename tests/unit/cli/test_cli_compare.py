@@ -114,8 +114,10 @@ def test_the_report_is_written_with_its_plots(run, instance_file, tmp_path):
     folder = tmp_path / "report"
     done = run("compare", instance_file, *PAIR, "--report", folder)
     assert done.exit_code == 0, done.stderr
-    assert list(folder.glob("*.html"))
-    assert "report" in done.stderr
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "alloc compare" in page
+    assert list((folder / "figures").glob("*.svg"))
+    assert str(folder / "report.html") in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_a_wrong_option_is_exit_2(run, instance_file, arguments, message):
 def test_the_report_needs_a_folder(run, instance_file):
     done = run("compare", instance_file, *PAIR, "--report", instance_file)
     assert done.exit_code == 2
-    assert "is a file" in done.stderr
+    assert "folder of a report" in done.stderr
 
 
 def test_one_instance_twice_is_refused(run, instance_file):
@@ -158,7 +160,7 @@ def test_the_demo_proves_the_optimum_and_leaves_a_report(run, tmp_path):
     assert done.exit_code == 0, done.stderr
     assert "optimum" in done.stdout
     assert "best found" not in done.stdout
-    assert list(folder.glob("*.html"))
+    assert (folder / "report.html").exists()
     assert "report: " in done.stderr
 
 

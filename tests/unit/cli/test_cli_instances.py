@@ -84,10 +84,7 @@ def trace(tmp_path):
     """Write an ITP job table with one row that cannot be read."""
     path = tmp_path / "jobs.csv"
     path.write_text(
-        "job_id,submission_time,duration,num_gpu\n"
-        "a,0,3600,1\n"
-        "b,60,1800,2\n"
-        "c,120,oops,1\n",
+        "job_id,submission_time,duration,num_gpu\na,0,3600,1\nb,60,1800,2\nc,120,oops,1\n",
         encoding="utf-8",
     )
     return path

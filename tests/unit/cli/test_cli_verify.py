@@ -55,9 +55,7 @@ def test_violations_are_exit_3_and_named(run, instance, instance_file, result, t
 @pytest.mark.parametrize(
     ("claim", "code"), [({"objective": 599.0}, "objective"), ({"bound": 601.0}, "bound")]
 )
-def test_a_claim_that_is_false_is_a_violation(
-    run, instance_file, result, tmp_path, claim, code
-):
+def test_a_claim_that_is_false_is_a_violation(run, instance_file, result, tmp_path, claim, code):
     """A certificate edited by hand must not pass: people quote it."""
     path = tmp_path / "false.json"
     result.to_json(path)
