@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -100,7 +100,7 @@ def compare_command(
     problems = [read_instance(reference) for reference in _expanded(instances)]
     from alloc.comparison import compare
 
-    with kept_store(store) as location, progress("comparing", quiet) as line:
+    with progress("comparing", quiet) as line, kept_store(store, line) as (location, tell):
         comparison = compare(
             problems,
             scheduler_list(schedulers),
@@ -113,7 +113,7 @@ def compare_command(
             time_limit_s=time_limit,
             store=location,
             jobs=jobs,
-            progress=lambda event: tell(event, line),
+            progress=tell,
         )
         if json:
             print_text(comparison.to_json())
@@ -180,33 +180,32 @@ def _expanded(references: Iterable[str]) -> list[str]:
 
 
 @contextmanager
-def kept_store(location: str | None) -> Iterator[str]:
+def kept_store(
+    location: str | None, line: Report
+) -> Iterator[tuple[str, Callable[["CellEvent"], None]]]:
     """Give finished work a place to stay if the comparison does not come to its end.
 
     Without a place chosen by the user it is a file that goes when all went well: work kept from one
-    version of a scheduler to the next would be mistaken for the new one's.
+    version of a scheduler to the next would be mistaken for the new one's. Yields the place, and
+    what is to be told of every finished piece.
     """
-    if location is not None:
-        try:
-            yield location
-        except KeyboardInterrupt:
-            say(f"interrupted; finished work is in {location}, the same command goes on from it.")
-            raise
-        return
-    folder = Path(tempfile.mkdtemp(prefix="alloc-compare-"))
-    place = folder / "runs.sqlite"
+    folder = None if location is not None else Path(tempfile.mkdtemp(prefix="alloc-compare-"))
+    place = str(location if folder is None else folder / "runs.sqlite")
+    pieces = 0
+
+    def tell(event: "CellEvent") -> None:
+        nonlocal pieces
+        pieces = event.done
+        how = "from the store" if event.stored else "done"
+        line(f"{event.done}/{event.total}  {event.label}: {event.error or how}")
+
     try:
-        yield str(place)
+        yield place, tell
     except BaseException:
-        if place.exists():
+        if pieces:
             say(f"finished work is in {place}; the same command with --store {place} goes on.")
-        else:
-            folder.rmdir()
+        elif folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
         raise
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def tell(event: "CellEvent", line: Report) -> None:
-    """Report a piece of work that is done."""
-    how = "from the store" if event.stored else "done"
-    line(f"{event.done}/{event.total}  {event.label}: {event.error or how}")
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)

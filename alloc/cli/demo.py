@@ -11,7 +11,6 @@ from alloc.cli.comparing import (
     kept_store,
     print_tables,
     say_report,
-    tell,
 )
 from alloc.cli.console import make_folder, print_text, progress
 from alloc.cli.door import say
@@ -46,13 +45,13 @@ def demo_command(
         f"{problem.topology.num_gpus} GPUs, solved to the optimum and run by "
         f"{len(scheduler_names())} schedulers."
     )
-    with kept_store(None) as location, progress("demo", quiet) as line:
+    with progress("demo", quiet) as line, kept_store(None, line) as (location, tell):
         comparison = compare(
             [problem],
             scheduler_names(),
             time_limit_s=time_limit,
             store=location,
-            progress=lambda event: tell(event, line),
+            progress=tell,
         )
     if json:
         print_text(comparison.to_json())

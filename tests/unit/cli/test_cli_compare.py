@@ -96,9 +96,10 @@ def test_a_finished_comparison_leaves_no_litter(run, instance_file, tmp_path, mo
     assert list(tmp_path.glob("alloc-compare-*")) == []
 
 
-def test_a_refused_comparison_leaves_no_litter(run, instance_file, tmp_path, monkeypatch):
+@pytest.mark.parametrize("wrong", [["--schedulers", "fifoo"], [*PAIR, "--jobs", 0]])
+def test_a_refused_comparison_leaves_no_litter(run, instance_file, tmp_path, monkeypatch, wrong):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert run("compare", instance_file, "--schedulers", "fifoo").exit_code == 2
+    assert run("compare", instance_file, *wrong).exit_code == 2
     assert list(tmp_path.glob("alloc-compare-*")) == []
 
 
