@@ -93,8 +93,10 @@ def add_legend(ax: Axes) -> None:
         loc="upper left" if beside else "upper center",
         # Below: in inches under the axis, so that it clears the axis label at every height.
         bbox_to_anchor=(1.01, 1.0) if beside else (0.5, -0.6 / height),
-        ncols=1 if beside else max(1, int(width / 1.4)),
+        ncols=1 if beside else max(1, int(width / 0.9)),
+        columnspacing=1.0,
+        handlelength=1.6,
         frameon=False,
         labelcolor=INK,
-        fontsize="small",
+        fontsize="small" if beside else "x-small",
     )

@@ -21,11 +21,10 @@ OKABE_ITO: Mapping[str, str] = MappingProxyType(
         "vermillion": "#D55E00",
         "sky blue": "#56B4E9",
         "purple": "#CC79A7",
-        # The set's yellow (#F0E442) is close to invisible on white, so this is a darker shade.
-        "yellow": "#B8A800",
     }
 )
-"""The colours of Okabe and Ito (Color Universal Design, 2008), black left to `INK`."""
+"""The colours of Okabe and Ito (Color Universal Design, 2008), without black, which is
+`INK`, and yellow, which cannot be seen on white and, darkened, not be told from orange."""
 
 OPTIMUM = "optimum"
 """Name of the row of the solved schedule in every table and figure."""
@@ -55,7 +54,7 @@ class LineStyle:
 def line_styles(names: Iterable[str]) -> dict[str, LineStyle]:
     """Return a style for each name: the optimum in thick ink, the others by colour, then by dash.
 
-    Seven colours times three dashes tell 21 series apart; after that they repeat.
+    Six colours times three dashes tell 18 series apart; after that they repeat.
     """
     colours = tuple(OKABE_ITO.values())
     styles: dict[str, LineStyle] = {}

@@ -75,7 +75,7 @@ def test_family_table(comparison: Comparison):
 
 
 def test_odd_names_break_no_table(queue: Instance, policy):
-    """A bar would end a Markdown cell, and brackets are markup to rich: both are just names here."""
+    """A bar ends a Markdown cell, brackets are markup to rich: both are only names here."""
     policy.name = "a|b [red]c[/red]"
     table = gap_tables(compare([queue.replace(name="[bold]q")], [policy], time_limit_s=20))[0]
     assert r"| a\|b [red]c[/red] | 40.0 |" in to_markdown(table)
