@@ -16,6 +16,7 @@ from alloc.schedulers.ladder import (
     GangLadder,
     Ladder,
     LadderCache,
+    Level,
     TaskLadder,
     gang_ladder,
 )
@@ -136,7 +137,7 @@ class Round:
         """Give a job its next bundle (one worker and one PS on one host) or its next gang."""
         grant = self.grant_of(view)
         if isinstance(grant.ladder, GangLadder):
-            return self._step_gang(grant, grant.ladder)
+            return self._step_gang(grant)
         pair = grant.ladder.next_pair(grant.workers)
         if pair is None:
             return Outcome.TOP
@@ -149,6 +150,25 @@ class Round:
         assert isinstance(grant.ladder, TaskLadder)
         demand = grant.ladder.worker if role == WORKER else grant.ladder.server
         return self._give(grant, ((role, demand),), count)
+
+    def next_level(self, view: JobView) -> Level | None:
+        """Return the next level of a job's gangs that is faster and within quota, or None."""
+        grant = self.grant_of(view)
+        assert isinstance(grant.ladder, GangLadder)
+        configurations = view.configurations
+        for level in grant.ladder.levels:
+            if any(configurations[c].rate > grant.rate for c in level.configurations) and (
+                self._allows(view, level.demand[0] - grant.demand[0])
+            ):
+                return level
+        return None
+
+    def next_demand(self, view: JobView) -> tuple[int, ...]:
+        """Return what a job's next level asks for on top of what it has; nothing at its top."""
+        level, held = self.next_level(view), self.grant_of(view).demand
+        if level is None:
+            return tuple(0 for _ in held)
+        return tuple(a - b for a, b in zip(level.demand, held, strict=True))
 
     def fill(self, view: JobView) -> Outcome:
         """Give a job as much as it takes: bundles to the top, or the fastest gang that fits."""
@@ -356,18 +376,14 @@ class Round:
 
     # Gangs.
 
-    def _step_gang(self, grant: Grant, ladder: GangLadder) -> Outcome:
+    def _step_gang(self, grant: Grant) -> Outcome:
         """Raise a job to its next level: the smallest demand that is faster."""
-        rate = grant.rate
-        for level in ladder.levels:
-            faster = [c for c in level.configurations if grant.view.configurations[c].rate > rate]
-            if not faster:
-                continue
-            if not self._allows(grant.view, level.demand[0] - grant.demand[0]):
-                continue
-            placed = any(self._place(grant, c) for c in faster)
-            return Outcome.GRANTED if placed else Outcome.MISFIT
-        return Outcome.TOP
+        level = self.next_level(grant.view)
+        if level is None:
+            return Outcome.TOP
+        faster = [c for c in level.configurations if grant.view.configurations[c].rate > grant.rate]
+        placed = any(self._place(grant, c) for c in faster)
+        return Outcome.GRANTED if placed else Outcome.MISFIT
 
     def _fill_gang(self, grant: Grant, ladder: GangLadder) -> Outcome:
         """Give a job the fastest configuration that fits."""

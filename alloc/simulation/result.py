@@ -74,20 +74,29 @@ class SimulationResult:
 
     @cached_property
     def gpus_in_use(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """GPUs held over time.
+        """GPUs held over time, as `gpus_over_time` returns them."""
+        return gpus_over_time(self.instance, self.schedule)
 
-        Returns
-        -------
-        tuple of array
-            Times of change, seconds, rising, and the GPUs held from each of them to the next, both
-            of shape (changes,). Resources of a slot are held to its end.
-        """
-        runs = self.schedule.runs
-        job = self.instance.job
-        gpus = np.array([job(r.job).configurations[r.configuration].demand[0] for r in runs])
-        times = np.array([r.start_s for r in runs] + [r.end_s for r in runs])
-        # In whole milli-GPU, so that the level returns to exactly zero.
-        moments, position = np.unique(times, return_inverse=True)
-        change = np.zeros(len(moments), dtype=np.int64)
-        np.add.at(change, position.reshape(-1), np.concatenate([gpus, -gpus]).astype(np.int64))
-        return moments, np.cumsum(change) / MILLI
+
+def gpus_over_time(
+    instance: Instance, schedule: Schedule
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the GPUs that a schedule holds over time.
+
+    Returns
+    -------
+    tuple of array
+        Times of change, seconds, rising, and the GPUs held from each of them to the next, both of
+        shape (changes,). Resources of a slot are held to its end.
+    """
+    runs = schedule.runs
+    gpus = np.array(
+        [instance.job(run.job).configurations[run.configuration].demand[0] for run in runs],
+        dtype=np.int64,
+    )
+    times = np.array([run.start_s for run in runs] + [run.end_s for run in runs])
+    # In whole milli-GPU, so that the level returns to exactly zero.
+    moments, position = np.unique(times, return_inverse=True)
+    change = np.zeros(len(moments), dtype=np.int64)
+    np.add.at(change, position.reshape(-1), np.concatenate([gpus, -gpus]))
+    return moments, np.cumsum(change) / MILLI

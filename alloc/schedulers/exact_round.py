@@ -1,0 +1,123 @@
+"""The exact optimum of each round (family F1), slot after slot."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from alloc.errors import UnsupportedFeatureError
+from alloc.objectives import round_utility
+from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
+from alloc.solution import Assignment
+
+
+class ExactRound:
+    """Choose, in every slot, the configurations with the largest sum of utilities.
+
+    Solves the multiple-choice knapsack of the round (`alloc.solving.allocate_round`) to optimality
+    and places the result. Jobs that must not be paused keep what they have; a job that is bound to
+    a configuration is offered only that one.
+
+    Parameters
+    ----------
+    utility
+        A round utility of `alloc.objectives`: ``progress`` (DL2's reward), ``remaining_time``
+        (Optimus' drop in remaining time) or ``goodput``.
+
+    References
+    ----------
+    The utilities are those of Peng et al., "Optimus", EuroSys 2018, and Peng et al., "DL2", IEEE
+    TPDS 2021; choosing exactly is this project's yardstick for their greedy or learned choice.
+    """
+
+    needs: Knowledge = "estimate"
+    information = "remaining work and rates of all configurations"
+
+    def __init__(self, utility: str = "progress") -> None:
+        self._utility = round_utility(utility).name
+        self.name = f"exact-{self._utility.replace('_', '-')}"
+
+    def reset(self) -> None:
+        """Forget everything; called before each simulation."""
+
+    def decide(self, state: ClusterState) -> Decision:
+        """Return the decision at `state.now_s`.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            In continuous time, where there are no rounds.
+        """
+        if state.slot_s is None:
+            raise UnsupportedFeatureError(
+                f"scheduler {self.name} allocates in rounds, but the instance has no slots; "
+                "set slot_s."
+            )
+        from alloc.solving import allocate_round
+
+        kept, quotas = _keep(state)
+        views = [view for view in state.jobs if view.id not in kept]
+        chosen, notes = allocate_round(
+            state.topology,
+            [_offered(view) for view in views],
+            state.slot_s,
+            self._utility,
+            quotas,
+            state.pool,
+        )
+        bound = {view.id: c for view in views if (c := view.bound_to) is not None}
+        return Decision(
+            assign=(
+                *kept.values(),
+                *(
+                    dataclasses.replace(a, configuration=bound.get(a.job, a.configuration))
+                    for a in chosen
+                ),
+            ),
+            notes=dict(notes),
+        )
+
+
+def _keep(state: ClusterState) -> tuple[dict[str, Assignment], Mapping[str, int]]:
+    """Take what jobs that must not be paused keep; return that and the quotas they leave."""
+    kept: dict[str, Assignment] = {}
+    quotas = dict(state.quotas)
+    for view in state.jobs:
+        current = view.current
+        if view.preemptible or current is None:
+            continue
+        configuration = view.configurations[current.configuration]
+        state.pool.take(configuration, current.tasks)
+        kept[view.id] = current
+        if view.tenant is not None and view.tenant in quotas:
+            quotas[view.tenant] -= configuration.demand[0]
+    return kept, quotas
+
+
+def _offered(view: JobView) -> JobView:
+    """Return the view of a job with only the configuration it is bound to."""
+    bound = view.bound_to
+    if bound is None:
+        return view
+    first = [
+        None if a is None else dataclasses.replace(a, configuration=0)
+        for a in (view.current, view.last)
+    ]
+    return dataclasses.replace(
+        view, configurations=(view.configurations[bound],), current=first[0], last=first[1]
+    )
+
+
+def exact_progress() -> ExactRound:
+    """Return the exact round with DL2's progress."""
+    return ExactRound("progress")
+
+
+def exact_remaining_time() -> ExactRound:
+    """Return the exact round with Optimus' drop in remaining time."""
+    return ExactRound("remaining_time")
+
+
+def exact_goodput() -> ExactRound:
+    """Return the exact round with goodput."""
+    return ExactRound("goodput")

@@ -1,0 +1,204 @@
+"""Metrics: what a simulation is judged by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.instance import Instance
+from alloc.simulation.result import SimulationResult, gpus_over_time
+from alloc.solution import Schedule
+from alloc.topology import Topology
+from alloc.workload import Configuration, Job
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What a simulation is judged by.
+
+    A job that did not complete counts with infinite completion time, as in the objectives.
+
+    Parameters
+    ----------
+    num_jobs, num_unfinished
+        Jobs of the instance, and those of them that did not complete.
+    mean_jct_s, median_jct_s, p95_jct_s, p99_jct_s
+        Job completion time (completion minus arrival), seconds. A percentile is the smallest time
+        that so many percent of the jobs do not exceed; it is not interpolated.
+    makespan_s
+        Completion of the last job, seconds since the start of the instance.
+    utilisation
+        GPU time held until the makespan over GPU time there was, 0 to 1; NaN without GPUs.
+    mean_fairness, max_fairness
+        Finish-time fairness rho, more than 0; above 1 a job did worse than alone in its fair share
+        (see `finish_time_fairness`).
+    mean_decision_s, p99_decision_s
+        Wall time of a decision, seconds.
+    restarts, migrations
+        Resumptions that cost a restart, and how many of them were on other hosts.
+    num_late
+        Jobs that completed after their deadline or the horizon.
+    """
+
+    num_jobs: int
+    num_unfinished: int
+    mean_jct_s: float
+    median_jct_s: float
+    p95_jct_s: float
+    p99_jct_s: float
+    makespan_s: float
+    utilisation: float
+    mean_fairness: float
+    max_fairness: float
+    mean_decision_s: float
+    p99_decision_s: float
+    restarts: int
+    migrations: int
+    num_late: int
+
+
+def metrics_of(result: SimulationResult) -> Metrics:
+    """Return the metrics of a simulation."""
+    instance = result.instance
+    jobs = instance.jobs
+    ends = np.array(
+        [math.inf if (end := result.completion_s[job.id]) is None else end for job in jobs]
+    )
+    jcts = ends - np.array([job.arrival_s for job in jobs])
+    rho = np.array(list(finish_time_fairness(instance, result.completion_s).values()))
+    decisions = result.decision_s
+    return Metrics(
+        num_jobs=len(jobs),
+        num_unfinished=len(result.unfinished),
+        mean_jct_s=float(jcts.mean()),
+        median_jct_s=_percentile(jcts, 50),
+        p95_jct_s=_percentile(jcts, 95),
+        p99_jct_s=_percentile(jcts, 99),
+        makespan_s=float(ends.max()),
+        utilisation=utilisation(instance, result.schedule, float(ends.max())),
+        mean_fairness=float(rho.mean()),
+        max_fairness=float(rho.max()),
+        mean_decision_s=float(decisions.mean()) if len(decisions) else math.nan,
+        p99_decision_s=_percentile(decisions, 99),
+        restarts=result.restarts,
+        migrations=result.migrations,
+        num_late=len(result.late),
+    )
+
+
+def utilisation(instance: Instance, schedule: Schedule, until_s: float = math.inf) -> float:
+    """Return the part of all GPU time that a schedule holds, 0 to 1.
+
+    Parameters
+    ----------
+    instance, schedule
+        The problem and who runs when.
+    until_s
+        Time up to which to count, seconds; no later than the end of the last run.
+
+    Returns
+    -------
+    float
+        NaN without GPUs or runs.
+    """
+    num_gpus = instance.topology.num_gpus
+    times, level = gpus_over_time(instance, schedule)
+    if not num_gpus or not len(times):
+        return math.nan
+    until_s = min(until_s, float(times[-1]))
+    spans = np.diff(np.append(np.minimum(times, until_s), until_s))
+    return float(level @ spans) / (num_gpus * until_s)
+
+
+def finish_time_fairness(
+    instance: Instance, completion_s: Mapping[str, float | None]
+) -> dict[str, float]:
+    """Return the finish-time fairness rho of each job, infinite if it did not complete.
+
+    Themis defines rho as the time a job takes in the shared cluster over the time it would take
+    alone in a 1/N share of it, N being the jobs it contends with. Here, for job j,
+
+    - ``N_j`` is the time average of the number of jobs in the system (arrived, not complete) over
+      j's stay, 1 or more;
+    - alone in the share, j runs in its best configuration c for the part of the time that the share
+      pays for: ``rate = max_c r_c * min(1, min_k B_k / (N_j * a_ck))`` with its demand a_ck and the
+      cluster's capacity B_k of resource k (of the configuration's GPU type, where it names one);
+    - ``rho_j = JCT_j * rate / (work left at the start)``.
+
+    A job that completes as fast as in its share has rho 1; below 1 it gained by sharing.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    completion_s
+        Completion of every job, seconds, or None.
+
+    References
+    ----------
+    Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020, section 3.
+    """
+    contention = _contention(instance, completion_s)
+    rho: dict[str, float] = {}
+    for job, rivals in zip(instance.jobs, contention.tolist(), strict=True):
+        end_s = completion_s[job.id]
+        if end_s is None:
+            rho[job.id] = math.inf
+        else:
+            rate = _rate_alone(instance, job, rivals)
+            rho[job.id] = (end_s - job.arrival_s) * rate / job.work_left
+    return rho
+
+
+def _contention(instance: Instance, completion_s: Mapping[str, float | None]) -> Array:
+    """Return the mean number of jobs in the system during each job's stay, shape (jobs,)."""
+    arrivals = np.array([job.arrival_s for job in instance.jobs])
+    given = [completion_s[job.id] for job in instance.jobs]
+    last_s = max([float(arrivals.max()), *(end for end in given if end is not None)])
+    # Jobs that did not complete stay for as long as anything happens.
+    ends = np.array([last_s if end is None else end for end in given])
+    moments = np.unique(np.concatenate([arrivals, ends]))
+    arrived = np.searchsorted(np.sort(arrivals), moments, side="right")
+    present = arrived - np.searchsorted(np.sort(ends), moments, side="right")
+    # Job-seconds in the system up to each moment; a job's stay is a difference of two of them.
+    area = np.concatenate([[0.0], np.cumsum(present[:-1] * np.diff(moments))])
+    inside = area[np.searchsorted(moments, ends)] - area[np.searchsorted(moments, arrivals)]
+    stay = ends - arrivals
+    mean = np.divide(inside, stay, out=np.ones_like(stay), where=stay > 0)
+    return np.asarray(np.maximum(mean, 1.0))
+
+
+def _rate_alone(instance: Instance, job: Job, rivals: float) -> float:
+    """Return the rate of a job alone in a share of one in `rivals` of the cluster."""
+    topology = instance.topology
+    return max(
+        configuration.rate * _share(topology, configuration, rivals)
+        for configuration in job.configurations
+    )
+
+
+def _share(topology: Topology, configuration: Configuration, rivals: float) -> float:
+    """Return the part of the time that a share pays for a configuration, 0 to 1."""
+    capacity = topology.capacity
+    if configuration.gpu_type is not None:
+        capacity = capacity[[t == configuration.gpu_type for t in topology.gpu_types]]
+    totals = capacity.sum(axis=0)
+    return min(
+        [1.0]
+        + [
+            float(total) / (rivals * need)
+            for need, total in zip(configuration.demand, totals, strict=True)
+            if need
+        ]
+    )
+
+
+def _percentile(values: Array, percent: float) -> float:
+    # Not interpolated: beside an infinite value that would be no number.
+    return float(np.percentile(values, percent, method="inverted_cdf")) if len(values) else math.nan
