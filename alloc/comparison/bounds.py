@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from alloc.certificate import Certificate, Result
-from alloc.comparison.measures import measure
+from alloc.comparison.measures import measure_schedule
 from alloc.comparison.settings import Settings, alloc_version, key_of
 from alloc.comparison.store import Item, StoreError
 from alloc.errors import AllocError, CertificateError
@@ -110,7 +110,7 @@ def solve_bound(instance: Instance, settings: Settings) -> Bound:
         return Bound(instance.name, instance.fingerprint, None, error=str(error))
     metrics: Mapping[str, float] = {}
     if isinstance(result.solution, Schedule):
-        metrics = measure(instance, result.solution)
+        metrics = measure_schedule(instance, result.solution)
     error_line = None
     if result.certificate.status == "infeasible":
         error_line = f"no schedule is feasible: {result.conflict}"

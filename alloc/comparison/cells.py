@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from alloc.comparison.measures import decision_times, measure
+from alloc.comparison.measures import measure
 from alloc.comparison.schedules import pack_schedule
 from alloc.comparison.settings import Entry, Settings, alloc_version, key_of
 from alloc.errors import AllocError
@@ -131,18 +131,12 @@ def _simulate(cell: Cell, started: float) -> Outcome:
         speed_error=cell.settings.speed_error,
         rng=generator_for(cell.instance, cell.seed),
     )
-    metrics = {
-        **measure(cell.instance, found.schedule),
-        **decision_times(found.decision_s),
-        "late": float(len(found.late)),
-    }
-    notes = {"restarts": float(found.restarts), "migrations": float(found.migrations)}
     return Outcome(
         cell.key,
         scheduler.information,
         objective(cell.settings.objective).evaluate(cell.instance, found.schedule),
-        metrics,
-        {**notes, **found.notes},
+        measure(found),
+        dict(found.notes),
         time.perf_counter() - started,
         None,
         pack_schedule(found.schedule),

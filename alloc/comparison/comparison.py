@@ -292,7 +292,7 @@ class Comparison:
             value = found.value
         gap = None
         if outcome.error is None:
-            gap = gap_to(value, outcome.objective, outcome.metrics.get("late", 0.0))
+            gap = gap_to(value, outcome.objective, outcome.metrics.get("num_late", 0.0))
         return Row(
             instance.name,
             fingerprint,

@@ -86,7 +86,7 @@ def check_bound(bound: Bound, label: str, outcome: Outcome) -> None:
     """
     if outcome.error is not None:
         return
-    gap = gap_to(bound.value, outcome.objective, outcome.metrics.get("late", 0.0))
+    gap = gap_to(bound.value, outcome.objective, outcome.metrics.get("num_late", 0.0))
     if gap is not None and gap < -BOUND_TOLERANCE:
         certificate = bound.certificate
         by = (

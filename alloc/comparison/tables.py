@@ -23,8 +23,8 @@ NOTHING = "–"
 """What a table shows where there is no number."""
 USES = "uses"
 """Header of the column that says what a scheduler looks at."""
-_ROOM = (0, 110, 170)
-"""Width of the terminal, characters, from which columns of importance 0, 1 and 2 are shown."""
+_ROOM = (0, 120, 180, 220)
+"""Width of the terminal, characters, from which columns of importance 0, 1, 2, 3 are shown."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Column:
     number
         Whether it holds numbers, to be set right.
     importance
-        0: always shown; 1 and 2: left out when a terminal is narrow, 2 first.
+        0: always shown; 1 to 3: left out when a terminal is narrow, 3 first.
     """
 
     header: str
@@ -97,7 +97,7 @@ def _gap_table(comparison: Comparison, by: By, name: str, group: Sequence[Summar
         Column("scheduler", number=False),
         Column("gap to bound (%)"),
         *(Column(m.header, importance=m.importance) for m in measures),
-        Column(USES, number=False, importance=2),
+        Column(USES, number=False, importance=3),
     )
     rows = tuple(
         (
@@ -114,7 +114,7 @@ def _gap_table(comparison: Comparison, by: By, name: str, group: Sequence[Summar
     over = {s.over for s in group if s.gap.low is not None and s.scheduler != OPTIMUM}
     if over:
         remarks.append(f"± is the half width of the 95 % confidence interval over {over.pop()}.")
-    if any(s.metrics.get("late") and s.metrics["late"].mean > 0 for s in group):
+    if any("num_late" in s.metrics and s.metrics["num_late"].mean > 0 for s in group):
         remarks.append(
             "No gap is shown where jobs miss a hard deadline: the bound is for schedules that "
             "keep them."
