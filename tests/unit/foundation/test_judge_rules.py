@@ -212,6 +212,15 @@ CASES = {
         (job(configurations=(SHARE,)), job("b", configurations=(SHARE,))),
         run(0, 10, on("h0", 1, (0,))), run(10, 20, on("h0", 1, (0,)), "b"),
     ),
+    "a share after a whole GPU": plan(
+        (job(configurations=(TWO,)), job("b", configurations=(SHARE,))),
+        run(0, 5, on("h0", 2)), run(5, 15, on("h0", 1, (0,)), "b"),
+    ),
+    "a share before a whole GPU is free": plan(
+        (job(configurations=(TWO,)), job("b", configurations=(SHARE,))),
+        run(0, 5, on("h0", 2)), run(4, 14, on("h0", 1, (0,)), "b"),
+        codes=("gpu_capacity", "host_capacity"),
+    ),
     # Quotas
     "at the quota": now(job(tenant="red"), Assignment("a", 0, H0), **RED),
     "over the quota": now(job(tenant="red"), Assignment("a", 1, on("h0", 2)), codes="quota", **RED),
@@ -236,6 +245,7 @@ CASES = {
     "a run of no length": plan(A, run(), run(10, 10), codes="empty_run"),
     "a run backwards": plan(A, run(), run(12, 11), codes="empty_run"),
     "a run that never ends": plan(A, run(0, math.inf), codes="not_finite"),
+    "a run that never ends, in slots": plan(A, run(0, math.inf), codes="not_finite", slot_s=5.0),
     "a run at no time": plan(A, run(math.nan, 10), codes=("not_finite", "incomplete")),
     "back to back": plan(A, run(0, 4), run(4, 10)),
     "twice at once": plan(A, run(0, 6), run(5, 10), codes="overlap"),
@@ -270,6 +280,7 @@ CASES = {
     "paused": plan(A, *PAUSED),
     "paused against its will": plan(job(preemptible=False), *PAUSED, codes="preempted"),
     "not paused": plan(job(preemptible=False), run(0, 4), run(4, 10)),
+    "not paused twice": plan(job(preemptible=False), run(0, 3), run(3, 6), run(6, 10)),
     "late start": plan(job(preemptible=False), run(3, 13)),
     "late start of what runs": plan(
         job(preemptible=False), run(3, 13), codes="preempted", **RUNNING
