@@ -34,6 +34,9 @@ class Measure:
         0: in every table; 1 and 2: left out when a terminal is narrow, 2 first.
     only_if_any
         Whether the column is left out when every value is 0.
+    show_interval
+        Whether tables show its interval. Not of wall times: they vary with the machine's other
+        work more than with the seed.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Measure:
     scale: float = 1.0
     importance: int = 1
     only_if_any: bool = False
+    show_interval: bool = True
 
 
 MEASURES: Mapping[str, Measure] = {
@@ -56,8 +60,8 @@ MEASURES: Mapping[str, Measure] = {
         Measure("utilisation", "GPU use (%)", 100.0),
         Measure("mean_fairness", "mean fairness ρ"),
         Measure("max_fairness", "worst fairness ρ", importance=2),
-        Measure("median_decision_s", "decision (ms)", 1000.0, importance=0),
-        Measure("p99_decision_s", "p99 decision (ms)", 1000.0, importance=2),
+        Measure("median_decision_s", "decision (ms)", 1000.0, importance=0, show_interval=False),
+        Measure("p99_decision_s", "p99 decision (ms)", 1000.0, importance=2, show_interval=False),
     )
 }
 """The columns of every table, in order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -29,8 +30,9 @@ class Entry:
     options
         Options handed to the registry; they must be plain JSON values.
     scheduler
-        A ready scheduler instead, for policies that are in no registry. Its content is part of the
-        key of its cells, so that a changed policy is never mistaken for a stored one.
+        A ready scheduler instead, for policies that are in no registry. Its attributes are part of
+        the key of its cells, so that a retrained policy is never mistaken for a stored one. Its
+        code is not: after a change there, give it another name or run without `resume`.
     """
 
     name: str
@@ -53,10 +55,7 @@ class Entry:
         if callable(getattr(value, "decide", None)) and isinstance(
             getattr(value, "name", None), str
         ):
-            import joblib
-
-            value.reset()
-            return Entry(value.name, {"content": joblib.hash(value)}, value)
+            return Entry(value.name, {"content": _content(value)}, value)
         raise InstanceError(
             f"a comparison was given {value!r} as a scheduler; give a registered name, an Entry "
             "or an object with name, decide and reset."
@@ -131,6 +130,21 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain JSON values."""
         return asdict(self)
+
+
+def _content(scheduler: Scheduler) -> str:
+    """Return a hash of a scheduler's attributes, arrays included."""
+    import joblib
+
+    scheduler.reset()
+    try:
+        return str(joblib.hash(scheduler))
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        reason = str(error.args[0] if error.args else error)
+        raise InstanceError(
+            f'scheduler "{scheduler.name}" cannot be sent to another process ({reason}); define '
+            "its class at the top of a module and keep open files and functions out of it."
+        ) from None
 
 
 def alloc_version() -> str:

@@ -231,6 +231,8 @@ def show_measure(measure: Measure, interval: Interval | None) -> str:
     """Return a measure in its unit of display."""
     if interval is None:
         return NOTHING
+    if not measure.show_interval:
+        interval = Interval(interval.mean, None, None, interval.count)
     return show_interval(interval, measure.scale)
 
 
@@ -330,6 +332,8 @@ def to_rich(table: Table, width: int | None = None) -> RichTable:
             justify="right" if column.number else "left",
             # Not "ellipsis": a number that is cut off is another number.
             overflow="fold",
+            # Half a name is nobody's name.
+            no_wrap=k == 0,
         )
     for row in table.rows:
         drawn.add_row(*(Text(row[k]) for k in shown))

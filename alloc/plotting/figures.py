@@ -98,7 +98,15 @@ def svg_text(figure: Figure) -> str:
             transparent=True,
             metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
         )
-    return buffer.getvalue()
+    return _without_idle_ids(buffer.getvalue())
+
+
+def _without_idle_ids(text: str) -> str:
+    """Drop the ids that nothing refers to: two charts in one figure use the same ones."""
+    used = set(re.findall(r"url\(#([^)]+)\)", text)) | set(re.findall(r'href="#([^"]+)"', text))
+    return re.sub(
+        r'\sid="([^"]*)"', lambda found: found.group(0) if found.group(1) in used else "", text
+    )
 
 
 def inline_svg(figure: Figure, name: str, alternative: str) -> str:

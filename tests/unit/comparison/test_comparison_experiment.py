@@ -446,3 +446,10 @@ def test_asking_for_what_is_not_there(queue: Instance):
         comparison.schedule("queue-01", "fif")
     with pytest.raises(InstanceError, match=r"with seed 5: it failed or has not run"):
         comparison.schedule("queue-01", "fifo", 5)
+
+
+def test_a_scheduler_that_cannot_travel_is_explained(queue: Instance, policy):
+    """Classes inside functions and open files cannot be sent to a process: say so, and the cure."""
+    policy.rule = lambda job: job.arrival_s
+    with pytest.raises(InstanceError, match=r'"test-policy" cannot be sent.*top of a module'):
+        compare([queue], [policy])

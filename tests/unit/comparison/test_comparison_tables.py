@@ -50,7 +50,7 @@ def test_markdown_has_the_gap_and_what_each_was_given(comparison: Comparison):
     assert column["mean JCT (s)"] == "35.0"
     assert column["makespan (s)"] == "40.0"
     assert "arrival" in column["uses"]
-    assert float(column["decision (ms)"].split(" ")[0]) > 0
+    assert float(column["decision (ms)"]) > 0
     assert optimum[:3] == ["optimum", "0", "25.0"]
 
 

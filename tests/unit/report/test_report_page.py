@@ -1,0 +1,330 @@
+"""The report: one page that says what is proved, needs nothing else, and can be read by all."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from alloc import solving
+from alloc.comparison import Comparison, compare
+from alloc.errors import AllocError, InstanceError, UnsupportedFeatureError
+from alloc.instance import Instance
+from alloc.report import write_report
+from alloc.topology import HostType, flat_cluster
+from alloc.workload import Configuration, Job, TaskGroup
+
+
+class Broken:
+    """A scheduler that fails at its first decision."""
+
+    name = "broken"
+    needs = "none"
+    information = "nothing"
+
+    def reset(self):
+        """Nothing to forget."""
+
+    def decide(self, state):
+        raise RuntimeError("out of ideas")
+
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+HOSTILE = '<script>alert("x")</script>&'
+
+
+class Page(HTMLParser):
+    """A page taken apart: tags must close in order, and nothing may be fetched."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == [], f"never closed: {self.open}"
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.tags.append((tag, found))
+        if "id" in found:
+            self.ids.append(found["id"])
+        self.links += [found[name] for name in ("href", "src", "srcset", "data") if name in found]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag, f"</{tag}> closes another tag"
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def make_instance(name: str, count: int = 4) -> Instance:
+    """Jobs of one or two GPUs on one host with two; FIFO and the optimum differ."""
+    ways = tuple(
+        Configuration((TaskGroup("worker", n, 1000, 1000),), rate)
+        for n, rate in ((1, 1.0), (2, 1.6))
+    )
+    jobs = tuple(Job(f"job-{j}", 5.0 * j, 30.0 - 5.0 * j, ways) for j in range(count))
+    cluster = flat_cluster("one host", HostType("host", 2, "a100", 8000, 4096), 1)
+    return Instance(name, cluster, jobs, slot_s=10.0, description={"source": "made by hand"})
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    return compare(
+        [make_instance("small-01"), make_instance("small-02", 3)],
+        ["fifo", "drf"],
+        seeds=(0, 1),
+        time_limit_s=20,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    write_report(comparison, folder / "index.html", scheduler="fifo", figures=folder / "figures")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> Page:
+    return Page((folder / "index.html").read_text(encoding="utf-8"))
+
+
+def test_nothing_is_fetched_from_anywhere(folder: Path, page: Page):
+    """The page is mailed, archived and opened without a network: every link stays inside it."""
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "@import" not in text
+    assert page.links
+    assert all(link.startswith("#") for link in page.links)
+    assert not page.all("script")
+    assert not page.all("link")
+    assert not page.all("iframe")
+
+
+def test_ids_are_unique_and_links_find_them(page: Page):
+    """Figures of one library share ids; on one page they would take each other's clip paths."""
+    assert len(set(page.ids)) == len(page.ids)
+    assert {link[1:] for link in page.links} <= set(page.ids)
+    text = " ".join(f"{value}" for _, attributes in page.tags for value in attributes.values())
+    assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(page.ids)
+
+
+def test_every_figure_is_on_the_page(page: Page):
+    """For each of two instances: gaps, Gantt charts, utilisation, distribution, convergence."""
+    figures = [a["aria-labelledby"] for a in page.all("svg")]
+    kinds = ["gaps", "gantt", "utilisation", "jct", "convergence"]
+    for kind in kinds:
+        assert sum(f"-{kind}-" in figure for figure in figures) == 2, kind
+    assert len(figures) == 10
+    assert len(page.all("figcaption")) == 10
+
+
+def test_every_figure_is_a_file(folder: Path):
+    names = {path.name for path in (folder / "figures").iterdir()}
+    assert len(names) == 20
+    assert {name.rsplit(".", 1)[1] for name in names} == {"png", "svg"}
+
+
+def test_figures_have_words_for_those_who_cannot_see(page: Page):
+    for svg in page.all("svg"):
+        assert svg["role"] == "img"
+        assert svg["aria-labelledby"] in page.ids
+    assert "Bars of the gap to the certified bound on small-01: optimum 0 %, fifo" in page.text
+    assert "the last job completes at" in page.text
+
+
+def test_tables_have_headers_and_captions(page: Page):
+    """A screen reader names row and column of every number."""
+    assert len(page.all("table")) == 4
+    assert len(page.all("caption")) == 3
+    scopes = [attributes.get("scope") for attributes in page.all("th")]
+    assert set(scopes) == {"col", "row"}
+
+
+def test_structure_of_the_page(page: Page):
+    assert page.all("html")[0]["lang"] == "en"
+    assert len(page.all("h1")) == len(page.all("main")) == 1
+    levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h[1-6]", tag)]
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+
+
+def test_the_page_says_what_is_proved_and_by_whom(comparison: Comparison, page: Page):
+    certificate = comparison.bound("small-01").certificate
+    assert "No schedule of small-01 has a weighted JCT below" in page.text
+    assert "The optimum reaches it (checked by the judge)" in page.text
+    assert certificate.backend_version in page.text
+    assert comparison.bound("small-01").fingerprint in page.text
+    assert "Bound on the mean JCT" in page.text
+    assert "Every scheduler was told the exact work of each job that has arrived" in page.text
+    assert "order of arrival" in page.text
+
+
+def test_the_page_says_how_to_make_it_again(comparison: Comparison, page: Page, tmp_path: Path):
+    assert "comparison = compare(" in page.text
+    assert "seeds=[0, 1]" in page.text
+    assert "Python" in page.text
+    assert comparison.experiment.environment["numpy"] in page.text
+    write_report(comparison, tmp_path / "page.html", command="alloc compare small-01 --seed 0")
+    again = Page((tmp_path / "page.html").read_text())
+    assert "alloc compare small-01 --seed 0" in again.text
+    assert "The same from Python:" in again.text
+
+
+def test_the_call_on_the_page_is_python(comparison: Comparison, page: Page):
+    """It is pasted into an editor: it must at least be the language."""
+    from alloc.report.report import python_call
+
+    compile(python_call(comparison), "call", "exec")
+
+
+def test_a_family_table_only_where_there_is_a_family(comparison: Comparison, page: Page, tmp_path):
+    assert "small, all instances" in page.text
+    alone = compare([make_instance("alone-01")], ["fifo"], time_limit_s=20)
+    write_report(alone, tmp_path / "alone.html")
+    assert "all instances" not in Page((tmp_path / "alone.html").read_text()).text.lower()
+
+
+def test_light_and_dark_and_paper(folder: Path):
+    """The figures' ink follows the page's; colours have a set for the dark and one for print."""
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+    assert "currentColor" in text
+    assert "#1b1e24" not in text.split("</style>")[1].lower()
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_contrast_of_all_texts(folder: Path):
+    """Every text colour reaches 4.5:1 on page and panel (WCAG 2.2 AA): by day, night, on paper."""
+    style = (folder / "index.html").read_text(encoding="utf-8").split("</style>")[0]
+    blocks = re.findall(r":root \{([^}]*)\}", style)
+    assert len(blocks) == 3
+    for block in blocks:
+        colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block))
+        for text in ("ink", "quiet", "link", "warn"):
+            for ground in ("page", "panel"):
+                light, dark = sorted((luminance(colours[text]), luminance(colours[ground])))
+                assert (dark + 0.05) / (light + 0.05) >= 4.5, (text, ground)
+
+
+def test_hostile_names_stay_text(tmp_path: Path):
+    """Instance files come from anybody; their names must never become part of the page."""
+    instance = make_instance(HOSTILE)
+    instance = instance.replace(
+        jobs=(instance.jobs[0].replace(id=HOSTILE), *instance.jobs[1:]),
+        description={HOSTILE: HOSTILE},
+    )
+    written = write_report(
+        compare([instance], ["fifo"], time_limit_s=20), tmp_path / "x.html", title=HOSTILE
+    )
+    text = written[0].read_text()
+    assert "<script" not in text.lower()
+    page = Page(text)
+    assert HOSTILE in page.text
+    assert not page.all("script")
+
+
+def test_failures_and_missing_proofs_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Without a bound and with a scheduler that fails, there is still a page, and it says so."""
+
+    def refuse(*args, **kwargs):
+        raise UnsupportedFeatureError("no such method for this instance")
+
+    monkeypatch.setattr(solving, "solve", refuse)
+    comparison = compare([make_instance("small-01")], [Broken(), "fifo"], time_limit_s=20)
+    (path,) = write_report(comparison, tmp_path / "page.html", scheduler="broken")
+    page = Page(path.read_text())
+    assert "Nothing is proved about small-01: no such method for this instance" in page.text
+    assert "2 cells failed" in page.text
+    assert "RuntimeError: out of ideas" in page.text
+    assert "unknown: it never ran" in page.text
+    assert [a["aria-labelledby"] for a in page.all("svg")] != []
+
+
+def test_unfinished_comparisons_are_reported_as_such(comparison: Comparison, tmp_path: Path):
+    partial = Comparison(
+        comparison.experiment,
+        comparison.instances,
+        dict(list(comparison.bounds.items())[:1]),
+        dict(list(comparison.outcomes.items())[:3]),
+    )
+    (path,) = write_report(partial, tmp_path / "page.html")
+    assert (
+        "This comparison is unfinished: 5 cells are still to be run." in Page(path.read_text()).text
+    )
+    nothing = Comparison(comparison.experiment, comparison.instances, {}, {})
+    with pytest.raises(InstanceError, match="nothing in the comparison is solved yet"):
+        write_report(nothing, tmp_path / "none.html")
+
+
+def test_the_best_scheduler_is_drawn_by_default(comparison: Comparison, tmp_path: Path):
+    """The question is how far the best one is; a reader can ask for another."""
+    gaps = {}
+    for row in comparison.rows:
+        gaps.setdefault(row.scheduler, []).append(row.gap)
+    best = min(("fifo", "drf"), key=lambda name: sum(gaps[name]))
+    (path,) = write_report(comparison, tmp_path / "page.html")
+    assert f"of the optimum (above) and of {best} (below)" in path.read_text()
+
+
+def test_an_unknown_scheduler_is_refused_before_anything_is_written(
+    comparison: Comparison, tmp_path: Path
+):
+    with pytest.raises(InstanceError, match=r'no scheduler "fiffo"; did you mean "fifo"'):
+        write_report(comparison, tmp_path / "page.html", scheduler="fiffo")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_old_report_survives_a_failed_write(
+    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """On a full disk there is the old page or the new one, never half of one."""
+    path = tmp_path / "page.html"
+    path.write_text("old")
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(AllocError, match=r"page.html: cannot be written"):
+        write_report(comparison, path)
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_the_same_comparison_gives_the_same_page(comparison: Comparison, tmp_path: Path):
+    """Reports can be compared and kept under version control."""
+    first, second = (
+        write_report(comparison, tmp_path / name)[0].read_bytes() for name in ("a.html", "b.html")
+    )
+    assert first == second
