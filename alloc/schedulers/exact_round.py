@@ -6,9 +6,13 @@ import dataclasses
 from collections.abc import Mapping
 
 from alloc.errors import UnsupportedFeatureError
+from alloc.instance import misfit
 from alloc.objectives import round_utility
+from alloc.packing import HostPool
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.solution import Assignment
+from alloc.topology import HostType, Topology
+from alloc.units import MILLI
 
 
 class ExactRound:
@@ -56,9 +60,16 @@ class ExactRound:
         from alloc.solving import allocate_round
 
         kept, quotas = _keep(state)
-        views = [view for view in state.jobs if view.id not in kept]
+        topology = what_is_left(state.topology, state.pool) if kept else state.topology
+        views = [
+            view
+            for view in state.jobs
+            if view.id not in kept and (not kept or _fits(view, topology))
+        ]
+        if not views:
+            return Decision(assign=tuple(kept.values()))
         chosen, notes = allocate_round(
-            state.topology,
+            topology,
             [_offered(view) for view in views],
             state.slot_s,
             self._utility,
@@ -70,8 +81,11 @@ class ExactRound:
             assign=(
                 *kept.values(),
                 *(
-                    dataclasses.replace(a, configuration=bound.get(a.job, a.configuration))
-                    for a in chosen
+                    dataclasses.replace(
+                        _around(assignment, state),
+                        configuration=bound.get(assignment.job, assignment.configuration),
+                    )
+                    for assignment in chosen
                 ),
             ),
             notes=dict(notes),
@@ -90,8 +104,53 @@ def _keep(state: ClusterState) -> tuple[dict[str, Assignment], Mapping[str, int]
         state.pool.take(configuration, current.tasks)
         kept[view.id] = current
         if view.tenant is not None and view.tenant in quotas:
-            quotas[view.tenant] -= configuration.demand[0]
+            quotas[view.tenant] = max(quotas[view.tenant] - configuration.demand[0], 0)
     return kept, quotas
+
+
+def _fits(view: JobView, topology: Topology) -> bool:
+    """Return whether a job could run at all on what is left."""
+    return any(misfit(topology, c) is None for c in _offered(view).configurations if c.rate > 0)
+
+
+def what_is_left(topology: Topology, pool: HostPool) -> Topology:
+    """Return a topology whose hosts offer only what is free in a pool.
+
+    Of GPUs that are shared nothing is offered: what is free on them is lost to the round.
+    """
+    kinds: dict[tuple[str, tuple[int, ...]], HostType] = {}
+    hosts = []
+    for host, row in zip(topology.hosts, pool.free.tolist(), strict=True):
+        key = (host.type, tuple(row))
+        if key not in kinds:
+            gpu, cpu, memory = row
+            kinds[key] = dataclasses.replace(
+                topology.host_type(host),
+                name=f"{host.type}/{len(kinds)}",
+                num_gpus=gpu // MILLI,
+                cpu_milli=cpu if cpu >= MILLI // 100 else 0,  # less is not a share at all
+                memory_mib=memory,
+                links=(),
+            )
+        hosts.append(dataclasses.replace(host, type=kinds[key].name))
+    return topology.replace(host_types=tuple(kinds.values()), hosts=tuple(hosts), links=())
+
+
+def _around(assignment: Assignment, state: ClusterState) -> Assignment:
+    """Return an assignment with the GPUs its tasks share counted without those already shared."""
+    opened = state.pool.open_gpus
+    if not opened:
+        return assignment
+    topology = state.topology
+    tasks = []
+    for task in assignment.tasks:
+        h = topology.host_index[task.host]
+        if task.gpus and opened.get(h):
+            num_gpus = topology.host_type(topology.hosts[h]).num_gpus
+            closed = [g for g in range(num_gpus) if g not in opened[h]]
+            task = dataclasses.replace(task, gpus=tuple(closed[g] for g in task.gpus))
+        tasks.append(task)
+    return dataclasses.replace(assignment, tasks=tuple(tasks))
 
 
 def _offered(view: JobView) -> JobView:
