@@ -278,6 +278,11 @@ def _distinct_instances(instances: Iterable[Instance]) -> list[Instance]:
             raise InstanceError(
                 f'comparison: instance "{instance.name}" is given twice; give each one once.'
             )
+        if instance.name in (other.name for other in chosen.values()):
+            raise InstanceError(
+                f'comparison: two instances are called "{instance.name}"; tables and files go by '
+                "the name, so rename one."
+            )
         chosen[instance.fingerprint] = instance
     if not chosen:
         raise InstanceError("comparison: no instances; give at least one.")

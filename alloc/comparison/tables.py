@@ -67,6 +67,16 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     remarks: tuple[str, ...] = ()
 
+    def without(self, header: str) -> Table:
+        """Return the table without the columns of that header."""
+        kept = [k for k, column in enumerate(self.columns) if column.header != header]
+        return Table(
+            self.title,
+            tuple(self.columns[k] for k in kept),
+            tuple(tuple(row[k] for k in kept) for row in self.rows),
+            self.remarks,
+        )
+
 
 def gap_tables(
     comparison: Comparison, by: By = "instance", method: Method = "t"
@@ -82,13 +92,25 @@ def gap_tables(
     method
         How intervals are found, see `mean_interval`.
     """
+    groups = _groups(comparison, by, method)
+    return tuple(_gap_table(comparison, by, name, group) for name, group in groups.items())
+
+
+def gap_table(
+    comparison: Comparison, name: str, by: By = "instance", method: Method = "t"
+) -> Table:
+    """Return the table of one instance or family, by its name; see `gap_tables`."""
+    return _gap_table(comparison, by, name, _groups(comparison, by, method)[name])
+
+
+def _groups(comparison: Comparison, by: By, method: Method) -> dict[str, list[Summary]]:
     summaries = (
         comparison.per_instance(method) if by == "instance" else comparison.per_family(method)
     )
     groups: dict[str, list[Summary]] = {}
     for summary in summaries:
         groups.setdefault(summary.group, []).append(summary)
-    return tuple(_gap_table(comparison, by, name, group) for name, group in groups.items())
+    return groups
 
 
 def _gap_table(comparison: Comparison, by: By, name: str, group: Sequence[Summary]) -> Table:

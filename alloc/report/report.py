@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from alloc.comparison import Comparison
 from alloc.comparison.records import family_of
 from alloc.comparison.settings import OPTIMUM, alloc_version
-from alloc.comparison.tables import gap_tables, terms
+from alloc.comparison.tables import USES, gap_table, terms
 from alloc.documents.files import write_text
 from alloc.errors import InstanceError, nearest
 from alloc.plotting import inline_svg, save_figure
@@ -124,9 +124,11 @@ def _page(
 ) -> str:
     # A family of one instance has its table further down.
     counts = Counter(family_of(comparison.instances[f]) for f in comparison.bounds)
-    shared = [family for family, count in counts.items() if count > 1]
-    tables = zip(counts, gap_tables(comparison, "family"), strict=True)
-    families = [table for family, table in tables if family in shared]
+    families = [
+        gap_table(comparison, family, "family").without(USES)
+        for family, count in counts.items()
+        if count > 1
+    ]
     return _template().render(
         title=title,
         version=alloc_version(),

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from alloc.comparison import Comparison, Summary
 from alloc.comparison.settings import OPTIMUM
 from alloc.comparison.tables import (
+    USES,
     Table,
     certificate_sentence,
-    gap_tables,
+    gap_table,
     objective_words,
     show_exact,
     show_gap,
@@ -107,7 +108,6 @@ def build_section(comparison: Comparison, fingerprint: str, beside: str, anchor:
         Id on the page, unique.
     """
     instance = comparison.instance(fingerprint)
-    position = list(comparison.bounds).index(fingerprint)
     summaries = [s for s in comparison.per_instance() if s.group == instance.name]
     builders: Sequence[Callable[[], Drawing | None]] = (
         lambda: _gaps(instance, summaries, anchor),
@@ -123,7 +123,8 @@ def build_section(comparison: Comparison, fingerprint: str, beside: str, anchor:
         instance_facts(instance),
         certificate_sentence(comparison.bound(fingerprint)),
         _claims(comparison, fingerprint),
-        gap_tables(comparison)[position],
+        # What each scheduler uses has a table of its own; this one is wide enough.
+        gap_table(comparison, instance.name).without(USES),
         drawings,
     )
 

@@ -453,3 +453,9 @@ def test_a_scheduler_that_cannot_travel_is_explained(queue: Instance, policy):
     policy.rule = lambda job: job.arrival_s
     with pytest.raises(InstanceError, match=r'"test-policy" cannot be sent.*top of a module'):
         compare([queue], [policy])
+
+
+def test_two_instances_of_one_name_are_refused(queue: Instance, other: Instance):
+    """Tables go by name: two under one name would be averaged as if they were seeds."""
+    with pytest.raises(InstanceError, match=r'two instances are called "queue-01".*rename one'):
+        compare([queue, other.replace(name="queue-01")], ["fifo"])

@@ -328,3 +328,20 @@ def test_the_same_comparison_gives_the_same_page(comparison: Comparison, tmp_pat
         write_report(comparison, tmp_path / name)[0].read_bytes() for name in ("a.html", "b.html")
     )
     assert first == second
+
+
+def test_each_instance_has_its_own_table_after_a_resume(tmp_path: Path):
+    """On a resume, bounds come in another order than instances; tables must not be swapped."""
+    first, second = make_instance("first-01"), make_instance("second-01", 2)
+    store = tmp_path / "runs.db"
+    compare([second], ["fifo"], time_limit_s=20, store=store)
+    for comparison in (
+        compare([first, second], ["fifo"], time_limit_s=20, store=store),
+        Comparison.from_store(store),
+    ):
+        (path,) = write_report(comparison, tmp_path / "page.html")
+        text = Page(path.read_text()).text
+        parts = text.split("What is proved")[1:]
+        for part, name in zip(parts, ("first-01", "second-01"), strict=True):
+            assert f"Schedulers beside the certified bound: {name}" in part
+            assert f"No schedule of {name} has" in part
