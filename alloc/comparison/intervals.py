@@ -109,6 +109,7 @@ def _bootstrap(
         confidence_level=CONFIDENCE,
         n_resamples=_RESAMPLES,
         method="BCa",
-        rng=np.random.default_rng(seed),
+        # Since scipy 1.15 also called rng; this name works from 1.11 on.
+        random_state=np.random.default_rng(seed),
     ).confidence_interval
     return float(found.low), float(found.high)
