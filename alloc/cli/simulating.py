@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -89,12 +90,9 @@ def simulate_command(
 
 def _summary(outcome: "SimulationResult") -> dict[str, Any]:
     """Return what happened as plain JSON values."""
-    from alloc.comparison.measures import decision_times, measure
+    from alloc.simulation import metrics_of
 
-    measures = {
-        **measure(outcome.instance, outcome.schedule),
-        **decision_times(outcome.decision_s),
-    }
+    metrics = asdict(metrics_of(outcome))
     return {
         "instance": outcome.instance.name,
         "fingerprint": outcome.instance.fingerprint,
@@ -102,9 +100,7 @@ def _summary(outcome: "SimulationResult") -> dict[str, Any]:
         "knowledge": outcome.knowledge,
         "work_error": outcome.work_error,
         "speed_error": outcome.speed_error,
-        **{name: value if math.isfinite(value) else None for name, value in measures.items()},
-        "restarts": outcome.restarts,
-        "migrations": outcome.migrations,
+        **{name: value if math.isfinite(value) else None for name, value in metrics.items()},
         "unfinished": list(outcome.unfinished),
         "late": list(outcome.late),
         "notes": dict(outcome.notes),

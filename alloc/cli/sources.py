@@ -8,6 +8,8 @@ from alloc.errors import InstanceError, nearest
 from alloc.instance import Instance
 from alloc.solution import Solution
 
+STDIN, STDIN_NAME = "-", "standard input"
+
 
 def read_instance(reference: str) -> Instance:
     """Return the instance that a file, a stored id or ``-`` (standard input) stands for.
@@ -19,8 +21,11 @@ def read_instance(reference: str) -> Instance:
     """
     from alloc.documents import load_instance, parse_instance
 
-    if reference == "-":
-        return parse_instance(sys.stdin.buffer.read())
+    if reference == STDIN:
+        try:
+            return parse_instance(_read_stdin())
+        except InstanceError as error:
+            raise InstanceError(f"{STDIN_NAME}: {error}") from None
     if _is_path(reference):
         return load_instance(reference)
     from alloc.instances import load
@@ -47,27 +52,34 @@ def stored_ids() -> list[str]:
 
 
 def read_answer(path: Path) -> Solution | Result:
-    """Read a solution or a result, whichever the file holds.
+    """Read a solution or a result, whichever the file (``-``: standard input) holds.
 
     Raises
     ------
     InstanceError
-        If the file holds neither, or is malformed.
+        If it holds neither, or is malformed.
     """
+    from alloc.documents import parse_result, parse_solution
     from alloc.documents.files import read_bytes
     from alloc.documents.parsing import parse_json
 
-    raw = parse_json(read_bytes(path), str(path))
+    name = STDIN_NAME if str(path) == STDIN else str(path)
+    data = _read_stdin() if str(path) == STDIN else read_bytes(path)
+    raw = parse_json(data, name)
     kind = raw.get("kind") if isinstance(raw, dict) else None
-    if kind == "result":
-        from alloc.documents import load_result
+    if kind not in ("result", "solution"):
+        raise InstanceError(
+            f'{name}: is no answer; expected a document of kind "solution" or "result", and its '
+            f"kind is {kind!r}."
+        )
+    try:
+        return parse_result(data) if kind == "result" else parse_solution(data)
+    except InstanceError as error:
+        raise InstanceError(f"{name}: {error}") from None
 
-        return load_result(path)
-    if kind == "solution":
-        from alloc.documents import load_solution
 
-        return load_solution(path)
-    raise InstanceError(
-        f'{path}: is no answer; expected a document of kind "solution" or "result", and its kind '
-        f"is {kind!r}."
-    )
+def _read_stdin() -> bytes:
+    from alloc.documents import MAX_BYTES
+
+    # One byte more than is allowed is enough to be refused.
+    return sys.stdin.buffer.read(MAX_BYTES + 1)

@@ -73,7 +73,9 @@ def percent(share: float | None) -> str:
     if math.isinf(share):
         return "∞"
     # More than nothing never reads as nothing; the noise of the last digits is nothing.
-    return "< 0.01 %" if 1e-9 < share < 1e-4 else f"{100 * share:.2f} %"
+    if abs(share) < 1e-9:
+        return "0 %"
+    return "< 0.01 %" if 0 < share < 1e-4 else f"{100 * share:.2f} %"
 
 
 def _cell(value: object) -> str:

@@ -10,7 +10,7 @@ from alloc.certificate import Result
 from alloc.cli import options
 from alloc.cli.console import print_json, show
 from alloc.cli.exit_code import ExitCode
-from alloc.cli.sources import read_answer, read_instance
+from alloc.cli.sources import STDIN, STDIN_NAME, read_answer, read_instance
 
 
 def verify_command(
@@ -19,7 +19,8 @@ def verify_command(
         Path,
         typer.Argument(
             metavar="ANSWER",
-            help="A solution, or a result; of a result the claims are checked as well.",
+            help="A solution or a result, or - for standard input; of a result the claims are "
+            "checked as well.",
             show_default=False,
         ),
     ],
@@ -53,6 +54,7 @@ def verify_command(
         rows = [(v.code, v.sentence) for v in violations]
         show(table(("rule", "violation"), rows), f"{len(rows)} violations.")
     else:
+        name = STDIN_NAME if str(answer) == STDIN else answer
         claims = ", and its claims hold" if isinstance(found, Result) else ""
-        show(f"feasible: {answer} keeps every rule of {problem.name}{claims}.")
+        show(f"feasible: {name} keeps every rule of {problem.name}{claims}.")
     return ExitCode.INFEASIBLE if violations else ExitCode.SOLVED

@@ -1,0 +1,138 @@
+"""Every example of the README and the documentation runs, and every link leads somewhere."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from doc_examples import Block, Page, agrees, blocks, commands
+from typer.main import get_command
+
+from alloc.cli.application import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+names = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+def run_all(page: Path, chosen: list[Block], folder: Path, monkeypatch) -> None:
+    from alloc import backends, formulation
+
+    # What a page registers is gone after it.
+    monkeypatch.setattr(backends, "BACKENDS", dict(backends.BACKENDS))
+    monkeypatch.setattr(formulation, "FORMULATIONS", dict(formulation.FORMULATIONS))
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    run = Page(page.name)
+    for block in chosen:
+        run.run(block)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
+    chosen = [block for block in blocks(page) if not block.slow]
+    run_all(page, chosen, tmp_path, monkeypatch)
+
+
+SLOW = [page for page in PAGES if any(block.slow for block in blocks(page))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", SLOW, ids=lambda page: page.name)
+def test_the_slow_examples_of_a_page_run_with_the_others(page, tmp_path, monkeypatch):
+    run_all(page, blocks(page), tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_every_block_has_a_known_language(page):
+    """A block of another language would be an example that nobody runs."""
+    known = {"python", "console", "sh", "text", "json", "toml", "math", "bibtex"}
+    assert [b.line for b in blocks(page) if b.language not in known] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_the_json_shown_is_json(page):
+    for block in blocks(page):
+        if block.language == "json":
+            json.loads(block.body)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_commands_that_are_not_run_could_be(page):
+    """Targets of make exist, and options of alloc are spelled as the program spells them."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    for block in blocks(page):
+        if block.language != "sh":
+            continue
+        for line in re.sub(r"\\\n\s*", "", block.body).splitlines():
+            program, *arguments = shlex.split(line, comments=True) or [""]
+            if program == "make":
+                assert {a for a in arguments if "=" not in a} <= targets, line
+            elif program == "alloc":
+                # Parsing the program's own options is carrying them out.
+                if not arguments[0].startswith("--"):
+                    parse(arguments)
+            else:
+                assert program in {"", "git", "python", "cd", "pip", "eval", "export"}, line
+
+
+def parse(arguments: list[str]) -> None:
+    """Parse a command line of alloc without running it."""
+    command = get_command(app)
+    while hasattr(command, "commands") and arguments and arguments[0] in command.commands:
+        name, *arguments = arguments
+        command = command.commands[name]
+    command.make_context("alloc", list(arguments))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names)
+def test_every_link_leads_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path) if path else page
+        assert linked.exists(), f"{page.name}: {target}"
+        if anchor:
+            assert anchor in anchors(linked), f"{page.name}: {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "verdict"),
+    [
+        ("a   b\n c", "a b c\n", True),
+        ("a ... d", "a b c d", True),
+        ("...\nb", "anything\n b", True),
+        ("a", "a b", False),
+        ("a.c", "abc", False),
+    ],
+)
+def test_the_comparison_is_loose_only_where_it_says(expected, printed, verdict):
+    assert agrees(expected, printed) is verdict
+
+
+def test_a_command_over_two_lines_is_one_command():
+    block = Block("console", (), "$ alloc solve x \\\n    --json\n{}\n$ echo $?\n0\n", 1)
+    assert list(commands(block)) == [("alloc solve x --json", "{}\n"), ("echo $?", "0\n")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "$ alloc solve missing.json\n",
+        "$ alloc models list\nnothing like it\n",
+        "$ rm -r important\n",
+    ],
+)
+def test_a_broken_example_fails(body):
+    with pytest.raises(AssertionError):
+        Page("page.md").run(Block("console", (), body, 1))
