@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 import tempfile
 import time
@@ -29,7 +30,7 @@ def _console(stream: Any) -> "Console":
     from rich.console import Console
 
     console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=False)
-    if not console.is_terminal:
+    if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _WIDTH_OF_A_FILE
     return console
 

@@ -17,8 +17,7 @@ from alloc.cli.console import (
 )
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
-from alloc.cli.sources import read_answer, read_instance
-from alloc.solution import Solution
+from alloc.cli.sources import read_answer, read_instance, solution_of
 
 
 def solve_command(
@@ -47,7 +46,7 @@ def solve_command(
     """
     require_writable(output)
     problem = read_instance(instance)
-    start = None if warm_start is None else _read_start(warm_start)
+    start = None if warm_start is None else solution_of(read_answer(warm_start), warm_start)
     from alloc.solving import solve
 
     with log_to(log_file), progress(f"solving {problem.name}", quiet) as report:
@@ -74,11 +73,6 @@ def solve_command(
             show(solution_table(problem, result.solution))
     _explain(result, output)
     return code_of_result(result)
-
-
-def _read_start(path: Path) -> Solution:
-    answer = read_answer(path)
-    return answer.require_solution() if isinstance(answer, Result) else answer
 
 
 def _explain(result: Result, output: Path | None) -> None:

@@ -78,6 +78,24 @@ def read_answer(path: Path) -> Solution | Result:
         raise InstanceError(f"{name}: {error}") from None
 
 
+def solution_of(answer: Solution | Result, name: object) -> Solution:
+    """Return the solution that was read, alone or in a result.
+
+    Raises
+    ------
+    InstanceError
+        If the result has none.
+    """
+    if not isinstance(answer, Result):
+        return answer
+    if answer.solution is None:
+        raise InstanceError(
+            f"{name}: holds no solution, its status is {answer.certificate.status}; "
+            "give a result with one."
+        )
+    return answer.solution
+
+
 def _read_stdin() -> bytes:
     from alloc.documents import MAX_BYTES
 

@@ -10,7 +10,7 @@ from alloc.certificate import Result
 from alloc.cli import options
 from alloc.cli.console import print_json, show
 from alloc.cli.exit_code import ExitCode
-from alloc.cli.sources import STDIN, STDIN_NAME, read_answer, read_instance
+from alloc.cli.sources import STDIN, STDIN_NAME, read_answer, read_instance, solution_of
 
 
 def verify_command(
@@ -34,11 +34,9 @@ def verify_command(
     found = read_answer(answer)
     from alloc.verification import check_claims, verify
 
+    violations = verify(problem, solution_of(found, answer))
     if isinstance(found, Result):
-        violations = verify(problem, found.require_solution())
         violations += check_claims(problem, found)
-    else:
-        violations = verify(problem, found)
     if json:
         print_json(
             {

@@ -231,8 +231,8 @@ def test_a_warm_start_needs_a_solution(run, instance, instance_file, tmp_path):
     empty = tmp_path / "empty.json"
     Result(None, certificate(instance)).to_json(empty)
     done = run("solve", instance_file, "--warm-start", empty)
-    assert done.exit_code != 0
-    assert "there is no solution" in done.stderr
+    assert done.exit_code == 2
+    assert "holds no solution" in done.stderr
 
 
 def test_a_long_schedule_is_cut_short_and_says_so(run, tmp_path):

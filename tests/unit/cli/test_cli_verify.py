@@ -91,3 +91,23 @@ def test_what_is_no_answer_is_refused(run, instance_file, tmp_path, text, messag
     assert done.exit_code == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_result_without_a_solution_has_nothing_to_verify(run, instance_file, result, tmp_path):
+    path = tmp_path / "empty.json"
+    claims = result.certificate.replace(status="no_solution", objective=None)
+    type(result)(None, claims).to_json(path)
+    done = run("verify", instance_file, path)
+    assert done.exit_code == 2
+    assert "holds no solution" in done.stderr
+
+
+def test_an_answer_comes_from_standard_input(run, instance_file, result):
+    done = run("verify", instance_file, "-", input=result.to_json())
+    assert done.exit_code == 0, done.stderr
+    assert "standard input" in done.stdout
+
+
+def test_what_comes_from_standard_input_is_named_in_errors(run, instance_file):
+    assert "standard input" in run("verify", instance_file, "-", input="{").stderr
+    assert "standard input" in run("solve", "-", input="{").stderr
