@@ -70,14 +70,13 @@ def list_instances(
             entry.jobs,
             entry.hosts,
             entry.gpus,
-            entry.slots,
             entry.lower and entry.lower.value,
             entry.upper and entry.upper.value,
             "proved" if entry.proved else percent(entry.gap),
         )
         for entry in entries
     ]
-    show(table(("id", "jobs", "hosts", "GPUs", "slots", "lower", "upper", "gap"), rows))
+    show(table(("id", "jobs", "hosts", "GPUs", "lower", "upper", "gap"), rows))
 
 
 @app.command("show")

@@ -32,12 +32,24 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str =
     from rich import box
     from rich.table import Table
 
-    made = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    made = Table(
+        box=box.SIMPLE_HEAD,
+        title=title or None,
+        title_justify="left",
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
     cells = [list(row) for row in rows]
     for k, name in enumerate(columns):
         numeric = any(isinstance(row[k], int | float) for row in cells)
-        # Names must stay whole, so that they can be typed; sentences may wrap.
-        made.add_column(name, justify="right" if numeric else "left", no_wrap=k == 0)
+        # Names must stay whole, so that they can be typed, and a number that is cut off is another
+        # number; sentences may wrap.
+        made.add_column(
+            name,
+            justify="right" if numeric else "left",
+            no_wrap=k == 0 or numeric,
+            overflow="fold",
+        )
     for row in cells:
         made.add_row(*(_cell(value) for value in row))
     return made
@@ -137,7 +149,7 @@ def _allocation_table(instance: Instance, allocation: Allocation) -> "Table":
         for a in allocation.assignments
     ]
     waiting = len(instance.jobs) - len(rows)
-    return _shortened(("job", "configuration", "hosts"), rows, f"{waiting} jobs wait")
+    return _shortened(("job", "runs as", "hosts"), rows, f"{waiting} jobs wait")
 
 
 def _schedule_table(instance: Instance, schedule: Schedule) -> "Table":
@@ -157,7 +169,7 @@ def _schedule_table(instance: Instance, schedule: Schedule) -> "Table":
                 ", then ".join(used) or schedule.unplaced.get(job.id, "–"),
             )
         )
-    columns = ("job", "arrival s", "start s", "end s", "JCT s", "configurations")
+    columns = ("job", "arrival s", "start s", "end s", "JCT s", "runs as")
     return _shortened(columns, rows, "")
 
 
