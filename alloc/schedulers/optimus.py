@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from alloc.schedulers.ladder import SERVER, WORKER, TaskLadder
@@ -70,14 +71,11 @@ class Optimus(Policy):
         heap: list[tuple[float, int, _Move, JobView]] = []
 
         def offer(k: int, view: JobView) -> None:
-            move = _best_move(round_, view)
-            if move is None:
-                return
-            gain = move.gain
-            if self._per_dominant_resource and 0 < gain < math.inf:
-                share = max(d / t for d, t in zip(move.demand, total, strict=True) if t)
-                gain = gain / share if share > 0 else math.inf
-            heapq.heappush(heap, (-gain, k, move, view))
+            worth = [(self._worth(move, total), move) for move in _moves(round_, view)]
+            if worth:
+                # The first of equals: moves come with the PS before the worker.
+                value, move = max(worth, key=lambda pair: pair[0])
+                heapq.heappush(heap, (-value, k, move, view))
 
         for k, view in enumerate(competing):
             offer(k, view)
@@ -95,41 +93,51 @@ class Optimus(Policy):
                 offer(k, view)
         return self._close(round_, competing)
 
+    def _worth(self, move: _Move, total: Sequence[int]) -> float:
+        """Return the gain of a step, per dominant share if so wanted."""
+        if not self._per_dominant_resource or not 0 < move.gain < math.inf:
+            return move.gain
+        share = max(d / t for d, t in zip(move.demand, total, strict=True) if t)
+        return move.gain / share if share > 0 else math.inf
 
-def _best_move(round_: Round, view: JobView) -> _Move | None:
-    """Return the best step of a job, or None at its top."""
+
+def _moves(round_: Round, view: JobView) -> list[_Move]:
+    """Return the steps that a job can take, none at its top."""
     grant = round_.grant_of(view)
     if isinstance(grant.ladder, TaskLadder):
-        return _best_task(grant, grant.ladder)
+        return _task_moves(grant, grant.ladder)
     level = round_.next_level(view)
     if level is None:
-        return None
+        return []
     rate = max(view.configurations[c].rate for c in level.configurations)
     demand = tuple(a - b for a, b in zip(level.demand, grant.demand, strict=True))
-    return _Move(_gain(grant, rate), None, 1, demand)
+    return [_Move(_gain(grant, rate), None, 1, demand)]
 
 
-def _best_task(grant: Grant, ladder: TaskLadder) -> _Move | None:
-    """Return the better of one more worker and one more PS, PS on ties."""
+def _task_moves(grant: Grant, ladder: TaskLadder) -> list[_Move]:
+    """Return one more PS and one more worker, as far as the job's table goes."""
     workers, servers = grant.workers, grant.servers
     if grant.reached is None:
         # On the way to the first pair of the table; for DL2's tables that is one of each.
         if workers < ladder.first[0]:
-            return _Move(math.inf, WORKER, 1, ladder.worker)
-        return _Move(math.inf, SERVER, 1, ladder.server)
-    best: _Move | None = None
-    for role, demand, after in (
-        (SERVER, ladder.server, ladder.next_servers(workers, servers)),
-        (WORKER, ladder.worker, ladder.next_workers(workers, servers)),
-    ):
-        if after is None:
-            continue
-        pair = (workers, after) if role == SERVER else (after, servers)
-        gain = _gain(grant, grant.view.configurations[ladder.index[pair]].rate)
-        count = after - (servers if role == SERVER else workers)
-        if best is None or gain > best.gain:
-            best = _Move(gain, role, count, tuple(amount * count for amount in demand))
-    return best
+            return [_Move(math.inf, WORKER, 1, ladder.worker)]
+        return [_Move(math.inf, SERVER, 1, ladder.server)]
+    moves = []
+    more_servers = ladder.next_servers(workers, servers)
+    if more_servers is not None:
+        rate = grant.view.configurations[ladder.index[workers, more_servers]].rate
+        count = more_servers - servers
+        moves.append(_Move(_gain(grant, rate), SERVER, count, _times(ladder.server, count)))
+    more_workers = ladder.next_workers(workers, servers)
+    if more_workers is not None:
+        rate = grant.view.configurations[ladder.index[more_workers, servers]].rate
+        count = more_workers - workers
+        moves.append(_Move(_gain(grant, rate), WORKER, count, _times(ladder.worker, count)))
+    return moves
+
+
+def _times(demand: tuple[int, ...], count: int) -> tuple[int, ...]:
+    return tuple(amount * count for amount in demand)
 
 
 def _gain(grant: Grant, rate: float) -> float:

@@ -82,17 +82,16 @@ class LiveJob:
     def start(self, assignment: Assignment, now_s: float) -> None:
         """Start a run."""
         before = self._before
-        same_hosts = before is not None and same_place(before.tasks, assignment.tasks)
         seamless = (
             before is not None
             and before.configuration == assignment.configuration
             and self._before_end_s == now_s
-            and same_hosts
+            and same_place(before.tasks, assignment.tasks)
         )
         if not seamless:
             self._pause = self.job.restart_cost_s if self._started else 0.0
             self.restarts += self._started
-            self.migrations += before is not None and not same_hosts
+            self.migrations += before is not None and _hosts(before) != _hosts(assignment)
         self._started = True
         if self.start_s is None:
             self.start_s = now_s
@@ -204,3 +203,7 @@ class LiveJob:
 
 LEAST_LEFT = 0.01
 """Fraction of its estimated work that a job which outlives the estimate is seen to have left."""
+
+
+def _hosts(assignment: Assignment) -> set[str]:
+    return {task.host for task in assignment.tasks}

@@ -1,0 +1,161 @@
+"""Laws of simulation that hold for every policy on every instance."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from strategies import instances
+
+from alloc.errors import SimulationError
+from alloc.instance import Instance
+from alloc.objectives import OBJECTIVES
+from alloc.progress import follow
+from alloc.schedulers import SCHEDULERS, make_scheduler
+from alloc.simulation import metrics_of, simulate
+from alloc.topology import Host, HostType, flat_cluster
+from alloc.verification import verify
+from alloc.workload import Job, rigid_gang
+
+RULES = ("fifo", "srtf", "las", "drf", "tetris", "optimus", "random-ps")
+SOLVERS = tuple(name for name in SCHEDULERS if name not in RULES)
+LATENESS = {"deadline", "horizon"}
+
+relaxed = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def runnable(drawn: Instance) -> Instance:
+    """Make what runs at the start arrive at 0, at a rate above 0: else it cannot go on."""
+    running = tuple(
+        a for a in drawn.running if drawn.job(a.job).configurations[a.configuration].rate > 0
+    )
+    ran = {assignment.job for assignment in running}
+    jobs = tuple(
+        job.replace(arrival_s=0.0, deadline_s=None) if job.id in ran else job for job in drawn.jobs
+    )
+    return drawn.replace(jobs=jobs, running=running)
+
+
+worlds = instances(quotas=False).map(runnable)
+
+
+def check(instance: Instance, name: str, seed: int = 0) -> None:
+    """Run a policy and hold everything against the judge and the work."""
+    result = simulate(instance, make_scheduler(name), rng=seed)
+    assert result.unfinished == ()
+    assert not [v for v in verify(instance, result.schedule) if v.code not in LATENESS]
+    running = {assignment.job: assignment for assignment in instance.running}
+    restarts = 0
+    for job in instance.jobs:
+        runs = result.schedule.runs_of[job.id]
+        progress = follow(job, runs, running.get(job.id))
+        assert progress.work_left == 0.0, "all work is done"
+        assert progress.completion_s == result.completion_s[job.id]
+        assert min(run.start_s for run in runs) == result.start_s[job.id] >= job.arrival_s
+        restarts += progress.restarts
+    assert restarts == result.restarts
+    found = metrics_of(result)
+    assert found.mean_jct_s == OBJECTIVES["mean_jct"].evaluate(instance, result.schedule)
+    assert found.makespan_s == OBJECTIVES["makespan"].evaluate(instance, result.schedule)
+    assert found.utilisation <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("name", RULES)
+@relaxed
+@given(instance=worlds, slot_s=st.sampled_from((None, 7.5, 25.0)))
+def test_rules_complete_all_work_and_keep_every_rule(
+    name: str, instance: Instance, slot_s: float | None
+) -> None:
+    """Judge clean, work conserved, no starvation: for gangs, tables, shares, types, levels."""
+    check(instance.replace(slot_s=slot_s), name)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+@few
+@given(instance=worlds)
+def test_solving_policies_complete_all_work_and_keep_every_rule(
+    name: str, instance: Instance
+) -> None:
+    """The same for the policies that solve a model in every slot."""
+    check(instance.replace(slot_s=20.0), name)
+
+
+@pytest.mark.parametrize("name", RULES)
+@few
+@given(instance=instances().map(runnable), slot_s=st.sampled_from((None, 20.0)))
+def test_quotas_are_kept(name: str, instance: Instance, slot_s: float | None) -> None:
+    """With quotas a job may have to wait for ever; that is said, and no quota is ever broken."""
+    try:
+        simulate(instance.replace(slot_s=slot_s, running=()), make_scheduler(name))
+    except SimulationError as error:
+        if "stalls" not in str(error):
+            raise
+
+
+@pytest.mark.parametrize("name", RULES)
+@few
+@given(instance=worlds, seed=st.integers(0, 9))
+def test_same_seed_same_result(name: str, instance: Instance, seed: int) -> None:
+    """An experiment can be repeated: errors and draws come from the one generator."""
+    first, second = (
+        simulate(
+            instance,
+            make_scheduler(name),
+            knowledge="estimate",
+            work_error=0.3,
+            speed_error=0.2,
+            rng=seed,
+        )
+        for _ in range(2)
+    )
+    assert first.schedule == second.schedule
+    assert first.completion_s == second.completion_s
+
+
+@relaxed
+@given(instance=worlds, name=st.sampled_from(RULES), slot_s=st.sampled_from((None, 20.0)))
+def test_another_host_does_no_harm_to_the_run(
+    instance: Instance, name: str, slot_s: float | None
+) -> None:
+    """More GPUs may worsen a heuristic's times (anomalies), but never break or starve anything."""
+    topology = instance.topology
+    kind = HostType("added", 4, "v100", 32_000, 65_536)
+    larger = topology.replace(
+        host_types=(*topology.host_types, kind), hosts=(*topology.hosts, Host("added", "added"))
+    )
+    check(instance.replace(topology=larger, slot_s=slot_s), name)
+
+
+@relaxed
+@given(
+    sizes=st.lists(st.integers(1, 8), min_size=2, max_size=12),
+    works=st.lists(st.integers(1, 50), min_size=12, max_size=12),
+    gaps=st.lists(st.integers(0, 20), min_size=12, max_size=12),
+)
+def test_strict_fifo_starts_in_order_and_never_idles_the_head(
+    sizes: list[int], works: list[int], gaps: list[int]
+) -> None:
+    """Nobody overtakes; and the head starts as soon as enough GPUs are free."""
+    arrival, jobs = 0.0, []
+    for k, size in enumerate(sizes):
+        arrival += gaps[k]
+        jobs.append(Job(f"j{k}", arrival, works[k], (rigid_gang(size),), elasticity="rigid"))
+    # Single-GPU hosts: a gang fits whenever its number of GPUs is free.
+    topology = flat_cluster("ones", HostType("one", 1, "generic", 0, 0), 8)
+    result = simulate(Instance("fifo", topology, tuple(jobs)), make_scheduler("fifo"))
+    starts = [result.start_s[job.id] for job in jobs]
+    ends = [result.completion_s[job.id] for job in jobs]
+    assert all(a is not None and b is not None and a <= b for a, b in pairwise(starts))
+    for k, (job, start) in enumerate(zip(jobs, starts, strict=True)):
+        assert start is not None
+        earliest = max([job.arrival_s, *(s for s in starts[:k] if s is not None)])
+        if start > earliest:
+            before = [
+                size
+                for size, s, e in zip(sizes, starts, ends, strict=True)
+                if s is not None and e is not None and s < start <= e
+            ]
+            assert sum(before) + sizes[k] > 8, "the head waited although there was room"

@@ -1,0 +1,51 @@
+"""The registry: names, options, and what a policy must say about itself."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+from typing import get_args
+
+import pytest
+
+from alloc.errors import InstanceError
+from alloc.schedulers import SCHEDULERS, Knowledge, make_scheduler, registry, scheduler_names
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_policy_describes_itself(name: str) -> None:
+    """The comparison prints name, needs and information beside each policy."""
+    policy = make_scheduler(name)
+    assert policy.name == name
+    assert policy.needs in get_args(Knowledge)
+    assert policy.information
+    policy.reset()
+
+
+def test_misspelled_names_and_options_are_helped() -> None:
+    """A typo gets the nearest name, not a traceback."""
+    with pytest.raises(InstanceError, match=r'unknown scheduler "optimsu"; did you mean "optimus"'):
+        make_scheduler("optimsu")
+    with pytest.raises(InstanceError, match=r'drf has no option "skipp"; did you mean "skip"'):
+        make_scheduler("drf", skipp=True)
+    with pytest.raises(InstanceError, match=r'exact-goodput has no option "x" it takes none'):
+        make_scheduler("exact-goodput", x=1)
+    with pytest.raises(InstanceError, match=r'by is "tiem"; did you mean "time"'):
+        make_scheduler("srtf", by="tiem")
+    with pytest.raises(InstanceError, match="threshold_gpu_s is 0; it must be more than 0"):
+        make_scheduler("las", threshold_gpu_s=0.0)
+
+
+def test_other_packages_can_announce_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry point adds a name, and cannot take one of ours."""
+    points = [
+        EntryPoint("theirs", "alloc.schedulers.fifo:Fifo", registry.ENTRY_POINTS),
+        EntryPoint("drf", "nowhere:Nothing", registry.ENTRY_POINTS),
+    ]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    registry._announced.cache_clear()
+    try:
+        assert scheduler_names() == (*SCHEDULERS, "theirs")
+        assert make_scheduler("theirs").name == "fifo"
+        assert make_scheduler("drf").name == "drf"
+    finally:
+        registry._announced.cache_clear()
