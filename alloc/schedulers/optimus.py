@@ -105,7 +105,8 @@ def _moves(round_: Round, view: JobView) -> list[_Move]:
     """Return the steps that a job can take, none at its top."""
     grant = round_.grant_of(view)
     if isinstance(grant.ladder, TaskLadder):
-        return _task_moves(grant, grant.ladder)
+        moves = _task_moves(grant, grant.ladder)
+        return [move for move in moves if round_.allows(view, move.demand[0])]
     level = round_.next_level(view)
     if level is None:
         return []

@@ -158,7 +158,7 @@ class Round:
         configurations = view.configurations
         for level in grant.ladder.levels:
             if any(configurations[c].rate > grant.rate for c in level.configurations) and (
-                self._allows(view, level.demand[0] - grant.demand[0])
+                self.allows(view, level.demand[0] - grant.demand[0])
             ):
                 return level
         return None
@@ -187,7 +187,7 @@ class Round:
         assert pair is not None
         count = pair - grant.workers
         demand = tuple(amount * count for amount in grant.ladder.bundle)
-        if not self._allows(view, demand[0]) or not self._take(host, demand):
+        if not self.allows(view, demand[0]) or not self._take(host, demand):
             return False
         for role in (WORKER, SERVER):
             self._enter(grant, host, role, count)
@@ -202,7 +202,7 @@ class Round:
         pair = grant.ladder.next_pair(grant.workers)
         if pair is None:
             return False
-        return self._allows(view, (pair - grant.workers) * grant.ladder.bundle[0])
+        return self.allows(view, (pair - grant.workers) * grant.ladder.bundle[0])
 
     def rescue(self, views: Iterable[JobView]) -> None:
         """If nobody runs at all, let the first job run that can, as fast as it can.
@@ -325,7 +325,7 @@ class Round:
     ) -> Outcome:
         """Give a job `count` times the tasks of `together`, which share a host; or nothing."""
         demand = tuple(sum(amounts) for amounts in zip(*(d for _, d in together), strict=True))
-        if not self._allows(grant.view, demand[0] * count):
+        if not self.allows(grant.view, demand[0] * count):
             return Outcome.TOP
         chosen: list[int] = []
         for _ in range(count):
@@ -393,7 +393,7 @@ class Round:
             choices.sort(key=lambda c: -configurations[c].rate)
         outcome = Outcome.TOP
         for c in choices:
-            if not self._allows(grant.view, configurations[c].demand[0]):
+            if not self.allows(grant.view, configurations[c].demand[0]):
                 continue
             if self._place(grant, c):
                 return Outcome.GRANTED
@@ -435,7 +435,8 @@ class Round:
 
     # Quotas.
 
-    def _allows(self, view: JobView, gpu_milli: int) -> bool:
+    def allows(self, view: JobView, gpu_milli: int) -> bool:
+        """Return whether the quota of a job's tenant allows that much more GPU."""
         tenant = view.tenant
         if tenant is None or tenant not in self.state.quotas:
             return True
