@@ -147,7 +147,7 @@ def fail(run, instance_file, monkeypatch, error, *options):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["solv"], "Did you mean 'solve'?"),
+        (["solv"], "No such command 'solv'"),
         (["solve"], "INSTANCE"),
         (["solve", "x", "--tim-limit", "3"], "--time-limit"),
         (["solve", "missing.json"], "there is no such file"),
