@@ -100,10 +100,16 @@ def compare_command(
     problems = [read_instance(reference) for reference in _expanded(instances)]
     from alloc.comparison import compare
 
+    names = scheduler_list(schedulers)
+    if not quiet:
+        say(
+            f"{len(names)} schedulers on {len(problems)} instances with {seeds} seeds; first each "
+            f"instance's bound, in up to {time_limit:g} s."
+        )
     with progress("comparing", quiet) as line, kept_store(store, line) as (location, tell):
         comparison = compare(
             problems,
-            scheduler_list(schedulers),
+            names,
             seeds=range(seeds),
             knowledge=cast("Knowledge", knowledge),
             work_error=work_error,
@@ -179,6 +185,12 @@ def _expanded(references: Iterable[str]) -> list[str]:
     return expanded
 
 
+def describe(event: "CellEvent") -> str:
+    """Return a line about a piece of work that is done."""
+    how = "from the store" if event.stored else "done"
+    return f"{event.done}/{event.total}  {event.label}: {event.error or how}"
+
+
 @contextmanager
 def kept_store(
     location: str | None, line: Report
@@ -196,8 +208,7 @@ def kept_store(
     def tell(event: "CellEvent") -> None:
         nonlocal pieces
         pieces = event.done
-        how = "from the store" if event.stored else "done"
-        line(f"{event.done}/{event.total}  {event.label}: {event.error or how}")
+        line(describe(event))
 
     try:
         yield place, tell

@@ -8,7 +8,7 @@ import typer
 from alloc.cli import options
 from alloc.cli.comparing import (
     code_of_comparison,
-    kept_store,
+    describe,
     print_tables,
     say_report,
 )
@@ -40,18 +40,18 @@ def demo_command(
     from alloc.comparison import compare
     from alloc.schedulers import scheduler_names
 
-    say(
-        f"{problem.name}: {len(problem.jobs)} elastic training jobs on "
-        f"{problem.topology.num_gpus} GPUs, solved to the optimum and run by "
-        f"{len(scheduler_names())} schedulers."
-    )
-    with progress("demo", quiet) as line, kept_store(None, line) as (location, tell):
+    if not quiet:
+        say(
+            f"{problem.name}: {len(problem.jobs)} elastic training jobs on "
+            f"{problem.topology.num_gpus} GPUs, solved to the optimum and run by "
+            f"{len(scheduler_names())} schedulers."
+        )
+    with progress("demo", quiet) as line:
         comparison = compare(
             [problem],
             scheduler_names(),
             time_limit_s=time_limit,
-            store=location,
-            progress=tell,
+            progress=lambda event: line(describe(event)),
         )
     if json:
         print_text(comparison.to_json())

@@ -139,7 +139,14 @@ def test_a_wrong_option_is_exit_2(run, instance_file, arguments, message):
     done = run("compare", instance_file, *arguments)
     assert done.exit_code == 2, done.output
     assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_quiet_says_nothing(run, instance_file):
+    done = run("compare", instance_file, *PAIR, "--quiet")
+    assert done.exit_code == 0
+    assert done.stderr == ""
 
 
 def test_the_report_needs_a_folder(run, instance_file):
