@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from alloc.schedulers.state import JobView
 from alloc.topology import Topology
@@ -81,6 +82,11 @@ class GangLadder:
 
     levels: tuple[Level, ...]
 
+    @cached_property
+    def choices(self) -> tuple[int, ...]:
+        """All configurations of the ladder."""
+        return tuple(c for level in self.levels for c in level.configurations)
+
 
 Ladder = TaskLadder | GangLadder
 
@@ -117,20 +123,21 @@ class LadderCache:
 
     def get(self, view: JobView, topology: Topology) -> Ladder:
         """Return the ladder of a job on the hosts of a topology, always the same one."""
-        # By job first: with an error in the rates seen, tables are new at each look.
-        key = (view.id, view.bound_to)
-        if key not in self._of_job:
-            self._of_job[key] = self._shared(view, topology)
-        return self._of_job[key]
-
-    def _shared(self, view: JobView, topology: Topology) -> Ladder:
-        if view.bound_to is not None:
-            return ladder_of(view, topology)
-        # The table is kept beside its ladder, so that its id stays its own.
-        key = (id(view.configurations), view.elasticity)
-        if key not in self._of_table:
-            self._of_table[key] = (view.configurations, ladder_of(view, topology))
-        return self._of_table[key][1]
+        bound = view.bound_to
+        if bound is None:
+            # The table is kept beside its ladder, so that its id stays its own.
+            shared = self._of_table.get((id(view.configurations), view.elasticity))
+            if shared is not None:
+                return shared[1]
+        # With an error in the rates seen, tables are new at each look.
+        key = (view.id, bound)
+        ladder = self._of_job.get(key)
+        if ladder is None:
+            ladder = self._of_job[key] = ladder_of(view, topology)
+            if bound is None:
+                table = (id(view.configurations), view.elasticity)
+                self._of_table[table] = (view.configurations, ladder)
+        return ladder
 
 
 def _task_ladder(configurations: Sequence[Configuration]) -> TaskLadder | None:

@@ -35,7 +35,7 @@ class Outcome(Enum):
     """There is no further step for this job, or its tenant's quota forbids it."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Grant:
     """What one job has been given: tasks one by one, or a configuration as a whole."""
 
@@ -261,8 +261,7 @@ class Round:
             for job_id, grant in self.grants.items()
             if (reached := grant.reached) is not None
         }
-        moved = [job_id for job_id in wanted if self._moved(wanted[job_id])]
-        if not moved:
+        if not any(self._moved(assignment) for assignment in wanted.values()):
             return wanted
         pool = HostPool(self.state.topology)
         for view, assignment in self.pinned.values():
@@ -388,9 +387,9 @@ class Round:
     def _fill_gang(self, grant: Grant, ladder: GangLadder) -> Outcome:
         """Give a job the fastest configuration that fits."""
         configurations = grant.view.configurations
-        choices = [c for level in ladder.levels for c in level.configurations]
+        choices: Sequence[int] = ladder.choices
         if len(choices) > 1:
-            choices.sort(key=lambda c: -configurations[c].rate)
+            choices = sorted(choices, key=lambda c: -configurations[c].rate)
         outcome = Outcome.TOP
         for c in choices:
             if not self.allows(grant.view, configurations[c].demand[0]):

@@ -17,7 +17,7 @@ from alloc.workload import Configuration, Elasticity
 Knowledge = Literal["exact", "estimate", "none"]
 
 
-@dataclass
+@dataclass(slots=True)
 class JobView:
     """A job as a scheduler may see it at the time of a decision.
 

@@ -32,14 +32,14 @@ class EventClock:
         """Run the simulation to its end."""
         engine = self._engine
         self._resume()
-        while engine.active or engine.arrivals:
+        while engine.active or math.isfinite(engine.next_arrival_s):
             now_s = self._next_event()
             if now_s >= engine.max_time_s:
                 self._stop_all(engine.max_time_s)
                 return
             woken = now_s == self._wake_s
             self._complete(now_s)
-            while engine.arrivals and engine.arrivals[-1].job.arrival_s <= now_s:
+            while engine.next_arrival_s <= now_s:
                 engine.admit()
             if not engine.active:
                 engine.end_s = now_s
@@ -52,7 +52,7 @@ class EventClock:
         """Let what ran before the start run on."""
         engine = self._engine
         going: list[Assignment] = []
-        while engine.arrivals and engine.arrivals[-1].job.arrival_s <= 0:
+        while engine.next_arrival_s <= 0:
             live = engine.admit()
             assignment = live.view.current
             if assignment is None:
@@ -70,11 +70,11 @@ class EventClock:
     def _next_event(self) -> float:
         engine = self._engine
         heap = self._completions
-        while heap and engine.live[heap[0][1]].epoch != heap[0][2]:
+        while heap and not self._stands(*heap[0]):
             heapq.heappop(heap)
         now_s = min(
             heap[0][0] if heap else math.inf,
-            engine.arrivals[-1].job.arrival_s if engine.arrivals else math.inf,
+            engine.next_arrival_s,
             self._wake_s,
         )
         if not engine.decision_s and engine.active:
@@ -90,10 +90,14 @@ class EventClock:
         engine = self._engine
         heap = self._completions
         while heap and heap[0][0] <= now_s:
-            _, position, epoch = heapq.heappop(heap)
-            live = engine.live[position]
-            if live.epoch == epoch:
-                self._stop(live, now_s)
+            foreseen = heapq.heappop(heap)
+            if self._stands(*foreseen):
+                self._stop(engine.live[foreseen[1]], now_s)
+
+    def _stands(self, finish_s: float, position: int, epoch: int) -> bool:
+        """Return whether a completion is still to be expected as it was foreseen."""
+        live = self._engine.live.get(position)
+        return live is not None and live.epoch == epoch
 
     def _apply(self, decision: Decision, now_s: float) -> None:
         engine = self._engine
@@ -151,7 +155,7 @@ class EventClock:
 
     def _check_idle(self, woken: bool, now_s: float) -> None:
         engine = self._engine
-        idle = woken and not self._completions and not engine.arrivals
+        idle = woken and not self._completions and math.isinf(engine.next_arrival_s)
         self._idle = self._idle + 1 if idle else 0
         if self._idle > PATIENCE:
             raise engine.stall(now_s, "it asks to be woken again and again and starts nothing")

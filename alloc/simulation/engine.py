@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,8 +16,28 @@ from alloc.schedulers.state import ClusterState, Decision, JobTable, JobView, Sc
 from alloc.simulation.information import Forecast
 from alloc.simulation.live import LiveJob
 from alloc.simulation.rules import Referee
+from alloc.solution import Run
 
 Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Record:
+    """What is kept of jobs that are out of the system: long streams have many."""
+
+    runs: list[Run] = field(default_factory=list)
+    completion_s: dict[str, float | None] = field(default_factory=dict)
+    start_s: dict[str, float | None] = field(default_factory=dict)
+    restarts: int = 0
+    migrations: int = 0
+
+    def enter(self, live: LiveJob) -> None:
+        """Enter a job."""
+        self.runs += live.runs
+        self.completion_s[live.job.id] = live.completion_s
+        self.start_s[live.job.id] = live.start_s
+        self.restarts += live.restarts
+        self.migrations += live.migrations
 
 
 class Engine:
@@ -52,9 +74,14 @@ class Engine:
         self.max_time_s = float("inf") if max_time_s is None else max_time_s
         self.active: dict[str, LiveJob] = {}
         self.referee = Referee(instance, scheduler.name, self.active)
-        self.live = _live_jobs(instance, forecast)
-        # Popped from the end: the next job to arrive is the last.
-        self.arrivals = sorted(self.live, key=lambda live: live.view.in_order, reverse=True)
+        _check_running(instance)
+        self._ran_before = {assignment.job: assignment for assignment in instance.running}
+        # The jobs in the system, by position in the instance.
+        self.live: dict[int, LiveJob] = {}
+        self.record = Record()
+        # Positions, popped from the end: the next job to arrive is the last.
+        jobs = instance.jobs
+        self._arrivals = sorted(range(len(jobs)), key=lambda j: (-jobs[j].arrival_s, -j))
         self.num_complete = 0
         self.end_s = 0.0
         self.decision_s: list[float] = []
@@ -78,9 +105,17 @@ class Engine:
             held=self.referee.held if instance.slot_s is None else dict(self.referee.held),
         )
 
+    @property
+    def next_arrival_s(self) -> float:
+        """Arrival of the next job, seconds, infinite if none is to come."""
+        return self.instance.jobs[self._arrivals[-1]].arrival_s if self._arrivals else math.inf
+
     def admit(self) -> LiveJob:
         """Let the next job into the system."""
-        live = self.arrivals.pop()
+        position = self._arrivals.pop()
+        job = self.instance.jobs[position]
+        live = self._forecast.live_job(position, job, self._ran_before.get(job.id))
+        self.live[position] = live
         self.active[live.job.id] = live
         self.jobs.add(live.view)
         (self.waiting if live.view.current is None else self.running).add(live.view)
@@ -105,10 +140,12 @@ class Engine:
         """Let a job that is complete out of the system."""
         job_id = live.job.id
         del self.active[job_id]
+        del self.live[live.view.position]
+        self.record.enter(live)
         self.jobs.remove(job_id)
         self.num_complete += 1
         if self._progress is not None:
-            self._progress(self.num_complete, len(self.live))
+            self._progress(self.num_complete, len(self.instance.jobs))
 
     def stall(self, now_s: float, why: str) -> SimulationError:
         """Return the error of a scheduler that leaves jobs waiting for ever."""
@@ -126,14 +163,12 @@ class Engine:
         live.refresh(self.state.now_s)
 
 
-def _live_jobs(instance: Instance, forecast: Forecast) -> Sequence[LiveJob]:
-    """Return the live jobs of an instance in its order."""
-    # What ran without naming hosts can only be resumed like a paused job: the judge sees it so too.
-    running = {assignment.job: assignment for assignment in instance.running}
-    for job_id in running:
-        if instance.job(job_id).arrival_s > 0:
+def _check_running(instance: Instance) -> None:
+    """Refuse what ran before it arrived."""
+    for assignment in instance.running:
+        arrival_s = instance.job(assignment.job).arrival_s
+        if arrival_s > 0:
             raise InstanceError(
-                f'job "{job_id}": is in running but arrives at '
-                f"{instance.job(job_id).arrival_s:g} s; what runs at the start arrives at 0."
+                f'job "{assignment.job}": is in running but arrives at {arrival_s:g} s; what runs '
+                "at the start arrives at 0."
             )
-    return [forecast.live_job(j, job, running.get(job.id)) for j, job in enumerate(instance.jobs)]

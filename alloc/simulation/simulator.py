@@ -101,9 +101,13 @@ def _result(
     engine: Engine, knowledge: Knowledge, work_error: float, speed_error: float, check: bool
 ) -> SimulationResult:
     instance, name = engine.instance, engine.scheduler.name
-    completion_s = {live.job.id: live.completion_s for live in engine.live}
+    record = engine.record
+    for live in engine.live.values():
+        record.enter(live)
+    completion_s = {job.id: record.completion_s.get(job.id) for job in instance.jobs}
+    index = instance.job_index
     schedule = Schedule(
-        tuple(run for live in engine.live for run in live.runs),
+        tuple(sorted(record.runs, key=lambda run: (index[run.job], run.start_s))),
         {
             job_id: f"not complete when the simulation stopped at {engine.end_s:g} s."
             for job_id, end in completion_s.items()
@@ -120,11 +124,11 @@ def _result(
         speed_error=speed_error,
         schedule=schedule,
         completion_s=completion_s,
-        start_s={live.job.id: live.start_s for live in engine.live},
+        start_s={job.id: record.start_s.get(job.id) for job in instance.jobs},
         decision_s=np.array(engine.decision_s),
         end_s=engine.end_s,
-        restarts=sum(live.restarts for live in engine.live),
-        migrations=sum(live.migrations for live in engine.live),
+        restarts=record.restarts,
+        migrations=record.migrations,
         late=_late(instance, completion_s),
         notes=engine.notes,
         verified=check,

@@ -27,18 +27,18 @@ def run_slots(engine: Engine, slot_s: float) -> None:
     patience = PATIENCE + math.ceil(longest_pause_s / slot_s)
     idle = 0
     slot = 0
-    while engine.active or engine.arrivals:
+    while engine.active or math.isfinite(engine.next_arrival_s):
         if not engine.active:
-            slot = max(slot, _slot_of(engine.arrivals[-1], slot_s))
+            slot = max(slot, int(_slot_of(engine.next_arrival_s, slot_s)))
         now_s, end_s = slot * slot_s, (slot + 1) * slot_s
         if now_s >= engine.max_time_s:
             break
-        while engine.arrivals and _slot_of(engine.arrivals[-1], slot_s) <= slot:
+        while _slot_of(engine.next_arrival_s, slot_s) <= slot:
             engine.admit()
         _show(engine)
         _apply(engine, engine.decide(now_s), now_s)
         idle = 0 if _advance(engine, now_s, end_s) else idle + 1
-        if idle > patience and not engine.arrivals:
+        if idle > patience and math.isinf(engine.next_arrival_s):
             raise engine.stall(now_s, f"no work was done for {idle} slots and no job will arrive")
         slot += 1
     for live in engine.active.values():
@@ -46,13 +46,13 @@ def run_slots(engine: Engine, slot_s: float) -> None:
             live.stop(engine.end_s)
 
 
-def _slot_of(live: LiveJob, slot_s: float) -> int:
-    """Return the first slot that starts at the job's arrival or later."""
-    slot = math.ceil(live.job.arrival_s / slot_s)
+def _slot_of(arrival_s: float, slot_s: float) -> float:
+    """Return the first slot that starts at an arrival or later; infinite for no arrival."""
+    if math.isinf(arrival_s):
+        return math.inf
+    slot = math.ceil(arrival_s / slot_s)
     # An arrival that is a multiple of the slot up to rounding joins at that multiple.
-    if live.job.arrival_s - (slot - 1) * slot_s <= TIME_TOLERANCE_S / 2:
-        return slot - 1
-    return slot
+    return slot - 1 if arrival_s - (slot - 1) * slot_s <= TIME_TOLERANCE_S / 2 else slot
 
 
 def _show(engine: Engine) -> None:

@@ -11,6 +11,7 @@ from alloc.instance import Instance
 from alloc.solution import Run
 from alloc.units import MILLI, RESOURCES
 from alloc.verification.violation import Violation
+from alloc.workload import TaskGroup
 
 # A count beyond is wrong by the gang rule anyway; its demand must not overflow 64 bits.
 _MOST_TASKS = 1_000_000
@@ -28,8 +29,13 @@ def check_capacity(instance: Instance, runs: Sequence[Run]) -> Iterator[Violatio
     demands: list[tuple[int, ...]] = []
     shares: dict[int, list[tuple[float, float, int, int]]] = {}
     wholes: dict[int, list[tuple[float, float, int]]] = {}
+    groups_of: dict[int, dict[str, TaskGroup]] = {}
     for run in runs:
-        groups = {g.role: g for g in instance.job(run.job).configurations[run.configuration].tasks}
+        configuration = instance.job(run.job).configurations[run.configuration]
+        groups = groups_of.get(id(configuration))
+        if groups is None:
+            groups = {group.role: group for group in configuration.tasks}
+            groups_of[id(configuration)] = groups
         for task in run.tasks:
             group = groups.get(task.role)
             if group is None or task.host not in topology.host_index:

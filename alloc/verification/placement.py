@@ -98,9 +98,9 @@ def _check_hosts(
                 f'"{task.host}" has {gpu_type}.',
             )
         group = groups.get(task.role)
-        num_gpus = topology.host_type(topology.hosts[index[task.host]]).num_gpus
         if group is None or not group.shares_gpu:
             continue
+        num_gpus = topology.host_type(topology.hosts[index[task.host]]).num_gpus
         if len(task.gpus) != task.count or any(not 0 <= g < num_gpus for g in task.gpus):
             yield Violation(
                 "gpu_position",
