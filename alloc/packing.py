@@ -45,6 +45,7 @@ class HostPool:
         self.free: npt.NDArray[np.int64] = topology.capacity.copy()
         self.open_gpus: dict[int, dict[int, int]] = {}
         self._type_mask: dict[str, npt.NDArray[np.bool_]] = {}
+        self._tasks: dict[tuple[int, str, int, tuple[int, ...]], TaskPlacement] = {}
 
     def reset(self) -> None:
         """Free all hosts."""
@@ -83,23 +84,39 @@ class HostPool:
         """Give back the capacity of placed tasks."""
         self._add(configuration, tasks, +1)
 
+    def fits(self, configuration: Configuration, tasks: Iterable[TaskPlacement]) -> bool:
+        """Return whether tasks fit, as they are placed, on the hosts they name."""
+        tasks = tuple(tasks)
+        self._add(configuration, tasks, -1)
+        touched = [self.topology.host_index[task.host] for task in tasks]
+        fit = bool((self.free[touched] >= 0).all()) and all(
+            left >= 0 for h in touched for left in self.open_gpus.get(h, {}).values()
+        )
+        self._add(configuration, tasks, +1)
+        return fit
+
     def _add(
         self, configuration: Configuration, tasks: Iterable[TaskPlacement], sign: int
     ) -> None:
         groups = {group.role: group for group in configuration.tasks}
         index = self.topology.host_index
         for task in tasks:
-            h = index[task.host]
-            group = groups[task.role]
-            row = self.free[h]
-            gpu, cpu, memory = group.demand
-            row[1] += sign * cpu * task.count
-            row[2] += sign * memory * task.count
-            if group.shares_gpu:
-                for g in task.gpus:
-                    self._share(h, g, sign * gpu)
-            else:
-                row[0] += sign * gpu * task.count
+            self._add_tasks(index[task.host], groups[task.role], task, sign)
+
+    def _add_tasks(self, h: int, group: TaskGroup, task: TaskPlacement, sign: int) -> None:
+        """Add the demand of tasks of a group on one host, `sign` times."""
+        gpu, cpu, memory = group.demand
+        free, count = self.free, sign * task.count
+        # Item by item and only where needed: a stream of jobs passes here a million times.
+        if cpu:
+            free[h, 1] += cpu * count
+        if memory:
+            free[h, 2] += memory * count
+        if task.gpus and group.shares_gpu:
+            for g in task.gpus:
+                self._share(h, g, sign * gpu)
+        elif gpu and not group.shares_gpu:
+            free[h, 0] += gpu * count
 
     def _share(self, h: int, g: int, amount: int) -> None:
         """Add free milli-GPU (negative: take it) on a shared GPU, opening and closing it."""
@@ -118,7 +135,7 @@ class HostPool:
         """Yield host masks to try in turn; None means all hosts."""
         mask = None
         if configuration.gpu_type is not None:
-            mask = self._hosts_of_type(configuration.gpu_type)
+            mask = self.hosts_of_type(configuration.gpu_type)
         if configuration.within is None:
             yield mask
             return
@@ -139,7 +156,8 @@ class HostPool:
         for k in roomy[np.argsort(free[roomy].sum(axis=1), kind="stable")]:
             yield inside & (domain == k)
 
-    def _hosts_of_type(self, gpu_type: str) -> npt.NDArray[np.bool_]:
+    def hosts_of_type(self, gpu_type: str) -> npt.NDArray[np.bool_]:
+        """Return which hosts have GPUs of a type, shape (hosts,)."""
         if gpu_type not in self._type_mask:
             self._type_mask[gpu_type] = np.array(
                 [t == gpu_type for t in self.topology.gpu_types], dtype=bool
@@ -159,10 +177,19 @@ class HostPool:
                 return None
             for h, count in chosen:
                 gpus = self._share_gpus(h, group, count) if group.shares_gpu else ()
-                task = TaskPlacement(self.topology.hosts[h].id, group.role, count, gpus)
-                self._add(configuration, (task,), -1)
+                task = self._task(h, group.role, count, gpus)
+                self._add_tasks(h, group, task, -1)
                 placed.append(task)
         return tuple(placed)
+
+    def _task(self, h: int, role: str, count: int, gpus: tuple[int, ...]) -> TaskPlacement:
+        """Return the placement of tasks; equal ones are one object, as there are so many."""
+        key = (h, role, count, gpus)
+        task = self._tasks.get(key)
+        if task is None:
+            task = TaskPlacement(self.topology.hosts[h].id, role, count, gpus)
+            self._tasks[key] = task
+        return task
 
     def room(self, group: TaskGroup) -> npt.NDArray[np.int64]:
         """Return how many tasks of a group fit on each host, shape (hosts,), capped at its count."""
@@ -204,9 +231,13 @@ class HostPool:
         room = self.room(group)
         if hosts is not None:
             room = np.where(hosts, room, 0)
-        open_hosts = np.flatnonzero(room)
-        if int(room[open_hosts].sum()) < group.count:
+        if rule == "best_fit":
+            whole = np.flatnonzero(room >= group.count)
+            if whole.size:
+                return ((_fullest(whole, self.free), group.count),)
+        if int(room.sum()) < group.count:
             return None
+        open_hosts = np.flatnonzero(room)
         if rule == "best_fit":
             open_hosts = _best_fit_order(open_hosts, room, group, self.free)
         elif rule == "least_loaded":
@@ -222,21 +253,29 @@ class HostPool:
         return chosen
 
 
+def _fullest(hosts: npt.NDArray[np.int64], free: npt.NDArray[np.int64]) -> int:
+    """Return the host with the least room, the first of equals.
+
+    GPUs count first, so that tasks without GPUs keep away from free ones, then CPU, then memory.
+    """
+    for resource in range(free.shape[1]):
+        if hosts.size == 1:
+            break
+        left = free[hosts, resource]
+        hosts = hosts[left == left.min()]
+    return int(hosts[0])
+
+
 def _best_fit_order(
     open_hosts: npt.NDArray[np.int64],
     room: npt.NDArray[np.int64],
     group: TaskGroup,
     free: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """Order hosts: if one can take the whole group, the fullest such; else the roomiest first.
+    """Order hosts for a group that no host can take whole: the roomiest first.
 
     GPUs left on a host count first, so that tasks without GPUs keep away from free GPUs.
     """
-    whole = open_hosts[room[open_hosts] >= group.count]
-    if whole.size:
-        left = free[whole]
-        best = whole[np.lexsort((left[:, 2], left[:, 1], left[:, 0]))[0]]
-        return np.array([best])
     left = free[open_hosts]
     if group.gpu_milli:
         return open_hosts[np.lexsort((left[:, 1], left[:, 0], -room[open_hosts]))]
@@ -260,3 +299,116 @@ def _spread(
         if counts[h] < room[h]:
             heapq.heappush(heap, (load + size, h))
     return sorted(counts.items())
+
+
+def place_jointly(
+    topology: Topology,
+    requests: Sequence[tuple[Configuration, Sequence[TaskPlacement] | None]],
+) -> list[tuple[TaskPlacement, ...] | None]:
+    """Place many gangs at once on the empty cluster.
+
+    Gangs that name the hosts they are on stay there as far as those fit. Of the others, gangs tied
+    to one domain go first, the largest before the smaller; then all remaining task groups, the most
+    demanding first, so that tasks without GPUs take only what GPU tasks leave. Groups of equal
+    demand are dealt out together in one sweep over the hosts.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    requests
+        For each gang, its configuration and the hosts to keep, or None.
+
+    Returns
+    -------
+    list
+        For each gang, its placement, or None where the rules find no room.
+    """
+    pool = HostPool(topology)
+    placed: list[tuple[TaskPlacement, ...] | None] = [None] * len(requests)
+    waiting: list[int] = []
+    for i, (configuration, keep) in enumerate(requests):
+        if keep and pool.fits(configuration, keep):
+            pool.take(configuration, keep)
+            placed[i] = tuple(keep)
+        else:
+            waiting.append(i)
+    tied = [i for i in waiting if requests[i][0].within or _has_shares(requests[i][0])]
+    for i in sorted(tied, key=lambda i: requests[i][0].demand, reverse=True):
+        placed[i] = pool.place(requests[i][0])
+    tied_set = set(tied)
+    free = [i for i in waiting if i not in tied_set]
+    swept = _sweep(pool, [requests[i][0] for i in free])
+    for i, tasks in zip(free, swept, strict=True):
+        placed[i] = tasks
+    return placed
+
+
+def _has_shares(configuration: Configuration) -> bool:
+    return any(group.shares_gpu for group in configuration.tasks)
+
+
+def _sweep(
+    pool: HostPool, configurations: Sequence[Configuration]
+) -> list[tuple[TaskPlacement, ...] | None]:
+    """Place gangs without ties, groups of equal demand in one sweep; gangs that miss go one by one."""
+    kinds: dict[tuple[tuple[int, ...], str | None], list[tuple[int, TaskGroup]]] = {}
+    for i, configuration in enumerate(configurations):
+        for group in configuration.tasks:
+            kinds.setdefault((group.demand, configuration.gpu_type), []).append((i, group))
+    tasks: list[list[TaskPlacement]] = [[] for _ in configurations]
+    missed: set[int] = set()
+    # Typed groups first: they have fewer hosts to go to. Then the most demanding.
+    for kind in sorted(kinds, key=lambda k: (k[1] is not None, k[0]), reverse=True):
+        members = kinds[kind]
+        missed |= _deal(pool, kind[1], members, tasks)
+    for i in missed:
+        if tasks[i]:
+            pool.release(configurations[i], tasks[i])
+    result: list[tuple[TaskPlacement, ...] | None] = [
+        None if i in missed else tuple(t) for i, t in enumerate(tasks)
+    ]
+    for i in sorted(missed, key=lambda i: configurations[i].demand, reverse=True):
+        result[i] = pool.place(configurations[i])
+    return result
+
+
+def _deal(
+    pool: HostPool,
+    gpu_type: str | None,
+    members: Sequence[tuple[int, TaskGroup]],
+    tasks: list[list[TaskPlacement]],
+) -> set[int]:
+    """Deal task groups of one demand out over the hosts in order; return the gangs that missed."""
+    wanted = sum(group.count for _, group in members)
+    sample = members[0][1]
+    room = pool.room(TaskGroup(sample.role, wanted, *sample.demand))
+    if gpu_type is not None:
+        room = np.where(pool.hosts_of_type(gpu_type), room, 0)
+    # Hosts with fewer free GPUs first: CPU tasks fill them up and leave GPU hosts whole.
+    order = np.lexsort((np.arange(len(room)), pool.free[:, 0]))
+    order = order[room[order] > 0]
+    missed: set[int] = set()
+    hosts = pool.topology.hosts
+    position, left_here = 0, int(room[order[0]]) if len(order) else 0
+    for i, group in sorted(members, key=lambda member: member[1].count, reverse=True):
+        left = group.count
+        if position >= len(order):
+            missed.add(i)
+            continue
+        while left and position < len(order):
+            h = int(order[position])
+            count = min(left, left_here)
+            if count:
+                task = TaskPlacement(hosts[h].id, group.role, count)
+                tasks[i].append(task)
+                for r, amount in enumerate(group.demand):
+                    pool.free[h, r] -= amount * count
+                left -= count
+                left_here -= count
+            if left_here == 0:
+                position += 1
+                left_here = int(room[order[position]]) if position < len(order) else 0
+        if left:
+            missed.add(i)
+    return missed

@@ -1,1 +1,89 @@
-"""Adapters: one per solver, each loading its solver only when it is used."""
+"""Backends: solvers behind one contract. They know nothing of GPUs.
+
+``solve(model, *, time_limit_s, seed, gap, start) -> RawResult`` and ``version() -> str``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.errors import BackendUnavailableError, InstanceError, nearest
+from alloc.formulation import ArrayModel, CpSatModel, PyomoModel, RawResult
+
+
+@dataclass(frozen=True)
+class SolverOptions:
+    """What every backend understands.
+
+    Parameters
+    ----------
+    time_limit_s
+        Wall time after which the solver stops, seconds.
+    seed
+        Random seed.
+    workers
+        Threads.
+    gap
+        Relative gap at which the solver may stop.
+    start
+        Values of the variables for a warm start, or None.
+    """
+
+    time_limit_s: float = 60.0
+    seed: int = 0
+    workers: int = 1
+    gap: float = 1e-6
+    start: npt.NDArray[np.float64] | None = None
+
+
+class Backend(Protocol):
+    """A solver adapter (a module)."""
+
+    DRAWING: str
+
+    def solve(
+        self, model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions
+    ) -> RawResult:
+        """Solve a model."""
+        ...
+
+    def version(self) -> str:
+        """Return the solver's name and version."""
+        ...
+
+
+BACKENDS = {
+    "highs": "alloc.backends.highs",
+    "pyomo": "alloc.backends.pyomo_highs",
+    "cpsat": "alloc.backends.cpsat",
+}
+
+
+def backend(name: str) -> Backend:
+    """Load a backend.
+
+    Raises
+    ------
+    InstanceError
+        If no backend has that name.
+    BackendUnavailableError
+        If its solver cannot be imported.
+    """
+    if name not in BACKENDS:
+        raise InstanceError(
+            f'unknown backend "{name}"{nearest(name, BACKENDS)} '
+            f"Known: auto, {', '.join(BACKENDS)}."
+        )
+    try:
+        return cast(Backend, import_module(BACKENDS[name]))
+    except ImportError as error:
+        raise BackendUnavailableError(
+            f"backend {name} cannot be loaded ({error}); install the pinned solvers: "
+            '"highspy>=1.12,<1.14" and "ortools>=9.12,<9.16" (newer highspy and ortools ship '
+            "clashing libraries)."
+        ) from error

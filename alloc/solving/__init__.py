@@ -1,1 +1,4 @@
-"""Solving an instance and certifying the answer."""
+"""The engine: `solve` picks a method, the judge checks its answer, the certificate says so."""
+
+from alloc.solving.rounds import allocate_round as allocate_round
+from alloc.solving.solver import solve as solve

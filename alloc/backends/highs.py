@@ -1,0 +1,113 @@
+"""HiGHS on sparse arrays."""
+
+from __future__ import annotations
+
+import math
+
+import highspy
+import numpy as np
+
+from alloc.backends import SolverOptions
+from alloc.errors import SolverError
+from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
+
+DRAWING = "arrays"
+
+_STATUS = {
+    highspy.HighsModelStatus.kOptimal: "optimal",
+    highspy.HighsModelStatus.kInfeasible: "infeasible",
+    highspy.HighsModelStatus.kTimeLimit: "stopped",
+    highspy.HighsModelStatus.kInterrupt: "stopped",
+    highspy.HighsModelStatus.kIterationLimit: "stopped",
+    highspy.HighsModelStatus.kSolutionLimit: "stopped",
+}
+
+
+def version() -> str:
+    """Return the solver's name and version."""
+    return f"HiGHS {highspy.Highs().version()}"
+
+
+def quiet_solver(options: SolverOptions) -> highspy.Highs:
+    """Return a silent HiGHS with the options set."""
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("time_limit", max(options.time_limit_s, 0.01))
+    solver.setOptionValue("random_seed", options.seed % (2**31))
+    solver.setOptionValue("threads", options.workers)
+    # The default of 1e-4 accepts real money on large objectives.
+    solver.setOptionValue("mip_rel_gap", options.gap)
+    solver.setOptionValue("mip_abs_gap", 1e-9)
+    return solver
+
+
+def highs_model(model: ArrayModel) -> highspy.HighsLp:
+    """Return the model in HiGHS' own structure."""
+    lp = highspy.HighsLp()
+    matrix = model.matrix.tocsc()
+    lp.num_col_, lp.num_row_ = matrix.shape[1], matrix.shape[0]
+    lp.sense_ = highspy.ObjSense.kMaximize if model.sense == "max" else highspy.ObjSense.kMinimize
+    lp.offset_ = model.offset
+    lp.col_cost_ = model.cost
+    lp.col_lower_, lp.col_upper_ = model.lower, model.upper
+    lp.row_lower_, lp.row_upper_ = model.row_lower, model.row_upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_ = matrix.indptr
+    lp.a_matrix_.index_ = matrix.indices
+    lp.a_matrix_.value_ = matrix.data
+    if model.integer.any():
+        kinds = np.where(model.integer, highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous)
+        lp.integrality_ = kinds.tolist()
+    return lp
+
+
+def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -> RawResult:
+    """Solve an array model, an incumbent never lost at a limit."""
+    assert isinstance(model, ArrayModel)
+    solver = quiet_solver(options)
+    if solver.passModel(highs_model(model)) == highspy.HighsStatus.kError:
+        raise SolverError("HiGHS refuses the model; this is a bug of the drawing.")
+    if options.start is not None:
+        start = highspy.HighsSolution()
+        start.col_value = options.start.tolist()
+        solver.setSolution(start)
+    solver.run()
+    return read_result(solver, model)
+
+
+def read_result(solver: highspy.Highs, model: ArrayModel) -> RawResult:
+    """Normalise what HiGHS holds after a run."""
+    native = solver.getModelStatus()
+    word = solver.modelStatusToString(native)
+    status = _STATUS.get(native)
+    worst = math.inf if model.sense == "max" else -math.inf
+    if native == highspy.HighsModelStatus.kUnboundedOrInfeasible:
+        # Every drawing of alloc has bounded columns, so unbounded is impossible.
+        status = "infeasible"
+    if status is None:
+        raise SolverError(f'HiGHS stopped with status "{word}", which alloc does not expect.')
+    if status == "infeasible":
+        return RawResult("infeasible", None, None, -worst, None, word)
+    info = solver.getInfo()
+    has_incumbent = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    values: Array | None = None
+    objective = None
+    if has_incumbent:
+        values = np.array(solver.getSolution().col_value, dtype=float)
+        objective = float(info.objective_function_value)
+    if model.integer.any():
+        bound = float(info.mip_dual_bound)
+        bound = bound if math.isfinite(bound) else worst
+    else:
+        bound = objective if status == "optimal" and objective is not None else worst
+    if status == "optimal":
+        return RawResult("optimal", values, objective, bound, None, word)
+    interrupted = native == highspy.HighsModelStatus.kInterrupt
+    return RawResult(
+        "feasible" if has_incumbent else "no_solution",
+        values,
+        objective,
+        bound,
+        "interrupt" if interrupted else "time",
+        word,
+    )

@@ -1,0 +1,287 @@
+"""The seam between drawings and backends: built models, raw results, and the registry.
+
+A *formulation* is a problem family with its mathematics; a *drawing* is one way to write it down:
+sparse arrays for HiGHS (the fast lane), a Pyomo model (the whiteboard), a CP-SAT model. Drawings
+know nothing of solvers; backends know nothing of GPUs; they meet here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
+from alloc.instance import Instance
+from alloc.objectives import Sense
+from alloc.solution import Solution
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Array = npt.NDArray[np.float64]
+RawStatus = Literal["optimal", "feasible", "infeasible", "no_solution"]
+
+
+@dataclass(frozen=True)
+class ArrayModel:
+    """A mixed-integer linear program as sparse arrays.
+
+    ``sense  cost @ x + offset  subject to  row_lower <= matrix @ x <= row_upper,
+    lower <= x <= upper, x integer where integer``.
+
+    Parameters
+    ----------
+    sense
+        ``min`` or ``max``.
+    cost
+        Objective coefficients, shape (columns,).
+    matrix
+        Constraint matrix, shape (rows, columns).
+    row_lower, row_upper
+        Row limits, shape (rows,); infinite where there is none.
+    lower, upper
+        Column limits, shape (columns,).
+    integer
+        Which columns are integer, shape (columns,).
+    offset
+        Constant of the objective.
+    rows
+        For each named constraint family (C1 ...), its slice of rows.
+    """
+
+    sense: Sense
+    cost: Array
+    matrix: csr_array
+    row_lower: Array
+    row_upper: Array
+    lower: Array
+    upper: Array
+    integer: npt.NDArray[np.bool_]
+    offset: float = 0.0
+    rows: Mapping[str, slice] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CpSatModel:
+    """A CP-SAT model and how to read it.
+
+    Parameters
+    ----------
+    model
+        The ``cp_model.CpModel``.
+    variables
+        Its variables in the order of the values that `Drawing.extract` wants.
+    scale
+        Integer objective units per original unit: CP-SAT needs integers, this is the one place
+        where they are made.
+    offset
+        Constant of the objective, original units.
+    bound_slack
+        By how much rounding may have raised (lowered, in maximisation) the optimum, original
+        units; the backend takes it off the bound.
+    """
+
+    model: Any
+    variables: tuple[Any, ...]
+    sense: Sense
+    scale: float
+    offset: float = 0.0
+    bound_slack: float = 0.0
+
+
+@dataclass(frozen=True)
+class PyomoModel:
+    """A Pyomo model and the variables whose values `Drawing.extract` wants, in order."""
+
+    model: Any
+    variables: tuple[Any, ...]
+    sense: Sense
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A built model with the way back to a solution.
+
+    Parameters
+    ----------
+    model
+        What the backend solves.
+    extract
+        Turns the values of the variables, shape (columns,), into a solution of the instance, or
+        None when tasks could not be put on hosts.
+    start
+        Turns a solution into values for a warm start, or None if the drawing takes none.
+    """
+
+    model: ArrayModel | CpSatModel | PyomoModel
+    extract: Callable[[Array], Solution | None]
+    start: Callable[[Solution], Array] | None = None
+
+
+@dataclass(frozen=True)
+class RawResult:
+    """What a backend says, normalised: no incumbent is None, no bound is infinite, never 0.
+
+    Parameters
+    ----------
+    status
+        As in `alloc.certificate.Certificate`.
+    values
+        Values of the variables, or None without an incumbent.
+    objective
+        The solver's value of the incumbent, or None.
+    bound
+        The solver's bound; -inf (minimisation) or inf when it has none.
+    limit
+        ``time`` when the search stopped early, else None.
+    native_status
+        The solver's own word.
+    """
+
+    status: RawStatus
+    values: Array | None
+    objective: float | None
+    bound: float
+    limit: Literal["time", "interrupt"] | None
+    native_status: str
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """A registry line.
+
+    Parameters
+    ----------
+    name
+        Unique name, used by `alloc.solve`.
+    family
+        Its family, F1 to F12.
+    title
+        One line for people.
+    module
+        The module in `alloc.models` whose docstring is the page of mathematics and whose functions
+        ``draw_<kind>(instance, objective)`` build the drawings.
+    objective
+        Name of the default objective.
+    objectives
+        Names of all objectives it can take.
+    drawings
+        The drawings there are: ``arrays``, ``pyomo``, ``cpsat``.
+    method
+        ``module:function`` of the specialised exact method behind ``backend="auto"``.
+    """
+
+    name: str
+    family: str
+    title: str
+    module: str
+    objective: str
+    objectives: tuple[str, ...]
+    drawings: tuple[str, ...]
+    method: str
+
+    @property
+    def page(self) -> str:
+        """The page of mathematics."""
+        return import_module(self.module).__doc__ or ""
+
+    def draw(self, kind: str, instance: Instance, objective: str | None = None) -> Drawing:
+        """Build a drawing.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            If there is no such drawing.
+        """
+        if kind not in self.drawings:
+            raise UnsupportedFeatureError(
+                f'formulation "{self.name}" has no {kind} drawing{nearest(kind, self.drawings)} '
+                f"It has: {', '.join(self.drawings)}."
+            )
+        builder = getattr(import_module(self.module), f"draw_{kind}")
+        drawing: Drawing = builder(instance, self.require_objective(objective))
+        return drawing
+
+    def require_objective(self, name: str | None) -> str:
+        """Return the objective to use, the default when None.
+
+        Raises
+        ------
+        InstanceError
+            If the formulation cannot take it.
+        """
+        if name is None:
+            return self.objective
+        if name not in self.objectives:
+            raise InstanceError(
+                f'formulation "{self.name}" does not take objective "{name}"'
+                f"{nearest(name, self.objectives)} It takes: {', '.join(self.objectives)}."
+            )
+        return name
+
+
+FORMULATIONS: dict[str, Formulation] = {
+    f.name: f
+    for f in (
+        Formulation(
+            name="round",
+            family="F1",
+            title="Round allocation: which configuration does each job get for the coming slot?",
+            module="alloc.models.round_allocation",
+            objective="progress",
+            objectives=("progress", "remaining_time", "goodput"),
+            drawings=("arrays", "pyomo", "cpsat"),
+            method="alloc.solving.rounds:solve_round",
+        ),
+        Formulation(
+            name="malleable",
+            family="F2",
+            title="Malleable jobs over time: who runs in which configuration in every slot?",
+            module="alloc.models.malleable",
+            objective="weighted_jct",
+            objectives=("weighted_jct",),
+            drawings=("arrays", "pyomo", "cpsat"),
+            method="alloc.solving.malleable:solve_malleable",
+        ),
+    )
+}
+
+
+def formulation(name: str) -> Formulation:
+    """Return the formulation of that name.
+
+    Raises
+    ------
+    InstanceError
+        If there is none.
+    """
+    if name not in FORMULATIONS:
+        raise InstanceError(
+            f'unknown formulation "{name}"{nearest(name, FORMULATIONS)} '
+            f"Known: {', '.join(FORMULATIONS)}."
+        )
+    return FORMULATIONS[name]
+
+
+def build_model(
+    instance: Instance, formulation_name: str = "malleable", objective: str | None = None
+) -> Any:
+    """Return the Pyomo ``ConcreteModel`` of a formulation, to read, extend and solve.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    formulation_name
+        Name of the formulation.
+    objective
+        Name of the objective, or None for the formulation's default.
+    """
+    drawing = formulation(formulation_name).draw("pyomo", instance, objective)
+    assert isinstance(drawing.model, PyomoModel)
+    return drawing.model.model

@@ -1,0 +1,142 @@
+"""Column generation for F2: the linear master, prices, and the Lagrangian bound.
+
+Profiles are generated where prices say they help. The prices are smoothed towards the best point
+known (Wentges 1997), which tames their swings. At any prices the Lagrangian function is a lower
+bound on every schedule; at convergence it equals the linear master, which is stronger than the
+time-indexed LP because each column is a whole profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from alloc.formulation import Array
+from alloc.models.malleable.data import SlotData
+from alloc.models.malleable.profiles import Pricing, lagrangian_bound
+from alloc.solving.master import Column, Master, make_column
+from alloc.solving.outcome import Settings
+
+_SMOOTHING = 0.6
+_CONVERGED = 1e-6
+_PRICING_CELLS = 5 * 10**6
+_BOUND_CELLS = 2 * 10**8
+"""Sizes of the dynamic programs (slots x configurations x grid steps), a tenth of a second and a few
+seconds of numpy: the finer the grid, the less the bound loses to rounding."""
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """What column generation found.
+
+    Parameters
+    ----------
+    prices
+        The best prices, shape (slots, R).
+    bound
+        The lower bound they prove, weighted slots after arrival.
+    value
+        Value of the linear master, weighted slots.
+    columns
+        All columns generated.
+    z
+        Their values in the last linear master, shape (columns,).
+    converged
+        Whether no column could improve the master.
+    """
+
+    prices: Array
+    bound: float
+    value: float
+    columns: list[Column]
+    z: Array
+    converged: bool
+
+    def completion(self, num_jobs: int) -> Array:
+        """Return each job's mean completion in the linear master, slots, shape (J,)."""
+        mean = np.zeros(num_jobs)
+        share = np.full(num_jobs, 1e-12)
+        for column, z in zip(self.columns, self.z, strict=True):
+            mean[column.job] += z * column.profile.completion
+            share[column.job] += z
+        return mean / share
+
+
+def grid_steps(data: SlotData, num_slots: int, cells: int) -> int:
+    """Return the grid steps that a number of dynamic programming cells affords."""
+    configurations = sum(len(table.rate) for table in data.tables)
+    return int(np.clip(cells // (num_slots * configurations), 1000, 20000))
+
+
+def bound_states(data: SlotData, num_slots: int) -> int:
+    """Return the grid steps of the bound."""
+    return grid_steps(data, num_slots, _BOUND_CELLS)
+
+
+def generate_columns(
+    data: SlotData,
+    num_slots: int,
+    first_columns: list[Column],
+    settings: Settings,
+    seconds: float,
+    report: Callable[[str], None],
+) -> Relaxation:
+    """Generate columns until nothing improves the master, or time is up.
+
+    Parameters
+    ----------
+    data
+        The instance on its slots.
+    num_slots
+        Slots of the master. Profiles in the master end within them; the bound holds for schedules
+        of any length.
+    first_columns
+        Columns to start with; a complete schedule gives sensible first prices.
+    settings
+        The limits of the whole solve.
+    seconds
+        Wall time for this step, seconds.
+    report
+        Takes a line of progress.
+    """
+    master = Master(data, num_slots, penalty=10.0 * num_slots)
+    master.add(first_columns)
+    pricing = Pricing(data, grid_steps(data, num_slots, _PRICING_CELLS))
+    arrivals = float(data.weight @ (data.release - data.lag))
+    deadline = settings.seconds_left() - seconds
+    best, best_prices = -np.inf, np.zeros((num_slots, len(data.rows.names)))
+    smoothing, iteration, converged = 0.0, 0, False
+    while True:
+        value, prices, z = master.solve()
+        query = smoothing * best_prices + (1 - smoothing) * prices
+        solved = pricing.solve(query, "upper")
+        lagrangian = float(pricing.costs(solved).sum() - (query @ data.rows.capacity).sum())
+        lagrangian -= arrivals
+        if lagrangian > best:
+            best, best_prices = lagrangian, query
+        profiles = pricing.profiles(solved)
+        added = master.add(
+            [make_column(data, j, profile) for j, profile in enumerate(profiles) if profile]
+        )
+        iteration += 1
+        report(
+            f"column generation {iteration}: master {value:.4f}, Lagrangian {best:.4f}, "
+            f"{len(master.columns)} columns"
+        )
+        if value - best <= _CONVERGED * abs(value) or (not added and smoothing == 0.0):
+            converged = True
+            break
+        if settings.seconds_left() <= max(deadline, 0.0):
+            break
+        # A smoothed query that finds nothing new is followed by one at the master's own prices.
+        smoothing = _SMOOTHING if added else 0.0
+    value, prices, z = master.solve()
+    bound = -np.inf
+    for candidate in (best_prices, prices):
+        # Both are valid; the better one depends on how far the master has come.
+        proved = lagrangian_bound(data, candidate, bound_states(data, num_slots)) / data.slot_s
+        if proved > bound:
+            bound, best_prices = proved, candidate
+    return Relaxation(best_prices, bound, value, master.columns, z, converged)

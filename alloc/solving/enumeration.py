@@ -1,0 +1,134 @@
+"""Proving F2 optimal: all profiles that any better schedule could use, then the integer master.
+
+At prices p the Lagrangian bound splits over jobs. A profile that costs a job more than its cheapest
+by at least the distance between incumbent and bound is in no better schedule (reduced cost fixing).
+The profiles left are enumerated breadth first, cut off by the dynamic program's value as a bound on
+their completion, and the integer master over them is solved exactly (route enumeration, Baldacci,
+Christofides and Mingozzi 2008).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from alloc.formulation import Array
+from alloc.models.malleable.data import SlotData
+from alloc.models.malleable.profiles import IDLE, Pricing, Profile, Solved
+
+_FIT = 1e-9
+
+
+def enumerate_profiles(
+    data: SlotData,
+    prices: Array,
+    slack: float,
+    *,
+    num_states: int,
+    most: int,
+) -> list[list[Profile]] | None:
+    """Return every profile of every job within `slack` of the job's cheapest at these prices.
+
+    Parameters
+    ----------
+    data
+        The instance on its slots, without restart costs.
+    prices
+        Price of each row in each slot, shape (slots, R).
+    slack
+        Distance between the incumbent's value and the bound that the prices prove, weighted slots.
+    num_states
+        Grid of the dynamic program that cuts off.
+    most
+        Give up beyond so many profiles, counting partial ones of a slot.
+
+    Returns
+    -------
+    list or None
+        For each job its profiles; None if there are too many, or if a job could end after the
+        priced slots.
+    """
+    pricing = Pricing(data, num_states)
+    found: list[list[Profile]] = [[] for _ in range(data.num_jobs)]
+    total = 0
+    for (_, jobs), programs in zip(
+        pricing.groups, pricing.solve(np.maximum(prices, 0.0), "lower"), strict=True
+    ):
+        for j in jobs:
+            release, work = int(data.release[j]), float(data.work[j])
+            started = bool(data.started[j])
+            cheapest = min(p.cost(release, work, started) for p in programs)
+            for solved in programs:
+                own = _profiles_of(
+                    solved, prices, release, work, started, cheapest + slack, most - total
+                )
+                if own is None:
+                    return None
+                found[int(j)] += own
+                total += len(own)
+    return found
+
+
+def _profiles_of(
+    solved: Solved,
+    prices: Array,
+    release: int,
+    work: float,
+    started: bool,
+    cutoff: float,
+    most: int,
+) -> list[Profile] | None:
+    """Return the profiles of one job in one program whose cost is at most `cutoff`."""
+    program = solved.program
+    rate = program.table.rate[program.columns]
+    price = prices @ program.table.use[program.columns].T
+    extra = program.surcharge(work)
+    left, cost = np.array([work]), np.zeros(1)
+    history = np.zeros((1, 0), dtype=np.int16)
+    running = np.array([started])
+    profiles: list[Profile] = []
+    horizon = len(prices)
+    if release >= horizon:
+        return None
+    for t in range(release, horizon):
+        fraction = left[:, None] / rate[None, :]
+        fits = fraction <= 1 + _FIT
+        fraction = np.minimum(fraction, 1.0)
+        whole = cost[:, None] + price[t] + program.weight * fraction
+        done = fits & (whole <= cutoff) & (t + fraction <= program.limit + _FIT)
+        for i, c in np.argwhere(done):
+            choice = [int(k) if k == IDLE else int(program.columns[k]) for k in history[i]]
+            choice.append(int(program.columns[c]))
+            start = next(k for k, column in enumerate(choice) if column != IDLE)
+            profiles.append(
+                Profile(release + start, tuple(choice[start:]), t + float(fraction[i, c]))
+            )
+        after_run = left[:, None] - rate[None, :]
+        spent = cost[:, None] + price[t] + program.weight
+        # After a run a job that may not pause goes on running.
+        ahead = solved.value if program.pausable else solved.run_value
+        bound = spent + ahead[t + 1][_clip(solved, after_run)] + extra
+        i, c = np.nonzero(~fits & (bound <= cutoff))
+        waits = np.flatnonzero(
+            (program.pausable | ~running)
+            & (cost + program.weight + solved.value[t + 1][_clip(solved, left)] + extra <= cutoff)
+        )
+        idle = np.full((len(waits), 1), IDLE, dtype=np.int16)
+        history = np.concatenate(
+            [
+                np.hstack([history[i], c[:, None].astype(np.int16)]),
+                np.hstack([history[waits], idle]),
+            ]
+        )
+        left = np.concatenate([after_run[i, c], left[waits]])
+        cost = np.concatenate([spent[i, c], cost[waits] + program.weight])
+        running = np.concatenate([np.ones(len(i), dtype=bool), running[waits]])
+        if len(left) + len(profiles) > most:
+            return None
+        if not len(left):
+            return profiles
+    return None  # some profile could end after the priced slots
+
+
+def _clip(solved: Solved, left: Array) -> np.ndarray:
+    """Return the states of work left, within the program's table."""
+    return np.minimum(solved.program.states(np.maximum(left, 0.0)), solved.program.num_states)

@@ -1,0 +1,253 @@
+"""The specialised exact method of F2.
+
+1. A first schedule by insertion, or the warm start.
+2. Column generation over job profiles: prices, and a bound re-evaluated in plain numpy.
+3. Incumbents: price-guided insertion, the integer master, large-neighbourhood search.
+4. Proof: when few profiles can be in a better schedule, the integer master over all of them.
+5. Tasks on hosts, slot by slot.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from alloc.backends import SolverOptions, highs
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
+from alloc.instance import Instance
+from alloc.models.malleable.data import SlotData, slot_data
+from alloc.solution import Schedule, Solution
+from alloc.solving.column_generation import (
+    Relaxation,
+    bound_states,
+    generate_columns,
+)
+from alloc.solving.enumeration import enumerate_profiles
+from alloc.solving.improvement import Improver, Plan, guided_plans
+from alloc.solving.insertion import Builder, serial_horizon, total_cost
+from alloc.solving.master import Column, make_column, solve_integer_master
+from alloc.solving.outcome import Outcome, Settings
+from alloc.models.malleable.placing import plan_of, place_plan
+
+_MOST_PROFILES = 120_000
+_FEW_PROFILES = 4_000
+_BACKEND = "alloc column generation + HiGHS"
+
+Report = Callable[[str], None]
+
+
+def solve_malleable(
+    instance: Instance,
+    objective: str,
+    settings: Settings,
+    warm_start: Solution | None,
+    report: Report,
+) -> Outcome:
+    """Solve an instance of F2: the method behind ``solve(..., "malleable")``."""
+    data = slot_data(instance)
+    version = highs.version()
+    if (conflict := too_late(data)) is not None:
+        return Outcome(
+            None, math.inf, "recomputed", _BACKEND, version, infeasible=True, conflict=conflict
+        )
+    search = _Search(data, settings, warm_start, report)
+    limit: Limit | None = None
+    try:
+        search.run()
+        if search.gap > OPTIMALITY_GAP and settings.seconds_left() <= 0:
+            limit = "time"
+    except KeyboardInterrupt:
+        # What was found until here is kept and certified.
+        limit = "interrupt"
+    return Outcome(
+        solution=search.schedule(),
+        bound=search.bound * data.slot_s,
+        bound_proof=search.bound_proof,
+        backend=_BACKEND,
+        backend_version=version,
+        limit=limit,
+    )
+
+
+def too_late(data: SlotData) -> str | None:
+    """Return the sentence for a job that misses its limit even alone, or None."""
+    earliest = data.release + data.shortest
+    late = np.flatnonzero(earliest > data.limit + 1e-9)
+    if not len(late):
+        return None
+    job = data.instance.jobs[int(late[0])]
+    others = f" (and {len(late) - 1} more jobs)" if len(late) > 1 else ""
+    return (
+        f'job "{job.id}" completes at {earliest[late[0]] * data.slot_s:g} s at the earliest, alone '
+        f"on the cluster, but must by {data.limit[late[0]] * data.slot_s:g} s{others}; move its "
+        "deadline or the horizon"
+    )
+
+
+class _Search:
+    """The state of one solve: the incumbent and the bound are valid at every moment."""
+
+    def __init__(
+        self, data: SlotData, settings: Settings, warm_start: Solution | None, report: Report
+    ) -> None:
+        self.data = data
+        self.settings = settings
+        self.warm_start = warm_start
+        self.report = report
+        self.plan: Plan | None = None
+        self.bound = data.no_contention / data.slot_s
+        self.bound_proof: BoundProof = "recomputed"
+        self.num_slots = 0
+
+    @property
+    def value(self) -> float:
+        """Weighted JCT of the incumbent, weighted slots; infinite without one."""
+        return math.inf if self.plan is None else total_cost(self.plan)
+
+    @property
+    def gap(self) -> float:
+        """Relative gap between incumbent and bound."""
+        return math.inf if self.plan is None else (self.value - self.bound) / max(self.value, 1e-9)
+
+    def run(self) -> None:
+        """Search until the incumbent is proved or time is up."""
+        self.plan = self._first_plan()
+        if self.plan is None:
+            return
+        self.report(f"first schedule: {self.value:.4f} weighted slots; alone {self.bound:.4f}")
+        self.num_slots = num_slots = self._num_slots()
+        relaxation = generate_columns(
+            self.data,
+            num_slots,
+            list(self.plan.values()),
+            self.settings,
+            0.5 * self.settings.seconds_left(),
+            self.report,
+        )
+        self.bound = max(self.bound, relaxation.bound)
+        builder = Builder(self.data, num_slots)
+        improver = Improver(self.data, builder, relaxation, self.plan, self.settings)
+        for plan in guided_plans(self.data, builder, relaxation):
+            improver.adopt(plan)
+        self._adopt(improver)
+        self.report(f"price-guided insertion: {self.value:.4f}, bound {self.bound:.4f}")
+        improver.target = self.bound * (1 + OPTIMALITY_GAP)
+        improver.integer_master(0.3 * self.settings.seconds_left())
+        self._adopt(improver)
+        self.report(f"integer master: {self.value:.4f}, gap {self.gap:.3%}")
+        # Short searches and attempts at the proof in turn: each makes the other cheaper.
+        share = 0.05
+        while self.gap > OPTIMALITY_GAP and self.settings.seconds_left() > 0:
+            improver.search(share * self.settings.seconds_left(), self.report)
+            self._adopt(improver)
+            if self._prove(relaxation):
+                break
+            if share >= 1.0:
+                break
+            share = min(2 * share, 1.0)
+
+    def schedule(self) -> Schedule | None:
+        """Return the incumbent on hosts."""
+        return None if self.plan is None else place_plan(self.data, self.plan_profiles())
+
+    def plan_profiles(self) -> dict[int, object]:
+        """Return the profile of each job."""
+        assert self.plan is not None
+        return {j: column.profile for j, column in self.plan.items()}
+
+    def _adopt(self, improver: Improver) -> None:
+        if improver.value < self.value:
+            self.plan = improver.plan
+
+    def _first_plan(self) -> Plan | None:
+        """Return the warm start if it is a whole schedule, else insertion in Smith's order."""
+        data = self.data
+        plans: list[Plan] = []
+        if isinstance(self.warm_start, Schedule):
+            profiles = plan_of(data, self.warm_start)
+            if profiles is not None:
+                plans.append({j: make_column(data, j, p) for j, p in profiles.items()})
+        orders = (
+            np.argsort(data.release + data.shortest / data.weight, kind="stable"),
+            np.argsort(data.limit, kind="stable"),
+        )
+        most = serial_horizon(data)
+        num_slots = min(most, int(data.release.max() + 4 * np.ceil(data.shortest.max())) + 8)
+        while not plans:
+            builder = Builder(data, num_slots)
+            free = np.zeros((num_slots, len(data.rows.names)))
+            for order in orders:
+                plan = builder.insert_all(order.tolist(), builder.empty(), free)
+                if plan is not None:
+                    plans.append(plan)
+                    break
+            if num_slots >= most or self.settings.seconds_left() <= 0:
+                break
+            num_slots = min(2 * num_slots, most)
+        return min(plans, key=total_cost) if plans else None
+
+    def _num_slots(self) -> int:
+        """Return how many slots the master gets: the incumbent's, and some to spare."""
+        assert self.plan is not None
+        last = max(column.profile.completion for column in self.plan.values())
+        return int(math.ceil(1.1 * last)) + 3
+
+    def _prove(self, relaxation: Relaxation) -> bool:
+        """Try to prove the incumbent, or find the optimum, by enumerating profiles."""
+        if any(job.restart_cost_s > 0 for job in self.data.instance.jobs):
+            return False
+        slack = self.value - relaxation.bound
+        profiles = enumerate_profiles(
+            self.data,
+            relaxation.prices,
+            slack * (1 + 1e-9) + 1e-9,
+            num_states=bound_states(self.data, len(relaxation.prices)),
+            most=_MOST_PROFILES,
+        )
+        if profiles is None:
+            return False
+        columns = [make_column(self.data, j, p) for j, own in enumerate(profiles) for p in own]
+        self.report(f"{len(columns)} profiles are within {slack:.4f} of their job's cheapest")
+        if len(columns) > _FEW_PROFILES:
+            # The cheapest of them alone often hold a better schedule, and then fewer are left.
+            before = self.value
+            reduced = [c.cost + relaxation.prices.ravel()[c.rows] @ c.use for c in columns]
+            cheapest = np.zeros(self.data.num_jobs) + math.inf
+            np.minimum.at(cheapest, [c.job for c in columns], reduced)
+            excess = np.array(reduced) - cheapest[[c.job for c in columns]]
+            few = np.argsort(excess, kind="stable")[:_FEW_PROFILES]
+            self._choose([columns[i] for i in few], 0.1 * self.settings.seconds_left())
+            if self.value < before - 1e-9:
+                return self._prove(relaxation)
+        bound, finished = self._choose(columns, self.settings.seconds_left())
+        # Schedules outside the enumerated profiles are no better than the incumbent was.
+        proved = min(bound, self.value)
+        if proved > self.bound:
+            self.bound, self.bound_proof = proved, "claimed"
+        return finished
+
+    def _choose(self, columns: list[Column], seconds: float) -> tuple[float, bool]:
+        """Choose the best schedule among columns and the incumbent's; return bound and proof."""
+        assert self.plan is not None
+        known = {(column.job, column.profile.key()) for column in columns}
+        mine = {(column.job, column.profile.key()) for column in self.plan.values()}
+        extra = [c for c in self.plan.values() if (c.job, c.profile.key()) not in known]
+        columns = columns + extra
+        start = [i for i, c in enumerate(columns) if (c.job, c.profile.key()) in mine]
+        chosen, bound, finished = solve_integer_master(
+            self.data,
+            columns,
+            Builder(self.data, self.num_slots).empty(),
+            list(range(self.data.num_jobs)),
+            SolverOptions(
+                seconds, self.settings.seed, self.settings.workers, gap=OPTIMALITY_GAP / 2
+            ),
+            start,
+        )
+        if chosen is not None:
+            plan = {column.job: column for column in chosen}
+            if total_cost(plan) < self.value:
+                self.plan = plan
+        return bound, finished

@@ -1,0 +1,92 @@
+"""Minimising a convex piecewise linear dual function by cutting planes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+
+from alloc.backends import SolverOptions
+from alloc.backends.highs import quiet_solver
+from alloc.formulation import Array
+
+DualFunction = Callable[[Array], tuple[float, Array]]
+
+
+@dataclass(frozen=True)
+class DualMinimum:
+    """What the cutting planes found.
+
+    Parameters
+    ----------
+    multipliers
+        The best multipliers, 0 or more.
+    value
+        The dual function there: an upper bound on the maximisation it relaxes.
+    gap
+        How far `value` may be above the dual optimum.
+    evaluations
+        Number of evaluations.
+    """
+
+    multipliers: Array
+    value: float
+    gap: float
+    evaluations: int
+
+
+def minimise_dual(
+    function: DualFunction,
+    upper: Array,
+    *,
+    relative_gap: float = 1e-7,
+    max_evaluations: int = 200,
+) -> DualMinimum:
+    """Minimise a convex piecewise linear function over a box by Kelley's cutting planes.
+
+    Every evaluation is a valid bound, so the loop may stop at any time. Every second query is moved
+    half way back to the best point known (in-out separation, Ben-Ameur and Neto 2007): plain Kelley
+    jumps between far corners while it has few cuts.
+
+    Parameters
+    ----------
+    function
+        Returns the value and a subgradient at given multipliers.
+    upper
+        Upper limits of the multipliers, shape (R,); the lower ones are 0.
+    relative_gap
+        Stop when the best value is this close to the cutting-plane model.
+    max_evaluations
+        Stop after so many evaluations.
+    """
+    size = len(upper)
+    model = quiet_solver(SolverOptions())
+    for limit in upper:
+        model.addVar(0.0, float(limit))
+    model.addVar(-highspy.kHighsInf, highspy.kHighsInf)
+    model.changeColCost(size, 1.0)
+    columns = np.arange(size + 1, dtype=np.int32)
+    best = np.zeros(size)
+    best_value = np.inf
+    query = best
+    model_value = -np.inf
+    for evaluation in range(1, max_evaluations + 1):
+        value, gradient = function(query)
+        if value < best_value:
+            best, best_value = query, value
+        # theta >= value + gradient (lambda - query)
+        cut = np.append(-gradient, 1.0)
+        model.addRow(
+            float(value - gradient @ query), highspy.kHighsInf, size + 1, columns, cut
+        )
+        model.run()
+        point = np.array(model.getSolution().col_value)
+        model_value = max(model_value, float(point[size]))
+        if best_value - model_value <= relative_gap * max(1.0, abs(best_value)):
+            break
+        query = np.clip(point[:size], 0.0, upper)
+        if evaluation % 2:
+            query = 0.5 * (query + best)
+    return DualMinimum(best, best_value, max(best_value - model_value, 0.0), evaluation)

@@ -1,0 +1,67 @@
+"""What methods and `solve` hand each other."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from alloc.certificate import BoundProof, Limit
+from alloc.solution import Solution
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Limits of a solve.
+
+    Parameters
+    ----------
+    time_limit_s
+        Wall time for the whole solve, seconds.
+    seed
+        Random seed.
+    workers
+        Threads.
+    started
+        When the solve started, on the clock of `time.perf_counter`.
+    """
+
+    time_limit_s: float = 60.0
+    seed: int = 0
+    workers: int = 1
+    started: float = field(default_factory=time.perf_counter)
+
+    def seconds_left(self) -> float:
+        """Return the wall time left, seconds, 0 or more."""
+        return max(self.time_limit_s - (time.perf_counter() - self.started), 0.0)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a method found, before the judge has looked at it.
+
+    Parameters
+    ----------
+    solution
+        The incumbent, or None.
+    bound
+        The proved bound, infinite when there is none.
+    bound_proof
+        Whether the bound was recomputed in numpy or is a solver's claim.
+    backend, backend_version
+        Who says so.
+    limit
+        What stopped the search early, or None.
+    infeasible
+        Whether the instance is proved to have no solution.
+    conflict
+        Then, the requirements in conflict in the user's words.
+    """
+
+    solution: Solution | None
+    bound: float
+    bound_proof: BoundProof
+    backend: str
+    backend_version: str
+    limit: Limit | None = None
+    infeasible: bool = False
+    conflict: str | None = None

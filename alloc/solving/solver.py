@@ -1,0 +1,210 @@
+"""`solve`: one door to every method and backend."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from importlib import import_module
+
+from alloc.backends import SolverOptions, backend
+from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, Status
+from alloc.errors import CertificateError, InstanceError
+from alloc.formulation import FORMULATIONS, Formulation, formulation
+from alloc.instance import Instance
+from alloc.objectives import Sense, objective
+from alloc.solution import Solution
+from alloc.solving.outcome import Outcome, Settings
+from alloc.verification import verify
+
+_log = logging.getLogger(__name__)
+
+AUTO = "auto"
+BOUND_TOLERANCE = 1e-6
+"""Relative amount by which a bound may exceed an objective through rounding; more is a false bound."""
+
+
+def solve(
+    instance: Instance,
+    formulation_name: str = "malleable",
+    backend_name: str = AUTO,
+    *,
+    objective_name: str | None = None,
+    time_limit_s: float = 60.0,
+    seed: int = 0,
+    workers: int = 1,
+    warm_start: Solution | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Result:
+    """Solve an instance, with a proof of how good the answer is.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    formulation_name
+        ``"round"`` (F1) or ``"malleable"`` (F2); see `alloc.formulation.FORMULATIONS`.
+    backend_name
+        ``"auto"`` for the family's specialised exact method, or a general solver on a drawing:
+        ``"highs"`` (sparse arrays), ``"pyomo"`` (the Pyomo model), ``"cpsat"``.
+    objective_name
+        Name of the objective, or None for the formulation's default.
+    time_limit_s
+        Wall time, seconds, more than 0.
+    seed
+        Random seed.
+    workers
+        Threads of the solver.
+    warm_start
+        A solution to start from.
+    progress
+        Called with a line of text now and then.
+
+    Returns
+    -------
+    Result
+        A limit or infeasibility is a result, not an exception. An interrupt (Ctrl-C) ends the
+        search and returns what was found.
+
+    Raises
+    ------
+    InstanceError
+        If a name is unknown or an option out of range.
+    UnsupportedFeatureError
+        If the method cannot model the instance.
+    BackendUnavailableError
+        If the solver cannot be loaded.
+    CertificateError
+        If the answer or its bound contradicts what the judge recomputes.
+    """
+    if not (time_limit_s > 0 and math.isfinite(time_limit_s)):
+        raise InstanceError(f"time_limit_s is {time_limit_s}; give a number of seconds above 0.")
+    chosen = formulation(formulation_name)
+    wanted = chosen.require_objective(objective_name)
+    settings = Settings(time_limit_s, seed, workers)
+    lines: list[str] = []
+
+    def report(line: str) -> None:
+        stamped = f"{time.perf_counter() - settings.started:8.2f} s  {line}"
+        lines.append(stamped)
+        _log.info(stamped)
+        if progress is not None:
+            progress(stamped)
+
+    if backend_name == AUTO:
+        module, function = chosen.method.split(":")
+        method = getattr(import_module(module), function)
+        outcome: Outcome = method(instance, wanted, settings, warm_start, report)
+    else:
+        outcome = _solve_drawing(
+            instance, chosen, backend_name, wanted, settings, warm_start, report
+        )
+    return certify(instance, chosen.name, wanted, outcome, settings, tuple(lines))
+
+
+def _solve_drawing(
+    instance: Instance,
+    chosen: Formulation,
+    backend_name: str,
+    wanted: str,
+    settings: Settings,
+    warm_start: Solution | None,
+    report: Callable[[str], None],
+) -> Outcome:
+    """Solve a drawing with a general solver."""
+    solver = backend(backend_name)
+    drawing = chosen.draw(solver.DRAWING, instance, wanted)
+    report(f"built the {solver.DRAWING} drawing")
+    start = None
+    if warm_start is not None and drawing.start is not None:
+        start = drawing.start(warm_start)
+    options = SolverOptions(
+        settings.seconds_left(), settings.seed, settings.workers, OPTIMALITY_GAP / 2, start
+    )
+    raw = solver.solve(drawing.model, options)
+    report(f"{solver.version()}: {raw.native_status}, bound {raw.bound:g}")
+    infeasible = raw.status == "infeasible"
+    return Outcome(
+        solution=None if raw.values is None else drawing.extract(raw.values),
+        bound=raw.bound,
+        bound_proof="claimed" if math.isfinite(raw.bound) else "none",
+        backend=backend_name,
+        backend_version=solver.version(),
+        limit=raw.limit,
+        infeasible=infeasible,
+        conflict=(
+            "capacity, deadlines and horizon together leave no schedule; add hosts or time"
+            if infeasible
+            else None
+        ),
+    )
+
+
+def certify(
+    instance: Instance,
+    formulation_name: str,
+    objective_name: str,
+    outcome: Outcome,
+    settings: Settings,
+    log: tuple[str, ...],
+) -> Result:
+    """Let the judge check an outcome and write its certificate.
+
+    Raises
+    ------
+    CertificateError
+        If the solution breaks a rule, or is better than the bound allows.
+    """
+    measure = objective(objective_name)
+    value = None
+    if outcome.solution is not None:
+        violations = verify(instance, outcome.solution)
+        if violations:
+            more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
+            raise CertificateError(
+                f"{outcome.backend} returned a solution that breaks a rule: {violations[0]}{more}"
+            )
+        value = measure.evaluate(instance, outcome.solution)
+    bound = outcome.bound
+    if value is not None:
+        excess = (value - bound) if measure.sense == "max" else (bound - value)
+        if excess > BOUND_TOLERANCE * max(1.0, abs(value)):
+            raise CertificateError(
+                f"{outcome.backend} claims the bound {bound:g} for {objective_name}, but its own "
+                f"solution has {value:g}; the bound is false."
+            )
+        # Within rounding the solution itself shows how far the bound can hold.
+        bound = max(bound, value) if measure.sense == "max" else min(bound, value)
+    certificate = Certificate(
+        status="feasible",
+        objective=value,
+        bound=bound,
+        sense=measure.sense,
+        objective_name=objective_name,
+        formulation=formulation_name,
+        backend=outcome.backend,
+        backend_version=outcome.backend_version,
+        seed=settings.seed,
+        workers=settings.workers,
+        seconds=time.perf_counter() - settings.started,
+        fingerprint=instance.fingerprint,
+        limit=outcome.limit,
+        verified=value is not None,
+        bound_proof=outcome.bound_proof if math.isfinite(bound) else "none",
+    )
+    status = _status(certificate, outcome, measure.sense)
+    return Result(outcome.solution, certificate.replace(status=status), log, outcome.conflict)
+
+
+def _status(certificate: Certificate, outcome: Outcome, sense: Sense) -> Status:
+    if outcome.infeasible:
+        return "infeasible"
+    if certificate.gap is None:
+        return "no_solution"
+    return "optimal" if certificate.gap <= OPTIMALITY_GAP else "feasible"
+
+
+def formulation_names() -> tuple[str, ...]:
+    """Return the names that `solve` takes."""
+    return tuple(FORMULATIONS)

@@ -1,0 +1,168 @@
+"""Cluster-wide capacity rows: what all jobs together may use, whatever the placement.
+
+Summing host capacities relaxes placement: every placeable set of configurations satisfies the rows.
+Where tasks pack without loss (DL2's servers, one-GPU workers) the relaxation is exact; the engine
+places every answer on hosts and lets the judge decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.instance import Instance
+from alloc.topology import Topology
+from alloc.units import RESOURCES
+from alloc.workload import Configuration
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CapacityRows:
+    """The capacity rows of a cluster.
+
+    Parameters
+    ----------
+    names
+        Name of each row, length R.
+    capacity
+        Capacity B_r of each row, shape (R,).
+    resource
+        For each row, the position of its resource in `RESOURCES`.
+    gpu_type
+        For each row, the GPU type it is restricted to, or None.
+    tenant
+        For each row, the tenant it is restricted to, or None.
+    """
+
+    names: tuple[str, ...]
+    capacity: Array
+    resource: tuple[int, ...]
+    gpu_type: tuple[str | None, ...]
+    tenant: tuple[str | None, ...]
+
+    def use(self, configurations: Sequence[Configuration], tenant: str | None) -> Array:
+        """Return what each configuration takes of each row, shape (configurations, R)."""
+        demand = np.array([c.demand for c in configurations], dtype=float)
+        demand = demand.reshape(-1, len(RESOURCES))
+        use = demand[:, list(self.resource)]
+        for k, (gpu_type, owner) in enumerate(zip(self.gpu_type, self.tenant, strict=True)):
+            if owner is not None and owner != tenant:
+                use[:, k] = 0.0
+            if gpu_type is not None:
+                use[[c.gpu_type != gpu_type for c in configurations], k] = 0.0
+        return use
+
+
+def capacity_rows(
+    topology: Topology,
+    configuration_sets: Sequence[Sequence[Configuration]],
+    quotas: Mapping[str, int],
+) -> CapacityRows:
+    """Return the rows that the configurations can touch.
+
+    One row per resource in demand; one more per resource and GPU type where configurations insist
+    on a type; one per tenant quota.
+    """
+    seen = {id(cs): cs for cs in configuration_sets}.values()
+    used = np.zeros(len(RESOURCES), dtype=bool)
+    types: set[str] = set()
+    for configurations in seen:
+        for configuration in configurations:
+            used |= np.array(configuration.demand) > 0
+            if configuration.gpu_type is not None:
+                types.add(configuration.gpu_type)
+    if not used.any():
+        used[0] = True  # jobs that ask for nothing: one row that never binds
+    rows: list[tuple[str, float, int, str | None, str | None]] = []
+    totals = topology.capacity.sum(axis=0)
+    for r in np.flatnonzero(used):
+        rows.append((RESOURCES[r], float(totals[r]), int(r), None, None))
+    on_type = np.array([t or "" for t in topology.gpu_types])
+    for gpu_type in sorted(types):
+        of_type = topology.capacity[on_type == gpu_type].sum(axis=0)
+        if (of_type == totals).all():
+            continue
+        for r in np.flatnonzero(used):
+            name = f"{RESOURCES[r]} on {gpu_type}"
+            rows.append((name, float(of_type[r]), int(r), gpu_type, None))
+    for tenant in sorted(quotas):
+        rows.append((f"quota of {tenant}", float(quotas[tenant]), 0, None, tenant))
+    names, capacity, resource, gpu_type_of, tenant_of = zip(*rows, strict=True)
+    return CapacityRows(names, np.array(capacity), resource, gpu_type_of, tenant_of)
+
+
+def burden(configurations: Sequence[Configuration], use: Array) -> Array:
+    """Return everything that makes a configuration dear or hard to place, shape (configurations, B).
+
+    Its use of the rows, the demand of its largest task, and the level it is tied to: a
+    configuration that is no worse in all of them can take another's place on the hosts too.
+    """
+    if not configurations:
+        return use
+    largest = [[max(g.demand[r] for g in c.tasks) for r in range(len(RESOURCES))] for c in configurations]
+    levels = sorted({c.within for c in configurations if c.within is not None})
+    tied = [[c.within == level for level in levels] for c in configurations]
+    types = sorted({c.gpu_type for c in configurations if c.gpu_type is not None})
+    typed = [[c.gpu_type == t for t in types] for c in configurations]
+    return np.hstack([use, np.array(largest), np.array(tied), np.array(typed)])
+
+
+def quotas_of(instance: Instance) -> dict[str, int]:
+    """Return the GPU quota of each tenant, milli-GPU."""
+    return {tenant.name: tenant.gpu_quota_milli for tenant in instance.tenants}
+
+
+@dataclass(frozen=True)
+class UseOrder:
+    """Which configurations use no more than which, pairwise ``[d, c]``.
+
+    Parameters
+    ----------
+    no_more
+        d uses no more of every row than c, and d is not c.
+    first
+        The same, and d uses less of some row or, at equal use, stands before c.
+    """
+
+    no_more: npt.NDArray[np.bool_]
+    first: npt.NDArray[np.bool_]
+
+
+def use_order(use: Array) -> UseOrder:
+    """Compare the burdens (or uses) of configurations, shape (configurations, B), pairwise."""
+    no_more = np.ones((len(use), len(use)), dtype=bool)
+    for r in range(use.shape[1]):
+        no_more &= use[:, r, None] <= use[None, :, r]
+    np.fill_diagonal(no_more, False)
+    earlier = np.tri(len(use), k=-1, dtype=bool).T
+    return UseOrder(no_more, no_more & (earlier | ~no_more.T))
+
+
+def pareto_front(order: UseOrder, rate: Array) -> npt.NDArray[np.int64]:
+    """Return the configurations that no other dominates, in order.
+
+    Configuration c is dominated by d if d uses no more of every row and is faster, or uses less of
+    some row and is as fast (of equals the first stands for all). Dropping c loses nothing wherever
+    the value of a configuration does not fall with its rate: any solution stays feasible, and as
+    good, with d in the place of c.
+
+    Parameters
+    ----------
+    order
+        How the uses compare; many jobs share one.
+    rate
+        Rate, shape (configurations,).
+
+    Returns
+    -------
+    ndarray
+        Positions of the undominated configurations with a rate above 0.
+    """
+    dominates = order.no_more & (rate[:, None] > rate)
+    dominates |= order.first & (rate[:, None] == rate)
+    return np.flatnonzero(~dominates.any(axis=0) & (rate > 0))

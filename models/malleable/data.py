@@ -1,0 +1,175 @@
+"""The data of F2 as arrays: slots, capacity rows, and configuration tables shared by jobs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.errors import UnsupportedFeatureError
+from alloc.instance import Instance
+from alloc.models.capacity import (
+    CapacityRows,
+    burden,
+    capacity_rows,
+    pareto_front,
+    quotas_of,
+    use_order,
+)
+from alloc.objectives import require_slot
+
+Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+
+_SLOT_TOLERANCE = 1e-9
+"""Arrivals this close above a slot's start (in slots) belong to it: slot times are float products."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The undominated configurations that some jobs share.
+
+    Parameters
+    ----------
+    configuration
+        Position of each in the jobs' own configurations, shape (C,).
+    rate
+        Work units per slot, shape (C,).
+    use
+        Use of the capacity rows, shape (C, R).
+    """
+
+    configuration: Index
+    rate: Array
+    use: Array
+
+    @cached_property
+    def column_of(self) -> dict[int, int]:
+        """Position in this table of a job's configuration."""
+        return {int(c): i for i, c in enumerate(self.configuration)}
+
+
+@dataclass(frozen=True)
+class SlotData:
+    """An instance on its grid of slots.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    slot_s
+        Length of a slot, seconds.
+    rows
+        The capacity rows; capacity B_r holds in every slot.
+    tables
+        The configuration tables.
+    table_of
+        Table of each job, shape (J,).
+    release
+        First slot of each job, shape (J,).
+    limit
+        Latest completion of each job in slots (deadline or horizon), infinite if none, shape (J,).
+    work
+        Remaining work, shape (J,).
+    weight
+        Weights, shape (J,).
+    lag
+        Time from arrival to the start of the first slot, slots, shape (J,).
+    started
+        Jobs that run when the instance starts and may not pause, shape (J,).
+    """
+
+    instance: Instance
+    slot_s: float
+    rows: CapacityRows
+    tables: tuple[Table, ...]
+    table_of: Index
+    release: Index
+    limit: Array
+    work: Array
+    weight: Array
+    lag: Array
+    started: npt.NDArray[np.bool_]
+
+    @property
+    def num_jobs(self) -> int:
+        """Number of jobs J."""
+        return len(self.instance.jobs)
+
+    def table(self, j: int) -> Table:
+        """Return the table of job j."""
+        return self.tables[self.table_of[j]]
+
+    @cached_property
+    def shortest(self) -> Array:
+        """Least number of slots, a fraction included, in which each job can run, shape (J,)."""
+        fastest = np.array([table.rate.max() for table in self.tables])
+        return self.work / fastest[self.table_of]
+
+    @cached_property
+    def no_contention(self) -> float:
+        """Weighted JCT in seconds if every job ran alone: a bound in closed form."""
+        return float(self.weight @ (self.lag + self.shortest)) * self.slot_s
+
+
+def slot_data(instance: Instance) -> SlotData:
+    """Return an instance on its grid of slots.
+
+    Raises
+    ------
+    InstanceError
+        If the instance has no slots.
+    UnsupportedFeatureError
+        If a restart takes longer than a slot.
+    """
+    slot_s = require_slot(instance)
+    quotas = quotas_of(instance)
+    rows = capacity_rows(instance.topology, [job.configurations for job in instance.jobs], quotas)
+    tables: list[Table] = []
+    index: dict[tuple[int, str | None, int | None], int] = {}
+    table_of = []
+    running = {assignment.job: assignment.configuration for assignment in instance.running}
+    for job in instance.jobs:
+        if job.restart_cost_s > slot_s:
+            raise UnsupportedFeatureError(
+                f'job "{job.id}": restart_cost_s {job.restart_cost_s:g} is longer than a slot '
+                f"({slot_s:g} s), which the malleable formulation does not model; use longer slots."
+            )
+        owner = job.tenant if job.tenant in quotas else None
+        # A moldable job that runs has made its choice.
+        kept = running.get(job.id) if job.elasticity != "malleable" else None
+        key = (id(job.configurations), owner, kept)
+        if key not in index:
+            use = rows.use(job.configurations, owner)
+            rate = np.array([c.rate for c in job.configurations]) * slot_s
+            fitting = np.flatnonzero((use <= rows.capacity).all(axis=1))
+            if kept is not None:
+                fitting = fitting[fitting == kept]
+            weighed = burden([job.configurations[c] for c in fitting], use[fitting])
+            front = fitting[pareto_front(use_order(weighed), rate[fitting])]
+            index[key] = len(tables)
+            tables.append(Table(front, rate[front], use[front]))
+        table_of.append(index[key])
+    arrival = np.array([job.arrival_s for job in instance.jobs]) / slot_s
+    release = np.ceil(arrival - _SLOT_TOLERANCE)
+    horizon = math.inf if instance.horizon_s is None else instance.horizon_s
+    limits = [
+        min(math.inf if job.deadline_s is None else job.deadline_s, horizon)
+        for job in instance.jobs
+    ]
+    return SlotData(
+        instance=instance,
+        slot_s=slot_s,
+        rows=rows,
+        tables=tuple(tables),
+        table_of=np.array(table_of, dtype=np.int64),
+        release=release.astype(np.int64),
+        limit=np.array(limits) / slot_s,
+        work=np.array([job.work_left for job in instance.jobs]),
+        weight=np.array([job.weight for job in instance.jobs]),
+        lag=release - arrival,
+        started=np.array([j.id in running and not j.preemptible for j in instance.jobs]),
+    )

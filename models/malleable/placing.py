@@ -1,0 +1,152 @@
+"""Between profiles and schedules: runs on hosts, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from alloc.models.malleable.data import SlotData
+from alloc.models.malleable.profiles import IDLE, Profile
+from alloc.packing import HostPool, place_jointly
+from alloc.progress import follow
+from alloc.solution import Run, Schedule, TaskPlacement
+from alloc.workload import Job
+
+Held = tuple[int, tuple[TaskPlacement, ...]]
+
+
+def place_plan(data: SlotData, plan: Mapping[int, Profile]) -> Schedule:
+    """Put the profiles of all jobs on hosts, slot by slot.
+
+    A job that goes on in its configuration keeps its hosts as far as all others still fit. Where the
+    greedy rules find no hosts for a gang, the job skips the slot and makes up for it after its
+    profile, with what is free then; the judge measures what that costs.
+
+    Parameters
+    ----------
+    data
+        The instance on its slots.
+    plan
+        Profile of each job, by position.
+    """
+    jobs = data.instance.jobs
+    wanted: dict[int, dict[int, int]] = {}
+    last_choice: dict[int, int] = {}
+    for j, profile in plan.items():
+        original = data.table(j).configuration
+        for offset, c in enumerate(profile.choice):
+            if c != IDLE:
+                wanted.setdefault(profile.start + offset, {})[j] = int(original[c])
+                last_choice[j] = int(original[c])
+    held: dict[int, Held] = {
+        data.instance.job_index[a.job]: (a.configuration, a.tasks) for a in data.instance.running
+    }
+    grid: dict[int, list[tuple[int, int, tuple[TaskPlacement, ...]]]] = {j: [] for j in plan}
+    behind: set[int] = set()
+    end = max(wanted, default=-1) + 1
+    t = 0
+    while t < end or behind:
+        now = dict(wanted.get(t, {}))
+        placed = _place_slot(data, now, held)
+        missed = {j for j in now if j not in placed}
+        pool = HostPool(data.instance.topology)
+        for j, (c, tasks) in placed.items():
+            pool.take(jobs[j].configurations[c], tasks)
+        for j in sorted(behind - now.keys()):
+            late = pool.place(jobs[j].configurations[last_choice[j]])
+            if late is not None and _within_quota(data, j, last_choice[j], placed):
+                placed[j] = (last_choice[j], late)
+        for j, (c, tasks) in placed.items():
+            grid[j].append((t, c, tasks))
+        held = placed
+        behind |= missed
+        behind = {j for j in behind if not _complete(data, jobs[j], grid[j])}
+        t += 1
+    return Schedule(tuple(run for j in plan for run in _runs(data, jobs[j], grid[j])))
+
+
+def _place_slot(data: SlotData, now: Mapping[int, int], held: Mapping[int, Held]) -> dict[int, Held]:
+    """Place the gangs of one slot, keeping hosts where possible."""
+    jobs = data.instance.jobs
+    requests = []
+    for j, c in now.items():
+        before = held.get(j)
+        keep = before[1] if before is not None and before[0] == c else None
+        requests.append((jobs[j].configurations[c], keep))
+    topology = data.instance.topology
+    tasks = place_jointly(topology, requests)
+    if any(t is None for t in tasks):
+        fresh = place_jointly(topology, [(configuration, None) for configuration, _ in requests])
+        if sum(t is None for t in fresh) < sum(t is None for t in tasks):
+            tasks = fresh
+    return {j: (c, t) for (j, c), t in zip(now.items(), tasks, strict=True) if t is not None}
+
+
+def _within_quota(data: SlotData, j: int, c: int, placed: Mapping[int, Held]) -> bool:
+    """Return whether a job may run besides the placed ones within all capacity rows."""
+    left = data.rows.capacity.copy()
+    jobs = data.instance.jobs
+    for other, (choice, _) in (*placed.items(), (j, (c, ()))):
+        job = jobs[other]
+        left -= data.rows.use([job.configurations[choice]], job.tenant)[0]
+    return bool((left >= -1e-6).all())
+
+
+def _runs(
+    data: SlotData, job: Job, slots: list[tuple[int, int, tuple[TaskPlacement, ...]]]
+) -> list[Run]:
+    """Merge the slots of a job into runs."""
+    runs: list[Run] = []
+    for t, c, tasks in slots:
+        start, end = t * data.slot_s, (t + 1) * data.slot_s
+        if runs:
+            last = runs[-1]
+            same = last.configuration == c and set(last.tasks) == set(tasks)
+            if same and last.end_s == start:
+                runs[-1] = Run(job.id, c, last.start_s, end, last.tasks)
+                continue
+        runs.append(Run(job.id, c, start, end, tasks))
+    return runs
+
+
+def _complete(
+    data: SlotData, job: Job, slots: list[tuple[int, int, tuple[TaskPlacement, ...]]]
+) -> bool:
+    running = {a.job: a for a in data.instance.running}.get(job.id)
+    return follow(job, _runs(data, job, slots), running).completion_s is not None
+
+
+def plan_of(data: SlotData, schedule: Schedule) -> dict[int, Profile] | None:
+    """Return the profiles of a schedule, or None if it is not one of whole slots for all jobs."""
+    plan: dict[int, Profile] = {}
+    for j, job in enumerate(data.instance.jobs):
+        column_of = data.table(j).column_of
+        choice: dict[int, int] = {}
+        for run in schedule.runs_of.get(job.id, ()):
+            column = column_of.get(run.configuration)
+            first, last = run.start_s / data.slot_s, run.end_s / data.slot_s
+            if column is None or abs(first - round(first)) + abs(last - round(last)) > 1e-6:
+                return None
+            for t in range(round(first), round(last)):
+                choice[t] = column
+        profile = _profile(data, j, choice)
+        if profile is None:
+            return None
+        plan[j] = profile
+    return plan
+
+
+def _profile(data: SlotData, j: int, choice: Mapping[int, int]) -> Profile | None:
+    """Return the profile of slot choices, cut where the job completes; None if it does not."""
+    left = float(data.work[j])
+    rate = data.table(j).rate
+    taken: list[int] = []
+    start = min(choice, default=0)
+    for t in range(start, max(choice, default=-1) + 1):
+        c = choice.get(t, IDLE)
+        taken.append(c)
+        if c == IDLE:
+            continue
+        if left <= rate[c] * (1 + 1e-9):
+            return Profile(start, tuple(taken), t + min(left / float(rate[c]), 1.0))
+        left -= float(rate[c])
+    return None
