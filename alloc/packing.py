@@ -95,9 +95,7 @@ class HostPool:
         self._add(configuration, tasks, +1)
         return fit
 
-    def _add(
-        self, configuration: Configuration, tasks: Iterable[TaskPlacement], sign: int
-    ) -> None:
+    def _add(self, configuration: Configuration, tasks: Iterable[TaskPlacement], sign: int) -> None:
         groups = {group.role: group for group in configuration.tasks}
         index = self.topology.host_index
         for task in tasks:
@@ -129,9 +127,7 @@ class HostPool:
             del shared[g]
             self.free[h, 0] += MILLI
 
-    def _candidates(
-        self, configuration: Configuration
-    ) -> Iterable[npt.NDArray[np.bool_] | None]:
+    def _candidates(self, configuration: Configuration) -> Iterable[npt.NDArray[np.bool_] | None]:
         """Yield host masks to try in turn; None means all hosts."""
         mask = None
         if configuration.gpu_type is not None:
@@ -192,7 +188,7 @@ class HostPool:
         return task
 
     def room(self, group: TaskGroup) -> npt.NDArray[np.int64]:
-        """Return how many tasks of a group fit on each host, shape (hosts,), capped at its count."""
+        """Return how many tasks of a group fit on each host, at most its count, shape (hosts,)."""
         room = np.full(len(self.free), group.count, dtype=np.int64)
         gpu, cpu, memory = group.demand
         if cpu:
@@ -351,7 +347,7 @@ def _has_shares(configuration: Configuration) -> bool:
 def _sweep(
     pool: HostPool, configurations: Sequence[Configuration]
 ) -> list[tuple[TaskPlacement, ...] | None]:
-    """Place gangs without ties, groups of equal demand in one sweep; gangs that miss go one by one."""
+    """Place untied gangs, groups of equal demand in one sweep; gangs that miss go one by one."""
     kinds: dict[tuple[tuple[int, ...], str | None], list[tuple[int, TaskGroup]]] = {}
     for i, configuration in enumerate(configurations):
         for group in configuration.tasks:

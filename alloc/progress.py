@@ -13,7 +13,7 @@ from alloc.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.workload import Job
 
 WORK_TOLERANCE = 1e-9
-"""Work below this fraction of a job's work counts as done: sums of slots round in the last digits."""
+"""Work left below this fraction of a job's work counts as done: sums of slots round."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,7 @@ class Progress:
     restarts: int
 
 
-def same_place(
-    a: Sequence[TaskPlacement], b: Sequence[TaskPlacement]
-) -> bool:
+def same_place(a: Sequence[TaskPlacement], b: Sequence[TaskPlacement]) -> bool:
     """Return whether two placements put the same tasks on the same hosts."""
     return a is b or set(a) == set(b)
 

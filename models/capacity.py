@@ -97,14 +97,16 @@ def capacity_rows(
 
 
 def burden(configurations: Sequence[Configuration], use: Array) -> Array:
-    """Return everything that makes a configuration dear or hard to place, shape (configurations, B).
+    """Return all that makes a configuration dear or hard to place, shape (configurations, B).
 
     Its use of the rows, the demand of its largest task, and the level it is tied to: a
     configuration that is no worse in all of them can take another's place on the hosts too.
     """
     if not configurations:
         return use
-    largest = [[max(g.demand[r] for g in c.tasks) for r in range(len(RESOURCES))] for c in configurations]
+    largest = [
+        [max(g.demand[r] for g in c.tasks) for r in range(len(RESOURCES))] for c in configurations
+    ]
     levels = sorted({c.within for c in configurations if c.within is not None})
     tied = [[c.within == level for level in levels] for c in configurations]
     types = sorted({c.gpu_type for c in configurations if c.gpu_type is not None})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from importlib import metadata
 
 import numpy as np
-import ortools
 from ortools.sat.python import cp_model
 
 from alloc.backends import SolverOptions
@@ -17,7 +17,7 @@ DRAWING = "cpsat"
 
 def version() -> str:
     """Return the solver's name and version."""
-    return f"CP-SAT {ortools.__version__}"
+    return f"CP-SAT {metadata.version('ortools')}"
 
 
 def new_solver(options: SolverOptions) -> cp_model.CpSolver:

@@ -56,7 +56,9 @@ def highs_model(model: ArrayModel) -> highspy.HighsLp:
     lp.a_matrix_.index_ = matrix.indices
     lp.a_matrix_.value_ = matrix.data
     if model.integer.any():
-        kinds = np.where(model.integer, highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous)
+        kinds = np.where(
+            model.integer, highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
+        )
         lp.integrality_ = kinds.tolist()
     return lp
 

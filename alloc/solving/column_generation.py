@@ -23,8 +23,8 @@ _SMOOTHING = 0.6
 _CONVERGED = 1e-6
 _PRICING_CELLS = 5 * 10**6
 _BOUND_CELLS = 2 * 10**8
-"""Sizes of the dynamic programs (slots x configurations x grid steps), a tenth of a second and a few
-seconds of numpy: the finer the grid, the less the bound loses to rounding."""
+"""Sizes of the dynamic programs (slots x configurations x grid steps), a tenth of a second and a
+few seconds of numpy: the finer the grid, the less the bound loses to rounding."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class Relaxation:
 
     def completion(self, num_jobs: int) -> Array:
         """Return each job's mean completion in the linear master, slots, shape (J,)."""
-        mean = np.zeros(num_jobs)
+        mean: Array = np.zeros(num_jobs)
         share = np.full(num_jobs, 1e-12)
         for column, z in zip(self.columns, self.z, strict=True):
             mean[column.job] += z * column.profile.completion
             share[column.job] += z
-        return mean / share
+        return np.asarray(mean / share)
 
 
 def grid_steps(data: SlotData, num_slots: int, cells: int) -> int:

@@ -2,8 +2,8 @@
 
 Incumbents come from three sources. Insertion in the order of the linear master's completions, with
 its prices as the value of capacity to later jobs (LP-guided list scheduling). The integer master
-over the generated columns. And large-neighbourhood search: take some jobs out, put them back better,
-either one by one at prices or all at once by the integer master.
+over the generated columns. And large-neighbourhood search: take some jobs out, put them back
+better, either one by one at prices or all at once by the integer master.
 """
 
 from __future__ import annotations
@@ -165,8 +165,8 @@ class Improver:
         """Let the integer master choose among the known columns of some jobs."""
         room = self._room_without(jobs)
         flat = room.ravel()
-        columns = []
-        start = []
+        columns: list[Column] = []
+        start: list[int] = []
         for j in jobs:
             for column in self.pool[j]:
                 if (column.use <= flat[column.rows] + 1e-6).all():

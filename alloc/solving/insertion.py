@@ -8,7 +8,7 @@ import numpy as np
 
 from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
-from alloc.models.malleable.profiles import Pricing, Profile, Solved
+from alloc.models.malleable.profiles import Pricing, Solved
 from alloc.solving.master import Column, make_column
 
 _STATES = 400
@@ -94,8 +94,3 @@ def total_cost(plan: dict[int, Column]) -> float:
 def serial_horizon(data: SlotData) -> int:
     """Return a number of slots in which all jobs fit one after the other."""
     return int(data.release.max() + np.ceil(data.shortest).sum()) + 1
-
-
-def profile_of(column: Column) -> Profile:
-    """Return the profile of a column."""
-    return column.profile

@@ -18,6 +18,8 @@ from alloc.backends import SolverOptions, highs
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
 from alloc.instance import Instance
 from alloc.models.malleable.data import SlotData, slot_data
+from alloc.models.malleable.placing import place_plan, plan_of
+from alloc.models.malleable.profiles import Profile
 from alloc.solution import Schedule, Solution
 from alloc.solving.column_generation import (
     Relaxation,
@@ -29,7 +31,6 @@ from alloc.solving.improvement import Improver, Plan, guided_plans
 from alloc.solving.insertion import Builder, serial_horizon, total_cost
 from alloc.solving.master import Column, make_column, solve_integer_master
 from alloc.solving.outcome import Outcome, Settings
-from alloc.models.malleable.placing import plan_of, place_plan
 
 _MOST_PROFILES = 120_000
 _FEW_PROFILES = 4_000
@@ -152,7 +153,7 @@ class _Search:
         """Return the incumbent on hosts."""
         return None if self.plan is None else place_plan(self.data, self.plan_profiles())
 
-    def plan_profiles(self) -> dict[int, object]:
+    def plan_profiles(self) -> dict[int, Profile]:
         """Return the profile of each job."""
         assert self.plan is not None
         return {j: column.profile for j, column in self.plan.items()}
@@ -192,7 +193,7 @@ class _Search:
         """Return how many slots the master gets: the incumbent's, and some to spare."""
         assert self.plan is not None
         last = max(column.profile.completion for column in self.plan.values())
-        return int(math.ceil(1.1 * last)) + 3
+        return math.ceil(1.1 * last) + 3
 
     def _prove(self, relaxation: Relaxation) -> bool:
         """Try to prove the incumbent, or find the optimum, by enumerating profiles."""

@@ -7,13 +7,14 @@ all t, r,  z >= 0`` (binary in the integer master). Its dual prices feed the pri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import highspy
 import numpy as np
+from scipy import sparse
 
 from alloc.backends import SolverOptions
-from alloc.backends.highs import quiet_solver, read_result, solve
+from alloc.backends.highs import quiet_solver, solve
 from alloc.formulation import Array, ArrayModel
 from alloc.models.malleable.data import SlotData
 from alloc.models.malleable.profiles import IDLE, Profile
@@ -166,8 +167,6 @@ def solve_integer_master(
     finished
         Whether the choice is proved best.
     """
-    from scipy import sparse
-
     row_of = {j: i for i, j in enumerate(jobs)}
     num_rows = capacity.shape[1]
     scale = np.where(data.rows.capacity > 0, data.rows.capacity, 1.0)
@@ -195,8 +194,6 @@ def solve_integer_master(
     if start is not None:
         values0 = np.zeros(len(columns))
         values0[start] = 1.0
-        from dataclasses import replace
-
         options = replace(options, start=values0)
     raw = solve(model, options)
     if raw.values is None:

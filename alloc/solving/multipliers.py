@@ -78,9 +78,7 @@ def minimise_dual(
             best, best_value = query, value
         # theta >= value + gradient (lambda - query)
         cut = np.append(-gradient, 1.0)
-        model.addRow(
-            float(value - gradient @ query), highspy.kHighsInf, size + 1, columns, cut
-        )
+        model.addRow(float(value - gradient @ query), highspy.kHighsInf, size + 1, columns, cut)
         model.run()
         point = np.array(model.getSolution().col_value)
         model_value = max(model_value, float(point[size]))

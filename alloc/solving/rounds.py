@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -217,8 +217,6 @@ def _solve_columns(
 
 def _restrict(data: RoundData, columns: np.ndarray, capacity: Array) -> RoundData:
     """Return the round with some columns only and other capacities."""
-    from dataclasses import replace
-
     kept = np.zeros(len(data.utility), dtype=bool)
     kept[columns] = True
     width = np.add.reduceat(np.append(kept, False), data.first[:-1]) * (np.diff(data.first) > 0)
@@ -233,8 +231,6 @@ def _restrict(data: RoundData, columns: np.ndarray, capacity: Array) -> RoundDat
 
 
 def _with_offset(model: ArrayModel, offset: float) -> ArrayModel:
-    from dataclasses import replace
-
     return replace(model, offset=offset)
 
 

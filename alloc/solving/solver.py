@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 AUTO = "auto"
 BOUND_TOLERANCE = 1e-6
-"""Relative amount by which a bound may exceed an objective through rounding; more is a false bound."""
+"""How far, relatively, rounding may push a bound past an objective; more is a false bound."""
 
 
 def solve(

@@ -25,7 +25,7 @@ Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
 _SLOT_TOLERANCE = 1e-9
-"""Arrivals this close above a slot's start (in slots) belong to it: slot times are float products."""
+"""Arrivals this close above a slot's start, in slots, belong to it: times are float products."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,13 @@ class SlotData:
 
     def table(self, j: int) -> Table:
         """Return the table of job j."""
-        return self.tables[self.table_of[j]]
+        return self.tables[int(self.table_of[j])]
 
     @cached_property
     def shortest(self) -> Array:
         """Least number of slots, a fraction included, in which each job can run, shape (J,)."""
         fastest = np.array([table.rate.max() for table in self.tables])
-        return self.work / fastest[self.table_of]
+        return np.asarray(self.work / fastest[self.table_of])
 
     @cached_property
     def no_contention(self) -> float:

@@ -17,8 +17,8 @@ Held = tuple[int, tuple[TaskPlacement, ...]]
 def place_plan(data: SlotData, plan: Mapping[int, Profile]) -> Schedule:
     """Put the profiles of all jobs on hosts, slot by slot.
 
-    A job that goes on in its configuration keeps its hosts as far as all others still fit. Where the
-    greedy rules find no hosts for a gang, the job skips the slot and makes up for it after its
+    A job that goes on in its configuration keeps its hosts as far as all others still fit. Where
+    the greedy rules find no hosts for a gang, the job skips the slot and makes up for it after its
     profile, with what is free then; the judge measures what that costs.
 
     Parameters
@@ -64,7 +64,9 @@ def place_plan(data: SlotData, plan: Mapping[int, Profile]) -> Schedule:
     return Schedule(tuple(run for j in plan for run in _runs(data, jobs[j], grid[j])))
 
 
-def _place_slot(data: SlotData, now: Mapping[int, int], held: Mapping[int, Held]) -> dict[int, Held]:
+def _place_slot(
+    data: SlotData, now: Mapping[int, int], held: Mapping[int, Held]
+) -> dict[int, Held]:
     """Place the gangs of one slot, keeping hosts where possible."""
     jobs = data.instance.jobs
     requests = []

@@ -16,7 +16,7 @@ exact.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -77,6 +77,8 @@ class Program:
         Largest number of grid steps left.
     rounding
         See the module.
+    last_fraction
+        With a limit and a single configuration: the fraction of the last slot that its jobs use.
     """
 
     table: Table
@@ -87,6 +89,7 @@ class Program:
     unit: float
     num_states: int
     rounding: Rounding
+    last_fraction: float = 0.0
 
     @property
     def counted(self) -> bool:
@@ -157,7 +160,9 @@ class Program:
             choice[t] = np.where(running <= idle, best, IDLE)
         return Solved(self, value, run_value, choice, run_choice, steps)
 
-    def _steps(self, states: npt.NDArray[np.int64], rate: Array) -> tuple[npt.NDArray[np.int64], Array]:
+    def _steps(
+        self, states: npt.NDArray[np.int64], rate: Array
+    ) -> tuple[npt.NDArray[np.int64], Array]:
         """Return the grid steps of a slot, and the cost of finishing from each state (or inf)."""
         if self.counted:
             finish = np.where(states <= 1, 0.0, np.inf)[None, :]
@@ -172,13 +177,14 @@ class Program:
         """Return the finishing costs in slot t, infinite where they break the limit."""
         if t + 1 <= self.limit:
             return finish
-        return np.where(t + finish / self.weight <= self.limit + _FIT, finish, np.inf)
+        end = t + finish / self.weight + self.last_fraction
+        return np.where(end <= self.limit + _FIT, finish, np.inf)
 
     def _beyond(self, states: npt.NDArray[np.int64], rate: Array) -> Array:
         """Return the cost of finishing alone and free of charge after the last slot."""
         if self.counted:
             return self.weight * np.maximum(states - 1, 0).astype(float)
-        return self.weight * states * self.unit / rate.max()
+        return np.asarray(self.weight * states * self.unit / rate.max())
 
 
 @dataclass(frozen=True)
@@ -226,9 +232,7 @@ class Solved:
             rate = float(program.table.rate[column])
             if left <= rate * (1 + _FIT):
                 start = next(i for i, c in enumerate(chosen) if c != IDLE)
-                return Profile(
-                    release + start, tuple(chosen[start:]), t + min(left / rate, 1.0)
-                )
+                return Profile(release + start, tuple(chosen[start:]), t + min(left / rate, 1.0))
             left -= rate
             state = max(state - int(self.steps[c]), 0)
             if state == 0:
@@ -259,6 +263,8 @@ class Pricing:
                 float(data.limit[j]),
                 job.preemptible,
                 job.elasticity != "malleable",
+                # Where the last slot ends matters to a limit, so such jobs keep apart.
+                float(data.work[j]) if math.isfinite(data.limit[j]) else None,
             )
             groups.setdefault(key, []).append(j)
         self.groups = [(key, np.array(jobs)) for key, jobs in groups.items()]
@@ -287,7 +293,10 @@ class Pricing:
                 rounding=rounding,
             )
             states = max(program.state(float(self.data.work[j])) for j in jobs)
-            built.append(_with_states(program, states))
+            fraction = 0.0
+            if program.counted and math.isfinite(program.limit):
+                fraction = program.surcharge(float(self.data.work[jobs[0]])) / program.weight
+            built.append(replace(program, num_states=states, last_fraction=fraction))
         return built
 
     def solve(self, prices: Array, rounding: Rounding) -> list[list[Solved]]:
@@ -329,12 +338,6 @@ class Pricing:
                 best = programs[int(np.argmin(costs))]
                 found[j] = best.profile(release, work, started)
         return found
-
-
-def _with_states(program: Program, num_states: int) -> Program:
-    from dataclasses import replace
-
-    return replace(program, num_states=num_states)
 
 
 def lagrangian_bound(data: SlotData, prices: Array, num_states: int = 4000) -> float:
