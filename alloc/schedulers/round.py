@@ -44,6 +44,7 @@ class Grant:
     workers: int = 0
     servers: int = 0
     on_hosts: dict[tuple[int, str], int] = field(default_factory=dict)
+    bundles_on: list[int] = field(default_factory=list)
     configuration: int | None = None
     tasks: tuple[TaskPlacement, ...] = ()
 
@@ -180,29 +181,40 @@ class Round:
         return outcome
 
     def give_on(self, view: JobView, host: int) -> bool:
-        """Give a job its next bundle on a given host; return whether it fits there."""
+        """Give a job one more bundle on a given host; return whether it fits there.
+
+        On the way over a gap in its table the job may hold a pair that it cannot run; `trim` takes
+        back what did not lead to one.
+        """
         grant = self.grant_of(view)
         assert isinstance(grant.ladder, TaskLadder)
-        pair = grant.ladder.next_pair(grant.workers)
-        assert pair is not None
-        count = pair - grant.workers
-        demand = tuple(amount * count for amount in grant.ladder.bundle)
+        demand = grant.ladder.bundle
         if not self.allows(view, demand[0]) or not self._take(host, demand):
             return False
         for role in (WORKER, SERVER):
-            self._enter(grant, host, role, count)
+            self._enter(grant, host, role, 1)
+        grant.bundles_on.append(host)
         self._add_held(view, demand[0])
         return True
 
     def allows_bundle(self, view: JobView) -> bool:
-        """Return whether a job has a next bundle and its tenant's quota allows it."""
+        """Return whether more bundles are of use to a job and its tenant's quota allows one."""
         grant = self.grant_of(view)
         if not isinstance(grant.ladder, TaskLadder):
             return False
-        pair = grant.ladder.next_pair(grant.workers)
-        if pair is None:
-            return False
-        return self.allows(view, (pair - grant.workers) * grant.ladder.bundle[0])
+        further = grant.ladder.next_pair(grant.workers) is not None
+        return further and self.allows(view, grant.ladder.bundle[0])
+
+    def trim(self) -> None:
+        """Take back the last bundles of jobs that hold a pair they cannot run."""
+        for grant in self.grants.values():
+            while grant.bundles_on and grant.reached is None:
+                assert isinstance(grant.ladder, TaskLadder)
+                host = grant.bundles_on.pop()
+                self._take(host, tuple(-amount for amount in grant.ladder.bundle))
+                for role in (WORKER, SERVER):
+                    self._enter(grant, host, role, -1)
+                self._add_held(grant.view, -grant.ladder.bundle[0])
 
     def rescue(self, views: Iterable[JobView]) -> None:
         """If nobody runs at all, let the first job run that can, as fast as it can.
@@ -315,6 +327,7 @@ class Round:
         return tuple(
             TaskPlacement(hosts[h].id, role, count)
             for (h, role), count in sorted(grant.on_hosts.items())
+            if count
         )
 
     # Tasks, one by one.

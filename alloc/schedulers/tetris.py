@@ -44,7 +44,8 @@ class Tetris(Policy):
     Grandl et al., "Multi-resource Packing for Cluster Schedulers", SIGCOMM 2014; per host and with
     its sign as in the evaluation of DL2 (Peng et al., IEEE TPDS 2021, and its released code).
     Departures: free and asked-for amounts are fractions of the host (there: slots of hosts with 8
-    of each resource, which scales all scores alike).
+    of each resource, which scales all scores alike); bundles that lead to no pair of a job's table
+    are taken back in the end.
     """
 
     name = "tetris"
@@ -92,6 +93,7 @@ class Tetris(Policy):
                     tried[k] = True
                 else:
                     break
+        round_.trim()
 
     def _fill_cluster(self, round_: Round, views: Sequence[JobView]) -> None:
         """Give gangs, against the free fractions of the whole cluster."""

@@ -44,6 +44,21 @@ def test_step_over_a_gap_is_taken_whole_or_not_at_all() -> None:
     assert first_slot(1, "las", wide, narrow) == {"wide": 0, "narrow": 0}
 
 
+def test_tetris_climbs_over_a_gap_host_by_host() -> None:
+    """A gap wider than a host must not block the hosts: once, a job with one starved all others.
+
+    From (1, 1) to (3, 3) is more than a host holds. On two hosts tetris reaches it; on one it takes
+    the bundle back that led nowhere, and the job runs as (1, 1).
+    """
+    table = (pair(1, 1), pair(3, 3, 2.0))
+    job = Job("gap", 0.0, 1e6, table)
+    assert first_slot(2, "tetris", job) == {"gap": 1}
+    assert first_slot(1, "tetris", job) == {"gap": 0}
+    far = Job("far", 0.0, 1e6, (pair(1, 1), pair(9, 9, 2.0)))
+    near = Job("near", 0.0, 1e5, (pair(1, 1),))
+    assert first_slot(4, "tetris", near, far)["far"] == 0
+
+
 def test_optimus_steps_over_pairs_that_were_never_measured() -> None:
     """The first pair is (2, 1): two workers, then the PS; then from 1 to 3 PSs at once."""
     table = (pair(2, 1), pair(2, 3, 4.0), pair(4, 1, 1.5))
