@@ -1,0 +1,36 @@
+"""A target of the project, what was measured, and whether it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One line of a benchmark's answer.
+
+    Parameters
+    ----------
+    target
+        What is promised, in words with a number.
+    measured
+        What was measured, in words with a number.
+    holds
+        Whether the promise is kept.
+    """
+
+    target: str
+    measured: str
+    holds: bool
+
+    def __str__(self) -> str:
+        """Return the line to print."""
+        return f"target: {self.target}: {'holds' if self.holds else 'MISSED'} ({self.measured})"
+
+
+def conclude(verdicts: Sequence[Verdict]) -> int:
+    """Print the verdicts; return the exit code, 0 if all hold and 1 if one does not."""
+    for verdict in verdicts:
+        print(verdict, flush=True)
+    return 0 if all(verdict.holds for verdict in verdicts) else 1
