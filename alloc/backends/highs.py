@@ -66,6 +66,8 @@ def highs_model(model: ArrayModel) -> highspy.HighsLp:
 def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -> RawResult:
     """Solve an array model, an incumbent never lost at a limit."""
     assert isinstance(model, ArrayModel)
+    if not len(model.cost):
+        return _without_columns(model)
     solver = quiet_solver(options)
     if solver.passModel(highs_model(model)) == highspy.HighsStatus.kError:
         raise SolverError("HiGHS refuses the model; this is a bug of the drawing.")
@@ -75,6 +77,14 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
         solver.setSolution(start)
     solver.run()
     return read_result(solver, model)
+
+
+def _without_columns(model: ArrayModel) -> RawResult:
+    """Return the result of a model without columns, which HiGHS answers with a status apart."""
+    if (model.row_lower > 0).any() or (model.row_upper < 0).any():
+        worst = math.inf if model.sense == "max" else -math.inf
+        return RawResult("infeasible", None, None, -worst, None, "Empty")
+    return RawResult("optimal", np.zeros(0), model.offset, model.offset, None, "Empty")
 
 
 def read_result(solver: highspy.Highs, model: ArrayModel) -> RawResult:

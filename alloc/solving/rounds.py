@@ -161,7 +161,8 @@ def _solve_core(
     incumbent = np.zeros(len(reduced))
     value, bound, core = 0.0, dual_value, 0
     losses = np.sort(loss[loss > 0])
-    reach = float(losses[min(_FIRST_CORE, len(losses)) - 1]) if len(losses) else 0.0
+    # A core of all columns must not hold any job to its only column: reach is then without end.
+    reach = float(losses[_FIRST_CORE - 1]) if len(losses) > _FIRST_CORE else np.inf
     while True:
         in_core = loss <= reach
         core = int(in_core.sum())
@@ -170,7 +171,7 @@ def _solve_core(
         if found > value:
             incumbent, value = x, found
         distance = dual_value - value
-        if reach >= distance or core == len(loss):
+        if reach >= distance:
             # Every solution better than the incumbent lies in the core.
             bound = min(bound, max(core_bound, value))
         if bound - value <= gap * max(value, 1e-9) or limit or reach >= distance:
