@@ -7,7 +7,7 @@ places every answer on hosts and lets the judge decide.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,10 +72,9 @@ def capacity_rows(
     used = np.zeros(len(RESOURCES), dtype=bool)
     types: set[str] = set()
     for configurations in seen:
-        for configuration in configurations:
-            used |= np.array(configuration.demand) > 0
-            if configuration.gpu_type is not None:
-                types.add(configuration.gpu_type)
+        if configurations:
+            used |= (np.array([c.demand for c in configurations]) > 0).any(axis=0)
+        types |= {c.gpu_type for c in configurations if c.gpu_type is not None}
     if not used.any():
         used[0] = True  # jobs that ask for nothing: one row that never binds
     rows: list[tuple[str, float, int, str | None, str | None]] = []
@@ -96,6 +95,22 @@ def capacity_rows(
     return CapacityRows(names, np.array(capacity), resource, gpu_type_of, tenant_of)
 
 
+def shape_of(configurations: Sequence[Configuration]) -> Hashable:
+    """Return a key that sets share only if they differ in nothing but their rates.
+
+    Then use, burden and order are the same too, and are worked out once. It goes by identity, which
+    is quick and errs on the safe side: equal tasks kept twice only cost time. So it is good while
+    the configurations are alive.
+    """
+    return tuple(
+        [
+            *[id(c.tasks) for c in configurations],
+            *[id(c.gpu_type) for c in configurations],
+            *[id(c.within) for c in configurations],
+        ]
+    )
+
+
 def burden(configurations: Sequence[Configuration], use: Array) -> Array:
     """Return all that makes a configuration dear or hard to place, shape (configurations, B).
 
@@ -104,14 +119,15 @@ def burden(configurations: Sequence[Configuration], use: Array) -> Array:
     """
     if not configurations:
         return use
+    # The first group is named twice: with a single argument, map(max, ...) would not compare.
     largest = [
-        [max(g.demand[r] for g in c.tasks) for r in range(len(RESOURCES))] for c in configurations
+        tuple(map(max, c.tasks[0].demand, *[g.demand for g in c.tasks])) for c in configurations
     ]
     levels = sorted({c.within for c in configurations if c.within is not None})
-    tied = [[c.within == level for level in levels] for c in configurations]
     types = sorted({c.gpu_type for c in configurations if c.gpu_type is not None})
-    typed = [[c.gpu_type == t for t in types] for c in configurations]
-    return np.hstack([use, np.array(largest), np.array(tied), np.array(typed)])
+    tied = [np.array([[c.within == level] for c in configurations]) for level in levels]
+    typed = [np.array([[c.gpu_type == t] for c in configurations]) for t in types]
+    return np.hstack([use, np.array(largest, dtype=float), *tied, *typed])
 
 
 def quotas_of(instance: Instance) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,16 +16,18 @@ from alloc.models.capacity import (
     capacity_rows,
     pareto_front,
     quotas_of,
+    shape_of,
     use_order,
 )
 from alloc.objectives import RoundUtility, require_slot, round_utility
 from alloc.packing import place_jointly
 from alloc.solution import Allocation, Assignment
 from alloc.topology import Topology
-from alloc.workload import Job
+from alloc.workload import Configuration, Job
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
+Burdens = tuple[Array, Index, UseOrder]
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,16 @@ def round_data(instance: Instance, objective: str) -> RoundData:
     )
 
 
+def _burdens(
+    rows: CapacityRows, configurations: Sequence[Configuration], owner: str | None
+) -> Burdens:
+    """Return what does not depend on rates: use, which fit the cluster, and how those compare."""
+    use = rows.use(configurations, owner)
+    fitting = np.flatnonzero((use <= rows.capacity).all(axis=1))
+    order = use_order(burden([configurations[c] for c in fitting], use[fitting]))
+    return use, fitting, order
+
+
 def make_round_data(
     topology: Topology,
     jobs: Sequence[Job],
@@ -137,21 +149,25 @@ def make_round_data(
     quotas: Mapping[str, int],
 ) -> RoundData:
     """Merge equal jobs, drop dominated configurations, and lay out the columns."""
-    rows = capacity_rows(topology, [job.configurations for job in jobs], quotas)
+    shapes = {
+        id(cs): shape_of(cs)
+        for cs in {id(j.configurations): j.configurations for j in jobs}.values()
+    }
+    alike = {shapes[id(job.configurations)]: job.configurations for job in jobs}
+    rows = capacity_rows(topology, list(alike.values()), quotas)
+    burdens: dict[tuple[Hashable, str | None], Burdens] = {}
     fronts: dict[tuple[int, str | None], tuple[Index, Array, Array]] = {}
-    orders: dict[bytes, UseOrder] = {}
     classes: dict[tuple[int, str | None, bytes], list[int]] = {}
     for j, job in enumerate(jobs):
         owner = job.tenant if job.tenant in quotas else None
         table = (id(job.configurations), owner)
         if table not in fronts:
-            use = rows.use(job.configurations, owner)
+            shape = (shapes[table[0]], owner)
+            if shape not in burdens:
+                burdens[shape] = _burdens(rows, job.configurations, owner)
+            use, fitting, order = burdens[shape]
             rate = np.array([c.rate for c in job.configurations])
-            fitting = np.flatnonzero((use <= rows.capacity).all(axis=1))
-            weighed = burden([job.configurations[c] for c in fitting], use[fitting])
-            if (key := weighed.tobytes()) not in orders:
-                orders[key] = use_order(weighed)
-            front = fitting[pareto_front(orders[key], rate[fitting])]
+            front = fitting[pareto_front(order, rate[fitting])]
             fronts[table] = (front, use[front], rate[front])
         values = utility.of_rates(job, fronts[table][2], slot_s)
         # Jobs that gain the same from the same configurations are one class.
