@@ -115,12 +115,13 @@ class Drawing:
         Turns the values of the variables, shape (columns,), into a solution of the instance, or
         None when tasks could not be put on hosts.
     start
-        Turns a solution into values for a warm start, or None if the drawing takes none.
+        Turns a solution into values for a warm start (None if it does not suit the drawing), or
+        None if the drawing takes none.
     """
 
     model: ArrayModel | CpSatModel | PyomoModel
     extract: Callable[[Array], Solution | None]
-    start: Callable[[Solution], Array] | None = None
+    start: Callable[[Solution], Array | None] | None = None
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
 from alloc.backends import SolverOptions, highs
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
+from alloc.formulation import ArrayModel
 from alloc.instance import Instance
+from alloc.models.malleable.arrays import draw_arrays
 from alloc.models.malleable.data import SlotData, slot_data
 from alloc.models.malleable.placing import place_plan, plan_of
 from alloc.models.malleable.profiles import Profile
@@ -35,6 +38,11 @@ from alloc.solving.outcome import Outcome, Settings
 _MOST_PROFILES = 120_000
 _FEW_PROFILES = 4_000
 _BACKEND = "alloc column generation + HiGHS"
+
+_TOGETHER = (
+    "each job alone meets its deadline and the horizon, but capacity does not let all of them "
+    "together; add hosts, drop jobs, or move the limits"
+)
 
 Report = Callable[[str], None]
 
@@ -62,6 +70,10 @@ def solve_malleable(
     except KeyboardInterrupt:
         # What was found until here is kept and certified.
         limit = "interrupt"
+    if search.infeasible:
+        return Outcome(
+            None, math.inf, "claimed", _BACKEND, version, infeasible=True, conflict=_TOGETHER
+        )
     return Outcome(
         solution=search.schedule(),
         bound=search.bound * data.slot_s,
@@ -101,6 +113,7 @@ class _Search:
         self.bound = data.no_contention / data.slot_s
         self.bound_proof: BoundProof = "recomputed"
         self.num_slots = 0
+        self.infeasible = False
 
     @property
     def value(self) -> float:
@@ -116,6 +129,7 @@ class _Search:
         """Search until the incumbent is proved or time is up."""
         self.plan = self._first_plan()
         if self.plan is None:
+            self._decide_feasibility()
             return
         self.report(f"first schedule: {self.value:.4f} weighted slots; alone {self.bound:.4f}")
         self.num_slots = num_slots = self._num_slots()
@@ -152,6 +166,28 @@ class _Search:
     def schedule(self) -> Schedule | None:
         """Return the incumbent on hosts."""
         return None if self.plan is None else place_plan(self.data, self.plan_profiles())
+
+    def _decide_feasibility(self) -> None:
+        """Ask HiGHS whether there is a schedule at all: insertion found none within the limits."""
+        self.report("insertion finds no schedule within the limits; asking HiGHS for one")
+        drawing = draw_arrays(self.data.instance, "weighted_jct")
+        raw = highs.solve(
+            cast(ArrayModel, drawing.model),
+            SolverOptions(
+                self.settings.seconds_left(),
+                self.settings.seed,
+                self.settings.workers,
+                gap=OPTIMALITY_GAP / 2,
+            ),
+        )
+        self.infeasible = raw.status == "infeasible"
+        if math.isfinite(raw.bound):
+            self.bound, self.bound_proof = raw.bound / self.data.slot_s, "claimed"
+        if raw.values is not None:
+            found = drawing.extract(raw.values)
+            profiles = plan_of(self.data, found) if isinstance(found, Schedule) else None
+            if profiles is not None:
+                self.plan = {j: make_column(self.data, j, p) for j, p in profiles.items()}
 
     def plan_profiles(self) -> dict[int, Profile]:
         """Return the profile of each job."""

@@ -130,14 +130,14 @@ def plan_of(data: SlotData, schedule: Schedule) -> dict[int, Profile] | None:
                 return None
             for t in range(round(first), round(last)):
                 choice[t] = column
-        profile = _profile(data, j, choice)
+        profile = profile_of_choices(data, j, choice)
         if profile is None:
             return None
         plan[j] = profile
     return plan
 
 
-def _profile(data: SlotData, j: int, choice: Mapping[int, int]) -> Profile | None:
+def profile_of_choices(data: SlotData, j: int, choice: Mapping[int, int]) -> Profile | None:
     """Return the profile of slot choices, cut where the job completes; None if it does not."""
     left = float(data.work[j])
     rate = data.table(j).rate

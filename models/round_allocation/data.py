@@ -132,7 +132,7 @@ def round_data(instance: Instance, objective: str) -> RoundData:
 
 
 def _burdens(
-    rows: CapacityRows, configurations: Sequence[Configuration], owner: str | None
+    rows: CapacityRows, configurations: tuple[Configuration, ...], owner: str | None
 ) -> Burdens:
     """Return what does not depend on rates: use, which fit the cluster, and how those compare."""
     use = rows.use(configurations, owner)

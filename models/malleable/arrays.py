@@ -1,0 +1,300 @@
+"""F2 as sparse arrays (the fast lane): blocks of rows, one job after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from alloc.formulation import ArrayModel, Drawing
+from alloc.instance import Instance
+from alloc.models.malleable.data import Array, Index
+from alloc.models.malleable.grid import Grid, fractions, grid_of, idle_free
+from alloc.solution import Schedule, Solution
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where a job's variables stand, as column positions.
+
+    Parameters
+    ----------
+    x, v
+        Shape (slots, configurations).
+    u
+        ``u_jt`` for the slot after each slot, shape (slots,); the first slot's is 1.
+    e
+        Shape (slots,).
+    o
+        The work left over.
+    b, z
+        Shape (slots,), empty without a restart cost.
+    m
+        Shape (configurations,), empty if the job may change its configuration.
+    """
+
+    x: Index
+    v: Index
+    u: Index
+    e: Index
+    o: int
+    b: Index
+    z: Index
+    m: Index
+
+
+class _Rows:
+    """Collects rows as triplets."""
+
+    def __init__(self) -> None:
+        self.row: list[Index] = []
+        self.column: list[Index] = []
+        self.value: list[Array] = []
+        self.lower: list[Array] = []
+        self.upper: list[Array] = []
+        self.count = 0
+
+    def add(
+        self,
+        count: int,
+        terms: Sequence[tuple[Index, Index | int, Array | float]],
+        lower: Array | float = -np.inf,
+        upper: Array | float = np.inf,
+    ) -> None:
+        """Add `count` rows: terms are (row within the block, column, value), broadcast."""
+        for row, column, value in terms:
+            rows, columns, values = np.broadcast_arrays(row, column, value)
+            self.row.append(rows.ravel() + self.count)
+            self.column.append(columns.ravel())
+            self.value.append(values.ravel().astype(float))
+        self.lower.append(np.broadcast_to(np.asarray(lower, dtype=float), count))
+        self.upper.append(np.broadcast_to(np.asarray(upper, dtype=float), count))
+        self.count += count
+
+
+class _Builder:
+    """Builds the arrays of a grid."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self.rows = _Rows()
+        self.cost: list[Array] = []
+        self.lower: list[Array] = []
+        self.upper: list[Array] = []
+        self.integer: list[np.ndarray] = []
+        self.count = 0
+
+    def block(
+        self, shape: tuple[int, ...], cost: float, upper: Array | float, whole: bool
+    ) -> Index:
+        """Add a block of variables from 0 to `upper`."""
+        size = int(np.prod(shape))
+        self.cost.append(np.full(size, cost))
+        self.lower.append(np.zeros(size))
+        self.upper.append(np.broadcast_to(np.asarray(upper, dtype=float), shape).ravel())
+        self.integer.append(np.full(size, whole))
+        self.count += size
+        return np.arange(self.count - size, self.count).reshape(shape)
+
+    def columns(self, j: int) -> Columns:
+        """Add the variables of a job."""
+        grid, data = self.grid, self.grid.data
+        slots, table, weight = grid.slots(j), data.table(j), float(data.weight[j])
+        num, choices = len(slots), len(table.rate)
+        restarts = num if grid.restart(j) > 0 else 0
+        fixed = choices if data.instance.jobs[j].elasticity != "malleable" else 0
+        stay = np.array([grid.longest_stay(j, t) for t in slots])
+        after = np.ones(num)
+        if num and not grid.may_run_over(j):
+            after[-1] = 0.0  # finished by its limit
+        over = float(data.work[j]) if grid.may_run_over(j) else 0.0
+        return Columns(
+            x=self.block((num, choices), 0.0, 1.0, True),
+            v=self.block((num, choices), 0.0, 1.0, False),
+            u=self.block((num,), 0.0, after, True),
+            e=self.block((num,), weight, stay, False),
+            o=int(self.block((1,), weight / float(table.rate.max()), over, False)[0]),
+            b=self.block((restarts,), 0.0, 1.0, True),
+            z=self.block((restarts,), 0.0, 1.0, False),
+            m=self.block((fixed,), 0.0, 1.0, True),
+        )
+
+    def job(self, j: int, at: Columns) -> None:
+        """Add the rows of a job, in the order of the page of mathematics."""
+        grid, data, add = self.grid, self.grid.data, self.rows.add
+        slots, rate, work = grid.slots(j), data.table(j).rate, float(data.work[j])
+        num, choices = at.x.shape
+        k = np.arange(num)
+        row = k[:, None]
+        none = np.zeros(1, dtype=np.int64)
+        add(1, [(none, at.v.ravel(), np.tile(rate, num)), (none, at.o, 1.0)], lower=work)  # (C1)
+        before_one = np.where(k == 0, 1.0, 0.0)  # u of the first slot is the constant 1
+        add(num, [(row, at.x, 1.0), (k[1:], at.u[:-1], -1.0)], upper=before_one)  # (C2)
+        cells = np.arange(num * choices)
+        add(
+            len(cells), [(cells, at.v.ravel(), 1.0), (cells, at.x.ravel(), -1.0)], upper=0.0
+        )  # (C3)
+        add(num, [(k, at.u, 1.0), (k[1:], at.u[:-1], -1.0)], upper=before_one)  # (C4)
+        add(num, [(k, at.e, 1.0), (k, at.u, -1.0)], lower=0.0)  # (C5)
+        delta = grid.restart(j)
+        pause = [(k, at.z, -delta)] if delta else []
+        add(num, [(k, at.e, 1.0), (row, at.v, -1.0), *pause], lower=0.0)
+        # (C6) sums over all earlier slots; written as a difference it would not be sparse either.
+        earlier_row, earlier = np.tril_indices(num)
+        columns = at.v[earlier]
+        add(
+            num,
+            [
+                (k, at.u, work),
+                (np.broadcast_to(earlier_row[:, None], columns.shape), columns, rate),
+            ],
+            lower=work,
+        )
+        if num:
+            add(1, [(none, at.o, 1.0), (none, at.u[-1], -work)], upper=0.0)  # (C7)
+        mean = (np.array(slots)[:, None] - slots.start + 0.5) * rate / work
+        over = 1 / float(rate.max()) - (slots.stop - slots.start) / work
+        add(
+            1,
+            [(none, at.e, 1.0), (none, at.v.ravel(), -mean.ravel()), (none, at.o, over)],
+            lower=grid.mean_busy_constant(j),
+        )  # (C9)
+        if delta:
+            self._restarts(j, at, delta)
+        if len(at.m):  # (C11)
+            add(
+                len(cells),
+                [(cells, at.x.ravel(), 1.0), (cells, np.tile(at.m, num), -1.0)],
+                upper=0.0,
+            )
+            add(1, [(none, at.m, 1.0)], upper=1.0)
+        if not data.instance.jobs[j].preemptible:
+            self._no_pause(j, at)
+
+    def _restarts(self, j: int, at: Columns, delta: float) -> None:
+        add = self.rows.add
+        num, choices = at.x.shape
+        k = np.arange(num)
+        row = k[:, None]
+        add(num, [(row, at.v, 1.0), (row, at.x, -1.0), (k, at.z, delta)], upper=0.0)  # (C3)
+        held, started = self.grid.held(j), float(self.grid.has_started(j))
+        cells = np.arange(num * choices).reshape(num, choices)
+        low = np.full((num, choices), -1.0)
+        if num and held is not None:
+            low[0, held] -= 1.0  # x of the slot before the first is the constant 1
+        terms: list[tuple[Index, Index | int, Array | float]] = [
+            (cells, np.broadcast_to(at.z[:, None], cells.shape), 1.0),
+            (cells, at.x, -1.0),
+            (cells[1:], at.x[:-1], 1.0),
+            (cells, np.broadcast_to(at.b[:, None], cells.shape), -1.0),
+        ]
+        add(cells.size, terms, lower=low.ravel())  # (C10)
+        first = np.where(k == 0, started, 0.0)
+        add(num, [(k, at.b, 1.0), (k[1:], at.b[:-1], -1.0)], lower=first)
+        add(num - 1, [(k[:-1], at.b[1:], 1.0), (row[:-1], at.x[:-1], -1.0)], lower=0.0)
+
+    def _no_pause(self, j: int, at: Columns) -> None:
+        num = len(at.x)
+        k = np.arange(num - 1)
+        row = k[:, None]
+        self.rows.add(
+            num - 1,
+            [(row, at.x[1:], 1.0), (row, at.x[:-1], -1.0), (k, at.u[:-1], -1.0)],
+            lower=-1.0,
+        )  # (C12)
+        if num and self.grid.data.started[j]:
+            none = np.zeros(1, dtype=np.int64)
+            self.rows.add(1, [(none, at.x[0], 1.0)], lower=1.0)
+
+    def capacity(self, columns: list[Columns]) -> None:
+        """Add (C8): one row a slot and resource."""
+        data = self.grid.data
+        num_rows = len(data.rows.names)
+        terms: list[tuple[Index, Index | int, Array | float]] = []
+        for j, at in enumerate(columns):
+            use = data.table(j).use
+            t = np.array(self.grid.slots(j), dtype=np.int64)
+            for r in range(num_rows):
+                touching = np.flatnonzero(use[:, r])
+                if len(touching) and len(t):
+                    terms.append(((t * num_rows + r)[:, None], at.x[:, touching], use[touching, r]))
+        limit = np.tile(data.rows.capacity, self.grid.num_slots)
+        scale = np.where(limit > 0, limit, 1.0)  # rows in units of their capacity
+        scaled = [
+            (row, col, np.broadcast_to(val, np.shape(col)) / scale[row]) for row, col, val in terms
+        ]
+        self.rows.add(len(limit), scaled, upper=limit / scale)
+
+
+def array_model(grid: Grid) -> tuple[ArrayModel, list[Columns]]:
+    """Return the mixed-integer program of a grid, and where its variables are."""
+    builder = _Builder(grid)
+    columns = [builder.columns(j) for j in range(grid.data.num_jobs)]
+    for j, at in enumerate(columns):
+        builder.job(j, at)
+    per_job = builder.rows.count
+    builder.capacity(columns)
+    rows = builder.rows
+    matrix = sparse.csr_array(
+        (np.concatenate(rows.value), (np.concatenate(rows.row), np.concatenate(rows.column))),
+        shape=(rows.count, builder.count),
+    )
+    slot_s = grid.data.slot_s
+    model = ArrayModel(
+        sense="min",
+        cost=np.concatenate(builder.cost) * slot_s,
+        matrix=matrix,
+        row_lower=np.concatenate(rows.lower),
+        row_upper=np.concatenate(rows.upper),
+        lower=np.concatenate(builder.lower),
+        upper=np.concatenate(builder.upper),
+        integer=np.concatenate(builder.integer),
+        offset=grid.constant * slot_s,
+        rows={"C1_to_C12_per_job": slice(0, per_job), "C8_capacity": slice(per_job, rows.count)},
+    )
+    return model, columns
+
+
+def held_columns(
+    grid: Grid, columns: list[Columns], values: Array
+) -> Iterator[tuple[int, int, int]]:
+    """Yield (job, slot, column) for every x that is 1."""
+    for j, at in enumerate(columns):
+        for k, c in np.argwhere(values[at.x] > 0.5):
+            yield j, int(k) + grid.slots(j).start, int(c)
+
+
+def start_values(grid: Grid, columns: list[Columns], size: int, solution: Solution) -> Array | None:
+    """Return the variables of a schedule, or None if it is not one of this grid."""
+    plan = grid.profiles(solution)
+    if plan is None or any(len(at.z) for at in columns):
+        return None
+    values = np.zeros(size)
+    for j, profile in plan.items():
+        at, first = columns[j], grid.slots(j).start
+        stay = fractions(grid, j, profile)
+        values[at.e] = stay
+        values[at.u] = profile.completion > np.array(grid.slots(j)) + 1 + 1e-9
+        for offset, c in idle_free(profile.choice):
+            k = profile.start + offset - first
+            values[at.x[k, c]] = 1.0
+            values[at.v[k, c]] = stay[k]
+            if len(at.m):
+                values[at.m[c]] = 1.0
+    return values
+
+
+def draw_arrays(instance: Instance, objective: str, num_slots: int | None = None) -> Drawing:
+    """Draw an instance as arrays, over a number of slots or one chosen from its load."""
+    grid = grid_of(instance, num_slots)
+    model, columns = array_model(grid)
+
+    def extract(values: Array) -> Schedule:
+        return grid.schedule(held_columns(grid, columns, values))
+
+    def start(solution: Solution) -> Array | None:
+        return start_values(grid, columns, len(model.cost), solution)
+
+    return Drawing(model, extract, start)

@@ -1,0 +1,144 @@
+"""The grid of the time-indexed drawings: the slots of each job, and the way back to schedules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from alloc.instance import Instance
+from alloc.models.malleable.data import Array, Index, SlotData, slot_data
+from alloc.models.malleable.placing import place_plan, plan_of, profile_of_choices
+from alloc.models.malleable.profiles import IDLE, Profile
+from alloc.solution import Schedule, Solution
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The slots of every job in a time-indexed model.
+
+    Parameters
+    ----------
+    data
+        The instance on its slots.
+    num_slots
+        Slots of the model; the last one is ``num_slots - 1``.
+    """
+
+    data: SlotData
+    num_slots: int
+
+    @cached_property
+    def end(self) -> Index:
+        """For each job, the slot after its last one, shape (J,)."""
+        limit = np.where(np.isfinite(self.data.limit), self.data.limit, np.inf)
+        last = np.minimum(np.ceil(limit - 1e-9), self.num_slots)
+        return np.maximum(last, self.data.release).astype(np.int64)
+
+    def slots(self, j: int) -> range:
+        """Return the slots of job j."""
+        return range(int(self.data.release[j]), int(self.end[j]))
+
+    def may_run_over(self, j: int) -> bool:
+        """Return whether job j may leave work over after its last slot."""
+        return bool(self.data.limit[j] > self.num_slots)
+
+    def longest_stay(self, j: int, t: int) -> float:
+        """Return the largest fraction of slot t that job j may stay unfinished in."""
+        return float(min(1.0, self.data.limit[j] - t))
+
+    def restart(self, j: int) -> float:
+        """Return the restart cost of job j in slots."""
+        return self.data.instance.jobs[j].restart_cost_s / self.data.slot_s
+
+    def held(self, j: int) -> int | None:
+        """Return the column that job j ran in until the start, or None."""
+        job = self.data.instance.jobs[j]
+        for assignment in self.data.instance.running:
+            if assignment.job == job.id and self.data.release[j] == 0:
+                return self.data.table(j).column_of.get(assignment.configuration)
+        return None
+
+    def has_started(self, j: int) -> bool:
+        """Return whether job j has run before the start."""
+        job = self.data.instance.jobs[j]
+        return job.work_done > 0 or any(a.job == job.id for a in self.data.instance.running)
+
+    def mean_busy_constant(self, j: int) -> float:
+        """Return ``p / 2 - 1 / (8 p)`` of (C9)."""
+        shortest = float(self.data.shortest[j])
+        return shortest / 2 - 1 / (8 * shortest)
+
+    @property
+    def constant(self) -> float:
+        """Return the constant of the objective, weighted slots from arrivals to releases."""
+        return float(self.data.weight @ self.data.lag)
+
+    def schedule(self, held: Iterator[tuple[int, int, int]]) -> Schedule:
+        """Return the schedule in which jobs hold columns: triples (job, slot, column)."""
+        choices: dict[int, dict[int, int]] = {j: {} for j in range(self.data.num_jobs)}
+        for j, t, c in held:
+            choices[j][t] = c
+        plan: dict[int, Profile] = {}
+        for j, choice in choices.items():
+            plan[j] = profile_of_choices(self.data, j, choice) or self._run_over(j, choice)
+        return place_plan(self.data, plan)
+
+    def _run_over(self, j: int, choice: dict[int, int]) -> Profile:
+        """Return the profile of a job that leaves work over: it goes on in its fastest way."""
+        fastest = int(self.data.table(j).rate.argmax())
+        longer = dict(choice)
+        t = max(self.num_slots, int(self.data.release[j]))
+        while True:
+            longer[t] = fastest
+            profile = profile_of_choices(self.data, j, longer)
+            if profile is not None:
+                return profile
+            t += 1
+
+    def profiles(self, solution: Solution) -> dict[int, Profile] | None:
+        """Return the profiles of a warm start, or None if it does not lie on the grid."""
+        plan = plan_of(self.data, solution) if isinstance(solution, Schedule) else None
+        if plan is None:
+            return None
+        inside = all(p.start + len(p.choice) <= self.end[j] for j, p in plan.items())
+        return plan if inside else None
+
+
+def grid_of(instance: Instance, num_slots: int | None = None) -> Grid:
+    """Return the grid of an instance.
+
+    Without a number of slots it is one that good schedules hardly exceed: the releases, the largest
+    total area of any capacity row and the longest job together. Where every job has a limit, it is
+    the last limit.
+    """
+    data = slot_data(instance)
+    if num_slots is None:
+        if np.isfinite(data.limit).all():
+            num_slots = math.ceil(float(data.limit.max()) - 1e-9)
+        else:
+            areas = np.zeros((data.num_jobs, len(data.rows.names)))
+            for j in range(data.num_jobs):
+                table = data.table(j)
+                per_work = table.use / table.rate[:, None]
+                areas[j] = per_work.min(axis=0) * data.work[j]
+            capacity = np.where(data.rows.capacity > 0, data.rows.capacity, np.inf)
+            load = float((areas.sum(axis=0) / capacity).max())
+            serial = float(np.ceil(data.shortest).sum())
+            stay = min(1.5 * load + 2 * float(np.ceil(data.shortest).max()) + 2, serial)
+            num_slots = int(data.release.max()) + math.ceil(stay) + 1
+    return Grid(data, num_slots)
+
+
+def idle_free(choice: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return (offset, column) of the slots in which a profile runs."""
+    return [(k, c) for k, c in enumerate(choice) if c != IDLE]
+
+
+def fractions(grid: Grid, j: int, profile: Profile) -> Array:
+    """Return the fraction of each slot of job j in which it is unfinished, shape (slots,)."""
+    ts = np.array(grid.slots(j), dtype=float)
+    return np.clip(profile.completion - ts, 0.0, 1.0)

@@ -1,0 +1,196 @@
+"""F2 on the whiteboard: the Pyomo model, with the names of the page of mathematics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyomo.environ as pyo
+
+from alloc.formulation import Drawing, PyomoModel
+from alloc.instance import Instance
+from alloc.models.malleable.data import Array
+from alloc.models.malleable.grid import Grid, grid_of
+from alloc.solution import Schedule
+
+
+def concrete_model(grid: Grid) -> pyo.ConcreteModel:
+    """Return the mixed-integer program of a grid."""
+    data = grid.data
+    model = pyo.ConcreteModel("malleable")
+    jobs = range(data.num_jobs)
+    rho = {(j, c): float(r) for j in jobs for c, r in enumerate(data.table(j).rate)}
+    choices = {j: range(len(data.table(j).rate)) for j in jobs}
+    slots = {j: grid.slots(j) for j in jobs}
+    fastest = {j: float(data.table(j).rate.max()) for j in jobs}
+    work = {j: float(data.work[j]) for j in jobs}
+    delta = {j: grid.restart(j) for j in jobs}
+    jt = [(j, t) for j in jobs for t in slots[j]]
+    jtc = [(j, t, c) for j, t in jt for c in choices[j]]
+    paying = [(j, t) for j, t in jt if delta[j] > 0]
+    fixed = [
+        (j, c) for j in jobs if data.instance.jobs[j].elasticity != "malleable" for c in choices[j]
+    ]
+    steady = [j for j in jobs if not data.instance.jobs[j].preemptible]
+
+    model.J = pyo.Set(initialize=jobs)
+    model.JT = pyo.Set(initialize=jt, dimen=2)
+    model.JTC = pyo.Set(initialize=jtc, dimen=3)
+    model.TR = pyo.Set(
+        initialize=[(t, r) for t in range(grid.num_slots) for r in range(len(data.rows.names))],
+        dimen=2,
+    )
+    model.paying = pyo.Set(initialize=paying, dimen=2)
+    model.fixed = pyo.Set(initialize=fixed, dimen=2)
+
+    model.x = pyo.Var(model.JTC, domain=pyo.Binary)
+    model.v = pyo.Var(model.JTC, bounds=(0, 1))
+    model.u = pyo.Var([(j, t + 1) for j, t in jt], domain=pyo.Binary)
+    model.e = pyo.Var(model.JT, bounds=lambda _, j, t: (0, grid.longest_stay(j, t)))
+    model.o = pyo.Var(model.J, bounds=lambda _, j: (0, work[j] if grid.may_run_over(j) else 0))
+    model.b = pyo.Var(model.paying, domain=pyo.Binary)
+    model.z = pyo.Var(model.paying, bounds=(0, 1))
+    model.m = pyo.Var(model.fixed, domain=pyo.Binary)
+    for j in jobs:
+        if len(slots[j]) and not grid.may_run_over(j):
+            model.u[j, slots[j].stop].fix(0)
+
+    def alive(m: pyo.ConcreteModel, j: int, t: int) -> Any:
+        return 1 if t == slots[j].start else m.u[j, t]
+
+    def runs(m: pyo.ConcreteModel, j: int, t: int) -> Any:
+        return pyo.quicksum(m.x[j, t, c] for c in choices[j])
+
+    def works(m: pyo.ConcreteModel, j: int, t: int) -> Any:
+        return pyo.quicksum(m.v[j, t, c] for c in choices[j])
+
+    def pause(m: pyo.ConcreteModel, j: int, t: int) -> Any:
+        return delta[j] * m.z[j, t] if delta[j] else 0
+
+    def done(m: pyo.ConcreteModel, j: int, until: int) -> Any:
+        return pyo.quicksum(
+            rho[j, c] * m.v[j, t, c] for t in slots[j] if t <= until for c in choices[j]
+        )
+
+    model.weighted_jct = pyo.Objective(
+        expr=data.slot_s
+        * (
+            grid.constant
+            + pyo.quicksum(float(data.weight[j]) * model.e[j, t] for j, t in jt)
+            + pyo.quicksum(float(data.weight[j]) / fastest[j] * model.o[j] for j in jobs)
+        )
+    )
+
+    @model.Constraint(model.J)
+    def C1_work(m: pyo.ConcreteModel, j: int) -> Any:
+        return done(m, j, slots[j].stop) + m.o[j] >= work[j]
+
+    @model.Constraint(model.JT)
+    def C2_alive(m: pyo.ConcreteModel, j: int, t: int) -> Any:
+        return runs(m, j, t) <= alive(m, j, t)
+
+    @model.Constraint(model.JTC)
+    def C3_working(m: pyo.ConcreteModel, j: int, t: int, c: int) -> Any:
+        return m.v[j, t, c] <= m.x[j, t, c]
+
+    @model.Constraint(model.paying)
+    def C3_working_after_restart(m: pyo.ConcreteModel, j: int, t: int) -> Any:
+        return works(m, j, t) <= runs(m, j, t) - pause(m, j, t)
+
+    @model.Constraint(model.JT)
+    def C4_monotone(m: pyo.ConcreteModel, j: int, t: int) -> Any:
+        return m.u[j, t + 1] <= alive(m, j, t)
+
+    @model.Constraint(model.JT)
+    def C5_time_whole(m: pyo.ConcreteModel, j: int, t: int) -> Any:
+        return m.e[j, t] >= m.u[j, t + 1]
+
+    @model.Constraint(model.JT)
+    def C5_time_last(m: pyo.ConcreteModel, j: int, t: int) -> Any:
+        return m.e[j, t] >= works(m, j, t) + pause(m, j, t)
+
+    @model.Constraint(model.JT)
+    def C6_unfinished(m: pyo.ConcreteModel, j: int, t: int) -> Any:
+        return work[j] * m.u[j, t + 1] >= work[j] - done(m, j, t)
+
+    @model.Constraint(model.J)
+    def C7_left_over(m: pyo.ConcreteModel, j: int) -> Any:
+        if not len(slots[j]):
+            return pyo.Constraint.Skip
+        return m.o[j] <= work[j] * m.u[j, slots[j].stop]
+
+    @model.Constraint(model.TR)
+    def C8_capacity(m: pyo.ConcreteModel, t: int, r: int) -> Any:
+        terms = [
+            float(data.table(j).use[c, r]) * m.x[j, t, c]
+            for j in jobs
+            if t in slots[j]
+            for c in choices[j]
+            if data.table(j).use[c, r]
+        ]
+        if not terms:
+            return pyo.Constraint.Skip
+        return pyo.quicksum(terms) <= float(data.rows.capacity[r])
+
+    @model.Constraint(model.J)
+    def C9_mean_busy_time(m: pyo.ConcreteModel, j: int) -> Any:
+        first, span = slots[j].start, len(slots[j])
+        stay = pyo.quicksum(m.e[j, t] for t in slots[j]) + m.o[j] / fastest[j]
+        mean = pyo.quicksum(
+            rho[j, c] * (t - first + 0.5) / work[j] * m.v[j, t, c]
+            for t in slots[j]
+            for c in choices[j]
+        )
+        return stay >= mean + m.o[j] * span / work[j] + grid.mean_busy_constant(j)
+
+    @model.Constraint([(j, t, c) for j, t in paying for c in choices[j]])
+    def C10_restart(m: pyo.ConcreteModel, j: int, t: int, c: int) -> Any:
+        before = float(grid.held(j) == c) if t == slots[j].start else m.x[j, t - 1, c]
+        return m.z[j, t] >= m.x[j, t, c] - before + m.b[j, t] - 1
+
+    @model.Constraint(model.paying)
+    def C10_stays_started(m: pyo.ConcreteModel, j: int, t: int) -> Any:
+        if t == slots[j].start:
+            return m.b[j, t] >= float(grid.has_started(j))
+        return m.b[j, t] >= m.b[j, t - 1]
+
+    @model.Constraint(model.paying)
+    def C10_has_started(m: pyo.ConcreteModel, j: int, t: int) -> Any:
+        if t == slots[j].start:
+            return pyo.Constraint.Skip
+        return m.b[j, t] >= runs(m, j, t - 1)
+
+    @model.Constraint([(j, t, c) for j, c in fixed for t in slots[j]])
+    def C11_one_choice(m: pyo.ConcreteModel, j: int, t: int, c: int) -> Any:
+        return m.x[j, t, c] <= m.m[j, c]
+
+    @model.Constraint(sorted({j for j, _ in fixed}))
+    def C11_choice(m: pyo.ConcreteModel, j: int) -> Any:
+        return pyo.quicksum(m.m[j, c] for c in choices[j]) <= 1
+
+    @model.Constraint([(j, t) for j in steady for t in slots[j]])
+    def C12_no_pause(m: pyo.ConcreteModel, j: int, t: int) -> Any:
+        if t + 1 < slots[j].stop:
+            return runs(m, j, t + 1) >= runs(m, j, t) + m.u[j, t + 1] - 1
+        return pyo.Constraint.Skip
+
+    @model.Constraint([j for j in steady if data.started[j] and len(slots[j])])
+    def C12_goes_on(m: pyo.ConcreteModel, j: int) -> Any:
+        return runs(m, j, slots[j].start) >= 1
+
+    return model
+
+
+def draw_pyomo(instance: Instance, objective: str, num_slots: int | None = None) -> Drawing:
+    """Draw an instance as a Pyomo model, over a number of slots or one chosen from its load."""
+    grid = grid_of(instance, num_slots)
+    model = concrete_model(grid)
+    keys = list(model.JTC)
+
+    def extract(values: Array) -> Schedule:
+        def held() -> Iterator[tuple[int, int, int]]:
+            yield from (key for key, value in zip(keys, values, strict=True) if value > 0.5)
+
+        return grid.schedule(held())
+
+    return Drawing(PyomoModel(model, tuple(model.x[key] for key in keys), "min"), extract)
