@@ -209,7 +209,7 @@ def _solve_columns(
     seconds = settings.seconds_left()
     raw = highs.solve(
         _with_offset(model, fixed_value),
-        SolverOptions(seconds, settings.seed, settings.workers, gap=min(gap / 2, 1e-5)),
+        SolverOptions(seconds, settings.seed, settings.workers, gap=gap / 2),
     )
     if raw.values is not None:
         x[free] = np.rint(raw.values)
