@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pyomo.environ as pyo
 from pyomo.contrib.appsi.base import TerminationCondition
 from pyomo.contrib.appsi.solvers import Highs
 
@@ -27,6 +28,10 @@ def version() -> str:
 def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -> RawResult:
     """Solve a Pyomo model, an incumbent never lost at a limit."""
     assert isinstance(model, PyomoModel)
+    if next(model.model.component_data_objects(pyo.Var), None) is None:
+        # HiGHS answers a model without variables with a status that Pyomo calls unknown.
+        constant = float(pyo.value(next(model.model.component_data_objects(pyo.Objective))))
+        return RawResult("optimal", np.zeros(0), constant, constant, None, "Empty")
     solver = Highs()
     solver.config.load_solution = False
     solver.config.stream_solver = False
