@@ -17,10 +17,11 @@ import numpy as np
 
 from alloc.backends import SolverOptions, highs
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
-from alloc.formulation import ArrayModel
+from alloc.formulation import Array, ArrayModel
 from alloc.instance import Instance
 from alloc.models.malleable.arrays import draw_arrays
 from alloc.models.malleable.data import SlotData, slot_data
+from alloc.models.malleable.fluid import fluid_bound
 from alloc.models.malleable.placing import place_plan, plan_of
 from alloc.models.malleable.profiles import Profile
 from alloc.solution import Schedule, Solution
@@ -37,6 +38,7 @@ from alloc.solving.outcome import Outcome, Settings
 
 _MOST_PROFILES = 120_000
 _FEW_PROFILES = 4_000
+_GRID_SLOTS = 300
 _BACKEND = "alloc column generation + HiGHS"
 
 _TOGETHER = (
@@ -54,10 +56,17 @@ def solve_malleable(
     warm_start: Solution | None,
     report: Report,
 ) -> Outcome:
-    """Solve an instance of F2: the method behind ``solve(..., "malleable")``."""
+    """Solve an instance of F2: the method behind ``solve(..., "malleable")``.
+
+    In continuous time the incumbent is a schedule on a grid of slots, and the bound is the fluid
+    one, which holds for schedules on any grid and none.
+    """
+    continuous = instance.slot_s is None
+    if continuous:
+        instance = instance.replace(slot_s=_grid_slot_s(instance))
     data = slot_data(instance)
     version = highs.version()
-    if (conflict := too_late(data)) is not None:
+    if (conflict := too_late(data, continuous)) is not None:
         return Outcome(
             None, math.inf, "recomputed", _BACKEND, version, infeasible=True, conflict=conflict
         )
@@ -70,23 +79,44 @@ def solve_malleable(
     except KeyboardInterrupt:
         # What was found until here is kept and certified.
         limit = "interrupt"
-    if search.infeasible:
+    if search.infeasible and not continuous:
         return Outcome(
             None, math.inf, "claimed", _BACKEND, version, infeasible=True, conflict=_TOGETHER
         )
+    bound, bound_proof = search.bound * data.slot_s, search.bound_proof
+    if continuous:
+        bound, bound_proof = _continuous_bound(data, search.prices), "recomputed"
+        report(f"in continuous time the prices prove {bound:g} s")
     return Outcome(
         solution=search.schedule(),
-        bound=search.bound * data.slot_s,
-        bound_proof=search.bound_proof,
+        bound=bound,
+        bound_proof=bound_proof,
         backend=_BACKEND,
         backend_version=version,
         limit=limit,
     )
 
 
-def too_late(data: SlotData) -> str | None:
+def _grid_slot_s(instance: Instance) -> float:
+    """Return the slot of the grid for an instance without slots, seconds.
+
+    Fine enough for the shortest jobs to lose little, coarse enough for a few hundred slots.
+    """
+    runs = np.array([job.min_run_s for job in instance.jobs])
+    span = max(job.arrival_s for job in instance.jobs) + float(runs.max())
+    return float(max(np.median(runs) / 8, span / _GRID_SLOTS))
+
+
+def _continuous_bound(data: SlotData, prices: Array | None) -> float:
+    """Return the bound in continuous time: of the prices, or of every job alone."""
+    no_contention = float(data.weight @ data.shortest) * data.slot_s
+    return no_contention if prices is None else max(no_contention, fluid_bound(data, prices))
+
+
+def too_late(data: SlotData, continuous: bool = False) -> str | None:
     """Return the sentence for a job that misses its limit even alone, or None."""
-    earliest = data.release + data.shortest
+    start = data.release - data.lag if continuous else data.release
+    earliest = start + data.shortest
     late = np.flatnonzero(earliest > data.limit + 1e-9)
     if not len(late):
         return None
@@ -114,6 +144,7 @@ class _Search:
         self.bound_proof: BoundProof = "recomputed"
         self.num_slots = 0
         self.infeasible = False
+        self.prices: Array | None = None
 
     @property
     def value(self) -> float:
@@ -142,6 +173,7 @@ class _Search:
             self.report,
         )
         self.bound = max(self.bound, relaxation.bound)
+        self.prices = relaxation.prices
         builder = Builder(self.data, num_slots)
         improver = Improver(self.data, builder, relaxation, self.plan, self.settings)
         for plan in guided_plans(self.data, builder, relaxation):
