@@ -1,0 +1,71 @@
+"""What rates do not change is worked out once per shape: the same round comes out of it."""
+
+import dataclasses
+
+import numpy as np
+
+from alloc.models.capacity import burden, shape_of
+from alloc.models.round_allocation.data import make_round_data
+from alloc.objectives import round_utility
+from alloc.topology import HostType, flat_cluster
+from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
+
+HOSTS = flat_cluster("two", HostType("h", 4, "generic", 8000, 0), 2)
+
+
+def round_of(*jobs: Job):
+    return make_round_data(HOSTS, jobs, 10.0, round_utility("progress"), {})
+
+
+def with_rates(table, *rates):
+    return tuple(dataclasses.replace(c, rate=r) for c, r in zip(table, rates, strict=True))
+
+
+def test_jobs_of_one_shape_are_pruned_by_their_own_rates():
+    """Two jobs share tasks and differ in rates: what is dominated for one is not for the other."""
+    table = (rigid_gang(1), rigid_gang(2), rigid_gang(4))
+    rising, falling = with_rates(table, 1.0, 2.0, 3.0), with_rates(table, 3.0, 2.0, 1.0)
+    assert shape_of(rising) == shape_of(falling)
+    data = round_of(Job("up", 0.0, 99.0, rising), Job("down", 0.0, 99.0, falling))
+    assert np.diff(data.first).tolist() == [3, 1]
+
+
+def test_shared_and_separate_tasks_give_the_same_round():
+    """Identity only saves time: jobs that were read one by one from a file get the same answer."""
+    shared = (rigid_gang(1), rigid_gang(2), rigid_gang(4))
+    rates = [(1.0, 2.0, 2.0), (2.0, 1.0, 5.0)]
+    together = [Job(f"j{i}", 0.0, 99.0, with_rates(shared, *r)) for i, r in enumerate(rates)]
+    apart = [
+        Job(
+            f"j{i}",
+            0.0,
+            99.0,
+            tuple(rigid_gang(n, rate=x) for n, x in zip((1, 2, 4), r, strict=True)),
+        )
+        for i, r in enumerate(rates)
+    ]
+    one, two = round_of(*together), round_of(*apart)
+    assert shape_of(apart[0].configurations) != shape_of(apart[1].configurations)
+    for field in ("first", "configuration", "utility", "use"):
+        assert np.array_equal(getattr(one, field), getattr(two, field)), field
+
+
+def test_shapes_tell_gpu_types_and_levels_apart():
+    """A configuration tied to a type or a level takes other rows and is harder to place."""
+    plain = (rigid_gang(1),)
+    typed = (dataclasses.replace(plain[0], gpu_type="generic"),)
+    tied = (dataclasses.replace(plain[0], within="host"),)
+    assert len({shape_of(table) for table in (plain, typed, tied)}) == 3
+
+
+def test_the_burden_names_the_largest_task_types_and_levels():
+    """By hand: one group is its own largest task; of two, the largest of each resource counts."""
+    both = Configuration(
+        (TaskGroup("worker", 2, 1000, 500), TaskGroup("ps", 3, 0, 4000)), 1.0, within="host"
+    )
+    single = Configuration((TaskGroup("worker", 4, 2000, 100),), 1.0, gpu_type="generic")
+    use = np.array([[2000.0], [8000.0]])
+    assert burden([both, single], use).tolist() == [
+        [2000.0, 1000.0, 4000.0, 0.0, 1.0, 0.0],
+        [8000.0, 2000.0, 100.0, 0.0, 0.0, 1.0],
+    ]
