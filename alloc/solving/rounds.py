@@ -270,6 +270,7 @@ def allocate_round(
     pool: HostPool | None = None,
     *,
     gap: float = 1e-4,
+    time_limit_s: float = 1.0,
 ) -> tuple[tuple[Assignment, ...], dict[str, float]]:
     """Decide a slot for the jobs a scheduler sees, placed on hosts: the exact per-round policy.
 
@@ -289,6 +290,9 @@ def allocate_round(
         Not used: a round starts from the empty cluster.
     gap
         Relative gap at which to stop.
+    time_limit_s
+        Wall time for the decision, seconds: the best choice found by then stands, and the notes
+        carry its bound.
 
     Returns
     -------
@@ -299,7 +303,7 @@ def allocate_round(
     """
     jobs = tuple(_as_job(view) for view in views)
     data = make_round_data(topology, jobs, slot_s, round_utility(utility), quotas)
-    answer = optimise_round(data, gap=gap)
+    answer = optimise_round(data, gap=gap, settings=Settings(time_limit_s))
     allocation = data.allocation(answer.x)
     chosen = int(np.rint(answer.x).sum())
     notes = {

@@ -2,8 +2,8 @@
 
 Without slots a job may start, change and end at any moment. Prices stay constant within a slot of
 a grid laid over time; a job then faces, in every slot, a piecewise linear cost of doing work: the
-lower convex hull of (0, 0) and (work, price) of its configurations, because it may mix them in time.
-For each slot in which it could complete, its cheapest way is a continuous knapsack, solved by
+lower convex hull of (0, 0) and (work, price) of its configurations, because it may mix them in
+time. For each slot in which it could complete, its cheapest way is a continuous knapsack, solved by
 filling the cheapest pieces of all earlier slots. Every schedule pays at least that, whatever its
 moments are.
 """
