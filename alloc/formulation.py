@@ -174,7 +174,8 @@ class Formulation:
     drawings
         The drawings there are: ``arrays``, ``pyomo``, ``cpsat``.
     method
-        ``module:function`` of the specialised exact method behind ``backend="auto"``.
+        ``module:function`` of the specialised exact method behind ``backend="auto"``, or None if
+        only general backends solve it.
     """
 
     name: str
@@ -184,7 +185,7 @@ class Formulation:
     objective: str
     objectives: tuple[str, ...]
     drawings: tuple[str, ...]
-    method: str
+    method: str | None
 
     @property
     def page(self) -> str:

@@ -24,6 +24,7 @@ from alloc.models.malleable.data import SlotData, slot_data
 from alloc.models.malleable.fluid import fluid_bound
 from alloc.models.malleable.placing import place_plan, plan_of
 from alloc.models.malleable.profiles import Profile
+from alloc.objectives import objective as objective_of
 from alloc.solution import Schedule, Solution
 from alloc.solving.column_generation import (
     Relaxation,
@@ -39,6 +40,7 @@ from alloc.solving.outcome import Outcome, Settings
 _MOST_PROFILES = 120_000
 _FEW_PROFILES = 4_000
 _GRID_SLOTS = 300
+_MOST_RESTART_COLUMNS = 50_000
 _BACKEND = "alloc column generation + HiGHS"
 
 _TOGETHER = (
@@ -84,17 +86,53 @@ def solve_malleable(
             None, math.inf, "claimed", _BACKEND, version, infeasible=True, conflict=_TOGETHER
         )
     bound, bound_proof = search.bound * data.slot_s, search.bound_proof
+    schedule = search.schedule()
+    if schedule is not None and _pays_restarts(instance) and not continuous and limit is None:
+        schedule, exact = _with_restarts(instance, schedule, settings, report)
+        if exact > bound:
+            bound, bound_proof = exact, "claimed"
     if continuous:
         bound, bound_proof = _continuous_bound(data, search.prices), "recomputed"
         report(f"in continuous time the prices prove {bound:g} s")
     return Outcome(
-        solution=search.schedule(),
+        solution=schedule,
         bound=bound,
         bound_proof=bound_proof,
         backend=_BACKEND,
         backend_version=version,
         limit=limit,
     )
+
+
+def _pays_restarts(instance: Instance) -> bool:
+    return any(job.restart_cost_s > 0 for job in instance.jobs)
+
+
+def _with_restarts(
+    instance: Instance, schedule: Schedule, settings: Settings, report: Report
+) -> tuple[Schedule, float]:
+    """Return the better of a schedule and that of the time-indexed program, and a bound, seconds.
+
+    Profiles do not see what restarts cost, the time-indexed program does; it is solved when it is
+    small enough to be worth it.
+    """
+    drawing = draw_arrays(instance, "weighted_jct")
+    model = cast(ArrayModel, drawing.model)
+    if len(model.cost) > _MOST_RESTART_COLUMNS or settings.seconds_left() <= 0:
+        return schedule, -math.inf
+    raw = highs.solve(
+        model,
+        SolverOptions(
+            settings.seconds_left(), settings.seed, settings.workers, gap=OPTIMALITY_GAP / 2
+        ),
+    )
+    report(f"time-indexed program with restarts: {raw.native_status}, bound {raw.bound:g} s")
+    if raw.values is not None:
+        other = drawing.extract(raw.values)
+        value = objective_of("weighted_jct").evaluate
+        if isinstance(other, Schedule) and value(instance, other) < value(instance, schedule):
+            schedule = other
+    return schedule, raw.bound
 
 
 def _grid_slot_s(instance: Instance) -> float:
@@ -186,6 +224,9 @@ class _Search:
         self.report(f"integer master: {self.value:.4f}, gap {self.gap:.3%}")
         # Short searches and attempts at the proof in turn: each makes the other cheaper.
         share = 0.05
+        if _pays_restarts(self.data.instance):
+            # Better profiles are not better schedules here; leave the time to the exact program.
+            return
         while self.gap > OPTIMALITY_GAP and self.settings.seconds_left() > 0:
             improver.search(share * self.settings.seconds_left(), self.report)
             self._adopt(improver)
@@ -265,8 +306,6 @@ class _Search:
 
     def _prove(self, relaxation: Relaxation) -> bool:
         """Try to prove the incumbent, or find the optimum, by enumerating profiles."""
-        if any(job.restart_cost_s > 0 for job in self.data.instance.jobs):
-            return False
         slack = self.value - relaxation.bound
         profiles = enumerate_profiles(
             self.data,

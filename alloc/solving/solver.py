@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 
-from alloc.backends import SolverOptions, backend
+from alloc.backends import BACKENDS, SolverOptions, backend
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, Status
-from alloc.errors import CertificateError, InstanceError
-from alloc.formulation import FORMULATIONS, Formulation, formulation
+from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
+from alloc.formulation import Formulation, formulation
 from alloc.instance import Instance
 from alloc.objectives import Sense, objective
 from alloc.solution import Solution
@@ -93,6 +93,11 @@ def solve(
             progress(stamped)
 
     if backend_name == AUTO:
+        if chosen.method is None:
+            raise UnsupportedFeatureError(
+                f'formulation "{chosen.name}" has no method of its own; name a backend: '
+                f"{', '.join(BACKENDS)}."
+            )
         module, function = chosen.method.split(":")
         method = getattr(import_module(module), function)
         outcome: Outcome = method(instance, wanted, settings, warm_start, report)
@@ -203,8 +208,3 @@ def _status(certificate: Certificate, outcome: Outcome, sense: Sense) -> Status:
     if certificate.gap is None:
         return "no_solution"
     return "optimal" if certificate.gap <= OPTIMALITY_GAP else "feasible"
-
-
-def formulation_names() -> tuple[str, ...]:
-    """Return the names that `solve` takes."""
-    return tuple(FORMULATIONS)
