@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import highspy
 import numpy as np
@@ -41,6 +43,23 @@ def quiet_solver(options: SolverOptions) -> highspy.Highs:
     return solver
 
 
+@contextmanager
+def threads(workers: int) -> Iterator[None]:
+    """Give HiGHS a pool of `workers` threads for a while, and then again a single one.
+
+    The pool belongs to the process: a solver that wants another size than the first one got runs
+    into an error, status "Not Set", instead of solving.
+    """
+    if workers == 1:
+        yield
+        return
+    highspy.Highs.resetGlobalScheduler(True)
+    try:
+        yield
+    finally:
+        highspy.Highs.resetGlobalScheduler(True)
+
+
 def highs_model(model: ArrayModel) -> highspy.HighsLp:
     """Return the model in HiGHS' own structure."""
     lp = highspy.HighsLp()
@@ -75,7 +94,8 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
         start = highspy.HighsSolution()
         start.col_value = options.start.tolist()
         solver.setSolution(start)
-    solver.run()
+    with threads(options.workers):
+        solver.run()
     return read_result(solver, model)
 
 

@@ -10,6 +10,7 @@ from pyomo.contrib.appsi.base import TerminationCondition
 from pyomo.contrib.appsi.solvers import Highs
 
 from alloc.backends import SolverOptions
+from alloc.backends.highs import threads
 from alloc.errors import SolverError
 from alloc.formulation import ArrayModel, CpSatModel, PyomoModel, RawResult
 
@@ -38,7 +39,8 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
     solver.config.time_limit = max(options.time_limit_s, 0.01)
     solver.config.mip_gap = options.gap
     solver.highs_options = {"random_seed": options.seed % (2**31), "threads": options.workers}
-    result = solver.solve(model.model)
+    with threads(options.workers):
+        result = solver.solve(model.model)
     word = str(result.termination_condition)
     worst = math.inf if model.sense == "max" else -math.inf
     if result.termination_condition in (
