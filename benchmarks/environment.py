@@ -17,6 +17,7 @@ def environment() -> dict[str, str]:
     found = {
         "cpu": _cpu(),
         "cores": str(os.cpu_count()),
+        "load": _load(),
         "memory": _memory(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
@@ -43,6 +44,14 @@ def _cpu() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or "unknown"
+
+
+def _load() -> str:
+    """Return the mean number of processes at work in the last minute: above 0 others slow us."""
+    try:
+        return f"{os.getloadavg()[0]:.1f}"
+    except (AttributeError, OSError):
+        return "unknown"
 
 
 def _memory() -> str:

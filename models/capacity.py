@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -103,11 +104,9 @@ def shape_of(configurations: Sequence[Configuration]) -> Hashable:
     the configurations are alive.
     """
     return tuple(
-        [
-            *[id(c.tasks) for c in configurations],
-            *[id(c.gpu_type) for c in configurations],
-            *[id(c.within) for c in configurations],
-        ]
+        # Bare numbers: a tuple for each configuration would keep the garbage collector busy.
+        tuple(map(id, map(attrgetter(field), configurations)))
+        for field in ("tasks", "gpu_type", "within")
     )
 
 
@@ -182,5 +181,6 @@ def pareto_front(order: UseOrder, rate: Array) -> npt.NDArray[np.int64]:
         Positions of the undominated configurations with a rate above 0.
     """
     dominates = order.no_more & (rate[:, None] > rate)
-    dominates |= order.first & (rate[:, None] == rate)
+    if len(np.unique(rate)) < len(rate):
+        dominates |= order.first & (rate[:, None] == rate)
     return np.flatnonzero(~dominates.any(axis=0) & (rate > 0))
