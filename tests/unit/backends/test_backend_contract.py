@@ -1,0 +1,202 @@
+"""Backends: no incumbent is None, no bound is infinite, and a limit never loses an incumbent."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyomo.environ as pyo
+import pytest
+from ortools.sat.python import cp_model
+from scipy import sparse
+
+from alloc.backends import BACKENDS, SolverOptions, backend
+from alloc.errors import InstanceError, SolverError
+from alloc.formulation import ArrayModel, CpSatModel, PyomoModel
+
+BRIEF = SolverOptions(time_limit_s=0.2, gap=0.0)
+SENSES = ["min", "max"]
+
+
+def market_split(sense: str = "max", rows: int = 6, columns: int = 60) -> ArrayModel:
+    """A knapsack in several rows that no solver proves in a moment; 0 is always feasible."""
+    rng = np.random.default_rng(1)
+    weights = rng.integers(100, 1000, (rows, columns)).astype(float)
+    value = weights.sum(axis=0) + rng.integers(0, 50, columns)
+    return ArrayModel(
+        sense=sense,
+        cost=value if sense == "max" else -value,
+        matrix=sparse.csr_array(weights),
+        row_lower=np.full(rows, -np.inf),
+        row_upper=np.floor(weights.sum(axis=1) / 2),
+        lower=np.zeros(columns),
+        upper=np.ones(columns),
+        integer=np.ones(columns, dtype=bool),
+    )
+
+
+def as_cpsat(model: ArrayModel, sense: str = "max") -> CpSatModel:
+    native = cp_model.CpModel()
+    x = [native.new_bool_var(f"x{i}") for i in range(len(model.cost))]
+    for row, limit in zip(model.matrix.toarray().astype(int), model.row_upper, strict=True):
+        native.add(cp_model.LinearExpr.weighted_sum(x, row.tolist()) <= int(limit))
+    goal = cp_model.LinearExpr.weighted_sum(x, np.rint(model.cost).astype(int).tolist())
+    if sense == "max":
+        native.maximize(goal)
+    else:
+        native.minimize(goal)
+    return CpSatModel(native, tuple(x), sense, 1.0)
+
+
+def as_pyomo(model: ArrayModel) -> PyomoModel:
+    native = pyo.ConcreteModel()
+    native.x = pyo.Var(range(len(model.cost)), domain=pyo.Binary)
+    native.rows = pyo.ConstraintList()
+    for row, limit in zip(model.matrix.toarray(), model.row_upper, strict=True):
+        native.rows.add(pyo.quicksum(a * native.x[i] for i, a in enumerate(row)) <= limit)
+    sense = pyo.maximize if model.sense == "max" else pyo.minimize
+    native.goal = pyo.Objective(
+        expr=pyo.quicksum(c * native.x[i] for i, c in enumerate(model.cost)), sense=sense
+    )
+    return PyomoModel(native, tuple(native.x.values()), model.sense)
+
+
+def drawn(name: str, model: ArrayModel):
+    if name == "cpsat":
+        return as_cpsat(model, model.sense)
+    return as_pyomo(model) if name == "pyomo" else model
+
+
+@pytest.mark.parametrize("sense", SENSES)
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_time_limit_keeps_incumbent_and_bound(name, sense):
+    """What was found by then comes back with values, objective, and a bound on the right side."""
+    model = market_split(sense)
+    raw = backend(name).solve(drawn(name, model), BRIEF)
+    assert raw.status == "feasible"
+    assert raw.limit == "time"
+    assert raw.values is not None
+    assert (model.matrix @ raw.values <= model.row_upper + 1e-6).all()
+    assert model.cost @ raw.values == pytest.approx(raw.objective)
+    better = raw.bound - raw.objective if sense == "max" else raw.objective - raw.bound
+    assert 0 < better < math.inf
+
+
+@pytest.mark.parametrize("name", ["highs", "cpsat"])
+def test_a_start_is_an_incumbent_from_the_first_moment(name):
+    """A start that is good must not be lost, however short the time."""
+    model = market_split()
+    good = backend(name).solve(drawn(name, model), SolverOptions(time_limit_s=1.0, gap=0.0))
+    options = SolverOptions(time_limit_s=0.05, gap=0.0, start=good.values)
+    again = backend(name).solve(drawn(name, model), options)
+    assert again.values is not None
+    assert again.objective >= good.objective - 1e-6
+
+
+@pytest.mark.parametrize("sense", SENSES)
+@pytest.mark.parametrize("name", BACKENDS)
+def test_infeasible_has_no_values_and_the_bound_of_an_empty_set(name, sense):
+    """CP-SAT says objective 0 and bound 0 here; both would be claims."""
+    model = ArrayModel(
+        sense=sense,
+        cost=np.ones(2),
+        matrix=sparse.csr_array(np.array([[1.0, 1.0], [-1.0, -1.0]])),
+        row_lower=np.full(2, -np.inf),
+        row_upper=np.array([1.0, -2.0]),
+        lower=np.zeros(2),
+        upper=np.ones(2),
+        integer=np.ones(2, dtype=bool),
+    )
+    raw = backend(name).solve(drawn(name, model), SolverOptions())
+    assert raw.status == "infeasible"
+    assert raw.values is None
+    assert raw.objective is None
+    assert raw.bound == (-math.inf if sense == "max" else math.inf)
+
+
+@pytest.mark.parametrize(("sense", "nothing"), [("min", -math.inf), ("max", math.inf)])
+def test_cpsat_without_an_answer_says_nothing(sense, nothing):
+    """UNKNOWN comes with objective 0.0 and bound 0.0 from the solver; neither may get out."""
+    rng = np.random.default_rng(2)
+    model = cp_model.CpModel()
+    x = [model.new_bool_var(f"x{i}") for i in range(60)]
+    for _ in range(6):
+        weights = rng.integers(100, 1000, 60).tolist()
+        model.add(cp_model.LinearExpr.weighted_sum(x, weights) == sum(weights) // 2)
+    goal = 5 * sum(x)
+    if sense == "min":
+        model.minimize(goal)
+    else:
+        model.maximize(goal)
+    options = SolverOptions(time_limit_s=0.05)
+    raw = backend("cpsat").solve(CpSatModel(model, tuple(x), sense, 1.0), options)
+    assert raw.native_status == "UNKNOWN"
+    assert raw.status == "no_solution"
+    assert raw.values is None
+    assert raw.objective is None
+    assert raw.bound == nothing
+    assert raw.limit == "time"
+
+
+def test_cpsat_takes_rounding_off_its_bound_and_gives_original_units():
+    """Scale, offset and slack are applied in one place, the right way round for either sense."""
+    for sense, bound in (("min", 12.5 - 0.25), ("max", 12.5 + 0.25)):
+        model = cp_model.CpModel()
+        x = model.new_int_var(25, 25, "x")
+        model.minimize(x) if sense == "min" else model.maximize(x)
+        raw = backend("cpsat").solve(
+            CpSatModel(model, (x,), sense, 10.0, offset=10.0, bound_slack=0.25), SolverOptions()
+        )
+        assert raw.objective == pytest.approx(12.5)
+        assert raw.bound == pytest.approx(bound)
+
+
+def test_cpsat_refuses_a_broken_model_with_its_reason():
+    model = cp_model.CpModel()
+    x = model.new_int_var(0, 2**62, "x")
+    model.add(2**62 * x <= 5)
+    with pytest.raises(SolverError, match="CP-SAT refuses the model"):
+        backend("cpsat").solve(CpSatModel(model, (x,), "min", 1.0), SolverOptions())
+
+
+def empty_model(lower: float) -> ArrayModel:
+    nothing = np.zeros(0)
+    return ArrayModel(
+        "max",
+        nothing,
+        sparse.csr_array((1, 0)),
+        np.array([lower]),
+        np.array([5.0]),
+        nothing,
+        nothing,
+        nothing.astype(bool),
+        offset=3.0,
+    )
+
+
+def test_highs_solves_a_model_without_columns():
+    """HiGHS has a status of its own for these; a cluster in which nothing fits draws one."""
+    raw = backend("highs").solve(empty_model(-np.inf), SolverOptions())
+    assert (raw.status, raw.objective, raw.bound) == ("optimal", 3.0, 3.0)
+    assert raw.values.shape == (0,)
+    raw = backend("highs").solve(empty_model(1.0), SolverOptions())
+    assert (raw.status, raw.objective, raw.bound) == ("infeasible", None, -math.inf)
+
+
+def test_highs_bounds_a_linear_program_by_its_optimum():
+    model = market_split()
+    linear = ArrayModel(**{**vars(model), "integer": np.zeros(len(model.cost), dtype=bool)})
+    raw = backend("highs").solve(linear, SolverOptions())
+    assert raw.status == "optimal"
+    assert raw.bound == raw.objective
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_versions_are_named(name):
+    """A certificate without the solver's version cannot be reproduced."""
+    assert any(character.isdigit() for character in backend(name).version())
+
+
+def test_an_unknown_backend_gets_the_nearest_name():
+    with pytest.raises(InstanceError, match=r'unknown backend "cp-sat".*Known: auto, highs'):
+        backend("cp-sat")
