@@ -254,7 +254,7 @@ FORMULATIONS: dict[str, Formulation] = {
 }
 
 
-def formulation(name: str) -> Formulation:
+def require_formulation(name: str) -> Formulation:
     """Return the formulation of that name.
 
     Raises
@@ -271,7 +271,7 @@ def formulation(name: str) -> Formulation:
 
 
 def build_model(
-    instance: Instance, formulation_name: str = "malleable", objective: str | None = None
+    instance: Instance, formulation: str = "malleable", objective: str | None = None
 ) -> Any:
     """Return the Pyomo ``ConcreteModel`` of a formulation, to read, extend and solve.
 
@@ -279,11 +279,11 @@ def build_model(
     ----------
     instance
         The problem.
-    formulation_name
+    formulation
         Name of the formulation.
     objective
         Name of the objective, or None for the formulation's default.
     """
-    drawing = formulation(formulation_name).draw("pyomo", instance, objective)
+    drawing = require_formulation(formulation).draw("pyomo", instance, objective)
     assert isinstance(drawing.model, PyomoModel)
     return drawing.model.model

@@ -57,7 +57,7 @@ def improve(entry: Entry, root: Path, *, time_limit_s: float, seed: int, workers
         load_entry(entry, root),
         "malleable",
         "auto",
-        objective_name=entry.objective,
+        objective=entry.objective,
         time_limit_s=time_limit_s,
         seed=seed,
         workers=workers,

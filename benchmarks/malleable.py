@@ -90,7 +90,7 @@ def solve(instance_id: str, limit_s: float, seed: int, workers: int) -> Answer:
     certificate = alloc.solve(
         load(instance_id),
         "malleable",
-        objective_name="weighted_jct",
+        objective="weighted_jct",
         time_limit_s=limit_s,
         seed=seed,
         workers=workers,

@@ -40,9 +40,9 @@ def show_model(
     json: options.JsonOption = False,
 ) -> None:
     """Print a formulation's page of mathematics: sets, variables, objective, constraints."""
-    from alloc.formulation import formulation
+    from alloc.formulation import require_formulation
 
-    chosen = formulation(name)
+    chosen = require_formulation(name)
     if json:
         print_json({**_describe(name), "page": chosen.page})
     else:

@@ -54,7 +54,7 @@ def solve_command(
             problem,
             formulation,
             backend,
-            objective_name=objective,
+            objective=objective,
             time_limit_s=time_limit,
             seed=seed,
             workers=workers,

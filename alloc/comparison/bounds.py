@@ -100,7 +100,7 @@ def solve_bound(instance: Instance, settings: Settings) -> Bound:
             instance,
             settings.formulation,
             settings.backend,
-            objective_name=settings.objective,
+            objective=settings.objective,
             time_limit_s=settings.time_limit_s,
             seed=settings.solver_seed,
         )

@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 
-from alloc.backends import BACKENDS, SolverOptions, backend
+from alloc.backends import BACKENDS, SolverOptions
+from alloc.backends import backend as named_backend
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, Status
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
-from alloc.formulation import Formulation, formulation
+from alloc.formulation import Formulation, require_formulation
 from alloc.instance import Instance
-from alloc.objectives import Sense, objective
+from alloc.objectives import Sense
+from alloc.objectives import objective as named_objective
 from alloc.solution import Solution
 from alloc.solving.outcome import Outcome, Settings
 from alloc.verification import verify
@@ -27,10 +29,10 @@ BOUND_TOLERANCE = 1e-6
 
 def solve(
     instance: Instance,
-    formulation_name: str = "malleable",
-    backend_name: str = AUTO,
+    formulation: str = "malleable",
+    backend: str = AUTO,
     *,
-    objective_name: str | None = None,
+    objective: str | None = None,
     time_limit_s: float = 60.0,
     seed: int = 0,
     workers: int = 1,
@@ -43,12 +45,12 @@ def solve(
     ----------
     instance
         The problem.
-    formulation_name
+    formulation
         ``"round"`` (F1) or ``"malleable"`` (F2); see `alloc.formulation.FORMULATIONS`.
-    backend_name
+    backend
         ``"auto"`` for the family's specialised exact method, or a general solver on a drawing:
         ``"highs"`` (sparse arrays), ``"pyomo"`` (the Pyomo model), ``"cpsat"``.
-    objective_name
+    objective
         Name of the objective, or None for the formulation's default.
     time_limit_s
         Wall time, seconds, more than 0.
@@ -80,8 +82,8 @@ def solve(
     """
     if not (time_limit_s > 0 and math.isfinite(time_limit_s)):
         raise InstanceError(f"time_limit_s is {time_limit_s}; give a number of seconds above 0.")
-    chosen = formulation(formulation_name)
-    wanted = chosen.require_objective(objective_name)
+    chosen = require_formulation(formulation)
+    wanted = chosen.require_objective(objective)
     settings = Settings(time_limit_s, seed, workers)
     lines: list[str] = []
 
@@ -92,7 +94,7 @@ def solve(
         if progress is not None:
             progress(stamped)
 
-    if backend_name == AUTO:
+    if backend == AUTO:
         if chosen.method is None:
             raise UnsupportedFeatureError(
                 f'formulation "{chosen.name}" has no method of its own; name a backend: '
@@ -103,7 +105,7 @@ def solve(
         outcome: Outcome = method(instance, wanted, settings, warm_start, report)
     else:
         outcome = _solve_drawing(
-            instance, chosen, backend_name, wanted, settings, warm_start, report
+            instance, chosen, backend, wanted, settings, warm_start, report
         )
     return certify(instance, chosen.name, wanted, outcome, settings, tuple(lines))
 
@@ -118,7 +120,7 @@ def _solve_drawing(
     report: Callable[[str], None],
 ) -> Outcome:
     """Solve a drawing with a general solver."""
-    solver = backend(backend_name)
+    solver = named_backend(backend_name)
     drawing = chosen.draw(solver.DRAWING, instance, wanted)
     report(f"built the {solver.DRAWING} drawing")
     start = None
@@ -161,7 +163,7 @@ def certify(
     CertificateError
         If the solution breaks a rule, or is better than the bound allows.
     """
-    measure = objective(objective_name)
+    measure = named_objective(objective_name)
     value = None
     if outcome.solution is not None:
         violations = verify(instance, outcome.solution)

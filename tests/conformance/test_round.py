@@ -103,7 +103,7 @@ def check_backends(instance: Instance, utility: str, backends: tuple[str, ...]) 
     """Hold backends to the brute force: the bound is the model's optimum, the answer is clean."""
     optimum = brute_force(instance, utility)
     for backend in backends:
-        result = solve(instance, "round", backend, objective_name=utility)
+        result = solve(instance, "round", backend, objective=utility)
         certificate = result.certificate
         assert certificate.bound == close(optimum), backend
         assert certificate.bound >= optimum * (1 - 1e-9), backend
@@ -163,7 +163,7 @@ def test_auto_and_highs_reach_the_optimum_where_packing_is_exact(
 ) -> None:
     """One-GPU tasks always pack, so the answer itself, not only the bound, must be optimal."""
     check_backends(instance, utility, ("auto", "highs"))
-    result = solve(instance, "round", objective_name=utility)
+    result = solve(instance, "round", objective=utility)
     assert result.certificate.status == "optimal"
 
 
@@ -192,7 +192,7 @@ def test_a_full_core_may_leave_out_a_job_that_prices_want() -> None:
     )
     instance = Instance("core", topology, jobs, slot_s=10.0)
     for backend in BACKENDS:
-        certificate = solve(instance, "round", backend, objective_name="goodput").certificate
+        certificate = solve(instance, "round", backend, objective="goodput").certificate
         assert certificate.objective == close(10.0), backend
         assert certificate.status == "optimal"
 
@@ -242,7 +242,7 @@ def test_any_prices_prove_a_bound(instance: Instance, utility: str, data: st.Dat
 
 
 def _optimum(instance: Instance, utility: str) -> float:
-    certificate = solve(instance, "round", objective_name=utility).certificate
+    certificate = solve(instance, "round", objective=utility).certificate
     assert certificate.status == "optimal"
     return certificate.objective
 
@@ -337,11 +337,11 @@ def test_columns_are_a_pareto_front(instance: Instance, utility: str) -> None:
 @given(packable(), st.sampled_from(UTILITIES))
 def test_a_solution_goes_back_into_the_model(instance: Instance, utility: str) -> None:
     """Warm starts depend on it: values of an allocation are worth what the judge says."""
-    result = solve(instance, "round", objective_name=utility)
+    result = solve(instance, "round", objective=utility)
     data = round_data(instance, utility)
     x = data.values(result.require_solution())
     assert math.isclose(float(data.utility @ x), result.certificate.objective, rel_tol=1e-9)
     again = solve(
-        instance, "round", "highs", objective_name=utility, warm_start=result.solution
+        instance, "round", "highs", objective=utility, warm_start=result.solution
     ).certificate
     assert again.objective >= result.certificate.objective * (1 - CLOSE)

@@ -125,7 +125,7 @@ def solver(monkeypatch):
             objective=2 * alone,
             bound=1.5 * alone,
             sense="min",
-            objective_name=options["objective_name"],
+            objective_name=options["objective"],
             formulation=formulation,
             backend=backend,
             backend_version="1",
