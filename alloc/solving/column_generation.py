@@ -3,7 +3,8 @@
 Profiles are generated where prices say they help. The prices are smoothed towards the best point
 known (Wentges 1997), which tames their swings. At any prices the Lagrangian function is a lower
 bound on every schedule; at convergence it equals the linear master, which is stronger than the
-time-indexed LP because each column is a whole profile.
+time-indexed LP because each column is a whole profile. Long instances of counted jobs, whose linear
+master would be slow, get their prices by ascent instead; the bound is proved in the same way.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import numpy as np
 from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
 from alloc.models.malleable.profiles import Pricing, lagrangian_bound
+from alloc.solving.ascent import ascend
+from alloc.solving.counted import CountedPricing
 from alloc.solving.master import Column, Master, make_column
 from alloc.solving.outcome import Settings
 
@@ -25,6 +28,8 @@ _PRICING_CELLS = 5 * 10**6
 _BOUND_CELLS = 2 * 10**8
 """Sizes of the dynamic programs (slots x configurations x grid steps), a tenth of a second and a
 few seconds of numpy: the finer the grid, the less the bound loses to rounding."""
+_LONG = 20_000
+"""Jobs times slots from which counted jobs are priced by ascent, without a linear master."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +43,16 @@ class Relaxation:
     bound
         The lower bound they prove, weighted slots after arrival.
     value
-        Value of the linear master, weighted slots.
+        Value of the linear master, weighted slots; of the best Lagrangian where there was none.
     columns
         All columns generated.
     z
         Their values in the last linear master, shape (columns,).
     converged
         Whether no column could improve the master.
+    mastered
+        Whether there was a linear master. Without one, the columns are too few for an integer
+        master over all jobs to be worth its time.
     """
 
     prices: Array
@@ -53,6 +61,7 @@ class Relaxation:
     columns: list[Column]
     z: Array
     converged: bool
+    mastered: bool = True
 
     def completion(self, num_jobs: int) -> Array:
         """Return each job's mean completion in the linear master, slots, shape (J,)."""
@@ -101,6 +110,8 @@ def generate_columns(
     report
         Takes a line of progress.
     """
+    if data.num_jobs * num_slots >= _LONG and CountedPricing.applies(data, num_slots):
+        return _by_ascent(data, num_slots, first_columns, settings, seconds, report)
     master = Master(data, num_slots, penalty=10.0 * num_slots)
     master.add(first_columns)
     pricing = Pricing(data, grid_steps(data, num_slots, _PRICING_CELLS))
@@ -140,3 +151,21 @@ def generate_columns(
         if proved > bound:
             bound, best_prices = proved, candidate
     return Relaxation(best_prices, bound, value, master.columns, z, converged)
+
+
+def _by_ascent(
+    data: SlotData,
+    num_slots: int,
+    first_columns: list[Column],
+    settings: Settings,
+    seconds: float,
+    report: Callable[[str], None],
+) -> Relaxation:
+    """Return the relaxation of a long instance of counted jobs."""
+    upper = sum(column.cost for column in first_columns)
+    found = ascend(data, num_slots, upper, settings, seconds, report)
+    bound = lagrangian_bound(data, found.prices, bound_states(data, num_slots)) / data.slot_s
+    report(f"ascent done after {found.rounds} rounds: {found.value:.4f}, proved {bound:.4f}")
+    return Relaxation(
+        found.prices, bound, found.value, found.columns, found.z, False, mastered=False
+    )

@@ -21,8 +21,10 @@ from alloc.solving.master import Column, solve_integer_master
 from alloc.solving.outcome import Settings
 
 Plan = dict[int, Column]
-_PRICE_FACTORS = (1.0, 0.9, 1.1, 0.75, 0.5)
+_PRICE_FACTORS = (1.0, 0.9, 1.1, 0.75, 0.5, 0.25, 0.0)
 _SUBPROBLEM_SECONDS = 5.0
+_LONG_SIZES = (2, 40)
+"""Range of neighbourhood sizes where insertion is quick."""
 
 
 def guided_plans(data: SlotData, builder: Builder, relaxation: Relaxation) -> list[Plan]:
@@ -30,7 +32,8 @@ def guided_plans(data: SlotData, builder: Builder, relaxation: Relaxation) -> li
     order = np.argsort(relaxation.completion(data.num_jobs), kind="stable").tolist()
     plans = []
     for factor in _PRICE_FACTORS:
-        plan = builder.insert_all(order, builder.empty(), factor * relaxation.prices)
+        prices = factor * relaxation.prices if factor else None
+        plan = builder.insert_all(order, builder.empty(), prices)
         if plan is not None:
             plans.append(plan)
     return sorted(plans, key=total_cost)
@@ -71,6 +74,9 @@ class Improver:
         self._keys: set[tuple[int, tuple[int, tuple[int, ...]]]] = set()
         for column in (*relaxation.columns, *plan.values()):
             self._remember(column)
+        self._full: Plan | None = None
+        """The plan whose room left is in `_room`."""
+        self._room = builder.empty()
         self.target = -np.inf
         """Value at which the search may stop."""
 
@@ -81,15 +87,18 @@ class Improver:
 
     def adopt(self, plan: Plan) -> bool:
         """Take a plan as the incumbent if it is better; its columns are kept in any case."""
-        for column in plan.values():
-            self._remember(column)
+        for job, column in plan.items():
+            if column is not self.plan.get(job):
+                self._remember(column)
         if total_cost(plan) < self.value - 1e-9:
             self.plan = plan
             return True
         return False
 
     def integer_master(self, seconds: float) -> bool:
-        """Choose the best schedule among all columns known."""
+        """Choose the best schedule among all columns known, where they are worth it."""
+        if not self.relaxation.mastered:
+            return False
         return self._reselect(list(range(self.data.num_jobs)), seconds)
 
     def search(self, seconds: float, report: Callable[[str], None]) -> None:
@@ -97,20 +106,25 @@ class Improver:
         stop = max(self.settings.seconds_left() - seconds, 0.0)
         rounds = idle = 0
         size = min(self.data.num_jobs, 8)
+        # Without a linear master, columns are few and insertion is quick: choose less, insert more.
+        long = not self.relaxation.mastered
+        every, patience = (60, 20 * self.data.num_jobs) if long else (4, 400)
         while self.value > self.target and self.settings.seconds_left() > stop:
             rounds += 1
+            if long:
+                size = min(self.data.num_jobs, int(self.rng.integers(*_LONG_SIZES)))
             jobs = self._neighbourhood(size)
             better = self._reinsert(jobs)
-            if rounds % 4 == 0:
+            if rounds % every == 0:
                 left = self.settings.seconds_left() - stop
-                wide = self._neighbourhood(min(self.data.num_jobs, 3 * size))
+                wide = self._neighbourhood(min(self.data.num_jobs, 24 if long else 3 * size))
                 better |= self._reselect(wide, min(_SUBPROBLEM_SECONDS, left))
             idle = 0 if better else idle + 1
             if better:
                 report(f"neighbourhood search, round {rounds}: {self.value:.4f}")
-            if idle and idle % 40 == 0:
+            if idle and idle % 40 == 0 and not long:
                 size = min(self.data.num_jobs, size + 4)
-            if idle > 400:
+            if idle > patience:
                 break
 
     def _remember(self, column: Column) -> None:
@@ -122,6 +136,11 @@ class Improver:
     def _neighbourhood(self, size: int) -> list[int]:
         """Draw jobs that compete: around a random moment, or anywhere."""
         completion = np.array([self.plan[j].profile.completion for j in range(self.data.num_jobs)])
+        if not self.relaxation.mastered and self.rng.random() < 0.5:
+            # Long jobs compete at moments far from their completion, too.
+            moment = self.rng.choice(completion)
+            there = np.flatnonzero((self.data.release <= moment) & (completion >= moment))
+            return sorted(self.rng.permutation(there)[:size].tolist())
         if self.rng.random() < 0.7:
             moment = self.rng.choice(completion)
             spread = self.rng.random(self.data.num_jobs) * 0.3 * completion.max()
@@ -130,11 +149,14 @@ class Improver:
         return sorted(self.rng.permutation(self.data.num_jobs)[:size].tolist())
 
     def _room_without(self, jobs: list[int]) -> Array:
-        room = self.builder.empty()
-        out = set(jobs)
-        for j, column in self.plan.items():
-            if j not in out:
-                take(room, column)
+        if self._full is not self.plan:
+            self._full = self.plan
+            self._room = self.builder.empty()
+            for column in self.plan.values():
+                take(self._room, column)
+        room = self._room.copy()
+        for j in jobs:
+            give_back(room, self.plan[j])
         return room
 
     def _reinsert(self, jobs: list[int]) -> bool:
@@ -143,11 +165,11 @@ class Improver:
         noise = self.rng.normal(0.0, 0.15, len(jobs))
         completion = np.array([self.plan[j].profile.completion for j in jobs])
         order = [jobs[i] for i in np.argsort(completion * (1 + noise))]
-        prices = self.relaxation.prices * self.rng.uniform(0.3, 1.2)
+        prices: Array | None = self.relaxation.prices * self.rng.uniform(0.3, 1.2)
         placed: Plan = {}
         for step, job in enumerate(order):
             last = step == len(order) - 1
-            column = self.builder.insert(job, room, prices * 0.0 if last else prices)
+            column = self.builder.insert(job, room, None if last else prices)
             if column is None:
                 return False
             take(room, column)
@@ -155,7 +177,7 @@ class Improver:
         # With everyone in place, capacity left over is free: let each job use it in turn.
         for job in order:
             give_back(room, placed[job])
-            column = self.builder.insert(job, room, prices * 0.0)
+            column = self.builder.insert(job, room, None)
             if column is not None and column.cost < placed[job].cost:
                 placed[job] = column
             take(room, placed[job])

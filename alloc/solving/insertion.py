@@ -9,6 +9,7 @@ import numpy as np
 from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
 from alloc.models.malleable.profiles import Pricing, Solved
+from alloc.solving.counted import insert_counted, is_counted
 from alloc.solving.master import Column, make_column
 
 _STATES = 400
@@ -25,12 +26,13 @@ class Builder:
         self.group_of = np.zeros(data.num_jobs, dtype=np.int64)
         for g, (_, jobs) in enumerate(self.pricing.groups):
             self.group_of[jobs] = g
+        self.counted = [is_counted(data, j) for j in range(data.num_jobs)]
 
     def empty(self) -> Array:
         """Return the capacity of an empty schedule, shape (slots, R)."""
         return np.tile(self.data.rows.capacity, (self.num_slots, 1))
 
-    def insert(self, job: int, room: Array, prices: Array) -> Column | None:
+    def insert(self, job: int, room: Array, prices: Array | None) -> Column | None:
         """Return the cheapest column of a job that fits into the room, or None.
 
         Parameters
@@ -40,8 +42,14 @@ class Builder:
         room
             Capacity left, shape (slots, R).
         prices
-            Price of each row in each slot: what the jobs to come would pay for the capacity.
+            Price of each row in each slot: what the jobs to come would pay for the capacity. None
+            where all are 0.
         """
+        if self.counted[job]:
+            found = insert_counted(self.data, job, room, prices)
+            return None if found is None else make_column(self.data, job, found)
+        if prices is None:
+            prices = np.zeros_like(room)
         key, _ = self.pricing.groups[self.group_of[job]]
         release, work = int(self.data.release[job]), float(self.data.work[job])
         if release >= self.num_slots:
@@ -63,7 +71,7 @@ class Builder:
         return None if profile is None else make_column(self.data, job, profile)
 
     def insert_all(
-        self, order: Iterable[int], room: Array, prices: Array
+        self, order: Iterable[int], room: Array, prices: Array | None
     ) -> dict[int, Column] | None:
         """Insert jobs in order, taking their capacity from `room`; None when one does not fit."""
         placed: dict[int, Column] = {}
