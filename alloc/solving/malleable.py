@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -40,6 +41,7 @@ from alloc.solving.outcome import Outcome, Settings
 _MOST_PROFILES = 120_000
 _FEW_PROFILES = 4_000
 _GRID_SLOTS = 300
+_SEARCH_SHARE = 0.96
 _MOST_RESTART_COLUMNS = 50_000
 _BACKEND = "alloc column generation + HiGHS"
 
@@ -68,6 +70,8 @@ def solve_malleable(
         instance = instance.replace(slot_s=_grid_slot_s(instance))
     data = slot_data(instance)
     version = highs.version()
+    # Placing the answer and judging it take their part of the time limit.
+    settings = replace(settings, time_limit_s=_SEARCH_SHARE * settings.time_limit_s)
     if (conflict := too_late(data, continuous)) is not None:
         return Outcome(
             None, math.inf, "recomputed", _BACKEND, version, infeasible=True, conflict=conflict

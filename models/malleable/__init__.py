@@ -92,9 +92,22 @@ Literature: Du, Leung, "Complexity of scheduling parallel task systems", SIAM J.
 (1990); Peng et al., "DL2", TPDS 2021, whose world this is.
 """
 
+from importlib import import_module
+from typing import Any
+
 from alloc.models.malleable.arrays import draw_arrays as draw_arrays
-from alloc.models.malleable.cpsat_model import draw_cpsat as draw_cpsat
 from alloc.models.malleable.data import SlotData as SlotData
 from alloc.models.malleable.data import slot_data as slot_data
 from alloc.models.malleable.profiles import lagrangian_bound as lagrangian_bound
-from alloc.models.malleable.pyomo_model import draw_pyomo as draw_pyomo
+
+_LAZY = {
+    "draw_cpsat": "alloc.models.malleable.cpsat_model",
+    "draw_pyomo": "alloc.models.malleable.pyomo_model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load Pyomo and OR-Tools only when one of their drawings is asked for."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -48,11 +48,24 @@ Literature: Kellerer, Pferschy, Pisinger, *Knapsack Problems* (2004), chapter 11
 "Optimus", EuroSys 2018; Peng et al., "DL2", TPDS 2021; Qiao et al., "Pollux", OSDI 2021.
 """
 
+from importlib import import_module
+from typing import Any
+
 from alloc.models.round_allocation.arrays import draw_arrays as draw_arrays
-from alloc.models.round_allocation.cpsat_model import draw_cpsat as draw_cpsat
 from alloc.models.round_allocation.data import RoundData as RoundData
 from alloc.models.round_allocation.data import round_data as round_data
 from alloc.models.round_allocation.dynamic_program import (
     solve_one_resource as solve_one_resource,
 )
-from alloc.models.round_allocation.pyomo_model import draw_pyomo as draw_pyomo
+
+_LAZY = {
+    "draw_cpsat": "alloc.models.round_allocation.cpsat_model",
+    "draw_pyomo": "alloc.models.round_allocation.pyomo_model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load Pyomo and OR-Tools only when one of their drawings is asked for."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
