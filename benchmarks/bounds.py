@@ -16,7 +16,7 @@ from pathlib import Path
 import alloc
 from alloc.errors import AllocError
 from alloc.instances.catalogue import Entry, Manifest, read_manifest, write_manifest
-from alloc.instances.library import MANIFEST, ROOT, load_entry
+from alloc.instances.stored import MANIFEST, ROOT, load_entry
 
 ON_REQUEST = True  # it takes an hour and changes a file
 

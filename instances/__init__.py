@@ -9,8 +9,8 @@ from alloc.instances.catalogue import Manifest as Manifest
 from alloc.instances.catalogue import read_manifest as read_manifest
 from alloc.instances.catalogue import write_manifest as write_manifest
 from alloc.instances.generators import generate_elastic as generate_elastic
-from alloc.instances.library import entry as entry
-from alloc.instances.library import families as families
-from alloc.instances.library import load as load
-from alloc.instances.library import manifest as manifest
-from alloc.instances.library import regenerate as regenerate
+from alloc.instances.stored import entry as entry
+from alloc.instances.stored import families as families
+from alloc.instances.stored import load as load
+from alloc.instances.stored import manifest as manifest
+from alloc.instances.stored import regenerate as regenerate

@@ -18,8 +18,8 @@ from pathlib import Path
 from alloc.errors import AllocError
 from alloc.instance import Instance
 from alloc.instances.catalogue import Entry, Manifest, read_manifest, write_manifest
-from alloc.instances.library import MANIFEST, ROOT, load_entry, regenerate
 from alloc.instances.recipes import Recipe, recipes
+from alloc.instances.stored import MANIFEST, ROOT, load_entry, regenerate
 from alloc.objectives import require_slot
 
 

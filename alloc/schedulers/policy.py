@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from alloc.packing import HostPool
@@ -10,7 +11,7 @@ from alloc.schedulers.round import Outcome, Round
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 
 
-class Policy:
+class Policy(ABC):
     """A policy that gives jobs tasks or gangs by a rule.
 
     In slots every job competes from the empty cluster, except jobs that must not be paused, which
@@ -32,9 +33,9 @@ class Policy:
         self._ladders.clear()
         self._pool = None
 
+    @abstractmethod
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
-        raise NotImplementedError
 
     def _open(self, state: ClusterState) -> tuple[Round, list[JobView]]:
         """Return a round with all that must stay pinned, and the jobs that compete in it."""

@@ -17,9 +17,9 @@ from alloc.instances import (
     regenerate,
     write_manifest,
 )
-from alloc.instances.library import ROOT, load_entry
 from alloc.instances.maintenance import check, describe, generate, main
 from alloc.instances.recipes import recipes
+from alloc.instances.stored import ROOT, load_entry
 
 IDS = [known.id for known in manifest()]
 MOST_BYTES = 300_000
