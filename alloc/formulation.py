@@ -27,6 +27,13 @@ Array = npt.NDArray[np.float64]
 RawStatus = Literal["optimal", "feasible", "infeasible", "no_solution"]
 
 
+class ProvedInfeasible(Exception):
+    """A drawing's proof, while it gathers its data, that an instance has no solution.
+
+    `alloc.solve` turns it into a result; its text names the requirements in conflict.
+    """
+
+
 @dataclass(frozen=True)
 class ArrayModel:
     """A mixed-integer linear program as sparse arrays.

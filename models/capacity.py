@@ -113,8 +113,9 @@ def shape_of(configurations: Sequence[Configuration]) -> Hashable:
 def burden(configurations: Sequence[Configuration], use: Array) -> Array:
     """Return all that makes a configuration dear or hard to place, shape (configurations, B).
 
-    Its use of the rows, the demand of its largest task, and the level it is tied to: a
-    configuration that is no worse in all of them can take another's place on the hosts too.
+    Its use of the rows, the demand of its largest task, the level and the GPU type it is tied to. A
+    configuration that is no worse in all of them can take another's place in the capacity rows, and
+    nearly always on the hosts (not where its tasks just miss a host that two of the other fill).
     """
     if not configurations:
         return use

@@ -313,7 +313,10 @@ def instances(
         description=draw(st.dictionaries(names(wild), names(wild), max_size=2)),
     )
     if running and draw(st.booleans()):
-        instance = instance.replace(running=_placed(draw, instance, instance.jobs))
+        placed = _placed(draw, instance, instance.jobs)
+        held = {assignment.job for assignment in placed}
+        arrived = (j.replace(arrival_s=0.0) if j.id in held else j for j in instance.jobs)
+        instance = instance.replace(jobs=tuple(arrived), running=placed)
     return instance
 
 

@@ -42,7 +42,7 @@ _MOST_PROFILES = 120_000
 _FEW_PROFILES = 4_000
 _GRID_SLOTS = 300
 _SEARCH_SHARE = 0.96
-_MOST_RESTART_COLUMNS = 50_000
+_MOST_COLUMNS = 50_000
 _BACKEND = "alloc column generation + HiGHS"
 
 _TOGETHER = (
@@ -91,8 +91,10 @@ def solve_malleable(
         )
     bound, bound_proof = search.bound * data.slot_s, search.bound_proof
     schedule = search.schedule()
-    if schedule is not None and _pays_restarts(instance) and not continuous and limit is None:
-        schedule, exact = _with_restarts(instance, schedule, settings, report)
+    unproved = search.gap > OPTIMALITY_GAP or _pays_restarts(instance)
+    if schedule is not None and unproved and not continuous and limit is None:
+        schedule, exact = _time_indexed(instance, schedule, settings, report)
+        limit = "time" if settings.seconds_left() <= 0 else None
         if exact > bound:
             bound, bound_proof = exact, "claimed"
     if continuous:
@@ -112,25 +114,30 @@ def _pays_restarts(instance: Instance) -> bool:
     return any(job.restart_cost_s > 0 for job in instance.jobs)
 
 
-def _with_restarts(
+def _time_indexed(
     instance: Instance, schedule: Schedule, settings: Settings, report: Report
 ) -> tuple[Schedule, float]:
     """Return the better of a schedule and that of the time-indexed program, and a bound, seconds.
 
-    Profiles do not see what restarts cost, the time-indexed program does; it is solved when it is
-    small enough to be worth it.
+    The last resort, where the program is small enough: it branches where too many profiles are left
+    to list, and it sees what restarts cost, which profiles do not.
     """
     drawing = draw_arrays(instance, "weighted_jct")
     model = cast(ArrayModel, drawing.model)
-    if len(model.cost) > _MOST_RESTART_COLUMNS or settings.seconds_left() <= 0:
+    if len(model.cost) > _MOST_COLUMNS or settings.seconds_left() <= 0:
         return schedule, -math.inf
+    start = drawing.start(schedule) if drawing.start is not None else None
     raw = highs.solve(
         model,
         SolverOptions(
-            settings.seconds_left(), settings.seed, settings.workers, gap=OPTIMALITY_GAP / 2
+            settings.seconds_left(),
+            settings.seed,
+            settings.workers,
+            gap=OPTIMALITY_GAP / 2,
+            start=start,
         ),
     )
-    report(f"time-indexed program with restarts: {raw.native_status}, bound {raw.bound:g} s")
+    report(f"time-indexed program: {raw.native_status}, bound {raw.bound:g} s")
     if raw.values is not None:
         other = drawing.extract(raw.values)
         value = objective_of("weighted_jct").evaluate

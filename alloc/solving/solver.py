@@ -6,13 +6,14 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 
 from alloc.backends import BACKENDS, SolverOptions
 from alloc.backends import backend as named_backend
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, Status
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
-from alloc.formulation import Formulation, require_formulation
+from alloc.formulation import Formulation, ProvedInfeasible, require_formulation
 from alloc.instance import Instance
 from alloc.objectives import Sense
 from alloc.objectives import objective as named_objective
@@ -23,6 +24,7 @@ from alloc.verification import verify
 _log = logging.getLogger(__name__)
 
 AUTO = "auto"
+_LIMITS = ("deadline", "horizon", "preempted")
 BOUND_TOLERANCE = 1e-6
 """How far, relatively, rounding may push a bound past an objective; more is a false bound."""
 
@@ -94,6 +96,42 @@ def solve(
         if progress is not None:
             progress(stamped)
 
+    try:
+        outcome = _outcome(instance, chosen, backend, wanted, settings, warm_start, report)
+    except ProvedInfeasible as proof:
+        outcome = Outcome(
+            None, -_worst(wanted), "none", backend, "alloc", infeasible=True, conflict=str(proof)
+        )
+    except KeyboardInterrupt:
+        # Methods that hold an incumbent return it themselves.
+        outcome = Outcome(None, _worst(wanted), "none", backend, "alloc", limit="interrupt")
+    if outcome.solution is not None and _loses_limits(instance, outcome.solution):
+        report("the plan finds no hosts in time for its limits; the incumbent is dropped")
+        outcome = replace(outcome, solution=None)
+    return certify(instance, chosen.name, wanted, outcome, settings, tuple(lines))
+
+
+def _worst(objective_name: str) -> float:
+    """Return the bound that claims nothing."""
+    return math.inf if named_objective(objective_name).sense == "max" else -math.inf
+
+
+def _loses_limits(instance: Instance, solution: Solution) -> bool:
+    """Return whether placing made a schedule miss its limits: capacity rows do not see hosts."""
+    violations = verify(instance, solution)
+    return bool(violations) and all(v.code in _LIMITS for v in violations)
+
+
+def _outcome(
+    instance: Instance,
+    chosen: Formulation,
+    backend: str,
+    wanted: str,
+    settings: Settings,
+    warm_start: Solution | None,
+    report: Callable[[str], None],
+) -> Outcome:
+    """Run the method or the backend."""
     if backend == AUTO:
         if chosen.method is None:
             raise UnsupportedFeatureError(
@@ -103,11 +141,8 @@ def solve(
         module, function = chosen.method.split(":")
         method = getattr(import_module(module), function)
         outcome: Outcome = method(instance, wanted, settings, warm_start, report)
-    else:
-        outcome = _solve_drawing(
-            instance, chosen, backend, wanted, settings, warm_start, report
-        )
-    return certify(instance, chosen.name, wanted, outcome, settings, tuple(lines))
+        return outcome
+    return _solve_drawing(instance, chosen, backend, wanted, settings, warm_start, report)
 
 
 def _solve_drawing(

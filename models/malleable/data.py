@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import UnsupportedFeatureError
+from alloc.formulation import ProvedInfeasible
 from alloc.instance import Instance
 from alloc.models.capacity import (
     CapacityRows,
@@ -20,6 +21,7 @@ from alloc.models.capacity import (
     use_order,
 )
 from alloc.objectives import require_slot
+from alloc.workload import Job
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
@@ -129,7 +131,7 @@ def slot_data(instance: Instance) -> SlotData:
     quotas = quotas_of(instance)
     rows = capacity_rows(instance.topology, [job.configurations for job in instance.jobs], quotas)
     tables: list[Table] = []
-    index: dict[tuple[int, str | None, int | None], int] = {}
+    index: dict[tuple[int, str | None, int | None, int | None], int] = {}
     table_of = []
     running = {assignment.job: assignment.configuration for assignment in instance.running}
     for job in instance.jobs:
@@ -139,9 +141,11 @@ def slot_data(instance: Instance) -> SlotData:
                 f"({slot_s:g} s), which the malleable formulation does not model; use longer slots."
             )
         owner = job.tenant if job.tenant in quotas else None
-        # A moldable job that runs has made its choice.
-        kept = running.get(job.id) if job.elasticity != "malleable" else None
-        key = (id(job.configurations), owner, kept)
+        held = running.get(job.id)
+        # A moldable job that runs has made its choice; with a restart cost, any job may best stay.
+        kept = held if job.elasticity != "malleable" else None
+        stay = held if job.restart_cost_s > 0 else None
+        key = (id(job.configurations), owner, kept, stay)
         if key not in index:
             use = rows.use(job.configurations, owner)
             rate = np.array([c.rate for c in job.configurations]) * slot_s
@@ -150,6 +154,10 @@ def slot_data(instance: Instance) -> SlotData:
                 fitting = fitting[fitting == kept]
             weighed = burden([job.configurations[c] for c in fitting], use[fitting])
             front = fitting[pareto_front(use_order(weighed), rate[fitting])]
+            if stay is not None and stay in fitting and rate[stay] > 0:
+                front = np.union1d(front, [stay])
+            if not len(front):
+                raise ProvedInfeasible(_no_way(instance, job, kept))
             index[key] = len(tables)
             tables.append(Table(front, rate[front], use[front]))
         table_of.append(index[key])
@@ -172,4 +180,19 @@ def slot_data(instance: Instance) -> SlotData:
         weight=np.array([job.weight for job in instance.jobs]),
         lag=release - arrival,
         started=np.array([j.id in running and not j.preemptible for j in instance.jobs]),
+    )
+
+
+def _no_way(instance: Instance, job: Job, kept: int | None) -> str:
+    """Say why a job has no configuration left."""
+    if kept is not None:
+        return (
+            f'job "{job.id}" is {job.elasticity} and runs in configuration {kept}, in which it '
+            "gets no work done within the capacity; pause it or make it malleable"
+        )
+    quota = next((t for t in instance.tenants if t.name == job.tenant), None)
+    limit = "the cluster" if quota is None else f'the quota of tenant "{quota.name}"'
+    return (
+        f'job "{job.id}" exceeds {limit} in each of its configurations; raise the capacity or '
+        "shrink the job"
     )

@@ -112,24 +112,25 @@ def grid_of(instance: Instance, num_slots: int | None = None) -> Grid:
     """Return the grid of an instance.
 
     Without a number of slots it is one that good schedules hardly exceed: the releases, the largest
-    total area of any capacity row and the longest job together. Where every job has a limit, it is
-    the last limit.
+    total area of any capacity row and the longest job together. A last limit that is not far beyond
+    that is the end.
     """
     data = slot_data(instance)
     if num_slots is None:
+        areas = np.zeros((data.num_jobs, len(data.rows.names)))
+        for j in range(data.num_jobs):
+            table = data.table(j)
+            per_work = table.use / table.rate[:, None]
+            areas[j] = per_work.min(axis=0) * data.work[j]
+        capacity = np.where(data.rows.capacity > 0, data.rows.capacity, np.inf)
+        load = float((areas.sum(axis=0) / capacity).max())
+        restarts = sum(job.restart_cost_s > 0 for job in instance.jobs)
+        serial = float(np.ceil(data.shortest).sum()) + restarts
+        stay = min(1.5 * load + 2 * float(np.ceil(data.shortest).max()) + 2, serial)
+        num_slots = int(data.release.max()) + math.ceil(stay) + 1
         if np.isfinite(data.limit).all():
-            num_slots = math.ceil(float(data.limit.max()) - 1e-9)
-        else:
-            areas = np.zeros((data.num_jobs, len(data.rows.names)))
-            for j in range(data.num_jobs):
-                table = data.table(j)
-                per_work = table.use / table.rate[:, None]
-                areas[j] = per_work.min(axis=0) * data.work[j]
-            capacity = np.where(data.rows.capacity > 0, data.rows.capacity, np.inf)
-            load = float((areas.sum(axis=0) / capacity).max())
-            serial = float(np.ceil(data.shortest).sum())
-            stay = min(1.5 * load + 2 * float(np.ceil(data.shortest).max()) + 2, serial)
-            num_slots = int(data.release.max()) + math.ceil(stay) + 1
+            last = math.ceil(float(data.limit.max()) - 1e-9)
+            num_slots = last if last <= 2 * num_slots else num_slots
     return Grid(data, num_slots)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 from alloc.models.malleable.data import SlotData
 from alloc.models.malleable.profiles import IDLE, Profile
 from alloc.packing import HostPool, place_jointly
 from alloc.progress import follow
-from alloc.solution import Run, Schedule, TaskPlacement
+from alloc.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.workload import Job
 
 Held = tuple[int, tuple[TaskPlacement, ...]]
@@ -31,12 +32,14 @@ def place_plan(data: SlotData, plan: Mapping[int, Profile]) -> Schedule:
     jobs = data.instance.jobs
     wanted: dict[int, dict[int, int]] = {}
     last_choice: dict[int, int] = {}
+    last_slot: dict[int, int] = {}
     for j, profile in plan.items():
         original = data.table(j).configuration
         for offset, c in enumerate(profile.choice):
             if c != IDLE:
                 wanted.setdefault(profile.start + offset, {})[j] = int(original[c])
                 last_choice[j] = int(original[c])
+                last_slot[j] = profile.start + offset
     held: dict[int, Held] = {
         data.instance.job_index[a.job]: (a.configuration, a.tasks) for a in data.instance.running
     }
@@ -59,6 +62,8 @@ def place_plan(data: SlotData, plan: Mapping[int, Profile]) -> Schedule:
             grid[j].append((t, c, tasks))
         held = placed
         behind |= missed
+        # A restart may leave work over where the profile, which knows none, ends.
+        behind |= {j for j, last in last_slot.items() if last <= t}
         behind = {j for j in behind if not _complete(data, jobs[j], grid[j])}
         t += 1
     return Schedule(tuple(run for j in plan for run in _runs(data, jobs[j], grid[j])))
@@ -94,7 +99,7 @@ def _within_quota(data: SlotData, j: int, c: int, placed: Mapping[int, Held]) ->
 
 
 def _runs(
-    data: SlotData, job: Job, slots: list[tuple[int, int, tuple[TaskPlacement, ...]]]
+    data: SlotData, job: Job, slots: Sequence[tuple[int, int, tuple[TaskPlacement, ...]]]
 ) -> list[Run]:
     """Merge the slots of a job into runs."""
     runs: list[Run] = []
@@ -139,6 +144,8 @@ def plan_of(data: SlotData, schedule: Schedule) -> dict[int, Profile] | None:
 
 def profile_of_choices(data: SlotData, j: int, choice: Mapping[int, int]) -> Profile | None:
     """Return the profile of slot choices, cut where the job completes; None if it does not."""
+    if data.instance.jobs[j].restart_cost_s > 0:
+        return _profile_with_restarts(data, j, choice)
     left = float(data.work[j])
     rate = data.table(j).rate
     taken: list[int] = []
@@ -152,3 +159,18 @@ def profile_of_choices(data: SlotData, j: int, choice: Mapping[int, int]) -> Pro
             return Profile(start, tuple(taken), t + min(left / float(rate[c]), 1.0))
         left -= float(rate[c])
     return None
+
+
+def _profile_with_restarts(data: SlotData, j: int, choice: Mapping[int, int]) -> Profile | None:
+    """Return the profile of a job that pays for restarts: its completion is what `follow` says."""
+    job = data.instance.jobs[j]
+    original = data.table(j).configuration
+    slots = [(t, int(original[c]), ()) for t, c in sorted(choice.items())]
+    before = {a.job: Assignment(a.job, a.configuration) for a in data.instance.running}
+    end = follow(job, _runs(data, job, slots), before.get(job.id)).completion_s
+    if end is None:
+        return None
+    completion = end / data.slot_s
+    start = min(choice)
+    span = range(start, math.ceil(completion - 1e-9))
+    return Profile(start, tuple(choice.get(t, IDLE) for t in span), completion)

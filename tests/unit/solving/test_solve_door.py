@@ -11,7 +11,7 @@ import pytest
 
 import alloc
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
-from alloc.formulation import FORMULATIONS, build_model, formulation
+from alloc.formulation import FORMULATIONS, build_model, require_formulation
 from alloc.instance import Instance, Tenant
 from alloc.models.round_allocation import round_data
 from alloc.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
@@ -60,11 +60,11 @@ class TestArguments:
 
     def test_an_unknown_backend_gets_the_nearest_name(self):
         with pytest.raises(InstanceError, match=r'unknown backend "higs".*highs'):
-            solve(plain(one_job()), backend_name="higs")
+            solve(plain(one_job()), backend="higs")
 
     def test_an_objective_of_another_formulation_is_refused(self):
         with pytest.raises(InstanceError, match='"round" does not take objective "weighted_jct"'):
-            solve(plain(one_job()), "round", objective_name="weighted_jct")
+            solve(plain(one_job()), "round", objective="weighted_jct")
 
     def test_rounds_need_slots(self):
         with pytest.raises(InstanceError, match="has no slots; set slot_s"):
@@ -72,7 +72,7 @@ class TestArguments:
 
     def test_an_unknown_drawing_is_refused(self):
         with pytest.raises(UnsupportedFeatureError, match=r'"round" has no array drawing.*arrays'):
-            formulation("round").draw("array", plain(one_job()))
+            require_formulation("round").draw("array", plain(one_job()))
 
     def test_restarts_longer_than_a_slot_are_refused_by_name(self):
         job = one_job("slow", restart_cost_s=11.0)
@@ -180,7 +180,7 @@ class TestLimits:
 
     @pytest.mark.parametrize("backend", ["highs", "pyomo", "cpsat"])
     def test_general_solvers_under_a_tiny_limit_say_only_what_they_know(self, small, backend):
-        certificate = solve(small, backend_name=backend, time_limit_s=0.05).certificate
+        certificate = solve(small, backend=backend, time_limit_s=0.05).certificate
         assert certificate.limit == "time"
         assert certificate.status in ("feasible", "no_solution")
         if certificate.status == "no_solution":
@@ -210,9 +210,7 @@ class TestLimits:
         """HiGHS has one pool of threads a process, and once failed on every size but the first."""
         instance = plain(one_job(), one_job("b", 30.0))
         for seed, workers in ((0, 1), (7, 2), (8, 1), (9, 3)):
-            certificate = solve(
-                instance, backend_name=backend, seed=seed, workers=workers
-            ).certificate
+            certificate = solve(instance, backend=backend, seed=seed, workers=workers).certificate
             assert (certificate.seed, certificate.workers) == (seed, workers)
             assert certificate.objective == pytest.approx(70.0, rel=1e-3)
 
