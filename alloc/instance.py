@@ -186,11 +186,6 @@ def _check_running(instance: Instance, where: str) -> None:
         if running.job in seen:
             raise InstanceError(f'{where}: running names job "{running.job}" twice; keep one.')
         seen.add(running.job)
-        if instance.job(running.job).arrival_s > 0:
-            raise InstanceError(
-                f'job "{running.job}": runs when the instance starts but arrives at '
-                f"{instance.job(running.job).arrival_s:g} s; set its arrival_s to 0."
-            )
         count = len(instance.job(running.job).configurations)
         if not 0 <= running.configuration < count:
             raise InstanceError(

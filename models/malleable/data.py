@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from alloc.errors import UnsupportedFeatureError
+from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.formulation import ProvedInfeasible
 from alloc.instance import Instance
 from alloc.models.capacity import (
@@ -142,6 +142,11 @@ def slot_data(instance: Instance) -> SlotData:
             )
         owner = job.tenant if job.tenant in quotas else None
         held = running.get(job.id)
+        if held is not None and job.arrival_s > 0:
+            raise InstanceError(
+                f'job "{job.id}": runs when the instance starts but arrives at '
+                f"{job.arrival_s:g} s; set its arrival_s to 0."
+            )
         # A moldable job that runs has made its choice; with a restart cost, any job may best stay.
         kept = held if job.elasticity != "malleable" else None
         stay = held if job.restart_cost_s > 0 else None

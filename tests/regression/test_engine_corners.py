@@ -73,5 +73,6 @@ def test_a_moldable_job_stuck_without_progress_is_infeasible(backend: str) -> No
 def test_running_before_arriving_is_refused() -> None:
     """A job cannot run at the start of an instance and arrive later."""
     job = alloc.Job("a", 5.0, 20.0, (rigid_gang(1),))
+    instance = alloc.Instance("early", ONE_GPU, (job,), slot_s=5.0, running=HELD)
     with pytest.raises(alloc.InstanceError, match='job "a": runs when the instance starts but'):
-        alloc.Instance("early", ONE_GPU, (job,), slot_s=5.0, running=HELD)
+        alloc.solve(instance, time_limit_s=5)
