@@ -147,7 +147,7 @@ def test_options_reach_the_engine(run, instance, instance_file, tmp_path, fake_s
     assert (problem, formulation, backend) == (instance, "round", "cpsat")
     del options["progress"]
     assert options == {
-        "objective_name": "goodput",
+        "objective": "goodput",
         "time_limit_s": 7.0,
         "seed": 3,
         "workers": 2,
