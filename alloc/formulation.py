@@ -183,6 +183,8 @@ class Formulation:
     method
         ``module:function`` of the specialised exact method behind ``backend="auto"``, or None if
         only general backends solve it.
+    features
+        Which of `alloc.instance.FEATURES` it models; an instance that asks for another is refused.
     """
 
     name: str
@@ -193,6 +195,7 @@ class Formulation:
     objectives: tuple[str, ...]
     drawings: tuple[str, ...]
     method: str | None
+    features: tuple[str, ...] = ()
 
     @property
     def page(self) -> str:
@@ -212,9 +215,26 @@ class Formulation:
                 f'formulation "{self.name}" has no {kind} drawing{nearest(kind, self.drawings)} '
                 f"It has: {', '.join(self.drawings)}."
             )
+        self.require_features(instance)
         builder = getattr(import_module(self.module), f"draw_{kind}")
         drawing: Drawing = builder(instance, self.require_objective(objective))
         return drawing
+
+    def require_features(self, instance: Instance) -> None:
+        """Refuse an instance that asks for what the formulation does not model.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            If it does; the message names the feature and who asks for it.
+        """
+        for feature, owner in instance.features.items():
+            if feature not in self.features:
+                able = [f.name for f in FORMULATIONS.values() if feature in f.features]
+                raise UnsupportedFeatureError(
+                    f'formulation "{self.name}" does not model {feature}, which {owner} '
+                    f"asks for; {_able(able)}."
+                )
 
     def require_objective(self, name: str | None) -> str:
         """Return the objective to use, the default when None.
@@ -232,6 +252,10 @@ class Formulation:
                 f"{nearest(name, self.objectives)} It takes: {', '.join(self.objectives)}."
             )
         return name
+
+
+def _able(names: list[str]) -> str:
+    return f"use one that does: {', '.join(names)}" if names else "leave it out of the instance"
 
 
 FORMULATIONS: dict[str, Formulation] = {

@@ -8,22 +8,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from alloc.errors import InstanceError, nearest
 from alloc.solution import Assignment
 from alloc.topology import Topology
+from alloc.topology.topology import HOST
 from alloc.units import (
     MILLI,
     RESOURCES,
+    require_count,
     require_positive,
     require_share,
     require_slot_length,
     require_time,
 )
-from alloc.workload import Configuration, Job
+from alloc.workload import NO_RULES, Configuration, Job
+
+FEATURES = ("placement rules", "MIG slices", "GPU memory", "affinities", "moves", "borrowing")
+"""What an instance may ask of a method beyond rounds and time; see `Instance.features`."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +40,80 @@ class Tenant:
     name
         Unique name.
     gpu_quota_milli
-        Most GPU that the tenant's jobs may hold at any time, milli-GPU.
+        Most GPU that the tenant's jobs may hold at any time without borrowing, milli-GPU.
+    cohort
+        Tenants of one cohort lend each other what they leave idle: together they hold at most the
+        sum of their quotas. None: the tenant neither lends nor borrows.
+    borrowing_milli
+        Most GPU beyond its quota that the tenant may borrow from its cohort, milli-GPU.
     """
 
     name: str
     gpu_quota_milli: int
+    cohort: str | None = None
+    borrowing_milli: int = 0
 
     def __post_init__(self) -> None:
-        require_share(self.gpu_quota_milli, f'tenant "{self.name}"', "gpu_quota_milli")
+        where = f'tenant "{self.name}"'
+        require_share(self.gpu_quota_milli, where, "gpu_quota_milli")
+        require_share(self.borrowing_milli, where, "borrowing_milli")
+        if self.borrowing_milli and self.cohort is None:
+            raise InstanceError(
+                f"{where}: may borrow {self.borrowing_milli} milli-GPU but from nobody; name the "
+                "cohort that lends to it."
+            )
+
+
+@dataclass(frozen=True)
+class Affinity:
+    """Jobs that stand together or apart.
+
+    Parameters
+    ----------
+    kind
+        ``"together"``: all tasks of those of the jobs that run stand in one domain of the level;
+        ``"apart"``: no domain of the level holds tasks of two of the jobs.
+    level
+        Topology level, ``"host"`` included.
+    jobs
+        Ids of the jobs, two or more.
+    """
+
+    kind: Literal["together", "apart"]
+    level: str
+    jobs: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("together", "apart"):
+            raise InstanceError(f'affinity: kind is "{self.kind}"; it is "together" or "apart".')
+        if len(set(self.jobs)) != len(self.jobs) or len(self.jobs) < 2:
+            raise InstanceError(
+                f'affinity "{self.kind}" in one {self.level}: names the jobs '
+                f"{', '.join(self.jobs) or '(none)'}; name two or more, each once."
+            )
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What an allocation may do to the jobs that run: without it, a round starts afresh.
+
+    A running job that is not preemptible stays on its hosts. Tasks of one role are alike, so the
+    moves of a job are the tasks that leave a host: the sum over hosts of those it has less of.
+
+    Parameters
+    ----------
+    budget
+        Most tasks that may move, or None for any number; 0 pins every running job.
+    evict
+        Whether running preemptible jobs may be stopped; otherwise each of them keeps running.
+    """
+
+    budget: int | None = None
+    evict: bool = False
+
+    def __post_init__(self) -> None:
+        if self.budget is not None:
+            require_count(self.budget, "moves", "budget")
 
 
 @dataclass(frozen=True)
@@ -65,7 +136,12 @@ class Instance:
     tenants
         Tenants with quotas. A job of a tenant that is not listed has no quota.
     running
-        What ran just before the start: it decides whether going on costs a restart.
+        What ran just before the start: it decides whether going on costs a restart, and what
+        counts as a move.
+    affinities
+        Jobs that stand together or apart.
+    moves
+        What an allocation may do to the jobs in `running`; None: anything, as if none of them ran.
     description
         Where the instance comes from: generator, seed, trace, sources. Not part of the problem,
         so not part of the fingerprint.
@@ -78,6 +154,8 @@ class Instance:
     horizon_s: float | None = None
     tenants: tuple[Tenant, ...] = ()
     running: tuple[Assignment, ...] = ()
+    affinities: tuple[Affinity, ...] = ()
+    moves: Moves | None = None
     description: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,8 +174,16 @@ class Instance:
         tenants = {tenant.name for tenant in self.tenants}
         if len(tenants) != len(self.tenants):
             raise InstanceError(f"{where}: a tenant appears twice; tenant names must be unique.")
+        for tenant in self.tenants:
+            if tenant.gpu_quota_milli > self.topology.num_gpus * MILLI:
+                raise InstanceError(
+                    f'tenant "{tenant.name}": gpu_quota_milli {tenant.gpu_quota_milli} is above '
+                    f"the {self.topology.num_gpus * MILLI} of the whole cluster; lower the quota "
+                    "or add hosts."
+                )
         _check_demands(self)
         _check_running(self, where)
+        _check_rules(self)
 
     @cached_property
     def job_index(self) -> dict[str, int]:
@@ -125,6 +211,35 @@ class Instance:
         from alloc.documents import canonical_json
 
         return hashlib.sha256(canonical_json(self)).hexdigest()
+
+    @cached_property
+    def features(self) -> Mapping[str, str]:
+        """What the instance asks of a method beyond rounds and time, and who asks for it.
+
+        Keys of `FEATURES`; values name the first job, tenant or rule concerned.
+        """
+        found: dict[str, str] = {}
+        for job in self.jobs:
+            if job.placement != NO_RULES:
+                found.setdefault("placement rules", f'job "{job.id}"')
+        seen: set[int] = set()
+        for job in self.jobs:
+            if id(job.configurations) in seen:
+                continue
+            seen.add(id(job.configurations))
+            groups = [g for c in job.configurations for g in c.tasks]
+            if any(group.mig_profile for group in groups):
+                found.setdefault("MIG slices", f'job "{job.id}"')
+            if any(group.gpu_memory_mib for group in groups):
+                found.setdefault("GPU memory", f'job "{job.id}"')
+        if self.affinities:
+            found["affinities"] = f"jobs {', '.join(self.affinities[0].jobs[:2])}"
+        if self.moves is not None:
+            found["moves"] = "the running jobs"
+        for tenant in self.tenants:
+            if tenant.cohort is not None:
+                found.setdefault("borrowing", f'tenant "{tenant.name}"')
+        return found
 
     def replace(self, **changes: Any) -> Instance:
         """Return a copy with some fields changed."""
@@ -198,6 +313,39 @@ def _check_running(instance: Instance, where: str) -> None:
                 raise InstanceError(
                     f'job "{running.job}": runs on host "{task.host}", which is not in the '
                     f"topology{cure}"
+                )
+
+
+def _check_rules(instance: Instance) -> None:
+    """Refuse rules that name levels or jobs that are not there."""
+    topology = instance.topology
+    known = (*topology.levels, HOST)
+
+    def require_level(level: str, where: str) -> None:
+        if level not in known:
+            raise InstanceError(
+                f'{where}: level "{level}" is not in the topology'
+                f"{nearest(level, known, '; name one of: ' + ', '.join(known) + '.')}"
+            )
+
+    for job in instance.jobs:
+        if job.placement is NO_RULES:
+            continue
+        for level in job.placement.levels:
+            require_level(level, f'job "{job.id}"')
+        ranks = [known.index(rule.level) for rule in job.placement.slices]
+        if sorted(set(ranks)) != ranks:
+            raise InstanceError(
+                f'job "{job.id}": slices per {", ".join(s.level for s in job.placement.slices)} '
+                "do not nest; list them from the outer level to the inner, each level once."
+            )
+    for affinity in instance.affinities:
+        require_level(affinity.level, f'affinity "{affinity.kind}"')
+        for job_id in affinity.jobs:
+            if job_id not in instance.job_index:
+                cure = nearest(job_id, instance.job_index, "; name one of the jobs.")
+                raise InstanceError(
+                    f'affinity "{affinity.kind}": job "{job_id}" is not in jobs{cure}'
                 )
 
 

@@ -7,6 +7,7 @@ none.
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -378,7 +379,7 @@ def _deal(
     """Deal task groups of one demand out over the hosts in order; return the gangs that missed."""
     wanted = sum(group.count for _, group in members)
     sample = members[0][1]
-    room = pool.room(TaskGroup(sample.role, wanted, *sample.demand))
+    room = pool.room(dataclasses.replace(sample, count=wanted))
     if gpu_type is not None:
         room = np.where(pool.hosts_of_type(gpu_type), room, 0)
     # Hosts with fewer free GPUs first: CPU tasks fill them up and leave GPU hosts whole.

@@ -20,15 +20,19 @@ class TaskPlacement:
     count
         Number of tasks, 1 or more.
     gpus
-        For tasks that share a GPU (below 1,000 milli-GPU), the position on the host of each task's
-        GPU, length `count`. Empty for tasks that take whole GPUs or none: on a host, whole GPUs are
-        interchangeable here.
+        For tasks that share a GPU (below 1,000 milli-GPU) or hold a MIG slice, the position on the
+        host of each task's GPU, length `count`. Empty for tasks that take whole GPUs or none: on a
+        host, whole GPUs are interchangeable here.
+    starts
+        For tasks with a MIG slice, the memory slice of the GPU at which each task's begins, counted
+        from 0, length `count`. Empty for all others.
     """
 
     host: str
     role: str
     count: int
     gpus: tuple[int, ...] = ()
+    starts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from alloc.documents import models
 from alloc.documents.messages import set_owner, structure_error
 from alloc.documents.models import ADAPTERS, Kind, Part
 from alloc.errors import InstanceError, nearest
-from alloc.instance import Instance, Tenant
+from alloc.instance import Affinity, Instance, Moves, Tenant
 from alloc.solution import Allocation, Assignment, Run, Schedule, Solution, TaskPlacement
 from alloc.topology import Domain, GpuLink, Host, HostType, NetworkLink, Topology
-from alloc.workload import Configuration, Job, TaskGroup
+from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup
 
 # Fields of documents that are no fields of the types.
 _HEAD = ("schema_version", "kind", "configuration_sets")
@@ -50,6 +50,10 @@ def decode_instance(raw: Mapping[str, Any]) -> Instance:
             "jobs": tuple(_job(part, sets) for part in document.jobs),
             "tenants": tuple(Tenant(**_given(part)) for part in document.tenants),
             "running": tuple(_assignment(part) for part in document.running),
+            "affinities": tuple(
+                Affinity(part.kind, part.level, tuple(part.jobs)) for part in document.affinities
+            ),
+            "moves": None if document.moves is None else Moves(**_given(document.moves)),
         }
     )
 
@@ -115,7 +119,24 @@ def _job(part: models.JobPart, sets: Mapping[str, tuple[Configuration, ...]]) ->
         configurations = _configurations(
             part.configurations, lambda k: f'job "{part.id}", configurations[{k}]'
         )
-    return Job(**{**_given(part), "configurations": configurations})
+    given = {**_given(part), "configurations": configurations}
+    if "placement" in given:
+        given["placement"] = _rules(part)
+    return Job(**given)
+
+
+def _rules(part: models.JobPart) -> PlacementRules:
+    rules = part.placement
+    try:
+        return PlacementRules(
+            **{
+                **_given(rules),
+                "slices": tuple(Slice(**_given(inner)) for inner in rules.slices),
+                "spread": tuple(Spread(**_given(inner)) for inner in rules.spread),
+            }
+        )
+    except InstanceError as error:
+        raise InstanceError(f'job "{part.id}": {error}') from None
 
 
 def _cure(name: str, sets: Mapping[str, object]) -> str:
@@ -138,7 +159,8 @@ def _configurations(
 
 def _tasks(parts: Sequence[models.TaskPlacementPart]) -> tuple[TaskPlacement, ...]:
     return tuple(
-        TaskPlacement(part.host, part.role, part.count, tuple(part.gpus)) for part in parts
+        TaskPlacement(part.host, part.role, part.count, tuple(part.gpus), tuple(part.starts))
+        for part in parts
     )
 
 

@@ -23,9 +23,10 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from alloc.certificate import BoundProof, Certificate, Limit, Status
+from alloc.instance import Moves, Tenant
 from alloc.objectives import Sense
 from alloc.topology import HostType
-from alloc.workload import Configuration, Elasticity, Job, TaskGroup
+from alloc.workload import Configuration, Elasticity, Job, PlacementRules, TaskGroup
 
 SCHEMA_VERSION = 1
 """Version of the format of documents; a change that older readers would misread raises it."""
@@ -154,6 +155,15 @@ class TaskGroupPart(Part):
         TaskGroup.cpu_milli, description="CPU of one task, milli-cores (1000 = one core)."
     )
     memory_mib: Whole = Field(TaskGroup.memory_mib, description="Host memory of one task, MiB.")
+    gpu_memory_mib: Whole = Field(
+        TaskGroup.gpu_memory_mib,
+        description="GPU memory of one task on each GPU that it holds or shares, MiB; 0: no "
+        "statement.",
+    )
+    mig_profile: str | None = Field(
+        TaskGroup.mig_profile,
+        description='MIG slice of one task, for example "3g.20gb"; gpu_milli is then 0.',
+    )
 
 
 class ConfigurationPart(Part):
@@ -170,6 +180,35 @@ class ConfigurationPart(Part):
         Configuration.within,
         description='Level ("host" or one of levels) that must hold all tasks in one domain.',
     )
+
+
+class SlicePart(Part):
+    """Tasks that belong together: every `size` of them stand in one domain of the level."""
+
+    level: str = Field(description='Level whose domains hold the slices, "host" included.')
+    size: Whole = Field(description="Tasks in a slice, 1 or more; it divides their number.")
+
+
+class SpreadPart(Part):
+    """At most so many tasks of the job in any one domain of the level."""
+
+    level: str = Field(description='Level, "host" included.')
+    most: Whole = Field(description="Most tasks per domain, 1 or more.")
+
+
+class PlacementRulesPart(Part):
+    """Rules about the domains that the tasks of a job stand in."""
+
+    required: str | None = Field(
+        PlacementRules.required, description="Level that must hold all tasks in one domain."
+    )
+    preferred: str | None = Field(
+        PlacementRules.preferred, description="Level that should hold all tasks in one domain."
+    )
+    slices: list[SlicePart] = Field(
+        [], description="Nested slices, coarsest first; each size divides the one before it."
+    )
+    spread: list[SpreadPart] = Field([], description="Limits on the tasks per domain.")
 
 
 class JobPart(Part):
@@ -210,6 +249,10 @@ class JobPart(Part):
         description="Work already done at the start, work units, at least 0, less than work.",
     )
     model: str | None = Field(Job.model, description='What is trained, for example "resnet-50".')
+    placement: PlacementRulesPart = Field(
+        PlacementRulesPart.model_validate({}),
+        description="Rules about the domains that its tasks stand in.",
+    )
 
 
 class TenantPart(Part):
@@ -217,8 +260,36 @@ class TenantPart(Part):
 
     name: str = Field(description="Unique name.")
     gpu_quota_milli: Whole = Field(
-        description="Most GPU that its jobs may hold at any time, milli-GPU, 0 or more."
+        description="Most GPU that its jobs may hold at any time without borrowing, milli-GPU."
     )
+    cohort: str | None = Field(
+        Tenant.cohort,
+        description="Tenants of one cohort lend each other what they leave idle; null: none.",
+    )
+    borrowing_milli: Whole = Field(
+        Tenant.borrowing_milli,
+        description="Most GPU beyond its quota that it may borrow from its cohort, milli-GPU.",
+    )
+
+
+class AffinityPart(Part):
+    """Jobs that stand together or apart."""
+
+    kind: Literal["together", "apart"] = Field(
+        description="together: their tasks stand in one domain of the level; apart: no domain of "
+        "the level holds tasks of two of them."
+    )
+    level: str = Field(description='Level, "host" included.')
+    jobs: list[str] = Field(description="Ids of the jobs, two or more.")
+
+
+class MovesPart(Part):
+    """What an allocation may do to the jobs that run."""
+
+    budget: Whole | None = Field(
+        Moves.budget, description="Most tasks that may move; null: any number; 0 pins all."
+    )
+    evict: bool = Field(Moves.evict, description="Whether running preemptible jobs may be stopped.")
 
 
 class TaskPlacementPart(Part):
@@ -229,8 +300,13 @@ class TaskPlacementPart(Part):
     count: Whole = Field(description="Number of tasks, 1 or more.")
     gpus: list[Whole] = Field(
         [],
-        description="For tasks that share a GPU, the position on the host (from 0) of each task's "
-        "GPU; otherwise empty.",
+        description="For tasks that share a GPU or hold a MIG slice, the position on the host "
+        "(from 0) of each task's GPU; otherwise empty.",
+    )
+    starts: list[Whole] = Field(
+        [],
+        description="For tasks with a MIG slice, the memory slice (from 0) at which each begins; "
+        "otherwise empty.",
     )
 
 
@@ -334,6 +410,12 @@ class InstanceDocument(Document):
     )
     tenants: list[TenantPart] = Field([], description="Tenants with quotas, names unique.")
     running: list[AssignmentPart] = Field([], description="What ran just before the start.")
+    affinities: list[AffinityPart] = Field([], description="Jobs that stand together or apart.")
+    moves: MovesPart | None = Field(
+        None,
+        description="What an allocation may do to the jobs in running; null: anything, as if none "
+        "of them ran.",
+    )
     description: dict[str, str] = Field(
         {}, description="Where the instance comes from; not part of the problem."
     )

@@ -86,6 +86,7 @@ def solve(
         raise InstanceError(f"time_limit_s is {time_limit_s}; give a number of seconds above 0.")
     chosen = require_formulation(formulation)
     wanted = chosen.require_objective(objective)
+    chosen.require_features(instance)
     settings = Settings(time_limit_s, seed, workers)
     lines: list[str] = []
 

@@ -5,3 +5,7 @@ from alloc.workload.configuration import TaskGroup as TaskGroup
 from alloc.workload.configuration import rigid_gang as rigid_gang
 from alloc.workload.job import Elasticity as Elasticity
 from alloc.workload.job import Job as Job
+from alloc.workload.placement_rules import NO_RULES as NO_RULES
+from alloc.workload.placement_rules import PlacementRules as PlacementRules
+from alloc.workload.placement_rules import Slice as Slice
+from alloc.workload.placement_rules import Spread as Spread

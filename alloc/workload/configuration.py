@@ -34,6 +34,11 @@ class TaskGroup:
         CPU of one task, milli-cores.
     memory_mib
         Host memory of one task, MiB.
+    gpu_memory_mib
+        GPU memory that one task needs on each GPU it holds or shares, MiB; 0: no statement.
+    mig_profile
+        MIG slice that one task holds instead of a GPU or a share, for example ``"3g.20gb"``
+        (`alloc.topology.mig` lists the profiles of each GPU type); `gpu_milli` is then 0.
     """
 
     role: str
@@ -41,6 +46,8 @@ class TaskGroup:
     gpu_milli: int = 0
     cpu_milli: int = 0
     memory_mib: int = 0
+    gpu_memory_mib: int = 0
+    mig_profile: str | None = None
 
     def __post_init__(self) -> None:
         where = f'task group "{self.role}"'
@@ -50,6 +57,17 @@ class TaskGroup:
         require_share(self.gpu_milli, where, "gpu_milli")
         require_share(self.cpu_milli, where, "cpu_milli")
         require_memory(self.memory_mib, where, "memory_mib")
+        require_memory(self.gpu_memory_mib, where, "gpu_memory_mib")
+        if self.mig_profile is not None and self.gpu_milli:
+            raise InstanceError(
+                f'{where}: asks for the MIG slice "{self.mig_profile}" and for {self.gpu_milli} '
+                "milli-GPU; a task holds one or the other, so set gpu_milli to 0."
+            )
+        if self.gpu_memory_mib and not self.gpu_milli:
+            raise InstanceError(
+                f"{where}: asks for {self.gpu_memory_mib} MiB of GPU memory but for no GPU; give "
+                "gpu_milli, or leave the memory to the MIG profile."
+            )
         if self.gpu_milli > MILLI and self.gpu_milli % MILLI:
             raise InstanceError(
                 f"{where}: gpu_milli is {self.gpu_milli}; above one GPU only whole GPUs can be "
@@ -65,6 +83,11 @@ class TaskGroup:
     def shares_gpu(self) -> bool:
         """Whether a task takes less than a whole GPU."""
         return 0 < self.gpu_milli < MILLI
+
+    @property
+    def uses_gpu(self) -> bool:
+        """Whether a task holds GPUs, a share of one, or a MIG slice."""
+        return self.gpu_milli > 0 or self.mig_profile is not None
 
 
 @dataclass(frozen=True)
@@ -113,6 +136,11 @@ class Configuration:
     def label(self) -> str:
         """Short name for people, for example ``2 worker + 3 ps``."""
         return " + ".join(f"{group.count} {group.role}" for group in self.tasks)
+
+    @cached_property
+    def ruled_groups(self) -> tuple[TaskGroup, ...]:
+        """The task groups that slices and spreads count: those with GPUs, or all if none has."""
+        return tuple(group for group in self.tasks if group.uses_gpu) or self.tasks
 
     def num_tasks(self, role: str) -> int:
         """Return the number of tasks of a role, 0 if there are none."""

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from alloc.errors import InstanceError, nearest
 from alloc.units import require_non_negative, require_positive, require_time
 from alloc.workload.configuration import Configuration
+from alloc.workload.placement_rules import NO_RULES, PlacementRules
 
 Elasticity = Literal["malleable", "moldable", "rigid"]
 
@@ -48,6 +49,8 @@ class Job:
         Work already done when the instance starts, at least 0 and less than `work`.
     model
         What is trained, for example ``"resnet-50"``; for people and learned schedulers.
+    placement
+        Rules about the domains that its tasks stand in.
     """
 
     id: str
@@ -63,6 +66,7 @@ class Job:
     restart_cost_s: float = 0.0
     work_done: float = 0.0
     model: str | None = None
+    placement: PlacementRules = NO_RULES
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -102,6 +106,19 @@ class Job:
             )
         if not any(configuration.rate > 0 for configuration in self.configurations):
             raise InstanceError(f"{where}: no configuration has a rate above 0; it never finishes.")
+        self._check_slices(where)
+
+    def _check_slices(self, where: str) -> None:
+        if not self.placement.slices:
+            return
+        coarsest = self.placement.slices[0]
+        for configuration in self.configurations:
+            for group in configuration.ruled_groups:
+                if group.count % coarsest.size:
+                    raise InstanceError(
+                        f"{where}: {group.count} {group.role} tasks are no multiple of the slice "
+                        f"of {coarsest.size} per {coarsest.level}; let the slice divide the tasks."
+                    )
 
     @property
     def work_left(self) -> float:

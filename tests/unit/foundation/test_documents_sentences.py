@@ -106,7 +106,7 @@ STRUCTURE: dict[str, tuple[Change, str]] = {
         job(colour="red"),
         'job "train-17": unknown field "colour"; known fields: id, arrival_s, work, '
         "configurations, weight, deadline_s, due_date_s, tenant, elasticity, preemptible, "
-        "restart_cost_s, work_done, model.",
+        "restart_cost_s, work_done, model, placement.",
     ),
     "missing field": (
         without("work"),
