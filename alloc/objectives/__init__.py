@@ -1,0 +1,53 @@
+"""Objectives: one definition each, used by models, judge, simulator and report alike."""
+
+from __future__ import annotations
+
+from alloc.errors import InstanceError, nearest
+from alloc.objectives.base import Objective as Objective
+from alloc.objectives.base import Sense as Sense
+from alloc.objectives.goals import Goal as Goal
+from alloc.objectives.goals import WeightedSum as WeightedSum
+from alloc.objectives.goals import parse_goal as parse_goal
+from alloc.objectives.placement import PLACEMENT_OBJECTIVES as PLACEMENT_OBJECTIVES
+from alloc.objectives.placement import PlacementObjective as PlacementObjective
+from alloc.objectives.rounds import ROUND_UTILITIES as ROUND_UTILITIES
+from alloc.objectives.rounds import RoundUtility as RoundUtility
+from alloc.objectives.rounds import require_slot as require_slot
+from alloc.objectives.schedules import SCHEDULE_OBJECTIVES as SCHEDULE_OBJECTIVES
+from alloc.objectives.schedules import ScheduleObjective as ScheduleObjective
+
+OBJECTIVES: dict[str, Objective] = {
+    o.name: o for o in (*SCHEDULE_OBJECTIVES, *ROUND_UTILITIES, *PLACEMENT_OBJECTIVES)
+}
+"""Every objective by name."""
+
+
+def objective(name: str) -> Objective:
+    """Return the objective of that name.
+
+    Raises
+    ------
+    InstanceError
+        If there is none.
+    """
+    if name not in OBJECTIVES:
+        raise InstanceError(
+            f'unknown objective "{name}"{nearest(name, OBJECTIVES, ";")} '
+            f"known: {', '.join(OBJECTIVES)}."
+        )
+    return OBJECTIVES[name]
+
+
+def round_utility(name: str) -> RoundUtility:
+    """Return the round utility of that name.
+
+    Raises
+    ------
+    InstanceError
+        If there is none.
+    """
+    found = objective(name)
+    if not isinstance(found, RoundUtility):
+        known = [o.name for o in OBJECTIVES.values() if isinstance(o, RoundUtility)]
+        raise InstanceError(f'"{name}" is not a round utility. Known: {", ".join(known)}.')
+    return found

@@ -1,0 +1,103 @@
+"""Goals: weighted sums of placement objectives, one after the other."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from alloc.errors import InstanceError, nearest
+from alloc.instance import Instance
+from alloc.objectives.base import Objective
+from alloc.objectives.placement import PLACEMENT_OBJECTIVES, PlacementObjective
+from alloc.solution import Solution
+
+_TERM = re.compile(r"(?:(?P<weight>[0-9.eE+-]+)\s*\*?\s*)?(?P<name>[a-z_][a-z0-9_]*)")
+
+
+@dataclass(frozen=True)
+class WeightedSum(Objective):
+    """Objectives weighed against each other, for example ``balance + 0.05 moves``.
+
+    The sense is that of the first term; a term of the other sense is subtracted, so that more
+    weight always means more of what that term wants.
+    """
+
+    terms: tuple[tuple[float, PlacementObjective], ...]
+
+    def evaluate(self, instance: Instance, solution: Solution) -> float:
+        """Return the weighted sum of the values of the terms."""
+        return sum(
+            weight * (1.0 if term.sense == self.sense else -1.0) * term.evaluate(instance, solution)
+            for weight, term in self.terms
+        )
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a placement is for: a first objective, then a second among its optima, and so on.
+
+    Parameters
+    ----------
+    levels
+        The objectives, most important first; at least one.
+    """
+
+    levels: tuple[WeightedSum, ...]
+
+    @property
+    def text(self) -> str:
+        """The goal as `parse_goal` reads it."""
+        return " then ".join(level.name for level in self.levels)
+
+
+def parse_goal(text: str) -> Goal:
+    """Read a goal such as ``gpus_placed then balance + 0.05 moves``.
+
+    Parameters
+    ----------
+    text
+        Terms joined by ``+``, each a name of `PLACEMENT_OBJECTIVES` with an optional weight before
+        it; levels of a lexicographic goal joined by ``then``.
+
+    Raises
+    ------
+    InstanceError
+        If a term cannot be read, a name is unknown, or a weight is not above 0.
+    """
+    return Goal(tuple(_level(part) for part in re.split(r"\bthen\b", text)))
+
+
+def _level(text: str) -> WeightedSum:
+    known = {o.name: o for o in PLACEMENT_OBJECTIVES}
+    terms = []
+    for part in re.split(r"(?<![eE])\+", text):
+        match = _TERM.fullmatch(part.strip())
+        if match is None:
+            raise InstanceError(
+                f'goal: "{part.strip()}" is no term; write a name with a weight before it, for '
+                'example "balance + 0.05 moves".'
+            )
+        name = match["name"]
+        if name not in known:
+            raise InstanceError(
+                f'goal: unknown objective "{name}"{nearest(name, known, ";")} '
+                f"known: {', '.join(known)}."
+            )
+        try:
+            weight = float(match["weight"] or 1.0)
+        except ValueError:
+            weight = 0.0
+        if not 0.0 < weight < float("inf"):
+            raise InstanceError(
+                f'goal: the weight of {name} is "{match["weight"]}"; give a number above 0.'
+            )
+        terms.append((weight, known[name]))
+    name = " + ".join(o.name if w == 1.0 else f"{w:g} {o.name}" for w, o in terms)
+    first = terms[0][1]
+    return WeightedSum(
+        name,
+        first.sense,
+        first.unit,
+        first.meaning if len(terms) == 1 else "Weighted sum of placement objectives.",
+        tuple(terms),
+    )

@@ -1,0 +1,179 @@
+"""The numbers of a placement problem: task groups, hosts, and where tasks run now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from alloc.errors import UnsupportedFeatureError
+from alloc.instance import Instance
+from alloc.solution import Allocation, Assignment, TaskPlacement
+from alloc.units import RESOURCES
+from alloc.workload import TaskGroup
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A task group of one configuration of one job.
+
+    Parameters
+    ----------
+    job
+        Position of the job in the instance.
+    configuration
+        Position of the configuration in the job.
+    tasks
+        The group.
+    """
+
+    job: int
+    configuration: int
+    tasks: TaskGroup
+
+
+@dataclass(frozen=True)
+class PlacementData:
+    """An instance as arrays over task groups (rows) and hosts (columns).
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    groups
+        Every task group of every configuration of every job, in order.
+    demand
+        Demand of one task, shape (groups, resources), in the units of `RESOURCES`.
+    count
+        Tasks in each group, shape (groups,).
+    job_of, configuration_of
+        Job and configuration of each group, shape (groups,).
+    initial
+        Tasks of each group that run on each host now, shape (groups, hosts).
+    """
+
+    instance: Instance
+    groups: tuple[Group, ...]
+    demand: Counts
+    count: Counts
+    job_of: Counts
+    configuration_of: Counts
+    initial: csr_array
+
+    @staticmethod
+    def of(instance: Instance) -> PlacementData:
+        """Gather the numbers of an instance.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            If a task shares a GPU or holds a MIG slice: hosts then pack GPU by GPU.
+        """
+        groups = tuple(
+            Group(j, c, tasks)
+            for j, job in enumerate(instance.jobs)
+            for c, configuration in enumerate(job.configurations)
+            for tasks in configuration.tasks
+        )
+        for group in groups:
+            if group.tasks.shares_gpu or group.tasks.mig_profile:
+                raise UnsupportedFeatureError(
+                    f'job "{instance.jobs[group.job].id}": its {group.tasks.role} tasks share GPUs '
+                    "or hold MIG slices, and this formulation counts whole GPUs per host; use "
+                    'the formulation "sharing".'
+                )
+        return PlacementData(
+            instance,
+            groups,
+            demand=np.array([g.tasks.demand for g in groups]).reshape(-1, len(RESOURCES)),
+            count=np.array([g.tasks.count for g in groups]),
+            job_of=np.array([g.job for g in groups]),
+            configuration_of=np.array([g.configuration for g in groups]),
+            initial=_initial(instance, groups),
+        )
+
+    @cached_property
+    def index(self) -> dict[tuple[int, int, str], int]:
+        """Row of each group by job, configuration and role."""
+        return {(g.job, g.configuration, g.tasks.role): k for k, g in enumerate(self.groups)}
+
+    @cached_property
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        """Whether the host's GPU type and size admit one task, shape (groups, hosts)."""
+        topology = self.instance.topology
+        types = np.array([str(t) for t in topology.gpu_types])
+        fits = np.ones((len(self.groups), topology.num_hosts), dtype=bool)
+        rows: dict[tuple[str | None, tuple[int, ...]], npt.NDArray[np.bool_]] = {}
+        for k, group in enumerate(self.groups):
+            job = self.instance.jobs[group.job]
+            key = (job.configurations[group.configuration].gpu_type, group.tasks.demand)
+            if key not in rows:
+                large_enough = np.all(topology.capacity >= np.array(key[1]), axis=1)
+                of_type = np.full(len(types), True) if key[0] is None else types == key[0]
+                rows[key] = large_enough & of_type
+            fits[k] = rows[key]
+        return fits
+
+    @cached_property
+    def running(self) -> dict[int, Assignment]:
+        """What each running job runs, by position of the job."""
+        return {self.instance.job_index[a.job]: a for a in self.instance.running}
+
+    def levels_required(self, job: int, configuration: int) -> tuple[str, ...]:
+        """Return the levels of which one domain must hold the whole job, each once."""
+        its = self.instance.jobs[job]
+        named = (its.placement.required, its.configurations[configuration].within)
+        return tuple(dict.fromkeys(level for level in named if level is not None))
+
+    def counts(self, allocation: Allocation) -> Counts:
+        """Return the tasks of each group on each host, shape (groups, hosts)."""
+        matrix = _fill(self.instance, self.index, allocation.assignments, len(self.groups))
+        return np.asarray(matrix.toarray(), dtype=np.int64)
+
+    def allocation(self, counts: Counts | csr_array) -> Allocation:
+        """Return the allocation of counts, shape (groups, hosts); jobs without tasks do not run."""
+        matrix = csr_array(counts)
+        hosts = self.instance.topology.hosts
+        tasks: dict[tuple[int, int], list[TaskPlacement]] = {}
+        for k, group in enumerate(self.groups):
+            for at in range(matrix.indptr[k], matrix.indptr[k + 1]):
+                number = int(matrix.data[at])
+                if number:
+                    host = hosts[int(matrix.indices[at])].id
+                    placed = TaskPlacement(host, group.tasks.role, number)
+                    tasks.setdefault((group.job, group.configuration), []).append(placed)
+        return Allocation(
+            tuple(
+                Assignment(self.instance.jobs[j].id, c, tuple(placed))
+                for (j, c), placed in sorted(tasks.items())
+            )
+        )
+
+
+def _initial(instance: Instance, groups: tuple[Group, ...]) -> csr_array:
+    index = {(g.job, g.configuration, g.tasks.role): k for k, g in enumerate(groups)}
+    return _fill(instance, index, instance.running, len(groups))
+
+
+def _fill(
+    instance: Instance,
+    index: dict[tuple[int, int, str], int],
+    assignments: tuple[Assignment, ...],
+    num_groups: int,
+) -> csr_array:
+    rows, columns, numbers = [], [], []
+    for a in assignments:
+        j = instance.job_index[a.job]
+        for task in a.tasks:
+            rows.append(index[j, a.configuration, task.role])
+            columns.append(instance.topology.host_index[task.host])
+            numbers.append(task.count)
+    shape = (num_groups, instance.topology.num_hosts)
+    return csr_array(
+        (np.array(numbers, dtype=np.int64), (np.array(rows, dtype=np.int64), columns)), shape=shape
+    )
