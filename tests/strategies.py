@@ -345,11 +345,12 @@ def allocations(draw: st.DrawFn, instance: Instance, *, wild: bool = False) -> A
 
 @st.composite
 def task_placements(draw: st.DrawFn, instance: Instance) -> Any:
-    """Tasks on a host, with or without GPU positions, whatever the job needs."""
+    """Tasks on a host, with or without GPU positions and slices, whatever the job needs."""
     count = draw(st.integers(1, 3))
     gpus = draw(st.sampled_from(((), tuple(range(count)))))
+    starts = draw(st.sampled_from(((), tuple(range(count))))) if gpus else ()
     host = draw(st.sampled_from(instance.topology.hosts)).id
-    return TaskPlacement(host, draw(st.sampled_from(("worker", "ps"))), count, gpus)
+    return TaskPlacement(host, draw(st.sampled_from(("worker", "ps"))), count, gpus, starts)
 
 
 @st.composite

@@ -42,6 +42,14 @@ _NUMBERED: dict[str, type[Part]] = {
     "configurations": models.ConfigurationPart,
     "links": models.NetworkLinkPart,
     "tasks": models.TaskGroupPart,
+    "affinities": models.AffinityPart,
+    "slices": models.SlicePart,
+    "spread": models.SpreadPart,
+}
+# Objects in objects.
+_PARTS: dict[str, type[Part]] = {
+    "placement": models.PlacementRulesPart,
+    "moves": models.MovesPart,
 }
 _ROOTS: dict[Kind, type[Part]] = {
     "instance": models.InstanceDocument,
@@ -219,6 +227,10 @@ def _locate(location: Location, raw: Mapping[str, Any], kind: Kind) -> _Spot:
         elif step in ("topology", "certificate", "solution") and isinstance(inner, dict):
             value = inner
             owner, model = _room(str(step), inner)
+            rest = rest[1:]
+        elif step in _PARTS and len(rest) > 1:
+            value = inner
+            owner, model = f"{owner}, {step}", _PARTS[str(step)]
             rest = rest[1:]
         else:
             break

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from rule_strategies import ruled_instances
 from strategies import certificates, instances, results, solutions
 
 from alloc.certificate import Result
@@ -27,9 +28,11 @@ from alloc.documents import (
     write_solution,
     write_topology,
 )
-from alloc.instance import Instance, Tenant
+from alloc.instance import Affinity, Instance, Moves, Tenant
 from alloc.solution import Assignment
 from alloc.topology import Topology
+from alloc.topology.topology import HOST
+from alloc.workload import PlacementRules, Slice, Spread
 
 VALIDATORS = {
     kind: Draft202012Validator(json_schema(kind))  # type: ignore[arg-type]
@@ -45,7 +48,9 @@ def valid(kind: str, text: str) -> str:
 
 
 @thorough
-@given(st.booleans().flatmap(lambda wild: instances(wild=wild)))
+@given(
+    st.booleans().flatmap(lambda wild: st.one_of(instances(wild=wild), ruled_instances(wild=wild)))
+)
 def test_instances(instance: Instance) -> None:
     """Also twice: a document written again after reading has no reason to differ."""
     text = valid("instance", write_instance(instance))
@@ -89,7 +94,7 @@ def test_jobs_with_equal_configurations_share_them_after_reading(instance: Insta
 
 
 @thorough
-@given(instances())
+@given(st.one_of(instances(), ruled_instances()))
 def test_the_fingerprint_does_not_see_how_the_problem_is_stored(instance: Instance) -> None:
     """Shared or copied configurations, ints or floats, a description: the problem is the same."""
     copied = instance.replace(
@@ -119,7 +124,7 @@ CHANGES: dict[str, Any] = {
     "name": lambda i: i.replace(name=i.name + "x"),
     "slot": lambda i: i.replace(slot_s=7.0),
     "horizon": lambda i: i.replace(horizon_s=7e6),
-    "tenants": lambda i: i.replace(tenants=(*i.tenants, Tenant("new", 3000))),
+    "tenants": lambda i: i.replace(tenants=(*i.tenants, Tenant("new", 1000))),
     "running": lambda i: i.replace(
         running=() if i.running else (Assignment(i.jobs[0].id, 0),)
     ),
@@ -147,7 +152,27 @@ CHANGES: dict[str, Any] = {
     "elasticity": lambda i: _with_job(
         i, elasticity="moldable" if i.jobs[0].elasticity != "moldable" else "malleable"
     ),
+    "placement": lambda i: _with_job(i, placement=PlacementRules(required=HOST)),
+    "preferred level": lambda i: _with_job(i, placement=PlacementRules(preferred=HOST)),
+    "slices": lambda i: _with_job(i, placement=PlacementRules(slices=(Slice(HOST, 1),))),
+    "spread": lambda i: _with_job(i, placement=PlacementRules(spread=(Spread(HOST, 9),))),
+    "affinities": lambda i: i.replace(affinities=(*i.affinities, Affinity("apart", HOST, _two(i))))
+    if len(i.jobs) > 1
+    else None,
+    "kind of affinity": lambda i: i.replace(
+        affinities=(*i.affinities, Affinity("together", HOST, _two(i)))
+    )
+    if len(i.jobs) > 1
+    else None,
+    "moves": lambda i: i.replace(moves=Moves(budget=77)),
+    "evictions": lambda i: i.replace(moves=Moves(budget=77, evict=True)),
+    "cohort": lambda i: i.replace(tenants=(*i.tenants, Tenant("new", 1000, "pool"))),
+    "borrowing": lambda i: i.replace(tenants=(*i.tenants, Tenant("new", 1000, "pool", 1000))),
 }  # fmt: skip
+
+
+def _two(instance: Instance) -> tuple[str, ...]:
+    return tuple(job.id for job in instance.jobs[:2])
 
 
 def _with_job(instance: Instance, **changes: Any) -> Instance:

@@ -116,7 +116,7 @@ STRUCTURE: dict[str, tuple[Change, str]] = {
     "missing id": (without("id"), 'jobs[0]: field "id" is missing; add it (unique name'),
     "several errors": (
         job(colour=1, work="10", weight=True),
-        "model. (and 2 more)",
+        "model, placement. (and 2 more)",
     ),
     "number in quotes": (job(work="10"), 'job "train-17": work is "10"; give a number without'),
     "boolean for a number": (job(work=True), 'job "train-17": work is true; give a number.'),
@@ -200,7 +200,28 @@ STRUCTURE: dict[str, tuple[Change, str]] = {
     ),
     "unknown field of a tenant": (
         lambda d: d["tenants"][0].update(quota=1),
-        'tenant "red": unknown field "quota"; known fields: name, gpu_quota_milli.',
+        'tenant "red": unknown field "quota"; known fields: name, gpu_quota_milli, cohort, '
+        "borrowing_milli.",
+    ),
+    "misspelled placement rule": (
+        job(placement={"requird": "leaf"}),
+        'job "train-17", placement: unknown field "requird"; did you mean "required"?',
+    ),
+    "slices that do not divide": (
+        job(placement={"slices": [{"level": "leaf", "size": 3}, {"level": "host", "size": 2}]}),
+        'job "train-17": slices: 2 tasks per host do not divide the 3 per leaf',
+    ),
+    "misspelled field of an affinity": (
+        root(affinities=[{"kind": "apart", "levl": "leaf", "jobs": ["train-17", "eval-3"]}]),
+        'affinities[0]: unknown field "levl"; did you mean "level"?',
+    ),
+    "affinity of no kind": (
+        root(affinities=[{"kind": "apar", "level": "leaf", "jobs": ["train-17", "eval-3"]}]),
+        'did you mean "apart"? known: together, apart.',
+    ),
+    "misspelled field of moves": (
+        root(moves={"bugdet": 3}),
+        'moves: unknown field "bugdet"; did you mean "budget"?',
     ),
     "missing field of a running task": (
         root(running=[{**RUN, "tasks": [{"host": "host-0", "role": "worker"}]}]),
