@@ -173,7 +173,7 @@ class HostPool:
                 self._add(configuration, placed, +1)
                 return None
             for h, count in chosen:
-                gpus = self._share_gpus(h, group, count) if group.shares_gpu else ()
+                gpus = self.share_gpus(h, group, count) if group.shares_gpu else ()
                 task = self._task(h, group.role, count, gpus)
                 self._add_tasks(h, group, task, -1)
                 placed.append(task)
@@ -205,7 +205,7 @@ class HostPool:
             np.minimum(room, self.free[:, 0] // gpu, out=room)
         return np.maximum(room, 0, out=room)
 
-    def _share_gpus(self, h: int, group: TaskGroup, count: int) -> tuple[int, ...]:
+    def share_gpus(self, h: int, group: TaskGroup, count: int) -> tuple[int, ...]:
         """Choose a GPU for each of `count` sharing tasks on host h: the fullest that has room."""
         shared = dict(self.open_gpus.get(h, {}))
         num_gpus = self.topology.host_type(self.topology.hosts[h]).num_gpus

@@ -1,0 +1,249 @@
+"""One gang: the decision against enumeration, and the words for a gang that cannot start."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alloc.errors import InstanceError
+from alloc.instance import Affinity, Instance, Tenant
+from alloc.packing import HostPool
+from alloc.solution import Assignment, TaskPlacement
+from alloc.solving.gang import Question, decide, decide_for
+from alloc.solving.gang.choosing import fewest
+from alloc.solving.gang.question import REQUIREMENTS
+from alloc.solving.gang.room import Tree
+from alloc.topology import Domain, Host, HostType, Topology
+from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup
+
+LEVELS = ("pod", "rack")
+
+
+def cluster(racks: tuple[int, ...] = (2, 2, 1), num_gpus: int = 4) -> Topology:
+    """Racks of so many hosts, two racks a pod."""
+    kind = HostType("server", num_gpus, "h100", 32_000, 65_536)
+    pods = [Domain(f"p{k}", "pod") for k in range((len(racks) + 1) // 2)]
+    made = [Domain(f"r{k}", "rack", f"p{k // 2}") for k in range(len(racks))]
+    hosts = [Host(f"h{r}{k}", "server", f"r{r}") for r, n in enumerate(racks) for k in range(n)]
+    return Topology("small", (kind,), tuple(hosts), LEVELS, (*pods, *made))
+
+
+def gang(count: int, gpus: int = 1, *, memory_mib: int = 0, **rules: object) -> Job:
+    """A rigid gang of equal tasks."""
+    group = TaskGroup("worker", count, 1000 * gpus, 0, memory_mib)
+    configuration = Configuration((group,), 1.0)
+    placement = PlacementRules(**rules)  # type: ignore[arg-type]
+    return Job("b", 0.0, 1.0, (configuration,), elasticity="rigid", placement=placement)
+
+
+def pool_with(topology: Topology, used: list[int]) -> HostPool:
+    """A pool in which hosts have so many GPUs in use."""
+    pool = HostPool(topology)
+    pool.free[:, 0] -= 1000 * np.array(used)
+    return pool
+
+
+def allowed(job: Job, topology: Topology, counts: tuple[int, ...]) -> bool:
+    """Whether counts per host keep every rule of a job: the rules once more, host by host."""
+    used = [h for h, n in enumerate(counts) if n]
+
+    def per_domain(level: str) -> dict[int, int]:
+        domain = range(topology.num_hosts) if level == "host" else topology.domain_of_host[level]
+        total: dict[int, int] = {}
+        for h in used:
+            total[int(domain[h])] = total.get(int(domain[h]), 0) + counts[h]
+        return total
+
+    rules = job.placement
+    return (
+        (rules.required is None or len(per_domain(rules.required)) == 1)
+        and all(n % cut.size == 0 for cut in rules.slices for n in per_domain(cut.level).values())
+        and all(n <= s.most for s in rules.spread for n in per_domain(s.level).values())
+    )
+
+
+RULES = st.fixed_dictionaries(
+    {
+        "required": st.sampled_from([None, "host", "rack", "pod"]),
+        "preferred": st.sampled_from([None, "rack"]),
+        "slices": st.sampled_from(
+            [(), (Slice("rack", 2),), (Slice("pod", 4), Slice("host", 2)), (Slice("host", 2),)]
+        ),
+        "spread": st.sampled_from(
+            [(), (Spread("host", 2),), (Spread("rack", 3), Spread("pod", 4))]
+        ),
+    }
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), RULES, st.sampled_from([4, 8]), st.sampled_from([1, 2]))
+def test_a_gang_starts_exactly_when_some_distribution_keeps_every_rule(
+    data: st.DataObject, rules: dict[str, object], count: int, gpus: int
+) -> None:
+    """The sums over the tree are exact: enumeration finds a place if and only if they do."""
+    topology = cluster()
+    used = data.draw(st.lists(st.integers(0, 4), min_size=5, max_size=5))
+    pool, job = pool_with(topology, used), gang(count, gpus, **rules)
+    room = [(4 - n) // gpus for n in used]
+    exists = any(
+        sum(counts) == count and allowed(job, topology, counts)
+        for counts in product(*(range(r + 1) for r in room))
+    )
+    decision = decide(pool, job)
+    assert (decision.assignment is not None) == exists
+    if decision.assignment is not None:
+        where = {task.host: task.count for task in decision.assignment.tasks}
+        counts = tuple(where.get(host.id, 0) for host in topology.hosts)
+        assert sum(counts) == count
+        assert all(n <= r for n, r in zip(counts, room, strict=True))
+        assert allowed(job, topology, counts)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=7), st.integers(1, 20))
+def test_the_fewest_parts_hold_the_whole(room: list[int], count: int) -> None:
+    """No smaller set of parts has room, and the last part is the tightest that takes the rest."""
+    if sum(room) < count:
+        return
+    shares = fewest(np.array(room), count)
+    assert sum(share for _, share in shares) == count
+    assert all(0 < share <= room[k] for k, share in shares)
+    smaller = combinations(room, len(shares) - 1)
+    assert all(sum(parts) < count for parts in smaller)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), RULES)
+def test_a_conflict_is_minimal(data: st.DataObject, rules: dict[str, object]) -> None:
+    """Every requirement of a conflict is needed for it, and all the others are not."""
+    topology = cluster()
+    used = data.draw(st.lists(st.integers(2, 4), min_size=5, max_size=5))
+    pool, job = pool_with(topology, used), gang(4, **rules)
+    decision = decide(pool, job)
+    if decision.explanation is None:
+        return
+    conflict = frozenset(decision.explanation.conflict)
+    admitted = np.full(5, True)
+    question = Question(Tree.of(topology), pool, job, job.configurations[0], admitted)
+    others = frozenset(REQUIREMENTS) - conflict
+    assert not question.fits(others)
+    assert all(question.fits(others | {requirement}) for requirement in conflict)
+
+
+def test_the_reason_names_the_best_rack_and_what_is_missing_there() -> None:
+    """An engineer reads how near the nearest rack is, and what would do."""
+    pool = pool_with(cluster(), [1, 2, 0, 2, 0])
+    decision = decide(pool, gang(8, required="rack"))
+    assert decision.explanation is not None
+    assert decision.explanation.conflict == ("running jobs", "level")
+    assert decision.explanation.sentence == (
+        'job "b" needs 8 GPUs in one rack; best rack r1 has 6 free; it fits in one pod.'
+    )
+    assert [r.sentence for r in decision.explanation.relaxations] == [
+        "it fits in one pod",
+        "6 GPUs would start now",
+    ]
+
+
+def test_free_gpus_without_memory_beside_them_are_counted_as_lost() -> None:
+    """Sixteen GPUs free are no help on hosts without memory: the sentence says how many."""
+    pool = pool_with(cluster(), [0, 0, 0, 0, 0])
+    pool.free[[0, 2, 4], 2] = 1000
+    decision = decide(pool, gang(4, 2, memory_mib=16_384, required="rack"))
+    assert decision.explanation is not None
+    assert decision.explanation.conflict == ("running jobs", "level", "memory")
+    assert decision.explanation.sentence == (
+        'job "b" needs 8 GPUs (4 x 2) in one rack; best rack r1 has 8 free, 4 of them on hosts '
+        "without memory for it; it fits in one pod."
+    )
+    by_requirement = {r.requirement: r for r in decision.explanation.relaxations}
+    assert by_requirement["memory"].sentence == "with 500 MiB of memory a task it would start"
+    assert by_requirement["memory"].cost == pytest.approx(8 * (1 - 500 / 16_384))
+
+
+def test_gpus_in_pieces_are_no_gpus() -> None:
+    """Two GPUs here and two there hold no task of four."""
+    decision = decide(pool_with(cluster(), [2, 2, 2, 2, 2]), gang(1, 4))
+    assert decision.explanation is not None
+    assert decision.explanation.sentence == (
+        'job "b" needs 4 GPUs; the cluster has 10 free, 10 of them in pieces smaller than 4.'
+    )
+
+
+def test_a_quota_is_named_before_the_hosts() -> None:
+    """Free hosts do not help a tenant at its quota; what it may borrow does."""
+    topology = cluster()
+    a, b = gang(4).replace(id="a", tenant="t"), gang(4).replace(tenant="t")
+    running = (Assignment("a", 0, (TaskPlacement("h00", "worker", 4),)),)
+    lender = Tenant("u", 8_000, "all")
+    tight = Instance("i", topology, (a, b), tenants=(Tenant("t", 6_000), lender), running=running)
+    explanation = decide_for(tight, "b").explanation
+    assert explanation is not None
+    assert explanation.conflict == ("quota",)
+    assert explanation.sentence == (
+        'job "b" needs 4 GPUs; its tenant "t" has 2 GPUs of quota left; 2 GPUs more quota let it '
+        "start."
+    )
+    loose = tight.replace(tenants=(Tenant("t", 6_000, "all", 2_000), lender))
+    assert decide_for(loose, "b").assignment is not None
+
+
+def test_affinities_with_running_jobs_keep_hosts_from_a_gang() -> None:
+    """Together means in the running job's rack, apart means in none of its."""
+    topology = cluster()
+    a, b = gang(2).replace(id="a"), gang(4)
+    running = (Assignment("a", 0, (TaskPlacement("h20", "worker", 2),)),)
+    instance = Instance("i", topology, (a, b), running=running)
+    apart = instance.replace(affinities=(Affinity("apart", "rack", ("a", "b")),))
+    decision = decide_for(apart, "b")
+    assert decision.assignment is not None
+    assert "h20" not in {task.host for task in decision.assignment.tasks}
+    together = instance.replace(affinities=(Affinity("together", "rack", ("a", "b")),))
+    explanation = decide_for(together, "b").explanation
+    assert explanation is not None
+    assert explanation.conflict == ("running jobs", "affinity")
+
+
+def test_several_task_groups_compete_for_the_same_hosts() -> None:
+    """Workers and servers each fit alone, but not beside each other: proved by the program."""
+    topology = cluster((1, 1))
+    tasks = (TaskGroup("worker", 4, 1000, 8_000), TaskGroup("ps", 2, 0, 16_000))
+    job = Job(
+        "b",
+        0.0,
+        1.0,
+        (Configuration(tasks, 1.0),),
+        elasticity="rigid",
+        placement=PlacementRules(required="rack"),
+    )
+    decision = decide(HostPool(topology), job)
+    assert decision.explanation is not None
+    assert set(decision.explanation.conflict) == {"level", "CPU"}
+    wide = job.replace(placement=PlacementRules(required="pod"))
+    placed = decide(HostPool(topology), wide).assignment
+    assert placed is not None
+    assert sum(task.count for task in placed.tasks) == 6
+
+
+def test_a_gang_prefers_one_host_then_one_rack_then_few_racks() -> None:
+    """Without rules the narrowest domain that holds the gang is taken, the tightest of those."""
+    pool = pool_with(cluster((2, 2, 2)), [0, 2, 1, 1, 0, 0])
+    one_host = decide(pool, gang(3)).assignment
+    assert one_host is not None
+    assert [(t.host, t.count) for t in one_host.tasks] == [("h10", 3)]
+    one_rack = decide(pool, gang(5)).assignment
+    assert one_rack is not None
+    assert {t.host[:2] for t in one_rack.tasks} in ({"h0"}, {"h1"})
+
+
+def test_a_running_job_is_no_question() -> None:
+    """Asking why a running job does not start is a mistake of the caller."""
+    running = (Assignment("b", 0, (TaskPlacement("h00", "worker", 4),)),)
+    instance = Instance("i", cluster(), (gang(4),), running=running)
+    with pytest.raises(InstanceError, match='job "b" runs already; ask about a job that waits'):
+        decide_for(instance, "b")
