@@ -7,6 +7,7 @@ from alloc.instances.topologies.formats import TopologyFormat as TopologyFormat
 from alloc.instances.topologies.host_types import MACHINES as MACHINES
 from alloc.instances.topologies.host_types import HostTypes as HostTypes
 from alloc.instances.topologies.host_types import machine as machine
+from alloc.instances.topologies.one_host import read_host_type as read_host_type
 from alloc.instances.topologies.registry import TOPOLOGY_FORMATS as TOPOLOGY_FORMATS
 from alloc.instances.topologies.registry import detect_format as detect_format
 from alloc.instances.topologies.registry import read_topology as read_topology

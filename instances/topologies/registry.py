@@ -8,13 +8,14 @@ from os import PathLike
 from alloc.documents.files import write_text
 from alloc.errors import InstanceError, nearest
 from alloc.instances.readers.report import ReadReport
+from alloc.instances.topologies import one_host
 from alloc.instances.topologies.formats import Request, TopologyFormat
 from alloc.instances.topologies.host_types import HostTypeChoice, HostTypes
 from alloc.instances.topologies.text import TopologyText, read_text
 from alloc.topology import Topology
 
 # Every module of formats has such a tuple; add its line here.
-_ALL: tuple[TopologyFormat, ...] = ()
+_ALL: tuple[TopologyFormat, ...] = (*one_host.FORMATS,)
 
 TOPOLOGY_FORMATS: Mapping[str, TopologyFormat] = {known.kind: known for known in _ALL}
 """Formats by kind."""
