@@ -10,6 +10,7 @@ from alloc.objectives.goals import WeightedSum as WeightedSum
 from alloc.objectives.goals import parse_goal as parse_goal
 from alloc.objectives.placement import PLACEMENT_OBJECTIVES as PLACEMENT_OBJECTIVES
 from alloc.objectives.placement import PlacementObjective as PlacementObjective
+from alloc.objectives.placement import moved_tasks as moved_tasks
 from alloc.objectives.rounds import ROUND_UTILITIES as ROUND_UTILITIES
 from alloc.objectives.rounds import RoundUtility as RoundUtility
 from alloc.objectives.rounds import require_slot as require_slot

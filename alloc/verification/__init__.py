@@ -5,16 +5,23 @@ No solver is imported here, and nothing a solver said is believed.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+
 from alloc.instance import Instance
 from alloc.solution import Allocation, Run, Schedule, Solution
 from alloc.verification.capacity import check_capacity
 from alloc.verification.claims import check_claims as check_claims
+from alloc.verification.moves import check_moves
 from alloc.verification.placement import check_assignment
+from alloc.verification.rules import check_affinities
 from alloc.verification.time import check_runs
 from alloc.verification.violation import Violation as Violation
 
 
-def verify(instance: Instance, solution: Solution) -> list[Violation]:
+def verify(
+    instance: Instance, solution: Solution, accept: Iterable[Violation] = ()
+) -> list[Violation]:
     """Check a solution against every rule of its instance.
 
     Parameters
@@ -23,6 +30,9 @@ def verify(instance: Instance, solution: Solution) -> list[Violation]:
         The problem.
     solution
         An allocation of the coming round, or a schedule.
+    accept
+        Violations to put up with, as long as they do not grow: those of the same code and ids, up
+        to their amounts. `initial_violations` gives those of the jobs that run already.
 
     Returns
     -------
@@ -31,11 +41,33 @@ def verify(instance: Instance, solution: Solution) -> list[Violation]:
         schedule names it as unplaced.
     """
     if isinstance(solution, Allocation):
-        return _verify_allocation(instance, solution)
-    return _verify_schedule(instance, solution)
+        found = _verify_allocation(instance, solution)
+    else:
+        found = _verify_schedule(instance, solution)
+    known: dict[tuple[str, tuple[str, ...]], float] = {}
+    for v in accept:
+        known[v.code, v.ids] = max(known.get((v.code, v.ids), 0.0), v.amount)
+    # Not "above": an amount that is no number is in no order and always counts.
+    return [v for v in found if not v.amount <= known.get((v.code, v.ids), -math.inf)]
+
+
+def initial_violations(instance: Instance) -> list[Violation]:
+    """Return which rules the running jobs break before anything is decided.
+
+    An over-full host or a split gang is a fact to report, not to repair in silence: a method may
+    keep it as it is (`accept` of `verify`), or remove it. Running jobs whose hosts are not said
+    break nothing.
+    """
+    known = tuple(a for a in instance.running if a.tasks)
+    return _check_assignments(instance, Allocation(known))
 
 
 def _verify_allocation(instance: Instance, allocation: Allocation) -> list[Violation]:
+    return [*_check_assignments(instance, allocation), *check_moves(instance, allocation)]
+
+
+def _check_assignments(instance: Instance, allocation: Allocation) -> list[Violation]:
+    """Check every rule but those of moving."""
     found: list[Violation] = []
     seen: set[str] = set()
     length_s = 1.0 if instance.slot_s is None else instance.slot_s
@@ -50,7 +82,7 @@ def _verify_allocation(instance: Instance, allocation: Allocation) -> list[Viola
         seen.add(a.job)
         if not any(v.code in ("unknown_job", "unknown_configuration") for v in problems):
             runs.append(Run(a.job, a.configuration, 0.0, length_s, a.tasks))
-    return found + list(check_capacity(instance, runs))
+    return [*found, *check_capacity(instance, runs), *check_affinities(instance, runs)]
 
 
 def _verify_schedule(instance: Instance, schedule: Schedule) -> list[Violation]:
@@ -70,4 +102,4 @@ def _verify_schedule(instance: Instance, schedule: Schedule) -> list[Violation]:
         for violation in check_runs(instance, job, runs, running.get(job.id)):
             if violation.code != "incomplete" or job.id not in schedule.unplaced:
                 found.append(violation)
-    return found + list(check_capacity(instance, sound))
+    return [*found, *check_capacity(instance, sound), *check_affinities(instance, sound)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from alloc.instance import Instance
 from alloc.solution import Run
 from alloc.units import MILLI, RESOURCES
+from alloc.verification.peaks import peaks_of
+from alloc.verification.quotas import check_quotas
 from alloc.verification.violation import Violation
 from alloc.workload import TaskGroup
 
@@ -53,7 +54,7 @@ def check_capacity(instance: Instance, runs: Sequence[Run]) -> Iterator[Violatio
                     (run.start_s, run.end_s, count * group.gpu_milli // MILLI)
                 )
     if host_ids:
-        peaks, times = _peaks(
+        peaks, times = peaks_of(
             np.array(host_ids), np.array(spans), np.array(demands), topology.num_hosts
         )
         for h, r in np.argwhere(peaks > topology.capacity):
@@ -69,31 +70,7 @@ def check_capacity(instance: Instance, runs: Sequence[Run]) -> Iterator[Violatio
             )
     for h, shared in shares.items():
         yield from _check_shared_host(instance, h, shared, wholes.get(h, []))
-    yield from _check_quotas(instance, runs)
-
-
-def _peaks(
-    keys: npt.NDArray[np.int64],
-    spans: npt.NDArray[np.float64],
-    demands: npt.NDArray[np.int64],
-    num_keys: int,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return the largest simultaneous use per key and resource, and when it is reached."""
-    key = np.concatenate([keys, keys])
-    time = np.concatenate([spans[:, 0], spans[:, 1]])
-    change = np.concatenate([demands, -demands])
-    starts = np.concatenate([np.ones(len(keys)), np.zeros(len(keys))])
-    # What ends at a moment is given back before what starts then takes it.
-    order = np.lexsort((starts, time, key))
-    key, time, change = key[order], time[order], change[order]
-    level = np.cumsum(change, axis=0)  # every key's changes sum to zero, so keys do not mix
-    peaks = np.zeros((num_keys, demands.shape[1]), dtype=np.int64)
-    times = np.zeros((num_keys, demands.shape[1]))
-    for r in range(demands.shape[1]):
-        np.maximum.at(peaks[:, r], key, level[:, r])
-        at_peak = level[:, r] == peaks[key, r]
-        times[key[at_peak], r] = time[at_peak]
-    return peaks, times
+    yield from check_quotas(instance, runs)
 
 
 def _check_shared_host(
@@ -130,34 +107,4 @@ def _check_shared_host(
                 "GPU",
                 f'host "{host.id}" needs {whole} whole and {len(load)} shared GPUs at {now:g} s, '
                 f"but has {num_gpus}.",
-            )
-
-
-def _check_quotas(instance: Instance, runs: Sequence[Run]) -> Iterator[Violation]:
-    """Tenants stay within their GPU quota at every moment."""
-    quota = {tenant.name: tenant for tenant in instance.tenants}
-    index = {name: k for k, name in enumerate(quota)}
-    held = [run for run in runs if instance.job(run.job).tenant in quota]
-    if not held:
-        return
-    jobs = [instance.job(run.job) for run in held]
-    keys = np.array([index[job.tenant] for job in jobs if job.tenant is not None])
-    spans = np.array([(run.start_s, run.end_s) for run in held])
-    demands = np.array(
-        [
-            [job.configurations[run.configuration].demand[0]]
-            for job, run in zip(jobs, held, strict=True)
-        ]
-    )
-    peaks, times = _peaks(keys, spans, demands, len(quota))
-    for name, k in index.items():
-        excess = int(peaks[k, 0]) - quota[name].gpu_quota_milli
-        if excess > 0:
-            yield Violation(
-                "quota",
-                (name,),
-                excess,
-                "milli-GPU",
-                f'tenant "{name}" holds {peaks[k, 0] / MILLI:g} GPUs at {times[k, 0]:g} s, '
-                f"{excess / MILLI:g} over its quota.",
             )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from alloc.instance import Instance
 from alloc.solution import TaskPlacement
+from alloc.verification.rules import check_rules
 from alloc.verification.violation import Violation
 from alloc.workload import Configuration
 
@@ -49,6 +50,7 @@ def check_assignment(
                 f'job "{job_id}" is on host "{task.host}", which is not in the topology.',
             )
     yield from _check_hosts(instance, job_id, configuration, known)
+    yield from check_rules(instance, instance.job(job_id), configuration, known)
 
 
 def _check_gang(

@@ -1,0 +1,63 @@
+"""Rules of moving: what an allocation does to the jobs that run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from alloc.instance import Instance
+from alloc.objectives import moved_tasks
+from alloc.solution import Allocation
+from alloc.verification.violation import Violation
+
+
+def check_moves(instance: Instance, allocation: Allocation) -> Iterator[Violation]:
+    """Yield what an allocation may not do to the running jobs, if the instance limits that.
+
+    A job that is stopped moves all its tasks. A job that is not malleable keeps its configuration.
+    """
+    if instance.moves is None:
+        return
+    now = {a.job: a for a in allocation.assignments}
+    moved = moved_tasks(instance, allocation)
+    for before in instance.running:
+        job = instance.job(before.job)
+        after = now.get(job.id)
+        if after is None:
+            if not job.preemptible or not instance.moves.evict:
+                why = "it is not preemptible" if not job.preemptible else "no job may be evicted"
+                yield Violation(
+                    "evicted",
+                    (job.id,),
+                    1,
+                    "job",
+                    f'job "{job.id}" runs and is stopped, but {why}.',
+                )
+            continue
+        if after.configuration != before.configuration and job.elasticity != "malleable":
+            yield Violation(
+                "elasticity",
+                (job.id,),
+                1,
+                "configurations",
+                f'job "{job.id}" is {job.elasticity} and runs in configuration '
+                f"{before.configuration}, but gets configuration {after.configuration}.",
+            )
+        if not job.preemptible and moved[job.id]:
+            yield Violation(
+                "pinned",
+                (job.id,),
+                moved[job.id],
+                "tasks",
+                f'job "{job.id}" is not preemptible, but {moved[job.id]} of its tasks leave their '
+                "hosts.",
+            )
+    budget, total = instance.moves.budget, sum(moved.values())
+    if budget is not None and total > budget:
+        yield Violation(
+            "move_budget",
+            (),
+            total - budget,
+            "tasks",
+            f"{total} tasks of running jobs move, {total - budget} more than the budget of "
+            f"{budget}.",
+        )
