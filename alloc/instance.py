@@ -15,6 +15,7 @@ import numpy as np
 from alloc.errors import InstanceError, nearest
 from alloc.solution import Assignment
 from alloc.topology import Topology
+from alloc.topology.gpu_fit import gpu_misfit
 from alloc.topology.topology import HOST
 from alloc.units import (
     MILLI,
@@ -375,6 +376,8 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
                 f"{configuration.label} needs {_amount(resource, need)} of "
                 f"{_amount(resource, have)}"
             )
+    if (reason := gpu_misfit(topology, configuration)) is not None:
+        return reason
     for group in configuration.tasks:
         demand = np.array(group.demand)
         needed = demand > 0

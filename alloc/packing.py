@@ -18,6 +18,8 @@ import numpy.typing as npt
 from alloc.errors import InstanceError
 from alloc.solution import TaskPlacement
 from alloc.topology import Topology
+from alloc.topology.gpu_fit import gpu_memory_mib
+from alloc.topology.slices import CutGpus
 from alloc.units import MILLI, RESOURCES
 from alloc.workload import Configuration, TaskGroup
 
@@ -39,19 +41,27 @@ class HostPool:
         left on GPUs that are shared is in `open_gpus`.
     open_gpus
         For each host with shared GPUs, the free milli-GPU by GPU position.
+    open_memory
+        For each host with shared GPUs, the GPU memory that tasks have asked for, MiB, by position.
+    cut
+        The GPUs that are cut into MIG instances.
     """
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self.free: npt.NDArray[np.int64] = topology.capacity.copy()
         self.open_gpus: dict[int, dict[int, int]] = {}
+        self.open_memory: dict[int, dict[int, int]] = {}
+        self.cut = CutGpus(topology.gpu_types)
         self._type_mask: dict[str, npt.NDArray[np.bool_]] = {}
-        self._tasks: dict[tuple[int, str, int, tuple[int, ...]], TaskPlacement] = {}
+        self._tasks: dict[tuple[object, ...], TaskPlacement] = {}
 
     def reset(self) -> None:
         """Free all hosts."""
         self.free[:] = self.topology.capacity
         self.open_gpus.clear()
+        self.open_memory.clear()
+        self.cut.on_host.clear()
 
     def place(
         self, configuration: Configuration, rule: Rule = "best_fit"
@@ -90,11 +100,20 @@ class HostPool:
         tasks = tuple(tasks)
         self._add(configuration, tasks, -1)
         touched = [self.topology.host_index[task.host] for task in tasks]
-        fit = bool((self.free[touched] >= 0).all()) and all(
-            left >= 0 for h in touched for left in self.open_gpus.get(h, {}).values()
-        )
+        fit = bool((self.free[touched] >= 0).all()) and all(map(self._gpus_fit, touched))
         self._add(configuration, tasks, +1)
         return fit
+
+    def _gpus_fit(self, h: int) -> bool:
+        """Return whether what shares the GPUs of a host fits on them."""
+        shared, cut = self.open_gpus.get(h, {}), self.cut.on_host.get(h, {})
+        memory = gpu_memory_mib(self.topology.gpu_types[h]) or 0
+        return (
+            all(left >= 0 for left in shared.values())
+            and all(asked <= memory for asked in self.open_memory.get(h, {}).values())
+            and shared.keys().isdisjoint(cut)
+            and self.cut.sound(h)
+        )
 
     def _add(self, configuration: Configuration, tasks: Iterable[TaskPlacement], sign: int) -> None:
         groups = {group.role: group for group in configuration.tasks}
@@ -111,9 +130,15 @@ class HostPool:
             free[h, 1] += cpu * count
         if memory:
             free[h, 2] += memory * count
-        if task.gpus and group.shares_gpu:
+        if group.mig_profile is not None:
+            for g, start in zip(task.gpus, task.starts, strict=True):
+                opened = self.cut.add(h, g, group.mig_profile, start, -sign)
+                free[h, 0] -= MILLI * opened
+        elif task.gpus and group.shares_gpu:
             for g in task.gpus:
                 self._share(h, g, sign * gpu)
+            if group.gpu_memory_mib:
+                self._share_memory(h, task.gpus, sign * group.gpu_memory_mib)
         elif gpu and not group.shares_gpu:
             free[h, 0] += gpu * count
 
@@ -127,6 +152,14 @@ class HostPool:
         if shared[g] == MILLI:
             del shared[g]
             self.free[h, 0] += MILLI
+
+    def _share_memory(self, h: int, gpus: Iterable[int], amount: int) -> None:
+        """Give back GPU memory of shared GPUs (negative: take it)."""
+        asked = self.open_memory.setdefault(h, {})
+        for g in gpus:
+            asked[g] = asked.get(g, 0) - amount
+            if not asked[g]:
+                del asked[g]
 
     def _candidates(self, configuration: Configuration) -> Iterable[npt.NDArray[np.bool_] | None]:
         """Yield host masks to try in turn; None means all hosts."""
@@ -173,18 +206,34 @@ class HostPool:
                 self._add(configuration, placed, +1)
                 return None
             for h, count in chosen:
-                gpus = self.share_gpus(h, group, count) if group.shares_gpu else ()
-                task = self._task(h, group.role, count, gpus)
+                gpus, starts = self._positions(h, group, count)
+                task = self._task(h, group.role, count, gpus, starts)
                 self._add_tasks(h, group, task, -1)
                 placed.append(task)
         return tuple(placed)
 
-    def _task(self, h: int, role: str, count: int, gpus: tuple[int, ...]) -> TaskPlacement:
+    def _positions(
+        self, h: int, group: TaskGroup, count: int
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the GPU and, with MIG, the start of each of `count` tasks placed on a host."""
+        if group.mig_profile is not None:
+            return self.cut.choose(h, group.mig_profile, count, self._unused(h))
+        return (self.share_gpus(h, group, count) if group.shares_gpu else ()), ()
+
+    def _unused(self, h: int) -> Iterable[int]:
+        """Yield the positions of GPUs of a host that are neither shared nor cut."""
+        num_gpus = self.topology.host_type(self.topology.hosts[h]).num_gpus
+        busy = self.open_gpus.get(h, {}).keys() | self.cut.on_host.get(h, {}).keys()
+        return (g for g in range(num_gpus) if g not in busy)
+
+    def _task(
+        self, h: int, role: str, count: int, gpus: tuple[int, ...], starts: tuple[int, ...] = ()
+    ) -> TaskPlacement:
         """Return the placement of tasks; equal ones are one object, as there are so many."""
-        key = (h, role, count, gpus)
+        key = (h, role, count, gpus, starts)
         task = self._tasks.get(key)
         if task is None:
-            task = TaskPlacement(self.topology.hosts[h].id, role, count, gpus)
+            task = TaskPlacement(self.topology.hosts[h].id, role, count, gpus, starts)
             self._tasks[key] = task
         return task
 
@@ -196,28 +245,57 @@ class HostPool:
             np.minimum(room, self.free[:, 1] // cpu, out=room)
         if memory:
             np.minimum(room, self.free[:, 2] // memory, out=room)
-        if group.shares_gpu:
-            on_gpus = self.free[:, 0] // MILLI * (MILLI // gpu)
+        if group.mig_profile is not None:
+            on_gpus = self.free[:, 0] // MILLI * np.array(self.cut.most(group.mig_profile))
+            for h in self.cut.on_host:
+                on_gpus[h] += self.cut.room(h, group.mig_profile)
+            np.minimum(room, on_gpus, out=room)
+        elif group.shares_gpu:
+            on_gpus = self.free[:, 0] // MILLI * self._on_fresh_gpu(group)
             for h, shared in self.open_gpus.items():
-                on_gpus[h] += sum(left // gpu for left in shared.values())
+                on_gpus[h] += sum(self._on_gpu(h, g, group, left) for g, left in shared.items())
             np.minimum(room, on_gpus, out=room)
         elif gpu:
             np.minimum(room, self.free[:, 0] // gpu, out=room)
+            if group.gpu_memory_mib:
+                np.minimum(room, room * (self._on_fresh_gpu(group) > 0), out=room)
         return np.maximum(room, 0, out=room)
+
+    def _on_fresh_gpu(self, group: TaskGroup) -> npt.NDArray[np.int64]:
+        """Return how many sharing tasks one empty GPU of each host holds, shape (hosts,)."""
+        most = max(MILLI // group.gpu_milli, 1)
+        if not group.gpu_memory_mib:
+            return np.full(len(self.free), most, dtype=np.int64)
+        by_type = {
+            t: min(most, (gpu_memory_mib(t) or 0) // group.gpu_memory_mib)
+            for t in set(self.topology.gpu_types)
+        }
+        return np.array([by_type[t] for t in self.topology.gpu_types], dtype=np.int64)
+
+    def _on_gpu(self, h: int, g: int, group: TaskGroup, left: int) -> int:
+        """Return how many sharing tasks fit on an open GPU with so much free milli-GPU."""
+        if not group.gpu_memory_mib:
+            return left // group.gpu_milli
+        memory = gpu_memory_mib(self.topology.gpu_types[h]) or 0
+        free = memory - self.open_memory.get(h, {}).get(g, 0)
+        return min(left // group.gpu_milli, free // group.gpu_memory_mib)
 
     def share_gpus(self, h: int, group: TaskGroup, count: int) -> tuple[int, ...]:
         """Choose a GPU for each of `count` sharing tasks on host h: the fullest that has room."""
         shared = dict(self.open_gpus.get(h, {}))
-        num_gpus = self.topology.host_type(self.topology.hosts[h]).num_gpus
+        room = {g: self._on_gpu(h, g, group, left) for g, left in shared.items()}
+        unused = iter(self._unused(h))
         chosen: list[int] = []
         for _ in range(count):
-            fitting = [(left, g) for g, left in shared.items() if left >= group.gpu_milli]
+            fitting = [(left, g) for g, left in shared.items() if room[g] > 0]
             if fitting:
                 g = min(fitting)[1]
             else:
-                g = next(g for g in range(num_gpus) if g not in shared)
+                g = next(unused)
                 shared[g] = MILLI
+                room[g] = int(self._on_fresh_gpu(group)[h])
             shared[g] -= group.gpu_milli
+            room[g] -= 1
             chosen.append(g)
         return tuple(chosen)
 
@@ -342,7 +420,7 @@ def place_jointly(
 
 
 def _has_shares(configuration: Configuration) -> bool:
-    return any(group.shares_gpu for group in configuration.tasks)
+    return any(group.shares_gpu or group.mig_profile for group in configuration.tasks)
 
 
 def _sweep(

@@ -9,6 +9,7 @@ import numpy as np
 from alloc.instance import Instance
 from alloc.solution import Run
 from alloc.units import MILLI, RESOURCES
+from alloc.verification.mig import check_gpu_sharing
 from alloc.verification.peaks import peaks_of
 from alloc.verification.quotas import check_quotas
 from alloc.verification.violation import Violation
@@ -70,6 +71,7 @@ def check_capacity(instance: Instance, runs: Sequence[Run]) -> Iterator[Violatio
             )
     for h, shared in shares.items():
         yield from _check_shared_host(instance, h, shared, wholes.get(h, []))
+    yield from check_gpu_sharing(instance, runs)
     yield from check_quotas(instance, runs)
 
 

@@ -14,7 +14,7 @@ from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, Ta
 
 RACKS = Topology(
     "racks",
-    (HostType("box", 4, "v100", 8000, 1024),),
+    (HostType("box", 4, "a100", 8000, 1024),),
     tuple(Host(f"h{k}", "box", f"r{k // 2}") for k in range(4)),
     ("pod", "rack"),
     (Domain("r0", "rack"), Domain("r1", "rack")),

@@ -1,0 +1,218 @@
+"""Rules of divided GPUs: MIG instances, memory of shares, and one use of a GPU at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from alloc.instance import Instance
+from alloc.solution import Run, TaskPlacement
+from alloc.topology.gpu_fit import gpu_memory_mib
+from alloc.topology.mig import COMPUTE_SLICES, MigProfile, mig_profiles, overlap
+from alloc.verification.violation import Violation
+from alloc.workload import TaskGroup
+
+
+@dataclass(frozen=True)
+class _Use:
+    """One task on one GPU of a host; `gpu` is None for whole GPUs, which have no position."""
+
+    start_s: float
+    end_s: float
+    job: str
+    gpu: int | None
+    count: int
+    memory_mib: int
+    profile: MigProfile | None = None
+    start: int = 0
+
+
+@dataclass
+class _Gpu:
+    """What stands on one GPU at a moment."""
+
+    instances: list[_Use] = field(default_factory=list)
+    shares: list[_Use] = field(default_factory=list)
+
+
+def check_gpu_sharing(instance: Instance, runs: Sequence[Run]) -> Iterator[Violation]:
+    """Yield what is wrong with MIG instances and with the memory of shared GPUs.
+
+    Instances begin where their profile may, do not overlap, and have the compute slices; a GPU is
+    cut into instances, or shared, or held whole, never two of these; shares fit into the GPU's
+    memory.
+    """
+    if not {"MIG slices", "GPU memory"} & instance.features.keys():
+        return
+    uses: dict[int, list[_Use]] = {}
+    index = instance.topology.host_index
+    for run in runs:
+        groups = {
+            group.role: group
+            for group in instance.job(run.job).configurations[run.configuration].tasks
+        }
+        for task in run.tasks:
+            group = groups.get(task.role)
+            if group is None or task.host not in index:
+                continue  # reported by the placement rules
+            h = index[task.host]
+            found = _read(instance, run, task, group)
+            if isinstance(found, Violation):
+                yield found
+            else:
+                uses.setdefault(h, []).extend(found)
+    for h, on_host in uses.items():
+        yield from _check_host(instance, h, on_host)
+
+
+def _read(
+    instance: Instance, run: Run, task: TaskPlacement, group: TaskGroup
+) -> list[_Use] | Violation:
+    """Return the GPU uses of placed tasks, or what is wrong with them by themselves."""
+    topology = instance.topology
+    kind = topology.host_type(topology.hosts[topology.host_index[task.host]])
+    span = (run.start_s, run.end_s, run.job)
+    where = f'job "{run.job}": its {task.count} {task.role} tasks on host "{task.host}"'
+
+    def wrong(code: str, sentence: str) -> Violation:
+        return Violation(code, (run.job, task.host), task.count, "tasks", f"{where} {sentence}")
+
+    if group.mig_profile is None:
+        if task.starts:
+            return wrong("mig_start", "hold no MIG slice, but name starts; leave them out.")
+        memory = gpu_memory_mib(kind.gpu_type)
+        if group.gpu_memory_mib and group.gpu_memory_mib > (memory or 0):
+            have = "is not known" if memory is None else f"is {memory} MiB"
+            return wrong(
+                "gpu_memory",
+                f"need {group.gpu_memory_mib} MiB of GPU memory, and that of {kind.gpu_type} "
+                f"{have}.",
+            )
+        if group.shares_gpu:
+            if len(task.gpus) != task.count:
+                return []  # reported by the placement rules
+            return [_Use(*span, g, 1, group.gpu_memory_mib) for g in task.gpus]
+        count = task.count * group.gpu_milli // 1000
+        return [_Use(*span, None, count, 0)] if count else []
+    profile = mig_profiles(kind.gpu_type).get(group.mig_profile)
+    if profile is None:
+        return wrong(
+            "mig_profile",
+            f'hold "{group.mig_profile}" slices, which GPU type {kind.gpu_type} does not have.',
+        )
+    if len(task.gpus) != task.count or len(task.starts) != task.count:
+        return wrong(
+            "mig_start",
+            f"hold MIG slices, so each must name its GPU and its start; named: {list(task.gpus)} "
+            f"and {list(task.starts)}.",
+        )
+    if any(not 0 <= g < kind.num_gpus for g in task.gpus):
+        return wrong(
+            "gpu_position", f"name GPUs {list(task.gpus)}; the host has {kind.num_gpus} from 0."
+        )
+    if any(start not in profile.starts for start in task.starts):
+        return wrong(
+            "mig_start",
+            f'begin at {list(task.starts)}, but "{profile.name}" begins at one of '
+            f"{list(profile.starts)}.",
+        )
+    return [
+        _Use(*span, g, 1, 0, profile, start)
+        for g, start in zip(task.gpus, task.starts, strict=True)
+    ]
+
+
+def _check_host(instance: Instance, h: int, uses: list[_Use]) -> Iterator[Violation]:
+    """Check the GPUs of one host whenever something begins; each finding is reported once."""
+    reported: set[tuple[str, tuple[str, ...]]] = set()
+    for now in sorted({use.start_s for use in uses}):
+        active = [use for use in uses if use.start_s <= now < use.end_s]
+        for violation in _check_moment(instance, h, active, now):
+            key = (violation.code, violation.ids)
+            if key not in reported:
+                reported.add(key)
+                yield violation
+
+
+def _check_moment(
+    instance: Instance, h: int, active: Sequence[_Use], now: float
+) -> Iterator[Violation]:
+    host = instance.topology.hosts[h]
+    kind = instance.topology.host_type(host)
+    gpus: dict[int, _Gpu] = {}
+    whole = 0
+    for use in active:
+        if use.gpu is None:
+            whole += use.count
+        else:
+            on = gpus.setdefault(use.gpu, _Gpu())
+            (on.shares if use.profile is None else on.instances).append(use)
+    divided = sum(bool(on.instances) for on in gpus.values())
+    if divided and whole + len(gpus) > kind.num_gpus:
+        yield Violation(
+            "gpu_capacity",
+            (host.id,),
+            whole + len(gpus) - kind.num_gpus,
+            "GPU",
+            f'host "{host.id}" needs {whole} whole GPUs, {divided} cut into MIG slices and '
+            f"{len(gpus) - divided} shared ones at {now:g} s, but has {kind.num_gpus}.",
+        )
+    for g, on in sorted(gpus.items()):
+        where = f'GPU {g} of host "{host.id}"'
+        yield from _check_instances(host.id, g, where, on.instances, now)
+        if on.instances and on.shares:
+            yield Violation(
+                "gpu_use",
+                (host.id, f"gpu{g}", on.instances[0].job, on.shares[0].job),
+                1,
+                "GPU",
+                f'{where} is cut into MIG slices (job "{on.instances[0].job}") and shared (job '
+                f'"{on.shares[0].job}") at {now:g} s; it can be one or the other.',
+            )
+        memory = gpu_memory_mib(kind.gpu_type)
+        asked = sum(use.memory_mib for use in on.shares)
+        if memory is not None and asked > memory:
+            yield Violation(
+                "gpu_memory",
+                (host.id, f"gpu{g}"),
+                asked - memory,
+                "MiB",
+                f"{where} has {memory} MiB, and its shares ask for {asked} MiB at {now:g} s.",
+            )
+
+
+def _check_instances(
+    host: str, g: int, where: str, instances: Sequence[_Use], now: float
+) -> Iterator[Violation]:
+    """Yield what keeps the instances on one GPU from being a layout."""
+    placed = [(use.profile, use.start, use.job) for use in instances if use.profile is not None]
+    for i, (p, s, job) in enumerate(placed):
+        for q, t, other in placed[:i]:
+            if overlap((p, s), (q, t)):
+                yield Violation(
+                    "mig_overlap",
+                    (host, f"gpu{g}", other, job),
+                    1,
+                    "instances",
+                    f'{where}: "{q.name}" of job "{other}" at {t} and "{p.name}" of job "{job}" '
+                    f"at {s} overlap at {now:g} s.",
+                )
+    compute = sum(p.compute_slices for p, _, _ in placed)
+    if compute > COMPUTE_SLICES:
+        yield Violation(
+            "mig_compute",
+            (host, f"gpu{g}"),
+            compute - COMPUTE_SLICES,
+            "slices",
+            f"{where}: its instances have {compute} compute slices at {now:g} s, of "
+            f"{COMPUTE_SLICES}.",
+        )
+    media = sum(p.media for p, _, _ in placed)
+    if media > 1:
+        yield Violation(
+            "mig_media",
+            (host, f"gpu{g}"),
+            media - 1,
+            "instances",
+            f"{where}: {media} instances hold the media extensions at {now:g} s; one can.",
+        )
