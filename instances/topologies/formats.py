@@ -68,20 +68,35 @@ class TopologyFormat:
         between formats whose content looks alike.
     tells_hosts
         Whether the file tells the GPUs of its hosts, so that no host type need be given.
-    options
-        What can be set beside what every format has.
+    options, write_options
+        What can be set beside what every format has, in reading and in writing.
     """
 
     kind: str
     summary: str
     matches: Callable[[TopologyText], bool]
     read: Callable[[TopologyText, Request], tuple[Topology, ReadReport]] | None = None
-    write: Callable[[Topology], str] | None = None
+    write: Callable[..., str] | None = None
     file_names: tuple[str, ...] = ()
     tells_hosts: bool = False
     options: tuple[Option, ...] = ()
+    write_options: tuple[Option, ...] = ()
 
-    def option(self, name: str) -> Option:
+    def given(self, options: Mapping[str, object], *, writing: bool = False) -> dict[str, object]:
+        """Return the options that are not None, converted to their types.
+
+        Raises
+        ------
+        InstanceError
+            If an option or a value is unknown.
+        """
+        return {
+            name: self.option(name, writing=writing).convert(value)
+            for name, value in options.items()
+            if value is not None
+        }
+
+    def option(self, name: str, *, writing: bool = False) -> Option:
         """Return the option of that name.
 
         Raises
@@ -89,7 +104,8 @@ class TopologyFormat:
         InstanceError
             If there is none.
         """
-        known = {option.name: option for option in self.options}
+        options = self.write_options if writing else self.options
+        known = {option.name: option for option in options}
         if name not in known:
             its = f"Its options are {', '.join(known)}." if known else "It has none."
             raise InstanceError(

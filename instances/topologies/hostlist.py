@@ -47,12 +47,11 @@ def expand_hostlist(expression: str, where: Place) -> tuple[str, ...]:
             _numbers(piece, part, where, MAX_HOSTS - len(names)) if k % 2 else [piece]
             for k, piece in enumerate(re.split(r"\[([^\[\]]*)\]", part))
         ]
-        count = len(names)
-        room = 1
+        count = 1
         for choice in choices:
-            room *= len(choice)
-        if count + room > MAX_HOSTS:
-            raise _too_many(part, where)
+            count *= len(choice)
+            if count > MAX_HOSTS - len(names):
+                raise _too_many(part, where)
         names += map("".join, product(*choices))
     return tuple(names)
 

@@ -8,14 +8,18 @@ from os import PathLike
 from alloc.documents.files import write_text
 from alloc.errors import InstanceError, nearest
 from alloc.instances.readers.report import ReadReport
-from alloc.instances.topologies import one_host
+from alloc.instances.topologies import one_host, slurm_conf, slurm_yaml
 from alloc.instances.topologies.formats import Request, TopologyFormat
 from alloc.instances.topologies.host_types import HostTypeChoice, HostTypes
 from alloc.instances.topologies.text import TopologyText, read_text
 from alloc.topology import Topology
 
 # Every module of formats has such a tuple; add its line here.
-_ALL: tuple[TopologyFormat, ...] = (*one_host.FORMATS,)
+_ALL: tuple[TopologyFormat, ...] = (
+    *slurm_conf.FORMATS,
+    *slurm_yaml.FORMATS,
+    *one_host.FORMATS,
+)
 
 TOPOLOGY_FORMATS: Mapping[str, TopologyFormat] = {known.kind: known for known in _ALL}
 """Formats by kind."""
@@ -72,11 +76,7 @@ def read_topology(
             f'{path}: topology format "{known.kind}" is only written, not read; '
             f"formats that are read are {', '.join(_readable())}."
         )
-    given = {
-        option: known.option(option).convert(value)
-        for option, value in options.items()
-        if value is not None
-    }
+    given = known.given(options)
     for option in known.options:
         if option.required and option.name not in given:
             raise InstanceError(
@@ -93,7 +93,9 @@ def read_topology(
     return known.read(text, request)
 
 
-def write_topology(topology: Topology, path: str | PathLike[str], format: str) -> None:
+def write_topology(
+    topology: Topology, path: str | PathLike[str], format: str, **options: object
+) -> None:
     """Write a topology to a file.
 
     Parameters
@@ -104,6 +106,8 @@ def write_topology(topology: Topology, path: str | PathLike[str], format: str) -
         The file; compressed when its name ends in ``.gz``.
     format
         A kind in `TOPOLOGY_FORMATS` that is written.
+    options
+        The format's own options of writing, as values or as text; None counts as not given.
 
     Raises
     ------
@@ -119,7 +123,7 @@ def write_topology(topology: Topology, path: str | PathLike[str], format: str) -
             f'topology format "{format}" is only read; formats that are written are '
             f"{', '.join(written)}."
         )
-    write_text(path, known.write(topology))
+    write_text(path, known.write(topology, **known.given(options, writing=True)))
 
 
 def topology_format(kind: str) -> TopologyFormat:

@@ -98,17 +98,29 @@ class TreeBuilder:
         self._places[id] = where
         self._hosts[id] = host_type
 
-    def put(self, child: str, parent: str, where: Place) -> None:
+    def put(self, child: str, parent: str, where: Place, *, again: bool = False) -> None:
         """Say that a host or domain lies in a domain; either may be added later.
+
+        Parameters
+        ----------
+        child, parent
+            Their ids.
+        where
+            Where the file says so.
+        again
+            Whether it may say the same more than once, as formats do that give each host its whole
+            path.
 
         Raises
         ------
         InstanceError
-            If something was said before about where the child lies.
+            If something else was said before about where the child lies.
         """
         before = self._stands.get(child)
         if before is None:
             self._stands[child] = _Stand(parent, where)
+            return
+        if again and before.parent == parent:
             return
         is_host = child in self._hosts or child not in self._domains
         word = self.host_word if is_host else self.domain_word
@@ -190,6 +202,10 @@ class TreeBuilder:
     def _require_new(self, id: str, where: Place, word: str) -> None:
         if not id:
             raise where.error(f"a {word} has an empty name; name it.")
+        if not id.isprintable():
+            raise where.error(
+                f"{word} {shown(id)} has a control character in its name; take it out."
+            )
         if id not in self._places:
             return
         first = self._places[id]
@@ -283,8 +299,8 @@ class TreeBuilder:
         if count > _MOST_LEVELS:
             top = max(heights, key=heights.__getitem__)
             raise self._places[top].error(
-                f"{self.domain_word} {shown(top)} has {count} levels of {self.domain_word}es below "
-                f"it; at most {_MOST_LEVELS} are read, so flatten the tree."
+                f"{self.domain_word} {shown(top)} stands on {count - 1} levels of others; at "
+                f"most {_MOST_LEVELS} levels are read, so flatten the tree."
             )
         ordered = tier_names(count) if names is None else tuple(names)
         if len(ordered) != count:
