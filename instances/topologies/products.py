@@ -14,6 +14,7 @@ from alloc.topology.machines import PCIE_3_X16_GB_PER_S, PCIE_4_X16_GB_PER_S, PC
 
 # The vendor's ornaments, and what the device plugin appends: a GPU that several pods share.
 _ORNAMENTS = re.compile(r"^(nvidia|tesla|geforce|amd)(-|$)|(^|-)shared$")
+_SIZE = re.compile(r"\d+gb$")
 _MIG = re.compile(r"-mig-\d+g\.\d+gb(?:\.me)?$")
 
 # Whole names without ornaments. Memory named HBM3 tells the SXM board of an H100 from its PCIe
@@ -26,15 +27,15 @@ _PRODUCTS = tuple(
         (r"v100-sxm[23]-32gb(-\w+)?", "v100-sxm-32gb"),
         (r"v100-sxm2(-16gb)?(-\w+)?", "v100-sxm-16gb"),
         (r"v100-pcie-16gb", "v100-pcie-16gb"),
-        (r"a100-sxm4?-80gb", "a100-sxm-80gb"),
+        (r"a100-(sxm4?-)?80gb", "a100-sxm-80gb"),
         (r"a100-sxm4?-40gb", "a100-sxm-40gb"),
         (r"a100-(80gb-pcie|pcie-80gb)", "a100-pcie-80gb"),
         (r"a100-(40gb-pcie|pcie-40gb)", "a100-pcie-40gb"),
         (r"a800-sxm4?-80gb", "a800-sxm-80gb"),
-        (r"h100-(80gb-hbm3|sxm5?(-80gb)?)", "h100-sxm-80gb"),
+        (r"h100-(80gb-hbm3|sxm5?(-80gb)?|(mega-)?80gb)", "h100-sxm-80gb"),
         (r"h100-(pcie(-80gb)?|80gb-pcie)", "h100-pcie-80gb"),
         (r"h800-sxm5?(-80gb)?", "h800-sxm-80gb"),
-        (r"h200-(141gb-hbm3e|sxm5?(-141gb)?)", "h200-sxm-141gb"),
+        (r"h200-(141gb(-hbm3e)?|sxm5?(-141gb)?)", "h200-sxm-141gb"),
         (r"b200-(180gb-hbm3e|sxm.*)", "b200-sxm-180gb"),
         (r"gtx-1080-ti", "gtx-1080-ti"),
         (r"rtx-2080-ti", "rtx-2080-ti"),
@@ -46,6 +47,9 @@ _PRODUCTS = tuple(
 _NVLINK_GB_PER_S = {"p100": 20.0, "a40": 14.0625, "b200": 50.0, "gb200": 50.0}
 _USUAL_NVLINK_GB_PER_S = 25.0
 
+# A driver shows a few per cent less memory than the data sheet.
+_DRIVERS_SHARE = 0.15
+
 _PCIE_GB_PER_S = {
     **dict.fromkeys(
         ("k80", "p100", "v100", "t4", "gtx-1080-ti", "rtx-2080-ti"), PCIE_3_X16_GB_PER_S
@@ -54,13 +58,15 @@ _PCIE_GB_PER_S = {
 }
 
 
-def type_of_product(product: str) -> str:
+def type_of_product(product: str, memory_mib: int | None = None) -> str:
     """Return the name of the GPU type that a product name means.
 
     Parameters
     ----------
     product
         What a driver, a label or a person calls the GPU.
+    memory_mib
+        Its memory, MiB, if known: it tells versions apart that the product name does not.
 
     Returns
     -------
@@ -89,13 +95,27 @@ def type_of_product(product: str) -> str:
         raise InstanceError(
             f'"{product}" names no GPU; give a product name such as "NVIDIA-H100-80GB-HBM3".'
         )
-    for pattern, name in _PRODUCTS:
-        if pattern.fullmatch(plain):
-            return name + profile
-    try:
-        return gpu_type(plain).name + profile
-    except InstanceError:
-        return plain + profile
+    found = next((name for pattern, name in _PRODUCTS if pattern.fullmatch(plain)), None)
+    if found is None:
+        try:
+            found = gpu_type(plain).name
+        except InstanceError:
+            return plain + profile
+    return found + profile if profile else _with_memory(found, memory_mib)
+
+
+def _with_memory(name: str, memory_mib: int | None) -> str:
+    """Return the version of a type that has that memory, or the type itself."""
+    stem = _SIZE.sub("", name)
+    versions = (name, *(known for known in GPU_TYPES if _SIZE.sub("", known) == stem))
+    if memory_mib is None:
+        return name
+    return next((known for known in versions if _has_memory(known, memory_mib)), name)
+
+
+def _has_memory(name: str, memory_mib: int) -> bool:
+    memory = GPU_TYPES[name].memory_mib
+    return memory is not None and abs(memory_mib / memory - 1) < _DRIVERS_SHARE
 
 
 def nvlink_gb_per_s(gpu: str) -> float | None:
