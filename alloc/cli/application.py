@@ -8,6 +8,7 @@ from alloc.cli import instances, models, schedulers
 from alloc.cli.comparing import compare_command
 from alloc.cli.demo import demo_command
 from alloc.cli.door import Door
+from alloc.cli.placing import defrag_command, explain_command, place_command
 from alloc.cli.simulating import simulate_command
 from alloc.cli.solving import solve_command
 from alloc.cli.verifying import verify_command
@@ -50,6 +51,9 @@ def root(
 
 
 app.command("solve")(solve_command)
+app.command("place")(place_command)
+app.command("defrag")(defrag_command)
+app.command("explain")(explain_command)
 app.command("verify")(verify_command)
 app.command("compare")(compare_command)
 app.command("simulate")(simulate_command)

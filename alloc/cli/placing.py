@@ -1,0 +1,223 @@
+"""``alloc place``, ``alloc defrag`` and ``alloc explain``."""
+
+import json as json_library
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from alloc.cli import options
+from alloc.cli.console import print_text, progress, require_writable, save, show
+from alloc.cli.door import say
+from alloc.cli.exit_code import ExitCode, code_of_result
+from alloc.cli.sources import read_instance
+
+GoalOption = Annotated[
+    str,
+    typer.Option(
+        help="Objectives, for example `gpus_placed then moves` or `balance + 0.05 moves`.",
+        metavar="GOAL",
+    ),
+]
+MoveBudgetOption = Annotated[
+    int | None,
+    typer.Option(help="Most running tasks that may move.", min=0, show_default=False),
+]
+
+
+def place_command(
+    instance: options.InstanceArgument,
+    goal: GoalOption = "gpus_placed then moves",
+    backend: options.BackendOption = "auto",
+    move_budget: MoveBudgetOption = None,
+    evict: Annotated[
+        bool, typer.Option("--evict", help="Let running preemptible jobs be stopped.")
+    ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Also make right what running jobs break from the start."),
+    ] = False,
+    time_limit: options.TimeLimitOption = 60.0,
+    seed: options.SeedOption = 0,
+    output: options.OutputOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+) -> ExitCode:
+    """Place a queue on a cluster as it stands, with a proof of how good the placement is.
+
+    Jobs that find no hosts are listed with the reason. Running jobs stay where they are unless the
+    instance, --move-budget or --evict says that they may move.
+    """
+    require_writable(output)
+    problem = _with_moves(read_instance(instance), move_budget, evict)
+    from alloc.solving.placing import place
+
+    with progress(f"placing {problem.name}", quiet) as report:
+        placement = place(
+            problem,
+            goal,
+            backend=backend,
+            repair=repair,
+            time_limit_s=time_limit,
+            seed=seed,
+            progress=report,
+        )
+    result = placement.result
+    for violation in placement.broken:
+        say(f"{'repaired' if placement.repaired else 'left as it is'}: {violation}")
+    if output is not None:
+        save(result.to_json, output)
+    if json:
+        print_text(result.to_json())
+    else:
+        from alloc.cli.tables import certificate_table, solution_table
+
+        show(certificate_table(result.certificate))
+        if result.solution is not None:
+            show(solution_table(problem, result.solution))
+            _show_reasons(result.solution.unplaced)
+    if result.conflict is not None:
+        say(f"infeasible: {result.conflict}")
+    return code_of_result(result)
+
+
+def defrag_command(
+    instance: options.InstanceArgument,
+    job: Annotated[
+        str | None,
+        typer.Option("--for", metavar="JOB", help="Let this waiting job in.", show_default=False),
+    ] = None,
+    empty: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PLACE", help="Empty this host or domain; may be given repeatedly."),
+    ] = None,
+    move_cost: Annotated[
+        float,
+        typer.Option(help="Without --for or --empty: hosts that the move of a task is worth."),
+    ] = 0.05,
+    move_budget: MoveBudgetOption = None,
+    time_limit: options.TimeLimitOption = 60.0,
+    seed: options.SeedOption = 0,
+    output: options.OutputOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+) -> ExitCode:
+    """Re-place running jobs: let a gang in, empty hosts, or use fewer of them.
+
+    Prints the moves in an order that can be carried out: in every step hosts hold what stands on
+    them and what arrives. Exit code 3 if there is no way, 4 if none was found in time.
+    """
+    require_writable(output)
+    problem = read_instance(instance)
+    if job is not None and empty:
+        raise typer.BadParameter("give --for or --empty, not both")
+    from alloc.solving.defragmentation import consolidate, drain, make_room
+
+    with progress(f"re-placing {problem.name}", quiet) as report:
+        shared: dict[str, Any] = {
+            "move_budget": move_budget,
+            "time_limit_s": time_limit,
+            "seed": seed,
+            "progress": report,
+        }
+        if job is not None:
+            found = make_room(problem, job, **shared)
+        elif empty:
+            found = drain(problem, empty, **shared)
+        else:
+            found = consolidate(problem, move_cost=move_cost, **shared)
+    if output is not None:
+        save(found.result.to_json, output)
+    steps = () if found.migration is None else found.migration.steps
+    if json:
+        document = {
+            "result": json_library.loads(found.result.to_json()),
+            "steps": [[asdict(move) for move in step] for step in steps],
+            "emptied": list(found.emptied),
+            "blocked": found.blocked,
+        }
+        print_text(json_library.dumps(document, indent=2))
+    else:
+        from alloc.cli.tables import certificate_table, table
+
+        show(certificate_table(found.result.certificate))
+        rows = [(k, str(move)) for k, step in enumerate(steps, start=1) for move in step]
+        if rows:
+            show(table(("step", "move"), rows, f"{found.num_moved} moves"))
+        if found.emptied:
+            print_text(f"emptied: {', '.join(found.emptied)}")
+    if found.blocked is not None:
+        say(f"no steps: {found.blocked}")
+        optimal = found.result.certificate.status in ("optimal", "infeasible")
+        return ExitCode.INFEASIBLE if optimal else ExitCode.NO_SOLUTION
+    return code_of_result(found.result)
+
+
+def explain_command(
+    instance: options.InstanceArgument,
+    job: Annotated[
+        str | None,
+        typer.Argument(metavar="JOB", help="A waiting job; by default all.", show_default=False),
+    ] = None,
+    moves: Annotated[
+        bool,
+        typer.Option("--moves/--no-moves", help="Also look for moves of running jobs that help."),
+    ] = True,
+    time_limit: options.TimeLimitOption = 10.0,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+) -> ExitCode:
+    """Say why a job cannot start now, and what would let it.
+
+    The reason is a smallest set of requirements that conflict; each cure would do on its own, and
+    the cheapest comes first.
+    """
+    problem = read_instance(instance)
+    running = {a.job for a in problem.running}
+    asked = [job] if job is not None else [j.id for j in problem.jobs if j.id not in running]
+    from alloc.solving.explaining import explain
+
+    answers = {}
+    with progress(f"explaining {problem.name}", quiet) as report:
+        for name in asked:
+            report(f"job {name}")
+            answers[name] = explain(problem, name, moves=moves, time_limit_s=time_limit)
+    if json:
+        print_text(
+            json_library.dumps(
+                {
+                    name: {"starts": e is None, **({} if e is None else asdict(e))}
+                    for name, e in answers.items()
+                },
+                indent=2,
+            )
+        )
+        return ExitCode.SOLVED
+    for name, explanation in answers.items():
+        if explanation is None:
+            print_text(f'job "{name}" can start now.')
+            continue
+        print_text(explanation.sentence)
+        for cure in explanation.relaxations:
+            print_text(f"  - {cure.sentence} ({cure.cost:g} GPUs concerned)")
+    return ExitCode.SOLVED
+
+
+def _with_moves(problem: Any, budget: int | None, evict: bool) -> Any:
+    """Return the instance with what the command line says of moves; by default nothing moves."""
+    from alloc.instance import Moves
+
+    if budget is None and not evict:
+        pinned = problem.moves is None and bool(problem.running)
+        return problem.replace(moves=Moves(budget=0)) if pinned else problem
+    return problem.replace(moves=Moves(budget, evict))
+
+
+def _show_reasons(unplaced: Any) -> None:
+    from alloc.cli.tables import MOST_ROWS
+
+    for k, reason in enumerate(unplaced.values()):
+        if k == MOST_ROWS:
+            print_text(f"... and {len(unplaced) - MOST_ROWS} more jobs wait (--json lists them).")
+            return
+        print_text(reason)

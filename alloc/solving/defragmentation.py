@@ -1,0 +1,296 @@
+"""Re-placing running jobs on purpose: to let a gang in, to empty hosts, to use fewer of them.
+
+Each question is a placement problem (family F4) whose answer is turned into steps that can be
+carried out. What the steps cost is the number of tasks that change hosts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from alloc.certificate import Result
+from alloc.errors import AllocError, CertificateError, InstanceError, nearest
+from alloc.instance import Affinity, Instance, Moves
+from alloc.migration import Migration
+from alloc.solution import Allocation, Assignment
+from alloc.solving.migration import order_moves
+from alloc.solving.solver import solve
+from alloc.topology import Topology, hosts_in
+from alloc.verification import verify
+from alloc.verification.migration import verify_migration
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Defragmentation:
+    """A new placement of what runs, and the way there.
+
+    Parameters
+    ----------
+    result
+        The placement with its certificate; its objective counts moves, hosts or both.
+    migration
+        The steps that lead there, checked by the judge, or None without a placement or where tasks
+        block each other.
+    emptied
+        Hosts on which something ran before and nothing runs after, in the order of the topology.
+    blocked
+        Why there are no steps although there is a placement, or None.
+    """
+
+    result: Result
+    migration: Migration | None
+    emptied: tuple[str, ...] = ()
+    blocked: str | None = None
+
+    @property
+    def num_moved(self) -> int:
+        """Number of tasks that change hosts on the way, 0 without steps."""
+        return 0 if self.migration is None else self.migration.num_moves
+
+
+def make_room(
+    instance: Instance,
+    job_id: str,
+    *,
+    move_budget: int | None = None,
+    time_limit_s: float = 60.0,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Defragmentation:
+    """Move as few running tasks as it takes for a waiting job to start.
+
+    Parameters
+    ----------
+    instance
+        What runs and what waits.
+    job_id
+        The job to let in; other waiting jobs stay out.
+    move_budget
+        Most tasks that may move, or None.
+    time_limit_s
+        Wall time, seconds.
+    seed
+        Random seed.
+    progress
+        Called with a line of text now and then.
+
+    Raises
+    ------
+    InstanceError
+        If there is no such job, or it runs already.
+    """
+    running = {a.job for a in instance.running}
+    wanted = instance.job(job_id)
+    if job_id in running:
+        raise InstanceError(f'job "{job_id}" runs already; name a job that waits.')
+    problem = instance.replace(
+        jobs=(*(job for job in instance.jobs if job.id in running), wanted),
+        affinities=_among(instance, {*running, job_id}),
+        moves=Moves(move_budget),
+    )
+    result = solve(
+        problem,
+        "placement",
+        objective="gpus_placed then moves",
+        time_limit_s=time_limit_s,
+        seed=seed,
+        progress=progress,
+    )
+    let_in = isinstance(result.solution, Allocation) and (
+        job_id in result.solution.configuration_of
+    )
+    if result.solution is not None and not let_in:
+        sure = result.certificate.status == "optimal"
+        reason = (
+            f'job "{job_id}" cannot start whatever moves'
+            if sure
+            else f'no placement with job "{job_id}" was found in {time_limit_s:g} s'
+        )
+        budget = "" if move_budget is None else f" within {move_budget} moves"
+        return Defragmentation(result, None, blocked=f"{reason}{budget}.")
+    return _with_steps(problem, result)
+
+
+def drain(
+    instance: Instance,
+    places: Sequence[str],
+    *,
+    move_budget: int | None = None,
+    time_limit_s: float = 60.0,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Defragmentation:
+    """Empty hosts or whole domains with as few moves as it takes.
+
+    Parameters
+    ----------
+    instance
+        What runs.
+    places
+        Ids of hosts or domains that are to hold nothing.
+    move_budget, time_limit_s, seed, progress
+        As in `make_room`; tasks that leave the places count.
+
+    Raises
+    ------
+    InstanceError
+        If a place is unknown, nothing would be left, or a job on it may not move.
+    """
+    leaving = _hosts_of(instance, places)
+    stranded = 0
+    kept: list[Assignment] = []
+    for a in instance.running:
+        stay = tuple(task for task in a.tasks if task.host not in leaving)
+        gone = sum(task.count for task in a.tasks) - sum(task.count for task in stay)
+        if gone and not instance.job(a.job).preemptible:
+            raise InstanceError(
+                f'job "{a.job}": is not preemptible and runs on {", ".join(places)}; wait for its '
+                "end or make it preemptible."
+            )
+        stranded += gone
+        kept.append(dataclasses.replace(a, tasks=stay))
+    if move_budget is not None and move_budget < stranded:
+        raise InstanceError(
+            f"{', '.join(places)}: {stranded} tasks run there, more than the {move_budget} that "
+            "may move; raise the budget or drain less."
+        )
+    running = {a.job for a in kept}
+    problem = instance.replace(
+        topology=_without(instance, leaving),
+        jobs=tuple(job for job in instance.jobs if job.id in running),
+        running=tuple(kept),
+        affinities=_among(instance, running),
+        moves=Moves(None if move_budget is None else move_budget - stranded),
+    )
+    result = solve(
+        problem,
+        "placement",
+        objective="moves",
+        time_limit_s=time_limit_s,
+        seed=seed,
+        progress=progress,
+    )
+    # The tasks that stood on the drained hosts move in any case.
+    certificate = result.certificate
+    value = certificate.objective
+    certified = certificate.replace(
+        objective=None if value is None else value + stranded,
+        bound=certificate.bound + stranded,
+        fingerprint=instance.fingerprint,
+    )
+    whole = instance.replace(
+        jobs=problem.jobs, affinities=problem.affinities, moves=Moves(move_budget)
+    )
+    return _with_steps(whole, dataclasses.replace(result, certificate=certified))
+
+
+def consolidate(
+    instance: Instance,
+    *,
+    move_cost: float = 0.05,
+    move_budget: int | None = None,
+    time_limit_s: float = 60.0,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Defragmentation:
+    """Free whole hosts: fewest hosts with GPUs in use, against the cost of the moves.
+
+    Parameters
+    ----------
+    instance
+        What runs.
+    move_cost
+        What the move of a task is worth, in hosts, more than 0.
+    move_budget, time_limit_s, seed, progress
+        As in `make_room`.
+    """
+    running = {a.job for a in instance.running}
+    problem = instance.replace(
+        jobs=tuple(job for job in instance.jobs if job.id in running),
+        affinities=_among(instance, running),
+        moves=Moves(move_budget),
+    )
+    result = solve(
+        problem,
+        "placement",
+        objective=f"gpu_hosts_used + {move_cost:g} moves",
+        time_limit_s=time_limit_s,
+        seed=seed,
+        progress=progress,
+    )
+    return _with_steps(problem, result)
+
+
+def _with_steps(problem: Instance, result: Result) -> Defragmentation:
+    """Judge the placement on the whole problem, and order the moves."""
+    if not isinstance(result.solution, Allocation):
+        return Defragmentation(result, None)
+    violations = verify(problem, result.solution)
+    if violations:
+        raise CertificateError(f"the new placement breaks a rule: {violations[0]}")
+    emptied = _emptied(problem, result.solution)
+    try:
+        migration = order_moves(problem, result.solution)
+    except AllocError as error:
+        return Defragmentation(result, None, emptied, str(error))
+    wrong = verify_migration(problem, migration)
+    if wrong:
+        raise CertificateError(f"the order of moves breaks a rule: {wrong[0]}")
+    return Defragmentation(result, migration, emptied)
+
+
+def _emptied(problem: Instance, allocation: Allocation) -> tuple[str, ...]:
+    before = {task.host for a in problem.running for task in a.tasks}
+    after = {task.host for a in allocation.assignments for task in a.tasks}
+    return tuple(h.id for h in problem.topology.hosts if h.id in before - after)
+
+
+def _among(instance: Instance, jobs: Iterable[str]) -> tuple[Affinity, ...]:
+    """Return the affinities among some jobs."""
+    known = set(jobs)
+    found = []
+    for affinity in instance.affinities:
+        left = tuple(job for job in affinity.jobs if job in known)
+        if len(left) > 1:
+            found.append(dataclasses.replace(affinity, jobs=left))
+    return tuple(found)
+
+
+def _hosts_of(instance: Instance, places: Sequence[str]) -> set[str]:
+    """Return the ids of the hosts that some hosts and domains stand for."""
+    topology = instance.topology
+    domains = {domain.id for domain in topology.domains}
+    leaving: set[str] = set()
+    for place in places:
+        if place in topology.host_index:
+            leaving.add(place)
+        elif place in domains:
+            leaving |= {topology.hosts[h].id for h in hosts_in(topology, place)}
+        else:
+            known = (*topology.host_index, *domains)
+            raise InstanceError(
+                f'topology "{topology.name}" has no host or domain "{place}"'
+                f"{nearest(place, known, '; name one that it has.')}"
+            )
+    if len(leaving) == topology.num_hosts:
+        raise InstanceError(
+            f"{', '.join(places)}: these are all hosts; leave some to move the jobs to."
+        )
+    return leaving
+
+
+def _without(instance: Instance, leaving: set[str]) -> Topology:
+    """Return the topology without some hosts."""
+    topology = instance.topology
+    return topology.replace(
+        hosts=tuple(host for host in topology.hosts if host.id not in leaving),
+        links=tuple(
+            link
+            for link in topology.links
+            if not {link.a.split("/")[0], link.b.split("/")[0]} & leaving
+        ),
+    )
