@@ -121,7 +121,7 @@ def _supply(question: Question, conflict: tuple[str, ...]) -> str:
         # Of domains with equal room the one with most free GPUs is the nearest to doing.
         free = np.bincount(question.tree.unit[level], question.pool.free[:, 0], question.tree.size)
         units = np.unique(question.tree.unit[level])
-        best = int(units[np.lexsort((free[units], rooms[level][units]))[-1]])
+        best = int(units[np.lexsort((-units, free[units], rooms[level][units]))[-1]])
         hosts = np.flatnonzero(question.tree.unit[level] == best)
         who = f"best {level} {question.tree.name(best)}"
     reasons = _losses(question, hosts)
