@@ -158,7 +158,7 @@ def test_free_gpus_without_memory_beside_them_are_counted_as_lost() -> None:
     assert decision.explanation is not None
     assert decision.explanation.conflict == ("running jobs", "level", "memory")
     assert decision.explanation.sentence == (
-        'job "b" needs 8 GPUs (4 x 2) in one rack; best rack r1 has 8 free, 4 of them on hosts '
+        'job "b" needs 8 GPUs (4 x 2) in one rack; best rack r0 has 8 free, 4 of them on hosts '
         "without memory for it; it fits in one pod."
     )
     by_requirement = {r.requirement: r for r in decision.explanation.relaxations}
