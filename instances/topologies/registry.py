@@ -8,7 +8,14 @@ from os import PathLike
 from alloc.documents.files import write_text
 from alloc.errors import InstanceError, nearest
 from alloc.instances.readers.report import ReadReport
-from alloc.instances.topologies import one_host, slurm_conf, slurm_yaml
+from alloc.instances.topologies import (
+    graph_files,
+    kubernetes_nodes,
+    lists,
+    one_host,
+    slurm_conf,
+    slurm_yaml,
+)
 from alloc.instances.topologies.formats import Request, TopologyFormat
 from alloc.instances.topologies.host_types import HostTypeChoice, HostTypes
 from alloc.instances.topologies.text import TopologyText, read_text
@@ -19,6 +26,9 @@ _ALL: tuple[TopologyFormat, ...] = (
     *slurm_conf.FORMATS,
     *slurm_yaml.FORMATS,
     *one_host.FORMATS,
+    *kubernetes_nodes.FORMATS,
+    *graph_files.FORMATS,
+    *lists.FORMATS,
 )
 
 TOPOLOGY_FORMATS: Mapping[str, TopologyFormat] = {known.kind: known for known in _ALL}
