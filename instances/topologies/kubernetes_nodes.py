@@ -123,7 +123,7 @@ def _kept(text: TopologyText, request: Request, log: ReportLog) -> Iterator[_Nod
     """Yield the nodes that take pods; count the others."""
     keep_all = bool(request.options.get("all_nodes", False))
     tolerated = {key.strip() for key in (request.text_option("tolerate") or _TOLERATED).split(",")}
-    for entry in _items(text):
+    for entry in node_entries(text):
         log.rows_read += 1
         metadata = entry.need("metadata")
         name = metadata.need("name").text()
@@ -147,7 +147,7 @@ def _kept(text: TopologyText, request: Request, log: ReportLog) -> Iterator[_Nod
         yield _Node(name, entry, labels, dict(offers.items()))
 
 
-def _items(text: TopologyText) -> Iterator[Entry]:
+def node_entries(text: TopologyText) -> Iterator[Entry]:
     """Yield the nodes of a list, of a single node, or of several YAML documents."""
     documents = (text.json,) if text.text.lstrip().startswith(("{", "[")) else text.yaml
     for document in documents:
