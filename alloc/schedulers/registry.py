@@ -26,6 +26,14 @@ SCHEDULERS: Mapping[str, str] = {
     "exact-progress": "alloc.schedulers.exact_round:exact_progress",
     "exact-remaining-time": "alloc.schedulers.exact_round:exact_remaining_time",
     "exact-goodput": "alloc.schedulers.exact_round:exact_goodput",
+    "first-fit": "alloc.schedulers.placement:FirstFit",
+    "best-fit": "alloc.schedulers.placement:BestFit",
+    "random-fit": "alloc.schedulers.placement:RandomFit",
+    "fgd": "alloc.schedulers.placement:Fgd",
+    "hived": "alloc.schedulers.placement:HivedCells",
+    "kai": "alloc.schedulers.placement:KaiBinPack",
+    "kueue-best-fit": "alloc.schedulers.placement:KueueBestFit",
+    "kueue-balanced": "alloc.schedulers.placement:KueueBalanced",
     "rolling-horizon": "alloc.simulation.rolling_horizon:RollingHorizon",
 }
 """The policies of alloc: name to ``module:attribute`` of what makes one."""

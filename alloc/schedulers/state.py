@@ -12,7 +12,7 @@ import numpy as np
 from alloc.packing import HostPool
 from alloc.solution import Assignment
 from alloc.topology import Topology
-from alloc.workload import Configuration, Elasticity
+from alloc.workload import NO_RULES, Configuration, Elasticity, PlacementRules
 
 Knowledge = Literal["exact", "estimate", "none"]
 
@@ -50,6 +50,8 @@ class JobView:
         to the configuration in `last`.
     position
         Position in the instance: the order of jobs that arrive at the same time.
+    placement
+        Rules about the domains that its tasks stand in.
     """
 
     id: str
@@ -70,6 +72,7 @@ class JobView:
     due_date_s: float | None = None
     last: Assignment | None = None
     position: int = 0
+    placement: PlacementRules = NO_RULES
 
     @property
     def in_order(self) -> tuple[float, int]:

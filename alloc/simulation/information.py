@@ -86,6 +86,7 @@ class Forecast:
             deadline_s=job.deadline_s,
             due_date_s=job.due_date_s,
             position=position,
+            placement=job.placement,
         )
         live = LiveJob(job, view, running, work)
         live.show(job.work_left)

@@ -1,0 +1,207 @@
+"""Free capacity host by host and GPU by GPU, as arrays that placement rules score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.errors import UnsupportedFeatureError
+from alloc.packing import HostPool
+from alloc.topology import GPU_TYPES, Topology
+from alloc.topology.topology import HOST
+from alloc.units import MILLI
+from alloc.workload import TaskGroup
+
+Counts = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_UNKNOWN = 2**62
+
+
+class FreeHosts:
+    """The free CPU, memory and GPUs of every host, with tasks placed and released.
+
+    `alloc.packing.HostPool` keeps the same ledger for the simulator; here the free share of every
+    single GPU is an array entry, so that a rule scores all hosts in a few array operations.
+
+    Parameters
+    ----------
+    topology
+        The cluster; all of it is free at first.
+
+    Attributes
+    ----------
+    cpu, memory
+        Free CPU (milli-cores) and memory (MiB), shape (hosts,).
+    gpus
+        Free milli-GPU by position on the host, shape (hosts, most GPUs of a host); 0 where a host
+        has no GPU.
+    num_gpus
+        GPUs of each host, shape (hosts,).
+    whole
+        GPUs of each host that are free entirely, shape (hosts,).
+    roomiest
+        Largest free share of any one GPU, milli-GPU, shape (hosts,).
+    left
+        Free milli-GPU of each host in all, shape (hosts,).
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.num_gpus: Counts = topology.capacity[:, 0] // MILLI
+        width = max(1, int(self.num_gpus.max()))
+        exists = np.arange(width) < self.num_gpus[:, None]
+        self.cpu: Counts = topology.capacity[:, 1].copy()
+        self.memory: Counts = topology.capacity[:, 2].copy()
+        self.gpus: Counts = np.where(exists, MILLI, 0).astype(np.int64)
+        self._types: dict[str | None, Mask] = {}
+        self._domains: dict[str, Counts] = {}
+        self._sum_up()
+
+    @staticmethod
+    def of_pool(pool: HostPool) -> FreeHosts:
+        """Return what is free in a simulator's pool.
+
+        Whole GPUs have no positions there; the ones in use take the first positions not shared.
+        """
+        free = FreeHosts(pool.topology)
+        free.cpu[:] = pool.free[:, 1]
+        free.memory[:] = pool.free[:, 2]
+        whole = pool.free[:, 0] // MILLI
+        position = np.arange(free.gpus.shape[1])
+        used = (free.num_gpus - whole)[:, None]
+        free.gpus = np.where((position >= used) & (position < free.num_gpus[:, None]), MILLI, 0)
+        for h, shared in pool.open_gpus.items():
+            if shared:
+                unshared = [g for g in range(int(free.num_gpus[h])) if g not in shared]
+                row = np.zeros(free.gpus.shape[1], dtype=np.int64)
+                row[list(shared)] = list(shared.values())
+                row[unshared[len(unshared) - int(whole[h]) :]] = MILLI
+                free.gpus[h] = row
+        free._sum_up()
+        return free
+
+    def _sum_up(self) -> None:
+        self.whole: Counts = (self.gpus == MILLI).sum(axis=1)
+        self.roomiest: Counts = self.gpus.max(axis=1)
+        self.left: Counts = self.gpus.sum(axis=1)
+
+    def of_type(self, gpu_type: str | None) -> Mask:
+        """Return which hosts have GPUs of a type, all for None; shape (hosts,)."""
+        if gpu_type not in self._types:
+            types = self.topology.gpu_types
+            self._types[gpu_type] = np.array(
+                [gpu_type is None or kind == gpu_type for kind in types], dtype=bool
+            )
+        return self._types[gpu_type]
+
+    def domains(self, level: str) -> Counts:
+        """Return a domain number per host, shape (hosts,); hosts outside any domain have -1."""
+        if level not in self._domains:
+            found = self.topology.domain_of_host[level]
+            if level == HOST:
+                self._domains[level] = found
+            else:
+                inside = found >= 0
+                numbers = np.full(len(found), -1, dtype=np.int64)
+                numbers[inside] = np.unique(found[inside], return_inverse=True)[1]
+                self._domains[level] = numbers
+        return self._domains[level]
+
+    def fits(self, group: TaskGroup, gpu_type: str | None = None) -> Mask:
+        """Return on which hosts one task of a group fits, shape (hosts,).
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            If the tasks hold MIG slices: these rules know whole GPUs and shares only.
+        """
+        _refuse_mig(group)
+        fit = self.cpu >= group.cpu_milli
+        if group.memory_mib:
+            fit &= self.memory >= group.memory_mib
+        if group.shares_gpu:
+            fit &= self.roomiest >= group.gpu_milli
+        elif group.gpu_milli:
+            fit &= self.whole >= group.gpu_milli // MILLI
+        if gpu_type is not None:
+            fit &= self.of_type(gpu_type)
+        if group.gpu_memory_mib:
+            fit &= self._gpu_memory >= group.gpu_memory_mib
+        return fit
+
+    def room(self, group: TaskGroup, gpu_type: str | None = None) -> Counts:
+        """Return how many tasks of a group fit on each host, at most its count, shape (hosts,)."""
+        room = np.full(len(self.cpu), group.count, dtype=np.int64)
+        if group.cpu_milli:
+            np.minimum(room, self.cpu // group.cpu_milli, out=room)
+        if group.memory_mib:
+            np.minimum(room, self.memory // group.memory_mib, out=room)
+        if group.shares_gpu:
+            np.minimum(room, (self.gpus // group.gpu_milli).sum(axis=1), out=room)
+        elif group.gpu_milli:
+            np.minimum(room, self.whole * MILLI // group.gpu_milli, out=room)
+        room[~self.fits(group, gpu_type)] = 0
+        return room
+
+    @cached_property
+    def _gpu_memory(self) -> Counts:
+        """Memory of one GPU of each host, MiB; of types that we do not know, all that is asked."""
+        known = {name: kind.memory_mib for name, kind in GPU_TYPES.items()}
+        sizes = [known.get(name or "") for name in self.topology.gpu_types]
+        return np.array([_UNKNOWN if size is None else size for size in sizes], dtype=np.int64)
+
+    def tightest_gpu(self, h: int, gpu_milli: int) -> int:
+        """Return the GPU of a host with the least room that holds a share, the first of equals."""
+        row = self.gpus[h]
+        return int(np.where(row >= gpu_milli, row, MILLI + 1).argmin())
+
+    def take(self, h: int, group: TaskGroup, gpu: int | None = None) -> tuple[int, ...]:
+        """Place one task and return the positions of its GPUs.
+
+        Parameters
+        ----------
+        h
+            Position of the host.
+        group
+            Task group of the task, which fits there.
+        gpu
+            For a share, the GPU; by default the tightest. Whole GPUs are the first that are free.
+        """
+        held: tuple[int, ...] = ()
+        if group.shares_gpu:
+            held = (self.tightest_gpu(h, group.gpu_milli) if gpu is None else gpu,)
+        elif group.gpu_milli:
+            free = np.flatnonzero(self.gpus[h] == MILLI)
+            held = tuple(free[: group.gpu_milli // MILLI].tolist())
+        self._add(h, group, held, -1)
+        return held
+
+    def give(self, h: int, group: TaskGroup, gpus: Iterable[int]) -> None:
+        """Release one task that holds those GPUs."""
+        self._add(h, group, tuple(gpus), +1)
+
+    def _add(self, h: int, group: TaskGroup, gpus: tuple[int, ...], sign: int) -> None:
+        self.cpu[h] += sign * group.cpu_milli
+        self.memory[h] += sign * group.memory_mib
+        if not gpus:
+            return
+        row = self.gpus[h]
+        each = min(group.gpu_milli, MILLI)
+        for g in gpus:
+            row[g] += sign * each
+        self.whole[h] = np.count_nonzero(row == MILLI)
+        self.roomiest[h] = row.max()
+        self.left[h] += sign * each * len(gpus)
+
+
+def _refuse_mig(group: TaskGroup) -> None:
+    if group.mig_profile is not None:
+        raise UnsupportedFeatureError(
+            f'task group "{group.role}" asks for the MIG slice "{group.mig_profile}"; placement '
+            "heuristics know whole GPUs and shares of them: solve the instance with the "
+            "formulation for GPU sharing instead."
+        )
