@@ -13,6 +13,9 @@ from alloc.errors import InstanceError
 MILLI = 1000
 """Milli-units in one CPU core or one GPU."""
 
+GB_PER_MIB = 1024**2 / 10**9
+"""GB (as links count) in one MiB (as memory counts)."""
+
 RESOURCES = ("gpu_milli", "cpu_milli", "memory_mib")
 """The resources a host offers and a task asks for, in the order of every resource vector."""
 

@@ -10,8 +10,17 @@ import numpy as np
 from alloc.errors import InstanceError
 from alloc.instance import Instance
 from alloc.objectives.base import Objective
+from alloc.objectives.fragmentation import fragmentation, largest_gang
+from alloc.objectives.locality import (
+    all_to_all_bottleneck,
+    all_to_all_mean,
+    domains_spanned,
+    ring_bottleneck,
+    ring_mean,
+)
+from alloc.objectives.placed import Placed, moved_tasks, moved_tasks_by_role
 from alloc.solution import Allocation, Solution
-from alloc.units import MILLI
+from alloc.units import GB_PER_MIB, MILLI
 
 
 @dataclass(frozen=True)
@@ -27,64 +36,53 @@ class PlacementObjective(Objective):
         return self.function(instance, solution)
 
 
-def used_capacity(instance: Instance, allocation: Allocation) -> np.ndarray:
-    """Return what tasks use on each host, shape (hosts, resources), in the units of `RESOURCES`."""
-    used = np.zeros(instance.topology.capacity.shape)
-    index = instance.topology.host_index
-    for a in allocation.assignments:
-        demand = {
-            g.role: g.demand for g in instance.job(a.job).configurations[a.configuration].tasks
-        }
-        for task in a.tasks:
-            used[index[task.host]] += task.count * np.array(demand[task.role])
-    return used
-
-
-def moved_tasks(instance: Instance, allocation: Allocation) -> dict[str, int]:
-    """Return for each running job how many of its tasks left their host.
-
-    Tasks of a role are alike: it is the sum over hosts and roles of those a host has less of. A
-    job that is stopped moves all its tasks.
-    """
-    now = {a.job: a for a in allocation.assignments}
-    moved = {}
-    for before in instance.running:
-        after = now.get(before.job)
-        held: dict[tuple[str, str], int] = {}
-        for task in () if after is None else after.tasks:
-            held[task.host, task.role] = held.get((task.host, task.role), 0) + task.count
-        had: dict[tuple[str, str], int] = {}
-        for task in before.tasks:
-            had[task.host, task.role] = had.get((task.host, task.role), 0) + task.count
-        moved[before.job] = sum(max(0, n - held.get(key, 0)) for key, n in had.items())
-    return moved
-
-
 def _gpus_placed(instance: Instance, allocation: Allocation) -> float:
-    return (
-        sum(
-            instance.job(a.job).configurations[a.configuration].demand[0]
-            for a in allocation.assignments
-        )
-        / MILLI
+    held = sum(
+        instance.job(a.job).configurations[a.configuration].demand[0]
+        for a in allocation.assignments
     )
+    return held / MILLI
+
+
+def _weight_placed(instance: Instance, allocation: Allocation) -> float:
+    return float(sum(instance.job(a.job).weight for a in allocation.assignments))
 
 
 def _moves(instance: Instance, allocation: Allocation) -> float:
     return float(sum(moved_tasks(instance, allocation).values()))
 
 
+def _moved_gb(instance: Instance, allocation: Allocation) -> float:
+    moved = moved_tasks_by_role(instance, allocation)
+    total = 0
+    for before in instance.running:
+        if moved[before.job]:
+            configuration = instance.job(before.job).configurations[before.configuration]
+            memory = {group.role: group.memory_mib for group in configuration.tasks}
+            total += sum(n * memory[role] for role, n in moved[before.job].items())
+    return total * GB_PER_MIB
+
+
 def _balance(instance: Instance, allocation: Allocation) -> float:
     capacity = instance.topology.capacity
-    share = used_capacity(instance, allocation) / np.maximum(capacity, 1)
+    share = Placed.of(instance, allocation).used / np.maximum(capacity, 1)
     # A host without a resource is no part of its mean.
     has = capacity > 0
     mean = np.where(has, share, 0.0).sum(axis=0) / np.maximum(has.sum(axis=0), 1)
     return float(np.where(has, np.maximum(share - mean, 0.0), 0.0).sum())
 
 
+def _hosts_used(instance: Instance, allocation: Allocation) -> float:
+    return float(Placed.of(instance, allocation).hosts_used.sum())
+
+
 def _gpu_hosts_used(instance: Instance, allocation: Allocation) -> float:
-    return float((used_capacity(instance, allocation)[:, 0] > 0).sum())
+    return float(Placed.of(instance, allocation).gpu_hosts_used.sum())
+
+
+def _whole_hosts_free(instance: Instance, allocation: Allocation) -> float:
+    with_gpus = instance.topology.capacity[:, 0] > 0
+    return float((with_gpus & ~Placed.of(instance, allocation).hosts_used).sum())
 
 
 PLACEMENT_OBJECTIVES = (
@@ -92,7 +90,63 @@ PLACEMENT_OBJECTIVES = (
         "gpus_placed", "max", "GPU", "GPUs held by the jobs that run.", _gpus_placed
     ),
     PlacementObjective(
-        "moves", "min", "tasks", "Tasks of running jobs that leave their host.", _moves
+        "weight_placed", "max", "weight", "Sum of the weights of the jobs that run.", _weight_placed
+    ),
+    PlacementObjective(
+        "domains_spanned",
+        "min",
+        "domains",
+        "Domains beyond the first that each job's tasks span, at its preferred level; without one, "
+        "at every level and over hosts. A host outside every domain of a level is one by itself.",
+        domains_spanned,
+    ),
+    PlacementObjective(
+        "bottleneck_bandwidth",
+        "max",
+        "GB/s",
+        "Sum over gangs of the bandwidth between their worst two GPUs: the slowest hop of a ring.",
+        ring_bottleneck,
+    ),
+    PlacementObjective(
+        "mean_bandwidth",
+        "max",
+        "GB/s",
+        "Sum over gangs of the mean bandwidth along a ring that goes domain by domain.",
+        ring_mean,
+    ),
+    PlacementObjective(
+        "all_to_all_bandwidth",
+        "max",
+        "GB/s",
+        "Sum over gangs of what each GPU can send when all send to all: the narrowest way out of "
+        "a host or domain, shared by what crosses it.",
+        all_to_all_bottleneck,
+    ),
+    PlacementObjective(
+        "all_to_all_mean_bandwidth",
+        "max",
+        "GB/s",
+        "Sum over gangs of the mean bandwidth over all pairs of their GPUs.",
+        all_to_all_mean,
+    ),
+    PlacementObjective(
+        "fragmentation",
+        "min",
+        "GPU",
+        "Expected free GPU that a task drawn from the instance's own tasks could not use (FGD, "
+        "Weng et al., USENIX ATC 2023, section 3; host memory counts too).",
+        fragmentation,
+    ),
+    PlacementObjective(
+        "largest_gang",
+        "max",
+        "GPU",
+        "Most whole GPUs that are free within one domain of the innermost level, or in a cluster "
+        "without levels.",
+        largest_gang,
+    ),
+    PlacementObjective(
+        "whole_hosts_free", "max", "hosts", "GPU hosts on which no task stands.", _whole_hosts_free
     ),
     PlacementObjective(
         "balance",
@@ -102,7 +156,18 @@ PLACEMENT_OBJECTIVES = (
         _balance,
     ),
     PlacementObjective(
+        "moves", "min", "tasks", "Tasks of running jobs that leave their host.", _moves
+    ),
+    PlacementObjective(
+        "moved_gb",
+        "min",
+        "GB",
+        "Host memory of the tasks of running jobs that leave their host: the data that moves.",
+        _moved_gb,
+    ),
+    PlacementObjective(
         "gpu_hosts_used", "min", "hosts", "Hosts on which a task holds a GPU.", _gpu_hosts_used
     ),
+    PlacementObjective("hosts_used", "min", "hosts", "Hosts on which a task stands.", _hosts_used),
 )
 """The objectives of placements."""

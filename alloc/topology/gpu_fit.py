@@ -34,6 +34,8 @@ def gpu_misfit(topology: Topology, configuration: Configuration) -> str | None:
 
     Looks at MIG profiles and GPU memory only; see `alloc.instance.misfit` for the rest.
     """
+    if not any(group.mig_profile or group.gpu_memory_mib for group in configuration.tasks):
+        return None  # the rule: thousands of jobs on thousands of hosts are looked at
     gpus: dict[str | None, int] = {}
     for kind in (topology.host_type(host) for host in topology.hosts):
         if configuration.gpu_type in (None, kind.gpu_type):

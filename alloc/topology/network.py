@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import networkx as nx
+import numpy as np
+import numpy.typing as npt
 
 from alloc.errors import InstanceError, nearest
 from alloc.topology.host import HostType
@@ -87,6 +89,50 @@ class Network:
             (min(width, reached.get(node, 0.0)) for node, width in self._outside(k, b).items()),
             default=0.0,
         )
+
+    def ports(self) -> list[dict[str, float]]:
+        """Return for each host the nodes outside that it is joined to, and how wide, GB/s."""
+        hosts = self._topology.hosts
+        return [self._outside(h, host.id) for h, host in enumerate(hosts)]
+
+    def widest_between(self, nodes: Sequence[str]) -> npt.NDArray[np.float64]:
+        """Return the widest ways between nodes outside hosts, GB/s, shape (n, n).
+
+        Unlimited on the diagonal, 0 where there is no way. A largest spanning forest has the
+        widest way between any two of its nodes (Hu 1961), so links are joined widest first.
+        """
+        widths = np.zeros((len(nodes), len(nodes)))
+        np.fill_diagonal(widths, _UNLIMITED)
+        own = {node: k for k, node in enumerate(nodes)}
+        part = {node: node for node in {*self._fabric, *nodes}}
+        members = {node: [own[node]] if node in own else [] for node in part}
+        links = ((w, a, b) for a, arcs in self._fabric.items() for b, w in arcs)
+        for width, a, b in sorted(links, reverse=True):
+            a, b = _root(part, a), _root(part, b)
+            if a == b:
+                continue
+            for here, there in ((members[a], members[b]), (members[b], members[a])):
+                for k in here:
+                    widths[k, there] = width
+            part[b] = a
+            members[a] += members.pop(b)
+        return widths
+
+    def leaving(self) -> dict[str, float]:
+        """Return the bandwidth of all links that leave a host or domain, GB/s, where any does."""
+        found: dict[str, float] = {}
+        for link in self._topology.links:
+            ends = [
+                {*self._held_by(end), *((host,) if (host := self._host_id(end)) else ())}
+                for end in (link.a, link.b)
+            ]
+            for node in ends[0] ^ ends[1]:
+                found[node] = found.get(node, 0.0) + link.bandwidth_gb_per_s
+        return found
+
+    def _host_id(self, node: str) -> str | None:
+        h = self._host_of(node)
+        return None if h is None else self._topology.hosts[h].id
 
     def bisection_bandwidth(self) -> float:
         """Return the most that the first half of the hosts can send to the second half, GB/s.
@@ -265,6 +311,14 @@ def _widest(arcs: _Arcs, start: Mapping[str, float]) -> dict[str, float]:
                 best[other] = width
                 heapq.heappush(queue, (-width, other))
     return best
+
+
+def _root(part: dict[str, str], node: str) -> str:
+    """Return the node that stands for a node's part, and shorten the way to it."""
+    while part[node] != node:
+        part[node] = part[part[node]]
+        node = part[node]
+    return node
 
 
 def _widen(flow: nx.DiGraph, a: object, b: object, width: float) -> None:
