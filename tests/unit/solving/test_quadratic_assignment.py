@@ -1,0 +1,202 @@
+"""Quadratic assignment against brute force: the search, the bounds and the proof."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+
+import numpy as np
+import pytest
+
+from alloc.errors import InstanceError
+from alloc.solving.assignment_bounds import (
+    DualAscent,
+    ascend,
+    branch_and_bound,
+    gilmore_lawler_bound,
+    round_up,
+)
+from alloc.solving.quadratic_assignment import solve_quadratic_assignment
+from alloc.solving.tabu_search import _Batch, tabu_search
+from alloc.workload.quadratic_assignment import QuadraticAssignment
+
+
+def optimum(problem: QuadraticAssignment) -> float:
+    return min(problem.cost(p) for p in itertools.permutations(range(problem.size)))
+
+
+def random_problem(seed: int, n: int, kind: str) -> QuadraticAssignment:
+    rng = np.random.default_rng(seed)
+    flow, distance = rng.integers(0, 9, (2, n, n)).astype(float)
+    if kind in ("symmetric", "half"):
+        flow = flow + flow.T
+    if kind == "symmetric":
+        distance = distance + distance.T
+    if kind == "negative":
+        flow -= 4
+    if kind == "fractional":
+        flow, distance = flow * rng.random((n, n)), distance / 7
+    return QuadraticAssignment(f"{kind}-{seed}", flow, distance)
+
+
+KINDS = ["symmetric", "half", "general", "negative", "fractional"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 6])
+def test_the_answer_is_the_optimum_of_all_permutations(kind, n):
+    """Every kind of matrix takes its own way through the search; the proof must close in all."""
+    for seed in range(2):
+        problem = random_problem(seed, n, kind)
+        answer = solve_quadratic_assignment(problem, time_limit_s=20)
+        best = optimum(problem)
+        assert answer.objective == pytest.approx(best)
+        assert answer.objective == problem.cost(answer.permutation)
+        assert answer.status == "optimal"
+        assert answer.limit is None
+        assert answer.bound <= best + 1e-6 * max(1, abs(best))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_bound_is_above_the_optimum(kind):
+    for seed in range(4):
+        problem = random_problem(seed, 6, kind)
+        best = optimum(problem)
+        state = DualAscent.of(problem)
+        first = gilmore_lawler_bound(problem)
+        second = ascend(state, enough=math.inf, deadline=time.perf_counter() + 5, rounds=30)
+        slack = 1e-9 * max(1.0, abs(best))
+        assert first <= best + slack
+        assert second <= best + slack
+        # That each round gains shows in the ascent being the stronger of the two.
+        if kind != "negative":
+            assert second >= first - 1e-6 * abs(first)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_ascent_moves_cost_and_loses_none(kind):
+    """The identity of the module: what a permutation pays stays the same in every round."""
+    problem = random_problem(3, 5, kind)
+    state = DualAscent.of(problem)
+    for _ in range(3):
+        state.round()
+        assert state.leaders.min() >= -1e-9
+        assert state.costs.min() >= -1e-9
+        for p in itertools.islice(itertools.permutations(range(5)), 0, 120, 17):
+            paid = sum(state.leaders[i, p[i]] for i in range(5)) + sum(
+                state.costs[i, p[i], k, p[k]] for i in range(5) for k in range(5) if i != k
+            )
+            assert state.bound + paid == pytest.approx(problem.cost(p))
+
+
+def test_branch_and_bound_finds_what_a_bad_start_hides():
+    for kind in KINDS:
+        problem = random_problem(8, 6, kind)
+        worst = max(itertools.permutations(range(6)), key=problem.cost)
+        proof = branch_and_bound(problem, np.array(worst), deadline=time.perf_counter() + 20)
+        assert proof.permutation is not None
+        best = optimum(problem)
+        assert problem.cost(proof.permutation) == pytest.approx(best)
+        assert proof.bound == pytest.approx(best)
+
+
+def test_branch_and_bound_without_time_proves_less_but_nothing_false():
+    problem = random_problem(1, 8, "symmetric")
+    start = tabu_search(problem, max_steps=200)
+    proof = branch_and_bound(problem, start.permutation, deadline=time.perf_counter())
+    assert proof.bound <= start.cost
+    assert proof.nodes < 50
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_changes_of_the_search_are_differences_of_costs(kind):
+    """Changes are updated, not summed; an error in an update would mislead every later step."""
+    problem = random_problem(5, 7, kind)
+    batch = _Batch(problem, 2, np.random.default_rng(0))
+    batch.refresh()
+    for _ in range(12):
+        changes = batch._changes()
+        for s in range(2):
+            cost = problem.cost(batch.place[s])
+            assert batch.cost[s] == pytest.approx(cost)
+            for i, j in itertools.combinations(range(7), 2):
+                swapped = batch.place[s].copy()
+                swapped[[i, j]] = swapped[[j, i]]
+                assert changes[s, i, j] == pytest.approx(problem.cost(swapped) - cost, abs=1e-9)
+        batch.step()
+
+
+def test_a_search_is_repeatable_and_stops_at_its_target():
+    problem = random_problem(2, 12, "symmetric")
+    one, two = (tabu_search(problem, max_steps=300, time_limit_s=60, seed=4) for _ in range(2))
+    assert one.cost == two.cost
+    assert one.permutation.tolist() == two.permutation.tolist()
+    reached = tabu_search(problem, target=one.cost, seed=4, time_limit_s=60)
+    assert reached.cost <= one.cost
+    assert reached.steps <= 300
+
+
+def test_a_start_is_never_made_worse():
+    problem = random_problem(6, 9, "general")
+    best = solve_quadratic_assignment(problem, time_limit_s=20)
+    again = solve_quadratic_assignment(
+        problem, time_limit_s=20, start=best.permutation, target=best.objective
+    )
+    assert again.objective == best.objective
+    assert again.found_s == 0.0
+
+
+def test_a_limit_keeps_the_incumbent_and_says_so():
+    problem = random_problem(0, 24, "symmetric")
+    answer = solve_quadratic_assignment(problem, time_limit_s=0.2)
+    assert answer.limit == "time"
+    assert answer.status == "feasible"
+    assert answer.bound <= answer.objective == problem.cost(answer.permutation)
+    assert answer.gap > 0
+
+
+def test_a_bound_rounds_up_to_a_cost_that_can_be():
+    """Symmetric whole numbers: costs are an even number apart, so 574.2 proves 576 below 578."""
+    assert round_up(574.2, 578, 2.0) == 576
+    assert round_up(576.0, 578, 2.0) == 576
+    assert round_up(574.2, 578, 0.0) == 574.2
+    assert round_up(-math.inf, 578, 2.0) == -math.inf
+
+
+@pytest.mark.parametrize(
+    ("flow", "distance", "step"),
+    [
+        ([[0, 1], [1, 0]], [[0, 3], [3, 0]], 2.0),
+        ([[0, 1], [0, 0]], [[0, 3], [3, 0]], 1.0),
+        ([[1, 1], [1, 0]], [[1, 3], [3, 0]], 1.0),
+        ([[0, 0.5], [0.5, 0]], [[0, 3], [3, 0]], 0.0),
+    ],
+)
+def test_costs_are_whole_steps_apart(flow, distance, step):
+    assert QuadraticAssignment("x", np.array(flow), np.array(distance)).step == step
+
+
+@pytest.mark.parametrize(
+    ("flow", "distance", "said"),
+    [
+        (np.zeros((2, 3)), np.zeros((2, 2)), "flow has shape"),
+        (np.zeros((2, 2)), np.zeros((3, 3)), "flow is of size 2 and distance of size 3"),
+        (np.full((2, 2), np.nan), np.zeros((2, 2)), "infinite or missing"),
+        ([["a"]], np.zeros((1, 1)), "no matrix of numbers"),
+        (np.zeros((0, 0)), np.zeros((0, 0)), "at least one row"),
+    ],
+)
+def test_malformed_matrices_are_refused(flow, distance, said):
+    with pytest.raises(InstanceError, match=said):
+        QuadraticAssignment("x", flow, distance)
+
+
+def test_malformed_requests_are_refused():
+    problem = random_problem(0, 4, "general")
+    with pytest.raises(InstanceError, match="no permutation of 0 to 3"):
+        problem.cost([0, 1, 1, 2])
+    with pytest.raises(InstanceError, match="time_limit_s"):
+        solve_quadratic_assignment(problem, time_limit_s=0)
+    with pytest.raises(InstanceError, match="no permutation"):
+        solve_quadratic_assignment(problem, start=[0, 1])
