@@ -10,11 +10,15 @@ from alloc.errors import InstanceError, nearest
 from alloc.instances.readers.report import ReadReport
 from alloc.instances.topologies import (
     graph_files,
+    hypernodes,
     kubernetes_nodes,
+    kueue,
     lists,
     one_host,
     slurm_conf,
     slurm_yaml,
+    topograph,
+    topograph_model,
 )
 from alloc.instances.topologies.formats import Request, TopologyFormat
 from alloc.instances.topologies.host_types import HostTypeChoice, HostTypes
@@ -25,6 +29,10 @@ from alloc.topology import Topology
 _ALL: tuple[TopologyFormat, ...] = (
     *slurm_conf.FORMATS,
     *slurm_yaml.FORMATS,
+    *topograph.FORMATS,
+    *topograph_model.FORMATS,
+    *hypernodes.FORMATS,
+    *kueue.FORMATS,
     *one_host.FORMATS,
     *kubernetes_nodes.FORMATS,
     *graph_files.FORMATS,
@@ -126,6 +134,11 @@ def write_topology(
     AllocError
         If the file cannot be written.
     """
+    write_text(path, topology_text(topology, format, **options))
+
+
+def topology_text(topology: Topology, format: str, **options: object) -> str:
+    """Return the text of a topology in a format; see `write_topology`."""
     known = topology_format(format)
     if known.write is None:
         written = [kind for kind, other in TOPOLOGY_FORMATS.items() if other.write is not None]
@@ -133,7 +146,7 @@ def write_topology(
             f'topology format "{format}" is only read; formats that are written are '
             f"{', '.join(written)}."
         )
-    write_text(path, known.write(topology, **known.given(options, writing=True)))
+    return known.write(topology, **known.given(options, writing=True))
 
 
 def topology_format(kind: str) -> TopologyFormat:

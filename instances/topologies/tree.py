@@ -9,6 +9,7 @@ from alloc.errors import InstanceError, nearest
 from alloc.instances.topologies.host_types import HostTypeChoice
 from alloc.instances.topologies.place import Place, shown
 from alloc.topology import Domain, Host, HostType, NetworkLink, Topology
+from alloc.topology.topology import GPU, HOST
 
 MAX_HOSTS = 1_000_000
 """Most hosts that a file may name; a short hostlist can name billions."""
@@ -55,9 +56,13 @@ class TreeBuilder:
         return tuple(self._hosts)
 
     @property
-    def domains(self) -> tuple[str, ...]:
-        """Ids of the domains added so far, in order."""
-        return tuple(self._domains)
+    def unplaced_hosts(self) -> tuple[str, ...]:
+        """Ids of the hosts that nothing was said about where they stand, in order."""
+        return tuple(host for host in self._hosts if host not in self._stands)
+
+    def has_domain(self, id: str) -> bool:
+        """Return whether a domain was added."""
+        return id in self._domains
 
     def domain(self, id: str, where: Place, *, level: str | None = None) -> None:
         """Add a domain.
@@ -181,6 +186,7 @@ class TreeBuilder:
         if one_piece:
             self._require_one_piece()
         level_of, ordered = self._levels(heights, levels)
+        self._require_level_names(ordered)
         self._require_nested(level_of, ordered)
         types = {
             host: own if own is not None else host_types.of(host)
@@ -309,6 +315,19 @@ class TreeBuilder:
                 f"({', '.join(ordered)}); name every level, outermost first."
             )
         return {d: ordered[count - 1 - height] for d, height in heights.items()}, ordered
+
+    def _require_level_names(self, levels: Sequence[str]) -> None:
+        for k, level in enumerate(levels):
+            if level in (HOST, GPU):
+                raise self.file.error(
+                    f"calls a level {shown(level)}, which every topology has already; name it anew."
+                )
+            if level in levels[:k]:
+                raise self.file.error(
+                    f"calls two levels {shown(level)}; give each a name of its own."
+                )
+            if not level or not level.isprintable():
+                raise self.file.error(f"calls a level {shown(level)}; give it a name to print.")
 
     def _require_nested(self, level_of: dict[str, str], ordered: tuple[str, ...]) -> None:
         rank = {level: k for k, level in enumerate(ordered)}
