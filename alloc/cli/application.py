@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from alloc.cli import instances, models, schedulers
+from alloc.cli import instances, models, schedulers, topology
 from alloc.cli.comparing import compare_command
 from alloc.cli.demo import demo_command
 from alloc.cli.door import Door
@@ -58,6 +58,7 @@ app.command("verify")(verify_command)
 app.command("compare")(compare_command)
 app.command("simulate")(simulate_command)
 app.add_typer(instances.app, name="instances")
+app.add_typer(topology.app, name="topology")
 app.add_typer(models.app, name="models")
 app.add_typer(schedulers.app, name="schedulers")
 app.command("demo")(demo_command)

@@ -60,6 +60,24 @@ def _document_kinds() -> Iterable[str]:
     return ["instance", "solution", "result", "topology"]
 
 
+def _topology_formats() -> Iterable[str]:
+    from alloc.instances.topologies import TOPOLOGY_FORMATS
+
+    return [kind for kind, known in TOPOLOGY_FORMATS.items() if known.read is not None]
+
+
+def _written_topology_formats() -> Iterable[str]:
+    from alloc.instances.topologies import TOPOLOGY_FORMATS
+
+    return [kind for kind, known in TOPOLOGY_FORMATS.items() if known.write is not None]
+
+
+def _machines() -> Iterable[str]:
+    from alloc.instances.topologies import MACHINES
+
+    return MACHINES
+
+
 def complete_scheduler_list(incomplete: str) -> list[str]:
     """Complete the last name of a comma-separated list."""
     head, comma, last = incomplete.rpartition(",")
@@ -73,5 +91,11 @@ complete_objective = _offer(_objectives)
 complete_backend = _offer(_backends)
 complete_scheduler = _offer(_schedulers)
 complete_reader = _offer(_readers)
+complete_topology_format = _offer(_topology_formats)
+complete_written_topology_format = _offer(_written_topology_formats)
+complete_any_topology_format = _offer(
+    lambda: dict.fromkeys([*_topology_formats(), *_written_topology_formats()])
+)
+complete_machine = _offer(_machines)
 complete_document_kind = _offer(_document_kinds)
 complete_instance_or_family = _offer(lambda: [*_families(), *_instances()])

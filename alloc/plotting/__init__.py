@@ -1,4 +1,4 @@
-"""Figures: schedules, utilisation, completion times, gaps and convergence."""
+"""Figures: schedules, utilisation, completion times, gaps, convergence and topologies."""
 
 from alloc.plotting.convergence import TracePoint as TracePoint
 from alloc.plotting.convergence import plot_convergence as plot_convergence
@@ -9,5 +9,8 @@ from alloc.plotting.figures import svg_text as svg_text
 from alloc.plotting.gantt import plot_gantt as plot_gantt
 from alloc.plotting.gantt import plot_gantt_pair as plot_gantt_pair
 from alloc.plotting.gaps import plot_gaps as plot_gaps
+from alloc.plotting.host_type import plot_host_type as plot_host_type
 from alloc.plotting.jct import plot_jct_distribution as plot_jct_distribution
+from alloc.plotting.topology import draw_topology as draw_topology
+from alloc.plotting.topology import plot_topology as plot_topology
 from alloc.plotting.utilisation import plot_utilisation as plot_utilisation

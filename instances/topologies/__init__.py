@@ -12,4 +12,5 @@ from alloc.instances.topologies.registry import TOPOLOGY_FORMATS as TOPOLOGY_FOR
 from alloc.instances.topologies.registry import detect_format as detect_format
 from alloc.instances.topologies.registry import read_topology as read_topology
 from alloc.instances.topologies.registry import topology_format as topology_format
+from alloc.instances.topologies.registry import topology_text as topology_text
 from alloc.instances.topologies.registry import write_topology as write_topology

@@ -169,6 +169,7 @@ FORMATS = (
         is_document,
         read_document,
         write_topology,
+        file_names=("*.json",),
         tells_hosts=True,
     ),
     TopologyFormat(

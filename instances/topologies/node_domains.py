@@ -127,18 +127,26 @@ def _heads(path: _Path) -> Iterable[_Path]:
 
 
 def _names(paths: Iterable[_Path], hosts: Iterable[str]) -> dict[_Path, str]:
-    """Name each domain by its value where that is its alone, else by the way to it."""
-    paths = list(paths)
-    owners: dict[str, set[_Path]] = defaultdict(set)
+    """Name domains by their values where these tell them apart, else by the end of the way there.
+
+    All domains of a level are named alike: ``p1/s3`` beside ``p2/s3`` and ``p2/s4``.
+    """
+    by_level: dict[int, list[_Path]] = defaultdict(list)
     for path in paths:
-        owners[path[-1][1]].add(path)
+        by_level[path[-1][0]].append(path)
     taken = set(hosts)
-    names = {}
-    for path in paths:
-        value = path[-1][1]
-        name = value if len(owners[value]) == 1 else "/".join(v for _, v in path)
-        names[path] = _free(name, taken)
-        taken.add(names[path])
+    names: dict[_Path, str] = {}
+    for level in sorted(by_level):
+        longest = max(map(len, by_level[level]))
+        for length in range(1, longest + 1):
+            ends = {
+                path: "/".join(value for _, value in path[-length:]) for path in by_level[level]
+            }
+            if len(set(ends.values())) == len(ends) and taken.isdisjoint(ends.values()):
+                break
+        for path, end in ends.items():
+            names[path] = _free(end, taken)
+            taken.add(names[path])
     return names
 
 
