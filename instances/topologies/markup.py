@@ -95,6 +95,9 @@ class Entry:
         """
         found = self.get(key)
         if found is None:
+            if key in self._mapping():
+                child = self._child(key, None)
+                raise child.error(f"{child.label} is empty; fill it in.")
             what = self.label or "the document"
             raise self.error(f'{what} has no "{key}"{nearest(key, self._mapping(), "; add it.")}')
         return found
