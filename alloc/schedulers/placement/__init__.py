@@ -11,5 +11,6 @@ from alloc.schedulers.placement.free_hosts import FreeHosts as FreeHosts
 from alloc.schedulers.placement.hived import HivedCells as HivedCells
 from alloc.schedulers.placement.kueue import KueueBalanced as KueueBalanced
 from alloc.schedulers.placement.kueue import KueueBestFit as KueueBestFit
+from alloc.schedulers.placement.plan import ExactPlan as ExactPlan
 from alloc.schedulers.placement.policy import PlacementPolicy as PlacementPolicy
 from alloc.schedulers.placement.policy import Request as Request

@@ -100,6 +100,7 @@ class Fgd(TaskRule):
         before = measure.of(hosts, cpu, gpus)
         if group.shares_gpu:
             after = measure.after_share(hosts, cpu - group.cpu_milli, gpus, group.gpu_milli)
+            after[~free.holds(hosts, group)] = np.inf
             points = self._score(after - before[:, None])
             k, gpu = divmod(int(points.argmax()), gpus.shape[1])
             return int(hosts[k]), gpu

@@ -31,7 +31,7 @@ class FirstFit(TaskRule):
         h = int(hosts[0])
         if not group.shares_gpu:
             return h, None
-        return h, int((free.gpus[h] >= group.gpu_milli).argmax())
+        return h, int(free.holds(hosts[:1], group)[0].argmax())
 
 
 class BestFit(TaskRule):
@@ -98,7 +98,8 @@ class RandomFit(TaskRule):
         h = int(rng.choice(hosts))
         if not group.shares_gpu:
             return h, None
-        return h, int(rng.choice(np.flatnonzero(free.gpus[h] >= group.gpu_milli)))
+        room = free.holds(np.array([h]), group)[0]
+        return h, int(rng.choice(np.flatnonzero(room)))
 
 
 class KaiBinPack(TaskRule):
@@ -141,7 +142,6 @@ class KaiBinPack(TaskRule):
             hosts = bare if bare.size else hosts
             return int(hosts[(self._sign * free.cpu[hosts]).argmin()]), None
         if group.shares_gpu:
-            rows = free.gpus[hosts]
-            shared = ((rows >= group.gpu_milli) & (rows < MILLI)).any(axis=1)
+            shared = (free.holds(hosts, group) & (free.gpus[hosts] < MILLI)).any(axis=1)
             hosts = hosts[shared] if shared.any() else hosts
         return int(hosts[(self._sign * free.left[hosts]).argmin()]), None

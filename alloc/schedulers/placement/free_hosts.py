@@ -10,15 +10,14 @@ import numpy.typing as npt
 
 from alloc.errors import UnsupportedFeatureError
 from alloc.packing import HostPool
-from alloc.topology import GPU_TYPES, Topology
+from alloc.topology import Topology
+from alloc.topology.gpu_fit import gpu_memory_mib
 from alloc.topology.topology import HOST
 from alloc.units import MILLI
 from alloc.workload import TaskGroup
 
 Counts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-_UNKNOWN = 2**62
 
 
 class FreeHosts:
@@ -65,7 +64,8 @@ class FreeHosts:
     def of_pool(pool: HostPool) -> FreeHosts:
         """Return what is free in a simulator's pool.
 
-        Whole GPUs have no positions there; the ones in use take the first positions not shared.
+        Whole GPUs have no positions there; the ones in use take the first positions not shared and
+        not cut into MIG slices.
         """
         free = FreeHosts(pool.topology)
         free.cpu[:] = pool.free[:, 1]
@@ -74,13 +74,18 @@ class FreeHosts:
         position = np.arange(free.gpus.shape[1])
         used = (free.num_gpus - whole)[:, None]
         free.gpus = np.where((position >= used) & (position < free.num_gpus[:, None]), MILLI, 0)
-        for h, shared in pool.open_gpus.items():
-            if shared:
-                unshared = [g for g in range(int(free.num_gpus[h])) if g not in shared]
-                row = np.zeros(free.gpus.shape[1], dtype=np.int64)
-                row[list(shared)] = list(shared.values())
-                row[unshared[len(unshared) - int(whole[h]) :]] = MILLI
-                free.gpus[h] = row
+        cut = pool.cut.on_host
+        for h in {*pool.open_gpus, *cut}:
+            shared = pool.open_gpus.get(h, {})
+            apart = {*shared, *cut.get(h, ())}
+            others = [g for g in range(int(free.num_gpus[h])) if g not in apart]
+            row = np.zeros(free.gpus.shape[1], dtype=np.int64)
+            row[list(shared)] = list(shared.values())
+            row[others[len(others) - int(whole[h]) :]] = MILLI
+            free.gpus[h] = row
+        for h, asked in pool.open_memory.items():
+            for g, memory in asked.items():
+                free.gpu_memory[h, g] -= memory
         free._sum_up()
         return free
 
@@ -125,13 +130,22 @@ class FreeHosts:
             fit &= self.memory >= group.memory_mib
         if group.shares_gpu:
             fit &= self.roomiest >= group.gpu_milli
+            if group.gpu_memory_mib:
+                fit &= self.holds(np.arange(len(fit)), group).any(axis=1)
         elif group.gpu_milli:
             fit &= self.whole >= group.gpu_milli // MILLI
+            if group.gpu_memory_mib:
+                fit &= self._memory_of_type >= group.gpu_memory_mib
         if gpu_type is not None:
             fit &= self.of_type(gpu_type)
-        if group.gpu_memory_mib:
-            fit &= self._gpu_memory >= group.gpu_memory_mib
         return fit
+
+    def holds(self, hosts: Counts, group: TaskGroup) -> Mask:
+        """Return which GPUs of some hosts have room for a task that shares, (hosts, GPUs)."""
+        room = self.gpus[hosts] >= group.gpu_milli
+        if group.gpu_memory_mib:
+            room &= self.gpu_memory[hosts] >= group.gpu_memory_mib
+        return room
 
     def room(self, group: TaskGroup, gpu_type: str | None = None) -> Counts:
         """Return how many tasks of a group fit on each host, at most its count, shape (hosts,)."""
@@ -148,18 +162,24 @@ class FreeHosts:
         return room
 
     @cached_property
-    def _gpu_memory(self) -> Counts:
-        """Memory of one GPU of each host, MiB; of types that we do not know, all that is asked."""
-        known = {name: kind.memory_mib for name, kind in GPU_TYPES.items()}
-        sizes = [known.get(name or "") for name in self.topology.gpu_types]
-        return np.array([_UNKNOWN if size is None else size for size in sizes], dtype=np.int64)
+    def _memory_of_type(self) -> Counts:
+        """Memory of one GPU of each host, MiB; 0 where nobody knows."""
+        sizes = [gpu_memory_mib(kind) or 0 for kind in self.topology.gpu_types]
+        return np.array(sizes, dtype=np.int64)
 
-    def tightest_gpu(self, h: int, gpu_milli: int) -> int:
+    @cached_property
+    def gpu_memory(self) -> Counts:
+        """Memory of each GPU that sharing tasks have not asked for, MiB, shape (hosts, GPUs)."""
+        return np.repeat(self._memory_of_type[:, None], self.gpus.shape[1], axis=1)
+
+    def tightest_gpu(self, h: int, group: TaskGroup) -> int:
         """Return the GPU of a host with the least room that holds a share, the first of equals."""
-        row = self.gpus[h]
-        return int(np.where(row >= gpu_milli, row, MILLI + 1).argmin())
+        room = self.holds(np.array([h]), group)[0]
+        return int(np.where(room, self.gpus[h], MILLI + 1).argmin())
 
-    def take(self, h: int, group: TaskGroup, gpu: int | None = None) -> tuple[int, ...]:
+    def take(
+        self, h: int, group: TaskGroup, gpus: tuple[int, ...] | None = None
+    ) -> tuple[int, ...]:
         """Place one task and return the positions of its GPUs.
 
         Parameters
@@ -168,17 +188,19 @@ class FreeHosts:
             Position of the host.
         group
             Task group of the task, which fits there.
-        gpu
-            For a share, the GPU; by default the tightest. Whole GPUs are the first that are free.
+        gpus
+            Positions of its GPUs; by default the tightest for a share, and the first that are free
+            for whole GPUs.
         """
-        held: tuple[int, ...] = ()
-        if group.shares_gpu:
-            held = (self.tightest_gpu(h, group.gpu_milli) if gpu is None else gpu,)
-        elif group.gpu_milli:
-            free = np.flatnonzero(self.gpus[h] == MILLI)
-            held = tuple(free[: group.gpu_milli // MILLI].tolist())
-        self._add(h, group, held, -1)
-        return held
+        if gpus is None:
+            gpus = ()
+            if group.shares_gpu:
+                gpus = (self.tightest_gpu(h, group),)
+            elif group.gpu_milli:
+                free = np.flatnonzero(self.gpus[h] == MILLI)
+                gpus = tuple(free[: group.gpu_milli // MILLI].tolist())
+        self._add(h, group, gpus, -1)
+        return gpus
 
     def give(self, h: int, group: TaskGroup, gpus: Iterable[int]) -> None:
         """Release one task that holds those GPUs."""
@@ -193,6 +215,8 @@ class FreeHosts:
         each = min(group.gpu_milli, MILLI)
         for g in gpus:
             row[g] += sign * each
+        if group.gpu_memory_mib and group.shares_gpu:
+            self.gpu_memory[h, list(gpus)] += sign * group.gpu_memory_mib
         self.whole[h] = np.count_nonzero(row == MILLI)
         self.roomiest[h] = row.max()
         self.left[h] += sign * each * len(gpus)

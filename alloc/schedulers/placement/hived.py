@@ -48,7 +48,7 @@ class HivedCells(TaskRule):
             return int(hosts[np.lexsort((free.cpu[hosts], free.left[hosts]))[0]]), None
         if group.shares_gpu:
             rows = free.gpus[hosts]
-            shared = (rows >= group.gpu_milli) & (rows < MILLI)
+            shared = free.holds(hosts, group) & (rows < MILLI)
             if shared.any():
                 tightest = np.where(shared, rows, MILLI).min(axis=1)
                 return int(hosts[tightest.argmin()]), None

@@ -127,7 +127,8 @@ class _Gang:
         if not hosts.size:
             return False
         h, gpu = self._rule.pick(free, group, hosts, self._rng)
-        self._placed.append((h, group, free.take(h, group, gpu)))
+        gpus = None if gpu is None else (gpu,)
+        self._placed.append((h, group, free.take(h, group, gpus)))
         self._count(h, group, +1)
         return True
 
