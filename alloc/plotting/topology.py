@@ -295,9 +295,9 @@ def _legend(topology: Topology) -> Iterator[tuple[str | None, str]]:
 
 
 def _title(topology: Topology) -> str:
-    levels = " > ".join((*topology.levels, "host"))
+    levels = f" ({' > '.join((*topology.levels, 'host'))})" if topology.levels else ""
     hosts, gpus = _count(topology.num_hosts, "host"), _count(topology.num_gpus, "GPU")
-    return f"{topology.name}: {hosts}, {gpus} ({levels})"
+    return f"{topology.name}: {hosts}, {gpus}{levels}"
 
 
 def _count(number: int, what: str) -> str:
