@@ -304,7 +304,8 @@ class _Search:
                 if plan is not None:
                     plans.append(plan)
                     break
-            if num_slots >= most or self.settings.seconds_left() <= 0:
+            # Whatever the time limit: without a first schedule there is nothing to return.
+            if num_slots >= most:
                 break
             num_slots = min(2 * num_slots, most)
         return min(plans, key=total_cost) if plans else None
