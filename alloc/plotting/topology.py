@@ -105,13 +105,16 @@ def plot_topology(topology: Topology, *, title: str | None = None, ax: Axes | No
             _label(ax, box, x, y, cell)
             continue
         colour = colours[box.part.host_type.gpu_type]
-        roomy = cell >= _ROOMY_CELL and box.part.count == 1
+        block = box.part.count > 1
+        roomy = cell >= _ROOMY_CELL and not block
         hosts.append(Rectangle((x, y), box.width, box.height))
-        fills.append((colour, 0.3 if roomy and box.part.gpus else 0.9))
+        # Light under GPUs and names, else strong: small cells have nothing but their colour.
+        fills.append((colour, 0.5 if block else 0.3 if roomy and box.part.gpus else 0.9))
         if roomy:
             squares = list(_gpu_squares(box.part.gpus, x, y))
             gpus += [Rectangle(corner, side, side) for corner, side in squares]
             gpu_fills += [colour] * len(squares)
+        if roomy or block:
             _label(ax, box, x, y, cell)
     from matplotlib.colors import to_rgba
 
@@ -167,7 +170,7 @@ def _blocks(parts: Sequence[Branch]) -> Iterator[Branch]:
 def _box(part: Branch) -> _Box:
     if part.host_type is not None:
         side = math.sqrt(part.count)
-        return _Box(part, side, side)
+        return _Box(part, side, side, head=_HOST_HEAD * side)
     inside, width, height = _pack([_box(below) for below in part.below])
     # A large box has room for a name that can be read though its cells are small.
     head = max(_HEAD, _HEAD_SHARE * width)
@@ -261,7 +264,7 @@ def _label(ax: Axes, box: _Box, x: float, y: float, cell: float) -> None:
         return
     ax.text(
         x + (0.5 * box.width if is_host else _PADDING),
-        y + (0.16 if is_host else 0.5 * box.head),
+        y + 0.5 * (box.height if box.part.count > 1 else box.head),
         name,
         fontsize=size,
         color=INK,
