@@ -1,0 +1,1 @@
+"""F4 by search, patterns and exact neighbourhoods."""

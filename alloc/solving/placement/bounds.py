@@ -1,0 +1,230 @@
+"""Bounds on placements, for every instance and every level of a goal.
+
+The bound is the Lagrangian of `alloc.solving.placement.patterns` at the best prices found,
+evaluated in plain numpy for all hosts: nothing a linear programming solver says is believed, it
+only suggests prices. Two roundings sharpen it.
+
+Values lie on a lattice: if the goal counts GPUs, hosts and moves only, every value is a multiple of
+the greatest common divisor of the weights, and so may the bound be.
+
+Hosts are whole: let v(s) be the bound with the weight W of gpu_hosts_used multiplied by s. A
+placement that uses n hosts costs at least v(s) + (1 - s) W n, for every s. The least over the
+whole numbers n of the best over s is a bound; the linear relaxation uses a fraction of a host.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+
+from alloc.certificate import BoundProof
+from alloc.models.placement.data import PlacementData
+from alloc.objectives.goals import WeightedSum
+from alloc.solving.placement.pattern_master import Generated, generate
+from alloc.solving.placement.patterns import Patterns, Pricing
+from alloc.solving.placement.relaxation import Relaxation, Weights, relax
+from alloc.solving.placement.sampling import sampled_prices
+
+_COUNTING = {"gpus_placed", "moves", "gpu_hosts_used", "hosts_used", "whole_hosts_free"}
+"""Objectives whose values are whole numbers."""
+_SECONDS_PER_CELL = 4e-9
+"""What filling a cell of a table takes at most, seconds."""
+_LATTICE_TOLERANCE = 1e-7
+_FACTORS = 12
+"""Most weights of hosts that are tried."""
+_PATIENCE = 3
+_WORTHWHILE = 1e-4
+"""So many of them in a row that each gain less than this share of the bound end the trying."""
+
+
+def placement_bound(
+    data: PlacementData,
+    level: WeightedSum,
+    seconds: float,
+    report: Callable[[str], None],
+) -> tuple[float, BoundProof]:
+    """Return a bound that no placement of an instance passes.
+
+    Parameters
+    ----------
+    data
+        The numbers of the instance.
+    level
+        A level of the goal, by itself: levels before it are relaxed.
+    seconds
+        Wall time, seconds. It may be passed by the evaluation under way.
+    report
+        Takes a line of progress.
+
+    Returns
+    -------
+    bound
+        A lower bound when the level is minimised, an upper bound when it is maximised; infinite
+        where a term (a bandwidth) has none.
+    proof
+        ``"recomputed"``, or ``"none"`` for an infinite bound.
+    """
+    weights = Weights.read(level, data.instance)
+    least = -math.inf
+    if math.isfinite(weights.constant):
+        least = _least_cost(relax(data, weights), weights, seconds, report)
+        least = round_up(least, level, data)
+    if not math.isfinite(least):
+        return (math.inf if level.sense == "max" else -math.inf), "none"
+    return (-least if level.sense == "max" else least), "recomputed"
+
+
+def pattern_prices(
+    patterns: Patterns, seconds: float, report: Callable[[str], None]
+) -> Generated | None:
+    """Return the patterns and prices of a whole cluster, or None if there is no time for them.
+
+    Parameters
+    ----------
+    patterns
+        The program.
+    seconds
+        Wall time, seconds.
+    report
+        Takes a line of progress.
+    """
+    deadline = time.perf_counter() + seconds
+    # At least two evaluations, at the start and at the first prices of the master.
+    if 2 * Pricing(patterns).work * _SECONDS_PER_CELL > seconds:
+        report("the hosts are too many or too different to price patterns in time")
+        return None
+    prices, width = sampled_prices(patterns, 0.4 * seconds, report)
+    return generate(patterns, prices, deadline - time.perf_counter(), report, width=width)
+
+
+def _least_cost(
+    relaxation: Relaxation,
+    weights: Weights,
+    seconds: float,
+    report: Callable[[str], None],
+) -> float:
+    """Return a lower bound on the level in minimisation."""
+    patterns = relaxation.patterns
+    deadline = time.perf_counter() + seconds
+    least = trivial_bound(patterns)
+    found = pattern_prices(patterns, seconds, report)
+    if found is None:
+        return least
+    least = max(least, found.bound)
+    report(f"patterns: bound {least:.4f}{', converged' if found.converged else ''}")
+    only_hosts = weights.of["gpu_hosts_used"] > 0 and not any(
+        weights.of[name] for name in ("balance", "hosts_used", "whole_hosts_free")
+    )
+    if only_hosts and found.converged:
+        left = deadline - time.perf_counter()
+        least = max(least, whole_hosts_bound(patterns, found, weights, left, report))
+    return least
+
+
+def trivial_bound(patterns: Patterns) -> float:
+    """Return the bound without prices and tables: pinned tasks cost, everything else pays."""
+    pays = float((np.minimum(patterns.charge, 0.0) * patterns.most).sum())
+    pays += sum(
+        float((np.minimum(patterns.charge[stay.items], 0.0) * stay.counts).sum())
+        for stay in patterns.stays
+    )
+    stands = 0.0
+    for k, kind in enumerate(patterns.kinds):
+        mine = patterns.base[patterns.kind_of == k]
+        stands += float(kind.cost[tuple(mine.T)].sum())
+    return patterns.constant + pays + stands - 1e-12 * (abs(pays) + abs(stands) + 1.0)
+
+
+def whole_hosts_bound(
+    patterns: Patterns,
+    found: Generated,
+    weights: Weights,
+    seconds: float,
+    report: Callable[[str], None],
+) -> float:
+    """Return the bound that knows that a whole number of hosts is used.
+
+    Parameters
+    ----------
+    patterns
+        A program whose f is the weight of gpu_hosts_used on each host that holds a GPU.
+    found
+        Its prices and patterns.
+    weights
+        The goal.
+    seconds
+        Wall time, seconds.
+    report
+        Takes a line of progress.
+    """
+    deadline = time.perf_counter() + seconds
+    weight = weights.of["gpu_hosts_used"]
+    numbers = np.arange(patterns.num_hosts + 1)
+    best = np.full(len(numbers), found.bound)
+    tried = {1.0: _hosts_used(patterns, found)}
+    prices, idle = found.prices, 0
+    for _ in range(_FACTORS):
+        n = int(best.argmin())
+        factor = _next_factor(tried, n)
+        if factor is None or idle == _PATIENCE or time.perf_counter() >= deadline:
+            break
+        before = best.min()
+        left = deadline - time.perf_counter()
+        again = generate(patterns.scaled(factor), prices, left, report, width=0.05)
+        if again.converged:
+            prices = again.prices
+        tried[factor] = _hosts_used(patterns, again)
+        best = np.maximum(best, again.bound + (1.0 - factor) * weight * numbers)
+        idle = idle + 1 if best.min() < before + _WORTHWHILE * abs(before) else 0
+        report(f"hosts weighed {factor:.3g}: bound {best.min():.4f} at {int(best.argmin())} hosts")
+    return float(best.min())
+
+
+def _hosts_used(patterns: Patterns, found: Generated) -> float:
+    """Return how many hosts the linear relaxation uses."""
+    columns = found.columns
+    demand = patterns.demand[:, 0]
+    used = (columns.counts @ demand + patterns.base[columns.host, 0]) > 0
+    return float(found.share @ used)
+
+
+def _next_factor(tried: dict[float, float], n: int) -> float | None:
+    """Return the weight of hosts next to try for a bound on placements with n hosts.
+
+    The bound is concave in the weight: at each one tried it rises towards larger weights if the
+    relaxation uses more than n hosts, and towards smaller ones if it uses fewer.
+    """
+    above = [factor for factor, used in tried.items() if used > n + 1e-6]
+    below = [factor for factor, used in tried.items() if used < n - 1e-6]
+    if len(above) + len(below) < len(tried):
+        return None  # the best weight for n is among those tried
+    if not below:
+        return 2.0 * max(above) if max(above) < 1e3 else None
+    if not above:
+        return 0.5 * min(below) if min(below) > 1e-3 else None
+    low, high = max(above), min(below)
+    return None if high < 1.05 * low else math.sqrt(low * high)
+
+
+def round_up(least: float, level: WeightedSum, data: PlacementData) -> float:
+    """Return the least value of a level, in minimisation, that a bound allows."""
+    steps = []
+    for weight, term in level.terms:
+        if term.name in _COUNTING:
+            steps.append(Fraction(repr(float(weight))))
+        elif term.name == "weight_placed":
+            job_weights = {Fraction(repr(float(job.weight))) for job in data.instance.jobs}
+            steps += [Fraction(repr(float(weight))) * w for w in job_weights if w]
+        else:
+            return least
+    if not steps or not math.isfinite(least):
+        return least
+    denominator = math.lcm(*(step.denominator for step in steps))
+    step = math.gcd(*(int(step * denominator) for step in steps)) / denominator
+    if step < 1e-5 * max(1.0, abs(least)):
+        return least  # too fine to tell from rounding
+    return max(least, step * math.ceil(least / step - _LATTICE_TOLERANCE * max(1.0, abs(least))))

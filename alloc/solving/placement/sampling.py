@@ -1,0 +1,102 @@
+"""Prices of large clusters from a sample of their hosts.
+
+Prices hardly depend on how many hosts there are. A sample of whole domains, with its share of all
+tasks, gives prices near the best of the whole cluster in a fraction of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from alloc.formulation import Array
+from alloc.solving.placement.pattern_master import generate
+from alloc.solving.placement.patterns import Ints, Patterns
+
+_SAMPLES = (40, 160)
+"""Hosts in the first and in the second sample."""
+_WORTHWHILE = 2.5
+"""A sample is worth its time on this many times its hosts."""
+
+
+def components(patterns: Patterns) -> Ints:
+    """Return for each host the number of its component: hosts that share gangs are in one."""
+    hosts = np.repeat(np.arange(patterns.num_hosts), [len(items) for items in patterns.local])
+    items = np.concatenate([*patterns.local, np.zeros(0, dtype=np.int64)])
+    size = patterns.num_hosts + patterns.num_items
+    links = coo_array(
+        (np.ones(len(hosts)), (hosts, patterns.num_hosts + items)), shape=(size, size)
+    )
+    labels = connected_components(links, directed=False)[1][: patterns.num_hosts]
+    return np.asarray(np.unique(labels, return_inverse=True)[1].ravel(), dtype=np.int64)
+
+
+def choose_sample(patterns: Patterns, size: int) -> Ints:
+    """Return about `size` hosts in whole components, from the emptiest to the fullest ones."""
+    component = components(patterns)
+    load = np.array([patterns.demand[tasks].sum() for tasks in patterns.now], dtype=float)
+    load += patterns.base.sum(axis=1)
+    number = np.bincount(component)
+    order = np.lexsort((np.bincount(component, weights=load) / number, number > size))
+    order = order[: int((number <= size).sum())]
+    wanted = max(int(np.ceil(size / max(float(number[order].mean()), 1.0))), 1) if len(order) else 0
+    picked = order[np.linspace(0, len(order) - 1, min(wanted, len(order))).round().astype(int)]
+    chosen = np.flatnonzero(np.isin(component, picked))
+    if len(chosen) >= min(size // 2, patterns.num_hosts):
+        return chosen
+    by_load = np.argsort(load, kind="stable")
+    return np.sort(by_load[np.linspace(0, len(by_load) - 1, size).round().astype(int)])
+
+
+def restrict(patterns: Patterns, hosts: Ints) -> Patterns:
+    """Return the program of some hosts with their share of all tasks.
+
+    Gangs whose domain is not wholly among the hosts count as tasks of their classes.
+    """
+    p = patterns
+    share = len(hosts) / p.num_hosts
+    outside = np.ones(p.num_hosts, dtype=bool)
+    outside[hosts] = False
+    broken = np.zeros(p.num_items, dtype=bool)
+    met = np.zeros(p.num_items, dtype=bool)
+    for h in range(p.num_hosts):
+        (broken if outside[h] else met)[p.local[h]] = True
+    whole = met & ~broken
+    plain = np.arange(p.num_items)
+    for stay in p.stays:
+        plain[stay.items] = np.where(whole[stay.items], stay.items, stay.classes)
+    return replace(
+        p,
+        kind_of=p.kind_of[hosts],
+        base=p.base[hosts],
+        now=tuple(np.sort(plain[p.now[h]]) for h in hosts),
+        local=tuple(p.local[h][whole[p.local[h]]] for h in hosts),
+        least=p.least * share,
+        most=p.most * share,
+        stays=tuple(stay for stay in p.stays if whole[stay.items].all()),
+        budget=p.budget * share,
+        constant=0.0,
+    )
+
+
+def sampled_prices(
+    patterns: Patterns, seconds: float, report: Callable[[str], None]
+) -> tuple[Array, float]:
+    """Return prices to start with, and the width of the box that they deserve."""
+    prices, width = np.zeros(patterns.num_items), 0.2
+    sizes = [size for size in _SAMPLES if _WORTHWHILE * size <= patterns.num_hosts]
+    for size in sizes:
+        sample = restrict(patterns, choose_sample(patterns, size))
+        report(f"prices of a sample of {sample.num_hosts} hosts")
+        found = generate(sample, prices, seconds / len(sizes), report, width=width, tolerance=1e-3)
+        prices, width = found.prices.copy(), 0.05
+        held = {int(i) for stay in sample.stays for i in stay.items}
+        for stay in patterns.stays:
+            for i, c in zip(stay.items, stay.classes, strict=True):
+                if int(i) not in held:
+                    prices[i] = prices[c]
+    return prices, width
