@@ -144,13 +144,43 @@ class Network:
             raise InstanceError(
                 f'topology "{topology.name}": has one host; a bisection needs at least two.'
             )
+        half = topology.num_hosts // 2
+        ids = [host.id for host in topology.hosts]
+        return self.flow(ids[:half], ids[half:])
+
+    def flow(self, senders: Iterable[str], receivers: Iterable[str]) -> float:
+        """Return the most that some hosts together can send to others, GB/s.
+
+        A maximum flow over the links of the fabric; what happens inside hosts does not limit it.
+
+        Parameters
+        ----------
+        senders, receivers
+            Ids of hosts, none in both.
+
+        Returns
+        -------
+        float
+            Infinite if no link sets a limit, 0 if nothing joins them.
+
+        Raises
+        ------
+        InstanceError
+            If a host is not in the topology.
+        """
         source, sink = ("source",), ("sink",)
         flow = nx.DiGraph()
         flow.add_nodes_from((source, sink))
-        for h, plugs in self._plugs.items():
-            for _, node, width in plugs:
-                ends = (source, node) if h < topology.num_hosts // 2 else (node, sink)
-                _widen(flow, ends[0], ends[1], width)
+        for hosts, sends in ((senders, True), (receivers, False)):
+            for host in hosts:
+                if host not in self._topology.host_index:
+                    known = nearest(host, self._topology.host_index)
+                    raise InstanceError(
+                        f'topology "{self._topology.name}" has no host "{host}"{known}'
+                    )
+                for _, node, width in self._plugs.get(self._topology.host_index[host], ()):
+                    ends = (source, node) if sends else (node, sink)
+                    _widen(flow, ends[0], ends[1], width)
         for node, neighbours in self._fabric.items():
             for other, width in neighbours:
                 _widen(flow, node, other, width)

@@ -1,0 +1,335 @@
+"""Rank mapping: `map_ranks` puts the ranks of a job on its GPUs, with a proof of how good that is.
+
+On a tree of domains the time of a step is minimised exactly, by counts of cells (see the page of
+`alloc.models.rank_mapping`); on a general graph the traffic's total time on the links is, as a
+quadratic assignment, searched for any size and proved for small ones.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.backends import SolverOptions
+from alloc.certificate import OPTIMALITY_GAP, Limit, Status, relative_gap
+from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
+from alloc.models.rank_mapping.counts import CountProblem, Counts, DomainTree, boundary_seconds
+from alloc.solving.block_plans import Plan, plans
+from alloc.topology.communication import CommunicationGraph, CommunicationTree, Fabric
+from alloc.topology.job_fabric import job_fabric
+from alloc.topology.topology import Topology
+from alloc.workload.parallelism import Parallelism
+from alloc.workload.quadratic_assignment import QuadraticAssignment
+from alloc.workload.rank_mapping import (
+    Algorithm,
+    Indices,
+    RankMapping,
+    require_algorithm,
+    transfer_time,
+    value_mapping,
+)
+
+MappingObjective = Literal["step", "transfer"]
+
+
+@dataclass(frozen=True)
+class MappingAnswer:
+    """A mapping and what is proved about it.
+
+    Parameters
+    ----------
+    mapping
+        The mapping with its predicted times.
+    places
+        Position among the fabric's GPUs of the GPU of each rank, shape (ranks,).
+    objective_name
+        ``step``: predicted communication time of a step; ``transfer``: total time on the links.
+    objective
+        Its value, seconds.
+    bound
+        A proved lower bound on every mapping's value, seconds.
+    status
+        ``optimal`` if the gap is at most `alloc.certificate.OPTIMALITY_GAP`, else ``feasible``.
+    limit
+        ``time`` if the search ended before the proof, else None.
+    method
+        What found and proved it: ``counts`` or ``quadratic-assignment``.
+    seconds
+        Wall time, seconds.
+    fabric
+        What the GPUs were taken to be joined by.
+    """
+
+    mapping: RankMapping
+    places: Indices
+    objective_name: MappingObjective
+    objective: float
+    bound: float
+    status: Status
+    limit: Limit | None
+    method: str
+    seconds: float
+    fabric: Fabric
+
+    @property
+    def gap(self) -> float:
+        """Relative gap between objective and bound, 0 or more."""
+        return relative_gap(self.objective, self.bound) or 0.0
+
+
+def map_ranks(
+    topology: Topology | Fabric,
+    parallelism: Parallelism,
+    gpus: Sequence[str] | None = None,
+    *,
+    objective: MappingObjective | None = None,
+    algorithm: Algorithm = "auto",
+    latency_s: Mapping[str, float] | None = None,
+    bandwidth_gb_per_s: Mapping[str, float] | None = None,
+    time_limit_s: float = 60.0,
+    seed: int = 0,
+) -> MappingAnswer:
+    """Map the ranks of a job onto the GPUs of its placement.
+
+    Parameters
+    ----------
+    topology
+        The cluster, or a fabric made by hand.
+    parallelism
+        The job.
+    gpus
+        Ids of the GPUs of the placement (``"host-3/gpu0"``), at least as many as ranks; None for
+        all.
+    objective
+        ``step``, the predicted communication time of a step, on trees only; or ``transfer``, the
+        time of all traffic one after the other. None takes ``step`` on a tree and ``transfer`` on
+        a graph.
+    algorithm
+        How all-reduces run.
+    latency_s, bandwidth_gb_per_s
+        By level, where they differ from what `alloc.topology.job_fabric` derives.
+    time_limit_s
+        Wall time, seconds.
+    seed
+        Random seed.
+
+    Returns
+    -------
+    MappingAnswer
+        The best mapping found, never worse than the naive one, and a proved bound.
+
+    Raises
+    ------
+    InstanceError
+        If there are fewer GPUs than ranks, or a name is unknown.
+    UnsupportedFeatureError
+        If `objective` is ``step`` on a graph.
+
+    Examples
+    --------
+    >>> from alloc.topology import dgx_h100, leaf_spine
+    >>> from alloc.workload.parallelism import transformer_parallelism
+    >>> job = transformer_parallelism(
+    ...     layers=8, hidden=4096, sequence=2048, tensor=4, pipeline=2, data=4, micro_batches=4
+    ... )
+    >>> answer = map_ranks(leaf_spine(dgx_h100(), 2, 2, num_spines=2), job)
+    >>> answer.status, answer.method
+    ('optimal', 'counts')
+    """
+    began = time.perf_counter()
+    require_algorithm(algorithm)
+    if not (math.isfinite(time_limit_s) and time_limit_s > 0):
+        raise InstanceError(f"time_limit_s is {time_limit_s}; give a number of seconds above 0.")
+    if isinstance(topology, Topology):
+        fabric = job_fabric(topology, gpus, latency_s, bandwidth_gb_per_s)
+    elif gpus is not None or latency_s or bandwidth_gb_per_s:
+        raise InstanceError(
+            "rank mapping: a fabric made by hand holds its GPUs, latencies and bandwidths; give "
+            "gpus, latency_s and bandwidth_gb_per_s with a topology only."
+        )
+    else:
+        fabric = topology
+    if fabric.num_gpus < parallelism.num_ranks:
+        raise InstanceError(
+            f"rank mapping: the job has {parallelism.num_ranks} ranks and its placement "
+            f"{fabric.num_gpus} GPUs; each rank needs one of its own."
+        )
+    if objective is not None and objective not in get_args(MappingObjective):
+        known = get_args(MappingObjective)
+        raise InstanceError(
+            f'rank mapping: objective "{objective}" is unknown{nearest(objective, known, ";")} '
+            f"known: {', '.join(known)}."
+        )
+    on_tree = isinstance(fabric, CommunicationTree)
+    chosen = objective or ("step" if on_tree else "transfer")
+    naive = np.arange(parallelism.num_ranks)
+    if chosen == "step":
+        if not isinstance(fabric, CommunicationTree):
+            raise UnsupportedFeatureError(
+                'rank mapping: objective "step" needs a tree of domains, and these GPUs are wired '
+                'pair by pair; use objective "transfer", whose answer predicts the step as well.'
+            )
+        search = _TreeSearch(fabric, parallelism, algorithm, began + time_limit_s, seed)
+        places, bound, limit = search.run(naive)
+        method = "counts"
+    else:
+        left = max(time_limit_s - (time.perf_counter() - began), 0.05)
+        places, bound, limit = _assign(fabric, parallelism, left, seed)
+        method = "quadratic-assignment"
+    mapping = value_mapping(parallelism, fabric, places, algorithm)
+    value = mapping.time.step_s if chosen == "step" else mapping.transfer_s
+    bound = min(bound, value)
+    optimal = (relative_gap(value, bound) or 0.0) <= OPTIMALITY_GAP
+    return MappingAnswer(
+        mapping,
+        places,
+        chosen,
+        value,
+        bound,
+        "optimal" if optimal else "feasible",
+        None if optimal else limit,
+        method,
+        time.perf_counter() - began,
+        fabric,
+    )
+
+
+class _TreeSearch:
+    """Best-first search over plans; see the page of the formulation."""
+
+    def __init__(
+        self,
+        tree: CommunicationTree,
+        parallelism: Parallelism,
+        algorithm: Algorithm,
+        deadline: float,
+        seed: int,
+    ) -> None:
+        self.tree, self.parallelism, self.algorithm = tree, parallelism, algorithm
+        self.deadline, self.seed = deadline, seed
+        self.domains = DomainTree.of(tree)
+        self.boundary_s = boundary_seconds(tree, parallelism)
+        self.best = math.inf
+        self.places: Indices = np.zeros(0, dtype=np.int64)
+
+    def run(self, naive: Indices) -> tuple[Indices, float, Limit | None]:
+        """Return the best mapping, the bound, and what stopped the search."""
+        self._note(naive)
+        bound = math.inf
+        limit: Limit | None = None
+        for plan in plans(self.parallelism, self.tree, self.algorithm):
+            problem = self._problem(plan.tensor_blocks, plan.data_blocks)
+            least = plan.seconds + problem.pipeline_s((0,) * problem.depth)
+            if least >= self._enough or bound <= least:
+                bound = min(bound, least)
+                break
+            if time.perf_counter() >= self.deadline:
+                bound, limit = min(bound, least), "time"
+                break
+            relaxed = [self._problem(*blocks) for blocks in plan.relaxations()]
+            if not all(each.has_room() for each in relaxed):
+                continue
+            least = plan.seconds + max(r.pipeline_s(r.least_cuts()) for r in relaxed)
+            if least >= self._enough:
+                continue
+            bound = min(bound, self._resolve(plan, least, len(relaxed) == 1))
+        return self.places, bound, limit or ("time" if self._late else None)
+
+    @property
+    def _late(self) -> bool:
+        return time.perf_counter() >= self.deadline
+
+    @property
+    def _enough(self) -> float:
+        """Bound from which on nothing better is to be had."""
+        return self.best * (1 - 1e-12)
+
+    def _problem(self, tensor: tuple[int, ...], data: tuple[int, ...]) -> CountProblem:
+        p = self.parallelism
+        return CountProblem(
+            self.domains, tensor, data, p.pipeline, self.boundary_s, p.micro_batches
+        )
+
+    def _note(self, places: Indices) -> float:
+        value = value_mapping(self.parallelism, self.tree, places, self.algorithm).time.step_s
+        if value < self.best:
+            self.best, self.places = value, places
+        return value
+
+    def _resolve(self, plan: Plan, least: float, exact: bool) -> float:
+        """Try a plan; return a lower bound on the mappings that need no more than it."""
+        needed = (plan.tensor_blocks, plan.data_blocks)
+        for blocks in dict.fromkeys((*plan.finest, needed)):
+            pipeline = self._try(self._problem(*blocks), plan.seconds, least)
+            if exact and blocks == needed:
+                least = max(least, plan.seconds + pipeline)
+            if self.best <= least * (1 + 1e-12):
+                break
+        return least
+
+    def _try(self, problem: CountProblem, seconds: float, least: float) -> float:
+        """Note the mappings with given blocks; return a lower bound on their pipeline time."""
+        if not problem.has_room():
+            return 0.0
+        p = self.parallelism
+        runs, cuts = min(problem.equal_runs(), key=lambda r: problem.pipeline_s(r[1]))
+        self._note(problem.places(problem.counts_of_runs(runs), p.tensor, p.data))
+        if seconds + problem.pipeline_s(cuts) <= least * (1 + 1e-12):
+            return 0.0
+        if time.perf_counter() >= self.deadline:
+            return 0.0
+        counts, pipeline = self._counts(problem)
+        if counts is not None:
+            self._note(problem.places(counts, p.tensor, p.data))
+        return pipeline
+
+    def _counts(self, problem: CountProblem) -> tuple[Counts | None, float]:
+        """Solve the count model; return counts and a lower bound on the pipeline time."""
+        from alloc.backends import cpsat
+        from alloc.models.rank_mapping.cpsat_model import counts_of, cpsat_counts
+
+        left = self.deadline - time.perf_counter()
+        raw = cpsat.solve(cpsat_counts(problem), SolverOptions(left, self.seed, gap=0.0))
+        counts = None if raw.values is None else counts_of(problem, raw.values)
+        return counts, max(raw.bound, 0.0)
+
+
+def _assign(
+    fabric: Fabric, parallelism: Parallelism, time_limit_s: float, seed: int
+) -> tuple[Indices, float, Limit | None]:
+    """Minimise the time of all traffic as a quadratic assignment."""
+    from alloc.solving.quadratic_assignment import solve_quadratic_assignment
+
+    problem = assignment_problem(fabric, parallelism)
+    naive = np.arange(problem.size)
+    answer = solve_quadratic_assignment(problem, time_limit_s=time_limit_s, seed=seed, start=naive)
+    places = answer.permutation[: parallelism.num_ranks]
+    value = transfer_time(parallelism, fabric, places)
+    scale = value / answer.objective if answer.objective > 0 else 0.0
+    return places, answer.bound * scale, answer.limit
+
+
+def assignment_problem(fabric: Fabric, parallelism: Parallelism) -> QuadraticAssignment:
+    """Return rank mapping as a quadratic assignment: traffic against seconds per byte.
+
+    GPUs to spare get ranks without traffic. Both matrices are scaled to at most 1, so that the
+    cost is in no unit; it is proportional to `alloc.workload.rank_mapping.transfer_time`.
+    """
+    graph = fabric if isinstance(fabric, CommunicationGraph) else fabric.graph()
+    flow = np.zeros((graph.num_gpus, graph.num_gpus))
+    n = parallelism.num_ranks
+    flow[:n, :n] = parallelism.traffic()
+    distance = graph.seconds_per_byte.copy()
+    np.fill_diagonal(distance, 0.0)
+    return QuadraticAssignment("ranks", _scaled(flow), _scaled(distance))
+
+
+def _scaled(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    largest = float(matrix.max())
+    return matrix / largest if largest > 0 else matrix

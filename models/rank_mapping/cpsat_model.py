@@ -1,0 +1,114 @@
+"""Rank mapping in CP-SAT: the count model, and quadratic assignment for small n."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from alloc.formulation import Array, CpSatModel
+from alloc.models.rank_mapping.counts import CountProblem, Counts
+from alloc.workload.quadratic_assignment import QuadraticAssignment
+
+_LARGEST_COEFFICIENT = 10**9
+"""Costs are scaled to integers up to this; whole numbers up to it stay as they are."""
+
+
+def cpsat_counts(problem: CountProblem) -> CpSatModel:
+    """Return the count model; its variables are x, level by level, domain by domain."""
+    model = cp_model.CpModel()
+    levels, stages = range(problem.depth), range(problem.stages)
+    boundaries = range(problem.stages - 1)
+    x = [
+        [
+            [model.new_int_var(0, problem.cells(level), f"x[{level},{v},{p}]") for p in stages]
+            for v in range(len(problem.domains.parent[level]))
+        ]
+        for level in levels
+    ]
+    y = {
+        (level, b): model.new_bool_var(f"y[{level},{b}]")
+        for level in levels[1:]
+        for b in boundaries
+    }
+    z = {level: model.new_bool_var(f"z[{level}]") for level in levels[1:]}
+    for p in stages:
+        model.add(x[0][0][p] == 1)  # (C1)
+    for level in levels[:-1]:
+        for v, own in enumerate(x[level]):
+            inside = [x[level + 1][u] for u in problem.domains.children(level, v)]
+            for p in stages:  # (C2)
+                model.add(sum(row[p] for row in inside) == problem.split(level) * own[p])
+    for row, room in zip(x[-1], problem.domains.room.tolist(), strict=True):
+        model.add(sum(row) <= room // problem.cell[-1])  # (C3)
+    for (level, b), cut in y.items():
+        for row in x[level]:  # (C4)
+            model.add(row[b + 1] == row[b]).only_enforce_if(~cut)
+        if level + 1 < problem.depth:
+            model.add_implication(cut, y[level + 1, b])  # (C5)
+        model.add_implication(cut, z[level])  # (C6)
+    for level, least in enumerate(problem.least_cuts()):
+        if least:
+            model.add(sum(y[level, b] for b in boundaries) >= least)
+    f, extra = problem.boundary_s, problem.micro_batches - 1
+    cost = {level: 2 * (f[level - 1] - f[level]) for level in levels[1:]}
+    scale = _scale(max([*cost.values(), 0.0]) * max(1, extra))
+    weight = {level: round(value * scale) for level, value in cost.items()}
+    model.minimize(
+        sum(weight[level] * cut for (level, _), cut in y.items())
+        + sum(weight[level] * extra * some for level, some in z.items())
+    )
+    flat = tuple(x[level][v][p] for level in levels for v in range(len(x[level])) for p in stages)
+    constant = 2 * (len(boundaries) + extra) * f[-1] if boundaries else 0.0
+    terms = (len(boundaries) + extra) * len(cost)
+    return CpSatModel(model, flat, "min", scale, constant, 0.5 * terms / scale)
+
+
+def counts_of(problem: CountProblem, values: Array) -> Counts:
+    """Return x from the values of a drawing's variables."""
+    found, start = [], 0
+    for parent in problem.domains.parent:
+        size = len(parent) * problem.stages
+        block = values[start : start + size].reshape(len(parent), problem.stages)
+        found.append(np.rint(block).astype(np.int64))
+        start += size
+    return found
+
+
+def cpsat_assignment(problem: QuadraticAssignment) -> CpSatModel:
+    """Return quadratic assignment; its variables are the location of each facility."""
+    model = cp_model.CpModel()
+    n = problem.size
+    place = [model.new_int_var(0, n - 1, f"p[{i}]") for i in range(n)]
+    model.add_all_different(place)
+    whole = problem.integral
+    largest = float(np.abs(problem.flow).max() * np.abs(problem.distance).max())
+    scale = 1.0 if whole else _scale(largest)
+    terms: list[Any] = []
+    for i in range(n):
+        for k in range(i, n):
+            table = _pair_costs(problem, i, k, scale)
+            low, high = int(table.min()), int(table.max())
+            if low == high == 0:
+                continue
+            paid = model.new_int_var(low, high, f"paid[{i},{k}]")
+            index = place[i] if i == k else place[i] * n + place[k]
+            flat = np.diagonal(table) if i == k else table.reshape(-1)
+            model.add_element(index, flat.tolist(), paid)
+            terms.append(paid)
+    model.minimize(sum(terms))
+    slack = 0.0 if whole else 0.5 * len(terms) / scale
+    return CpSatModel(model, tuple(place), "min", scale, 0.0, slack)
+
+
+def _pair_costs(problem: QuadraticAssignment, i: int, k: int, scale: float) -> Any:
+    """Return what two facilities pay each other, by their locations, in whole numbers."""
+    cost = problem.flow[i, k] * problem.distance
+    if i != k:
+        cost = cost + problem.flow[k, i] * problem.distance.T
+    return np.rint(cost * scale).astype(np.int64)
+
+
+def _scale(largest: float) -> float:
+    return _LARGEST_COEFFICIENT / largest if largest > 0 else 1.0
