@@ -283,6 +283,9 @@ def _host_types(given: Iterable[str]) -> Any:
                 f'--host-type "{text}" {wrong}; write MACHINE or HOSTS=MACHINE, each hosts once.'
             )
         by_host[key] = _machine(machine)
+    # The first pattern that fits counts, so the one that fits all goes last.
+    if "*" in by_host:
+        by_host["*"] = by_host.pop("*")
     return by_host or None
 
 
