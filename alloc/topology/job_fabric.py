@@ -10,7 +10,8 @@ In the tree, the bandwidth of a level is the least of
 - the widest single way between GPUs of neighbouring children of its domains, and
 - for levels above the host, a GPU's share when as many pairs as there can be send at the same time
   from one child of the domain to the others: the maximum flow over the number of pairs. This is
-  where oversubscription shows.
+  where oversubscription shows. A topology that states no links at all, as most files of schedulers
+  do, is taken not to block: a GPU gets its share of its host's NICs.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from alloc.topology.communication import (
     Indices,
 )
 from alloc.topology.host import HostType
+from alloc.topology.machines import nics_of
 from alloc.topology.network import Network
 from alloc.topology.topology import HOST, Topology
 from alloc.units import require_non_negative
@@ -259,6 +261,8 @@ class _Reading:
                 f'{self.where}: nothing joins "{self.gpus[a]}" and "{self.gpus[b]}"; one job needs '
                 "GPUs that reach each other."
             )
+        if not self.topology.links:
+            return min(width, self._share_of_nics())
         seen: set[tuple[object, ...]] = set()
         for domain in np.unique(paths[:, level]).tolist():
             members = paths[:, level] == domain
@@ -274,6 +278,16 @@ class _Reading:
                 flow = self.network.flow(self._ids(own), self._ids(other))
                 width = min(width, flow / min(int(own.sum()), int(other.sum())))
         return width
+
+    def _share_of_nics(self) -> float:
+        """Return what a GPU gets of its host's NICs, where the topology states no links."""
+        share = np.inf
+        for h in self.hosts():
+            rates = nics_of(self.topology.host_type(self.topology.hosts[h])).values()
+            if rates:
+                held = int((self.host == h).sum())
+                share = min(share, max(rates), sum(rates) / held)
+        return share
 
     def _ids(self, gpus: npt.NDArray[np.bool_]) -> list[str]:
         return [self.topology.hosts[h].id for h in np.unique(self.host[gpus]).tolist()]
