@@ -89,7 +89,7 @@ def read_hwloc(
         NICs to keep, by name, with commas: ``"mlx5_0,mlx5_3"``. None keeps those with RDMA or,
         where there is none, all; ``"none"`` keeps none.
     cpu_cores
-        Cores for jobs. None counts the cores in the file.
+        Cores for jobs. None counts the cores in the file or, if it has none, the hardware threads.
     host_memory_gib
         Memory for jobs, GiB. None adds up the NUMA nodes in the file.
     name
@@ -123,9 +123,11 @@ def read_hwloc(
         log.alter(
             "no matrix of NVLinks (hwloc has it from its NVML backend), so none is drawn", gpu
         )
+    if not machine.gpus:
+        log.alter("no GPU in the file (lstopo may have been told to leave out I/O)", "machine")
     islands = machine.islands(pcie_gb_per_s, nic_gb_per_s)
     links = [*fast, *pcie_links(islands, upi_gb_per_s, slot)]
-    cores = machine.num_cores if cpu_cores is None else cpu_cores
+    cores = (machine.num_cores or machine.num_threads) if cpu_cores is None else cpu_cores
     memory = machine.memory_gib if host_memory_gib is None else host_memory_gib
     require_non_negative(memory, text.file, "host_memory_gib")
     return make_host_type(name, gpu, len(machine.gpus), links, cores, memory), log.report()
@@ -167,6 +169,7 @@ class _Machine:
         self.machine = machines[0]
         self.num_objects = 0
         self.num_cores = 0
+        self.num_threads = 0
         self.memory_gib = 0.0
         self.by_index: dict[tuple[str, str], Element] = {}
         self.owner: dict[int, Element] = {}
@@ -186,6 +189,8 @@ class _Machine:
         self.by_index[kind, element.get("gp_index")] = element
         if kind == "Core":
             self.num_cores += 1
+        elif kind == "PU":
+            self.num_threads += 1
         elif _is_host_memory(element):
             self.memory_gib += _number(element, "local_memory") / _MIB / 1024
         elif kind == "PCIDev":

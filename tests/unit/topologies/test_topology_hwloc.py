@@ -84,6 +84,19 @@ def test_gpus_without_devices_of_the_system_are_found_by_their_class(tmp_path):
     assert (kind.num_gpus, kind.gpu_type) == (4, "generic")
 
 
+def test_a_server_without_gpus_is_said_to_be_one(tmp_path):
+    """Also a file in which I/O was left out looks so, and threads may be all that it counts."""
+    path = tmp_path / "host.xml"
+    path.write_text(
+        '<topology version="2.0"><object type="Machine"><object type="NUMANode" os_index="0" '
+        'local_memory="1073741824"/><object type="PU"/><object type="PU"/></object></topology>'
+    )
+    kind, report = read_host_type(path)
+    assert (kind.name, kind.num_gpus, kind.gpu_type) == ("cpu-host", 0, None)
+    assert (kind.cpu_milli, kind.memory_mib, kind.links) == (2000, 1024, ())
+    assert report.altered[0].reason.startswith("no GPU in the file")
+
+
 def test_no_matrix_of_nvlinks_is_said(tmp_path):
     """A reading that silently lost 300 GB/s a GPU would be worse than none."""
     path = edited(tmp_path, A100, ('name="NVLinkBandwidth"', 'name="NUMALatency"'))
