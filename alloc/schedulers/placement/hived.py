@@ -77,7 +77,8 @@ class HivedCells(TaskRule):
 
     def homes(self, free: FreeHosts, request: Request) -> Iterator[Mask | None]:
         """Yield single domains, innermost level first, and last what the request allows at all."""
-        if request.configuration.demand[0] > MILLI:
+        # A single task says by itself, cell by cell, where it goes.
+        if sum(group.count for group in request.configuration.tasks) > 1:
             for level in (HOST, *reversed(free.topology.levels)):
                 if level in request.required:
                     break

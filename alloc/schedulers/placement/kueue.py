@@ -35,12 +35,16 @@ class Tree:
     unit
         Tasks that go together at each level: the size of the coarsest slice whose level is this
         one or further in, else 1.
+    cut
+        Position of the level of the coarsest slices, or of the hosts: from there inwards the tasks
+        of one domain stay apart from those of others.
     """
 
     levels: tuple[str, ...]
     domain: tuple[Counts, ...]
     room: tuple[Counts, ...]
     unit: tuple[int, ...]
+    cut: int
 
     @staticmethod
     def of(free: FreeHosts, group: TaskGroup, request: Request, hosts: Mask | None = None) -> Tree:
@@ -70,7 +74,8 @@ class Tree:
             room = room - room % unit
             rooms.insert(0, room)
             units.insert(0, unit)
-        return Tree(levels, tuple(domain), tuple(rooms), tuple(units))
+        cut = min((levels.index(level) for level in slices), default=len(levels) - 1)
+        return Tree(levels, tuple(domain), tuple(rooms), tuple(units), cut)
 
     def children(self, k: int, domains: Iterable[int]) -> Counts:
         """Return the domains of level k + 1 inside domains of level k, in order."""
@@ -214,7 +219,7 @@ class KueueBestFit(PlacementPolicy):
         """Return how many tasks each host gets, from the tasks of domains of level k."""
         while share is not None and k < len(tree.levels) - 1:
             room = tree.room[k + 1]
-            if tree.unit[k + 1] == tree.unit[0] and not _limited(tree, k, share):
+            if k < tree.cut and not _limited(tree, k, share):
                 share = best_fit(room, tree.children(k, share), sum(share.values()))
             else:
                 dealt = [best_fit(room, tree.children(k, (d,)), n) for d, n in share.items()]
@@ -280,7 +285,7 @@ class KueueBalanced(KueueBestFit):
 
     def _balanced(self, tree: Tree, k: int, count: int) -> Share | None:
         # One level below the preferred one, unless slices go no further.
-        finer = k + 1 if k + 1 < len(tree.levels) and tree.unit[k + 1] == tree.unit[0] else k
+        finer = k + 1 if k < tree.cut else k
         unit = tree.unit[finer]
         best: tuple[int, int, Counts] | None = None
         for siblings in self._families(tree, k):
