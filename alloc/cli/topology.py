@@ -173,7 +173,8 @@ def convert_topology(
         print_text(topology_text(topology, kind, **given))
         return
     write_topology(topology, output, kind, **given)
-    say(f"{output}: {topology.num_hosts} hosts, {topology.num_gpus} GPUs as {kind}.")
+    hosts, gpus = _count(topology.num_hosts, "host"), _count(topology.num_gpus, "GPU")
+    say(f"{output}: {hosts}, {gpus} as {kind}.")
 
 
 @app.command("formats")
@@ -398,24 +399,25 @@ def _grow(tree: "Tree", parts: "tuple[Branch, ...]", fold: bool) -> None:
         _grow(tree.add(_label(part)), part.below, fold)
     left = parts[len(shown) :]
     if left:
-        from alloc.cli.tables import number
-
-        hosts = sum(part.hosts * part.count for part in left)
-        tree.add(f"and {len(left)} more kinds with {number(hosts)} hosts; --unfold shows them all")
+        hosts = _count(sum(part.hosts * part.count for part in left), "host")
+        tree.add(f"and {len(left)} more kinds with {hosts}; --unfold shows them all")
 
 
 def _label(part: "Branch") -> str:
-    from alloc.cli.tables import number
 
     first, last = _short(part.ids[0]), _short(part.ids[-1])
     ids = first if part.count == 1 else f"{first}{', ' if part.count == 2 else ' ... '}{last}"
     each = " each" if part.count > 1 else ""
+    gpus = _count(part.gpus, "GPU")
     if part.host_type is not None:
-        return f"{ids}: {_times(part)}{part.host_type.name}, {part.gpus} GPUs{each}"
-    return (
-        f"{ids}: {_times(part)}{part.level}, {number(part.hosts)} hosts, {number(part.gpus)} "
-        f"GPUs{each}"
-    )
+        return f"{ids}: {_times(part)}{part.host_type.name}, {gpus}{each}"
+    return f"{ids}: {_times(part)}{part.level}, {_count(part.hosts, 'host')}, {gpus}{each}"
+
+
+def _count(count: int, what: str) -> str:
+    from alloc.cli.tables import number
+
+    return f"{number(count)} {what}{'' if count == 1 else 's'}"
 
 
 def _short(id: str) -> str:
