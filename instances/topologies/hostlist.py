@@ -17,7 +17,7 @@ _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _LAST_NUMBER = re.compile(r"(.*?)([0-9]{1,18})([^0-9]*)", re.DOTALL)
 # A comma within brackets does not end a name.
 _NAME = re.compile(r"(?:[^,\[\]\s]|\[[^\[\]]*\])+")
-_SEPARATOR = re.compile(r"\s*,?\s*")
+_SEPARATOR = re.compile(r"[\s,]*")
 
 
 def expand_hostlist(expression: str, where: Place) -> tuple[str, ...]:

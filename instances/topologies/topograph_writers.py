@@ -31,15 +31,8 @@ def write_topograph_graph(topology: Topology) -> str:
         If a name cannot be said, or a domain holds no hosts.
     """
     _require(topology, _ANY_NAME, "leave out control characters")
+    _require_hosts(topology, topology.domains, "topograph-model")
     by_id = {domain.id: domain for domain in topology.domains}
-    said = {domain.id for host in topology.hosts for domain in _above(by_id, host.domain)}
-    for domain in topology.domains:
-        if domain.id not in said:
-            raise InstanceError(
-                f"topology {shown(topology.name)}: domain {shown(domain.id)} holds no hosts, and "
-                "Topograph's graph knows switches by their instances; leave it out, or write "
-                "topograph-model."
-            )
     instances = []
     for host in topology.hosts:
         switches, labels = _split(_above(by_id, host.domain))
@@ -56,9 +49,10 @@ def write_topograph_model(topology: Topology) -> str:
     Raises
     ------
     InstanceError
-        If a name cannot be said.
+        If a name cannot be said, or an NVLink domain holds no hosts.
     """
     _require(topology, _IN_A_LIST, "leave out blanks, commas, brackets and control characters")
+    _require_hosts(topology, [d for d in topology.domains if d.level in _LABELS], None)
     return "\n".join([*remark(topology), *_switches(topology), *_blocks(topology), ""])
 
 
@@ -115,6 +109,18 @@ def _split(domains: Iterable[Domain]) -> tuple[list[str], dict[str, str]]:
         else:
             switches.append(domain.id)
     return switches, labels
+
+
+def _require_hosts(topology: Topology, domains: Iterable[Domain], other: str | None) -> None:
+    by_id = {domain.id: domain for domain in topology.domains}
+    said = {domain.id for host in topology.hosts for domain in _above(by_id, host.domain)}
+    for domain in domains:
+        if domain.id not in said:
+            instead = f", or write {other}" if other else ""
+            raise InstanceError(
+                f"topology {shown(topology.name)}: domain {shown(domain.id)} holds no hosts, and "
+                f"Topograph knows it by them; leave it out{instead}."
+            )
 
 
 def _require(topology: Topology, allowed: re.Pattern[str], rule: str) -> None:

@@ -254,8 +254,11 @@ def test_what_is_written(tmp_path):
 
 def test_writers_refuse_what_topograph_cannot_say(tmp_path):
     model, _ = read_topology(DATA / "topograph-model.yaml", host_type=HOST)
-    with pytest.raises(InstanceError, match=r'domain "leaf-4" holds no hosts, and Topograph.s gr'):
+    with pytest.raises(InstanceError, match=r'domain "leaf-4" holds no hosts, and Topograph knows'):
         write_topology(model, tmp_path / "graph.json", "topograph-graph")
+    empty = model.replace(hosts=tuple(h for h in model.hosts if h.domain != "nvl-3"))
+    with pytest.raises(InstanceError, match=r'domain "nvl-3" holds no hosts, .*; leave it out\.$'):
+        write_topology(empty, tmp_path / "model.yaml", "topograph-model")
     odd = flat_cluster("odd", dgx_h100(), 1)
     odd = odd.replace(hosts=(type(odd.hosts[0])("a,b", odd.hosts[0].type),))
     write_topology(odd, tmp_path / "graph.json", "topograph-graph")
