@@ -12,7 +12,8 @@ import pytest
 from alloc.errors import InstanceError
 from alloc.instances.topologies import read_topology
 from alloc.instances.topologies.markup import json_entry
-from alloc.instances.topologies.node_labels import LABEL_SETS
+from alloc.instances.topologies.node_labels import LABEL_SETS, choose_labels
+from alloc.instances.topologies.place import Place
 from alloc.instances.topologies.quantities import quantity
 
 DATA = Path(__file__).parents[2] / "data" / "topologies"
@@ -335,6 +336,18 @@ def test_every_set_with_fixed_labels_is_found_by_them(tmp_path, name):
     topology, _ = read_topology(written(tmp_path, *nodes))
     assert topology.levels == tuple(level for _, level in pairs)
     assert topology.hosts[0].domain == f"{pairs[-1][1]}-x"
+
+
+def test_labels_that_might_be_meant_are_named(tmp_path):
+    """Somebody's own labels, of which the likely ones are shown to choose from."""
+    own = {"example.com/rack": "r", "example.com/colour": "red", "hall-block": "b"}
+    with pytest.raises(InstanceError, match=r"They have example.com/rack, hall-block\.$"):
+        read_topology(written(tmp_path, node("n", own)))
+
+
+def test_a_set_that_nobody_knows_is_refused():
+    with pytest.raises(InstanceError, match='labels is "awss"; did you mean "aws"'):
+        choose_labels("awss", [], Place("nodes.json"))
 
 
 def test_layers_of_amazon_count_from_the_outside(tmp_path):
