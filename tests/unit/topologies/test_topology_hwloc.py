@@ -159,7 +159,7 @@ BOMB = """<?xml version="1.0"?>
 <topology version="2.0">&b;</topology>
 """
 FILE = """<?xml version="1.0"?>
-<!DOCTYPE topology [<!ENTITY a SYSTEM "file:///etc/hostname">]>
+<!DOCTYPE topology [<!ENTITY a SYSTEM "secret.txt">]>
 <topology version="2.0">&a;</topology>
 """
 
