@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alloc.models.rank_mapping.counts import CountProblem, DomainTree
+from alloc.models.rank_mapping.counts import DomainTree
 from alloc.topology.communication import CommunicationTree
 from alloc.workload.parallelism import Parallelism
 from alloc.workload.rank_mapping import Algorithm, Array, Indices, all_reduce_s, all_to_all_s
@@ -69,27 +69,37 @@ class Plan:
             (t[:first] + (1,) * (len(t) - first), d),
         ]
 
+    @property
+    def fewest(self) -> tuple[int, ...]:
+        """The fewest ranks of a stage in a domain of each level that has any.
+
+        A table of zeros and ones, not empty, whose rows sum to multiples of a and whose columns to
+        multiples of b holds at least a b ones.
+        """
+        return tuple(a * b for a, b in zip(self.tensor_blocks, self.data_blocks, strict=True))
+
 
 def plans(parallelism: Parallelism, tree: CommunicationTree, algorithm: Algorithm) -> list[Plan]:
     """Return the candidates, the fastest first."""
     domains = DomainTree.of(tree)
+    single = (1,) * domains.depth
     tensor = _steps(
-        _possible(parallelism.tensor, domains),
+        _possible(parallelism.tensor, domains, single),
         parallelism.tensor_operations,
         lambda chains: all_reduce_s(tree, chains, parallelism.tensor_bytes, algorithm),
     )
-    data = _steps(
-        _possible(parallelism.data, domains),
-        parallelism.data_operations,
-        lambda chains: all_reduce_s(tree, chains, parallelism.data_bytes, algorithm),
-    )
-    expert = _steps(
-        _possible(parallelism.expert, domains),
-        parallelism.expert_operations,
-        lambda chains: all_to_all_s(tree, chains, parallelism.expert_bytes),
-    )
     found: dict[object, Plan] = {}
     for t in tensor:
+        data = _steps(
+            _possible(parallelism.data, domains, t.blocks),
+            parallelism.data_operations,
+            lambda chains: all_reduce_s(tree, chains, parallelism.data_bytes, algorithm),
+        )
+        expert = _steps(
+            _possible(parallelism.expert, domains, t.blocks),
+            parallelism.expert_operations,
+            lambda chains: all_to_all_s(tree, chains, parallelism.expert_bytes),
+        )
         for e in expert:
             for d in data:
                 finest = tuple(
@@ -112,15 +122,23 @@ def _shared(data: Blocks, expert: Blocks) -> Blocks:
     return (data[0], *inner)
 
 
-def _possible(size: int, domains: DomainTree) -> Indices:
-    """Return the chains that a single group can have, with all GPUs to itself."""
+def _possible(size: int, domains: DomainTree, width: Blocks) -> Indices:
+    """Return the chains that a single group can have, with all GPUs to itself.
+
+    Each of its ranks brings at least `width` ranks of its tensor group along at each level.
+    """
     chains = block_chains_of(size, domains.depth)
-    ones, costs = (1,) * domains.depth, (0.0,) * domains.depth
-    fits = [
-        CountProblem(domains, ones, tuple(chain[:-1].tolist()), 1, costs, 1).has_room()
-        for chain in chains
-    ]
-    return np.asarray(chains[np.array(fits)])
+    return np.asarray(chains[np.array([_fits(chain, domains, width) for chain in chains])])
+
+
+def _fits(chain: Indices, domains: DomainTree, width: Blocks) -> bool:
+    held = domains.room // (chain[-2] * width[-1])
+    for level in range(domains.depth - 2, -1, -1):
+        below = domains.parent[level + 1]
+        sums = np.bincount(below, weights=held, minlength=len(domains.parent[level]))
+        own = domains.total_room[level] // (chain[level] * width[level])
+        held = np.minimum(sums.astype(np.int64) // (chain[level] // chain[level + 1]), own)
+    return bool(held[0] >= 1)
 
 
 def block_chains_of(size: int, depth: int) -> Indices:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -232,7 +232,9 @@ class _TreeSearch:
             if time.perf_counter() >= self.deadline:
                 bound, limit = min(bound, least), "time"
                 break
-            relaxed = [self._problem(*blocks) for blocks in plan.relaxations()]
+            relaxed = [
+                replace(self._problem(*blocks), fewest=plan.fewest) for blocks in plan.relaxations()
+            ]
             if not all(each.has_room() for each in relaxed):
                 continue
             least = plan.seconds + max(r.pipeline_s(r.least_cuts()) for r in relaxed)
@@ -284,18 +286,21 @@ class _TreeSearch:
             return 0.0
         if time.perf_counter() >= self.deadline:
             return 0.0
-        counts, pipeline = self._counts(problem)
+        counts, pipeline = self._counts(problem, runs)
         if counts is not None:
             self._note(problem.places(counts, p.tensor, p.data))
         return pipeline
 
-    def _counts(self, problem: CountProblem) -> tuple[Counts | None, float]:
+    def _counts(self, problem: CountProblem, runs: tuple[int, ...]) -> tuple[Counts | None, float]:
         """Solve the count model; return counts and a lower bound on the pipeline time."""
         from alloc.backends import cpsat
         from alloc.models.rank_mapping.cpsat_model import counts_of, cpsat_counts
 
         left = self.deadline - time.perf_counter()
-        raw = cpsat.solve(cpsat_counts(problem), SolverOptions(left, self.seed, gap=0.0))
+        start = problem.counts_of_runs(runs)[: problem.open_levels]
+        values = np.concatenate([x.reshape(-1) for x in start]).astype(float)
+        options = SolverOptions(left, self.seed, gap=0.0, start=values)
+        raw = cpsat.solve(cpsat_counts(problem), options)
         counts = None if raw.values is None else counts_of(problem, raw.values)
         return counts, max(raw.bound, 0.0)
 

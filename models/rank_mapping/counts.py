@@ -56,6 +56,16 @@ class DomainTree:
         """GPUs of each domain of the last level."""
         return np.array([len(gpus) for gpus in self.gpus], dtype=np.int64)
 
+    @cached_property
+    def total_room(self) -> tuple[Indices, ...]:
+        """GPUs of each domain of each level."""
+        found = [self.room]
+        for level in range(self.depth - 2, -1, -1):
+            below = self.parent[level + 1]
+            sums = np.bincount(below, weights=found[-1], minlength=len(self.parent[level]))
+            found.append(sums.astype(np.int64))
+        return tuple(found[::-1])
+
     def children(self, level: int, domain: int) -> list[int]:
         """Return the domains of the next level inside a domain."""
         return np.flatnonzero(self.parent[level + 1] == domain).tolist()
@@ -79,6 +89,9 @@ class CountProblem:
         Seconds of one transfer between stages that meet at each level, never falling outwards.
     micro_batches
         M.
+    fewest
+        Of each level, the fewest ranks of a stage in a domain that has any: domains with less room
+        are left out. Empty for no such limit; only for bounds.
     """
 
     domains: DomainTree
@@ -87,6 +100,7 @@ class CountProblem:
     stages: int
     boundary_s: tuple[float, ...]
     micro_batches: int
+    fewest: tuple[int, ...] = ()
 
     @cached_property
     def cell(self) -> tuple[int, ...]:
@@ -128,7 +142,7 @@ class CountProblem:
             so filling domains from the inside out holds as many as there can be.
         """
         runs = runs or (1,) * self.depth
-        held = self.domains.room // (self.cell[-1] * runs[-1])
+        held = self._enough(self.domains.room // (self.cell[-1] * runs[-1]), -1)
         found = [held]
         for level in range(self.depth - 2, -1, -1):
             inner = self.split(level) * (runs[level] // runs[level + 1])
@@ -137,9 +151,15 @@ class CountProblem:
                 weights=held,
                 minlength=len(self.domains.parent[level]),
             ).astype(np.int64)
-            held = sums // inner
+            held = self._enough(sums // inner, level)
             found.append(held)
         return found[::-1]
+
+    def _enough(self, held: Indices, level: int) -> Indices:
+        """Leave domains out that cannot hold the fewest ranks."""
+        if not self.fewest:
+            return held
+        return np.where(self.domains.total_room[level] < self.fewest[level], 0, held)
 
     def has_room(self) -> bool:
         """Say whether the cells fit, boundaries between stages cut wherever they like."""
@@ -158,6 +178,34 @@ class CountProblem:
                 least = 1
             found.append(max(least, found[-1]))
         return tuple(found)
+
+    @cached_property
+    def open_levels(self) -> int:
+        """Number of levels, from the outermost, at which some boundary may stay uncut.
+
+        Further in, no domain holds two stages of a cell, so every boundary is cut and only the
+        room counts: `capacities` says it without variables.
+        """
+        least = self.least_cuts()
+        shut = [level for level in range(1, self.depth) if least[level] >= self.stages - 1]
+        return shut[0] if shut else self.depth
+
+    def extended(self, x: Counts) -> Counts:
+        """Return the counts of all levels from those of the open ones."""
+        x, single = list(x), self.capacities()
+        for level in range(len(x) - 1, self.depth - 1):
+            inner = np.zeros((len(self.domains.parent[level + 1]), self.stages), dtype=np.int64)
+            for v, wanted in enumerate((x[level] * self.split(level)).tolist()):
+                left = {u: int(single[level + 1][u]) for u in self.domains.children(level, v)}
+                for p, cells in enumerate(wanted):
+                    missing = cells
+                    for u, room in left.items():
+                        taken = min(room, missing)
+                        inner[u, p] += taken
+                        left[u] -= taken
+                        missing -= taken
+            x.append(inner)
+        return x
 
     def equal_runs(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
         """Yield the lengths of equal runs that fit, and the cuts that they make."""

@@ -16,9 +16,12 @@ _LARGEST_COEFFICIENT = 10**9
 
 
 def cpsat_counts(problem: CountProblem) -> CpSatModel:
-    """Return the count model; its variables are x, level by level, domain by domain."""
+    """Return the count model; its variables are x of the open levels, domain by domain.
+
+    Levels at which every boundary is cut in any case need no variables: they only leave room.
+    """
     model = cp_model.CpModel()
-    levels, stages = range(problem.depth), range(problem.stages)
+    levels, stages = range(problem.open_levels), range(problem.stages)
     boundaries = range(problem.stages - 1)
     x = [
         [
@@ -40,15 +43,15 @@ def cpsat_counts(problem: CountProblem) -> CpSatModel:
             inside = [x[level + 1][u] for u in problem.domains.children(level, v)]
             for p in stages:  # (C2)
                 model.add(sum(row[p] for row in inside) == problem.split(level) * own[p])
-    for row, room in zip(x[-1], problem.domains.room.tolist(), strict=True):
-        model.add(sum(row) <= room // problem.cell[-1])  # (C3)
+    for row, room in zip(x[-1], problem.capacities()[len(x) - 1].tolist(), strict=True):
+        model.add(sum(row) <= room)  # (C3)
     for (level, b), cut in y.items():
         for row in x[level]:  # (C4)
             model.add(row[b + 1] == row[b]).only_enforce_if(~cut)
-        if level + 1 < problem.depth:
+        if level + 1 < len(x):
             model.add_implication(cut, y[level + 1, b])  # (C5)
         model.add_implication(cut, z[level])  # (C6)
-    for level, least in enumerate(problem.least_cuts()):
+    for level, least in enumerate(problem.least_cuts()[: len(x)]):
         if least:
             model.add(sum(y[level, b] for b in boundaries) >= least)
     f, extra = problem.boundary_s, problem.micro_batches - 1
@@ -60,20 +63,22 @@ def cpsat_counts(problem: CountProblem) -> CpSatModel:
         + sum(weight[level] * extra * some for level, some in z.items())
     )
     flat = tuple(x[level][v][p] for level in levels for v in range(len(x[level])) for p in stages)
-    constant = 2 * (len(boundaries) + extra) * f[-1] if boundaries else 0.0
+    # All boundaries are cut at the levels further in.
+    constant = 2 * (len(boundaries) + extra) * f[len(x) - 1] if boundaries else 0.0
     terms = (len(boundaries) + extra) * len(cost)
     return CpSatModel(model, flat, "min", scale, constant, 0.5 * terms / scale)
 
 
 def counts_of(problem: CountProblem, values: Array) -> Counts:
-    """Return x from the values of a drawing's variables."""
-    found, start = [], 0
-    for parent in problem.domains.parent:
+    """Return x of all levels from the values of the model's variables."""
+    found: Counts = []
+    start = 0
+    for parent in problem.domains.parent[: problem.open_levels]:
         size = len(parent) * problem.stages
         block = values[start : start + size].reshape(len(parent), problem.stages)
         found.append(np.rint(block).astype(np.int64))
         start += size
-    return found
+    return problem.extended(found)
 
 
 def cpsat_assignment(problem: QuadraticAssignment) -> CpSatModel:
