@@ -23,12 +23,13 @@ from alloc.topology import Topology
 
 DOMAIN_LABELS = (
     "accelerator.topograph.run/domain",
+    "accelerator.topology.test/domain",
     "network.topology.nvidia.com/accelerator",
     "nvlink",
 )
-"""Labels of the accelerator domain: since release 1.0, before it, and as an attribute."""
+"""Labels of the accelerator domain: of nodes, in models, before release 1.0, as an attribute."""
 
-PART_LABELS = ("accelerator.topograph.run/sub-domain",)
+PART_LABELS = ("accelerator.topograph.run/sub-domain", "accelerator.topology.test/sub-domain")
 """Labels of a part of an accelerator domain."""
 
 ACCELERATOR_OPTIONS = (

@@ -18,6 +18,11 @@ _LABELS = {
     NVLINK_LEVEL: "accelerator.topograph.run/domain",
     PART_LEVEL: "accelerator.topograph.run/sub-domain",
 }
+# What the providers that simulate a model look at.
+_ANNOTATIONS = {
+    NVLINK_LEVEL: "accelerator.topology.test/domain",
+    PART_LEVEL: "accelerator.topology.test/sub-domain",
+}
 _ANY_NAME = re.compile(r".+", re.DOTALL)
 _IN_A_LIST = re.compile(r"[^\s,\[\]]+")
 
@@ -38,13 +43,13 @@ def write_topograph_graph(topology: Topology) -> str:
         switches, labels = _split(_above(by_id, host.domain))
         instance: dict[str, object] = {"id": host.id, "network_layers": switches}
         if labels:
-            instance["labels"] = labels
+            instance["labels"] = {_LABELS[level]: name for level, name in labels.items()}
         instances.append(instance)
     return json.dumps({"instances": instances}, indent=1, ensure_ascii=False) + "\n"
 
 
 def write_topograph_model(topology: Topology) -> str:
-    """Return Topograph's model, as of release 1.0: domains are switches, NVLink domains labels.
+    """Return Topograph's model, as of release 1: domains are switches, NVLink domains annotations.
 
     Raises
     ------
@@ -89,8 +94,8 @@ def _blocks(topology: Topology) -> Iterator[str]:
             start = "  "
         yield f"{start}nodes: [{_quoted(compress_hostlist(hosts))}]"
         if labels:
-            yield "  labels:"
-            yield from (f"    {key}: {_quoted(value)}" for key, value in labels.items())
+            yield "  annotations:"
+            yield from (f"    {_ANNOTATIONS[k]}: {_quoted(value)}" for k, value in labels.items())
 
 
 def _above(by_id: dict[str, Domain], stands: str | None) -> Iterator[Domain]:
@@ -101,11 +106,11 @@ def _above(by_id: dict[str, Domain], stands: str | None) -> Iterator[Domain]:
 
 
 def _split(domains: Iterable[Domain]) -> tuple[list[str], dict[str, str]]:
-    """Return the switches among domains, and the labels that the others become."""
+    """Return the switches among domains, and by level the others, which become labels."""
     switches, labels = [], {}
     for domain in domains:
         if domain.level in _LABELS:
-            labels[_LABELS[domain.level]] = domain.id
+            labels[domain.level] = domain.id
         else:
             switches.append(domain.id)
     return switches, labels

@@ -60,6 +60,26 @@ def test_domains_that_the_leaves_are_already_add_no_level(tmp_path):
     assert read(tmp_path, text, "graph.json").levels == ("spine", "leaf")
 
 
+def test_parts_that_are_the_leaves_add_no_level_and_domains_lie_under_their_spine(tmp_path):
+    """As in models of release 1.1: the domain has the hosts of a spine, its parts are the racks."""
+    blocks = "".join(
+        f"- switch: r{k}\n  nodes: [n{k}]\n  annotations:\n"
+        f"    accelerator.topology.test/domain: d{k // 2}\n"
+        f"    accelerator.topology.test/sub-domain: r{k}\n"
+        for k in range(4)
+    )
+    text = "switches:\n  s0: {switches: [r0, r1]}\n  s1: {switches: [r2, r3]}\n  top: " + (
+        f"{{switches: [s0, s1]}}\nblocks:\n{blocks}"
+    )
+    topology = read(tmp_path, text, "model.yaml")
+    assert topology.levels == ("core", "spine", "nvlink-domain", "leaf")
+    assert parents(topology) == {
+        **{"top": None, "s0": "top", "s1": "top", "d0": "s0", "d1": "s1"},
+        **{"r0": "d0", "r1": "d0", "r2": "d1", "r3": "d1"},
+        **{f"n{k}": f"r{k}" for k in range(4)},
+    }
+
+
 def test_a_domain_with_the_name_of_a_switch_gets_another(tmp_path):
     text = graph(instance("a", "r1", nvlink="r1"), instance("b", "r1"))
     topology = read(tmp_path, text, "graph.json")
