@@ -31,6 +31,7 @@ from alloc.workload.rank_mapping import (
     Indices,
     RankMapping,
     require_algorithm,
+    step_time,
     transfer_time,
     value_mapping,
 )
@@ -259,7 +260,7 @@ class _TreeSearch:
         )
 
     def _note(self, places: Indices) -> float:
-        value = value_mapping(self.parallelism, self.tree, places, self.algorithm).time.step_s
+        value = step_time(self.parallelism, self.tree, places, self.algorithm).step_s
         if value < self.best:
             self.best, self.places = value, places
         return value

@@ -145,7 +145,7 @@ class _Reading:
         return index[host], int(number)
 
     def fabric(self) -> Fabric:
-        if any(self._wired_outside(h) for h in self.hosts()):
+        if self._wired_outside.intersection(self.hosts()):
             inner: dict[int, Array] = {h: self._pairs_of(h) for h in self.hosts()}
         else:
             inner = {h: self._held(h) for h in self.hosts()}
@@ -156,12 +156,17 @@ class _Reading:
     def hosts(self) -> list[int]:
         return [int(h) for h in np.unique(self.host)]
 
-    def _wired_outside(self, h: int) -> bool:
-        """Say whether GPUs of a host are plugged into the fabric themselves, as in an NVL72."""
-        prefix = f"{self.topology.hosts[h].id}/gpu"
-        return any(
-            end.startswith(prefix) for link in self.topology.links for end in (link.a, link.b)
-        )
+    @cached_property
+    def _wired_outside(self) -> set[int]:
+        """The hosts whose GPUs are plugged into the fabric themselves, as in an NVL72."""
+        index = self.topology.host_index
+        found = set()
+        for link in self.topology.links:
+            for end in (link.a, link.b):
+                host, _, device = end.rpartition("/")
+                if device.startswith("gpu") and host in index:
+                    found.add(index[host])
+        return found
 
     def _held(self, h: int) -> Array:
         """Return the bandwidths between the job's GPUs of a host."""
@@ -182,7 +187,7 @@ class _Reading:
         width, wait = np.full((n, n), np.inf), np.zeros((n, n))
         for h in self.hosts():
             held = np.flatnonzero(self.host == h)
-            outside = self._wired_outside(h)
+            outside = h in self._wired_outside
             width[np.ix_(held, held)] = self._pairs_of(h) if outside else self._held(h)
         depth, names = self._meeting()
         for i in range(n):

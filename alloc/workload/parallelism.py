@@ -118,27 +118,36 @@ class Parallelism:
             f"known: {', '.join(GROUP_KINDS)}."
         )
 
-    def traffic(self) -> npt.NDArray[np.float64]:
-        """Return the bytes that each rank sends to each other in a step, shape (ranks, ranks).
+    def messages(self) -> tuple[Ranks, Ranks, npt.NDArray[np.float64]]:
+        """Return who sends to whom in a step, and how many bytes.
 
         All-reduces go around rings in rank order, ``2 (k - 1) / k`` of the bytes over each edge;
         all-to-alls send ``1 / k`` to every rank of the group; pipelines send every micro-batch
-        forwards and its gradients back.
+        forwards and its gradients back. A pair may come several times.
         """
-        sent = np.zeros((self.num_ranks, self.num_ranks))
+        parts: list[tuple[Ranks, Ranks, float]] = []
         for kind in ("tensor", "data"):
             groups, k = self.groups(kind), self.size(kind)
             if k > 1:
                 edge = 2 * (k - 1) / k * getattr(self, f"{kind}_bytes")
-                ahead = np.roll(groups, -1, axis=1)
-                sent[groups, ahead] += edge * getattr(self, f"{kind}_operations")
+                times = getattr(self, f"{kind}_operations")
+                parts.append((groups, np.roll(groups, -1, axis=1), edge * times))
         experts, k = self.groups("expert"), self.expert
-        for shift in range(1, k):
-            ahead = np.roll(experts, -shift, axis=1)
-            sent[experts, ahead] += self.expert_bytes / k * self.expert_operations
-        chains = self.groups("pipeline")
-        for a, b in ((chains[:, :-1], chains[:, 1:]), (chains[:, 1:], chains[:, :-1])):
-            sent[a, b] += self.pipeline_bytes * self.micro_batches
+        share = self.expert_bytes / k * self.expert_operations
+        parts += [(experts, np.roll(experts, -shift, axis=1), share) for shift in range(1, k)]
+        chains, sent = self.groups("pipeline"), self.pipeline_bytes * self.micro_batches
+        parts += [(chains[:, :-1], chains[:, 1:], sent), (chains[:, 1:], chains[:, :-1], sent)]
+        return (
+            np.concatenate([a.reshape(-1) for a, _, _ in parts]),
+            np.concatenate([b.reshape(-1) for _, b, _ in parts]),
+            np.concatenate([np.full(a.size, each) for a, _, each in parts]),
+        )
+
+    def traffic(self) -> npt.NDArray[np.float64]:
+        """Return the bytes that each rank sends to each other in a step, shape (ranks, ranks)."""
+        sent = np.zeros((self.num_ranks, self.num_ranks))
+        senders, receivers, sizes = self.messages()
+        np.add.at(sent, (senders, receivers), sizes)
         return sent
 
     def replace(self, **changes: Any) -> Parallelism:

@@ -177,14 +177,13 @@ def transfer_time(parallelism: Parallelism, fabric: Fabric, places: Indices) -> 
     It is the cost of a quadratic assignment: traffic of the ranks times seconds per byte of the
     GPUs. Latency is not in it.
     """
-    sent = parallelism.traffic()
-    a, b = np.nonzero(sent)
+    senders, receivers, sizes = parallelism.messages()
+    a, b = places[senders], places[receivers]
     if isinstance(fabric, CommunicationTree):
-        level = fabric.meeting_level(places[a], places[b])
-        seconds = 1.0 / (fabric.bandwidth_gb_per_s[level] * GB)
+        seconds = 1.0 / (fabric.bandwidth_gb_per_s[fabric.meeting_level(a, b)] * GB)
     else:
-        seconds = fabric.seconds_per_byte[places[a], places[b]]
-    return float((sent[a, b] * seconds).sum())
+        seconds = fabric.seconds_per_byte[a, b]
+    return float((sizes * seconds).sum())
 
 
 def require_algorithm(algorithm: str) -> None:
