@@ -104,7 +104,11 @@ def read_kubernetes_nodes(text: TopologyText, request: Request) -> tuple[Topolog
     log.files.append(text.file)
     nodes = list(_kept(text, request, log))
     if not nodes:
-        raise text.place().error(f"no node takes pods; {log.report()}")
+        reasons = ", ".join(f"{tally.count} x {tally.reason}" for tally in log.report().dropped)
+        raise text.place().error(
+            f"of {log.rows_read} nodes none takes pods ({reasons or 'the list is empty'}); take "
+            "the list again, or keep them all with all_nodes=true."
+        )
     builder = TreeBuilder(text.file, host_word="node")
     types = _HostTypes(request, log)
     kinds: dict[HostType, HostType] = {}
@@ -204,7 +208,7 @@ def _placed(
     for host in hosts:
         missing = [level for (_, level), value in zip(pairs, host.values, strict=True) if not value]
         if missing:
-            log.alter(f"without label of level {', '.join(missing)}: stands outside it", host.id)
+            log.alter(f"has no label of level {', '.join(missing)}", host.id)
     levels = tuple(level for _, level in pairs)
     if chosen is None:
         return hosts, levels, True

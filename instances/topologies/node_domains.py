@@ -48,7 +48,12 @@ def insert_nested(hosts: Sequence[Labelled], levels: Sequence[str], extra: Mappi
     Returns
     -------
     list of Labelled, tuple of str
-        The same with the level. Whether what then lies inside it nests is checked with the others.
+        The same with the level.
+
+    Raises
+    ------
+    InstanceError
+        If it nests nowhere.
     """
     depth = len(levels)
     prefixes: dict[str, set[tuple[str, ...]]] = defaultdict(set)
@@ -57,11 +62,62 @@ def insert_nested(hosts: Sequence[Labelled], levels: Sequence[str], extra: Mappi
             prefixes[extra[host.id]].add(host.values)
     while depth and any(len({p[:depth] for p in ps}) > 1 for ps in prefixes.values()):
         depth -= 1
+    _require_whole(hosts, levels, depth, extra, level)
     inserted = [
         Labelled(h.id, h.where, (*h.values[:depth], extra.get(h.id, ""), *h.values[depth:]))
         for h in hosts
     ]
     return inserted, (*levels[:depth], level, *levels[depth:])
+
+
+def _require_whole(
+    hosts: Sequence[Labelled],
+    levels: Sequence[str],
+    depth: int,
+    extra: Mapping[str, str],
+    level: str,
+) -> None:
+    """Refuse that a domain just inside another level lies in it only in part, or in two of it."""
+    first: dict[tuple[str, ...], Labelled] = {}
+    for host in hosts if depth < len(levels) else ():
+        inner = host.values[: depth + 1]
+        one, other = extra.get(first.setdefault(inner, host).id, ""), extra.get(host.id, "")
+        if one != other:
+            raise host.where.error(
+                f"{levels[depth]} {shown(inner[-1])} has hosts of {level} {_or_none(one)} (host "
+                f"{first[inner].id}) and of {_or_none(other)} (host {host.id}), and neither lies "
+                f"in the other, so the levels do not nest; correct the labels, or leave {level} out."
+            )
+
+
+def _or_none(value: str) -> str:
+    return shown(value) if value else "none"
+
+
+def _completed(hosts: Sequence[Labelled], local_names: bool) -> list[Labelled]:
+    """Give every host the values above those that it has, as far as they can be known.
+
+    A value that is unique lies where other hosts say that it lies. One that is not means nothing
+    without the values above it: then the host stands in the last domain that is told.
+    """
+    if local_names:
+        told = [h.values.index("") if "" in h.values else len(h.values) for h in hosts]
+        return [
+            Labelled(h.id, h.where, h.values[:n] + ("",) * (len(h.values) - n))
+            for h, n in zip(hosts, told, strict=True)
+        ]
+    above: dict[tuple[int, str], str] = {}
+    for host in hosts:
+        for k in range(1, len(host.values)):
+            if host.values[k] and host.values[k - 1]:
+                above.setdefault((k, host.values[k]), host.values[k - 1])
+    completed = []
+    for host in hosts:
+        values = list(host.values)
+        for k in range(len(values) - 1, 0, -1):
+            values[k - 1] = values[k - 1] or above.get((k, values[k]), "")
+        completed.append(Labelled(host.id, host.where, tuple(values)))
+    return completed
 
 
 def add_domains(
@@ -90,6 +146,7 @@ def add_domains(
         If the levels do not nest.
     """
     _require_nested(hosts, levels, local_names)
+    hosts = _completed(hosts, local_names)
     paths = {host.id: _path(host.values) for host in hosts}
     every = dict.fromkeys(path[:k] for path in paths.values() for k in range(1, len(path) + 1))
     names = _names(every, builder.hosts)

@@ -182,7 +182,7 @@ def _islands(
         if rank is None and numa[a] is not None and numa[a] == numa[b]
     ]
     groups = _merge_unknown(components(matrix.devices, joined), ranks, numa)
-    _log_contradictions(matrix, groups, ranks, log)
+    _log_contradictions(matrix, ranks, log)
     islands = []
     for k, group in enumerate(groups):
         tree = _Tree(matrix, set(kept), rates, pcie)
@@ -191,10 +191,7 @@ def _islands(
 
 
 def _log_contradictions(
-    matrix: Matrix,
-    groups: Sequence[Sequence[str]],
-    ranks: dict[tuple[str, str], int | None],
-    log: ReportLog,
+    matrix: Matrix, ranks: dict[tuple[str, str], int | None], log: ReportLog
 ) -> None:
     """Count the cells that say farther than other cells together do."""
     for rank in range(SYS):

@@ -90,7 +90,7 @@ def test_all_nodes_may_be_kept():
     topology, report = read_topology(NODES, all_nodes="true")
     assert topology.num_hosts == 9
     assert report.num_dropped == 0
-    assert report.altered[0].reason == "without label of level spine, leaf: stands outside it"
+    assert report.altered[0].reason == "has no label of level spine, leaf"
     assert parents(topology)["master-0"] == "cluster"
 
 
@@ -176,6 +176,39 @@ def test_nvlink_domains_lie_where_they_nest(tmp_path):
     topology, _ = read_topology(written(tmp_path, *map(at, range(4))))
     assert topology.levels == ("spine", "nvlink-domain", "leaf")
     assert parents(topology)["leaf-3"] == "u.1"
+
+
+def test_a_leaf_that_lies_in_an_nvlink_domain_in_part_is_refused(tmp_path):
+    """A node without its clique in a leaf of a domain of two leaves: a label is wrong or lost."""
+    nodes = [
+        node(f"n{k}", {f"{TIER}0": f"leaf-{k // 2}", "nvidia.com/gpu.clique": "u.0"})
+        for k in range(4)
+    ]
+    del nodes[3]["metadata"]["labels"]["nvidia.com/gpu.clique"]
+    message = (
+        r'line \d+: leaf "leaf-1" has hosts of nvlink-domain "u.0" .host n2. and of none .host n3., '
+        "and neither lies in the other, so the levels do not nest; correct the labels, or leave"
+    )
+    with pytest.raises(InstanceError, match=message):
+        read_topology(written(tmp_path, *nodes))
+    assert read_topology(written(tmp_path, *nodes), nvlink=False)[0].levels == ("cluster", "leaf")
+
+
+def test_a_node_whose_leaf_others_know_stands_with_them(tmp_path):
+    """It lost the label of its spine; its leaf is where the other nodes of the leaf say."""
+    nodes = [node(f"n{k}", {f"{TIER}0": "leaf", f"{TIER}1": "spine"}) for k in range(2)]
+    del nodes[1]["metadata"]["labels"][f"{TIER}1"]
+    topology, report = read_topology(written(tmp_path, *nodes))
+    assert parents(topology) == {"spine": None, "leaf": "spine", "n0": "leaf", "n1": "leaf"}
+    assert report.altered[0].examples == ("n1",)
+
+
+def test_a_rack_number_without_its_hall_means_nothing(tmp_path):
+    """With names that are local the node stands in no rack, rather than in one of its own."""
+    nodes = [node("a", {"hall": "h", "rack": "1"}), node("b", {"rack": "1"})]
+    topology, _ = read_topology(written(tmp_path, *nodes), levels=["hall", "rack"])
+    assert parents(topology)["b"] == "cluster"
+    assert [d.id for d in topology.domains if d.level == "rack"] == ["1"]
 
 
 def test_parts_of_nvlink_domains_are_a_level_too(tmp_path):
@@ -301,8 +334,8 @@ def broken(change) -> list[dict[str, Any]]:
                     n[1]["metadata"]["labels"].update({"nvidia.com/gpu.count": "two"})), {},
          'label nvidia.com/gpu.count of node "n1" is "two"; give the number of its GPUs'),
         (lambda n: [x.update(spec={"unschedulable": True}) for x in n], {},
-         "no node takes pods; .* 4 left out"),
-        (lambda n: n.clear(), {}, "no node takes pods; .*0 rows read"),
+         r"of 4 nodes none takes pods \(4 x cordoned .*all_nodes=true"),
+        (lambda n: n.clear(), {}, r"of 0 nodes none takes pods \(the list is empty\)"),
         (lambda n: n[1].update(spec={"taints": [{"key": "x"}]}), {},
          r'items\[1\].spec.taints\[0\] has no "effect"'),
         (lambda n: None, {"memory_step_mib": 0}, "memory_step_mib is 0; it must be 1 or more"),
