@@ -86,7 +86,8 @@ def _require_whole(
             raise host.where.error(
                 f"{levels[depth]} {shown(inner[-1])} has hosts of {level} {_or_none(one)} (host "
                 f"{first[inner].id}) and of {_or_none(other)} (host {host.id}), and neither lies "
-                f"in the other, so the levels do not nest; correct the labels, or leave {level} out."
+                "in the other, so the levels do not nest; correct the labels, or leave "
+                f"{level} out."
             )
 
 

@@ -186,8 +186,8 @@ def test_a_leaf_that_lies_in_an_nvlink_domain_in_part_is_refused(tmp_path):
     ]
     del nodes[3]["metadata"]["labels"]["nvidia.com/gpu.clique"]
     message = (
-        r'line \d+: leaf "leaf-1" has hosts of nvlink-domain "u.0" .host n2. and of none .host n3., '
-        "and neither lies in the other, so the levels do not nest; correct the labels, or leave"
+        r'line \d+: leaf "leaf-1" has hosts of nvlink-domain "u.0" .host n2. and of none .host n3.,'
+        " and neither lies in the other, so the levels do not nest; correct the labels, or leave"
     )
     with pytest.raises(InstanceError, match=message):
         read_topology(written(tmp_path, *nodes))
