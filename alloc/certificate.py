@@ -106,12 +106,21 @@ class Result:
         What the method reports, one line a step.
     conflict
         For an infeasible instance, the requirements in conflict in the user's words.
+    stages
+        For a goal of several levels, the certificate of each, most important first: the bound of a
+        level holds among solutions that keep what the earlier ones reached. `certificate` is that
+        of the first level that is not proved optimal, or of the last. Empty for a single objective.
     """
 
     solution: Solution | None
     certificate: Certificate
     log: tuple[str, ...] = ()
     conflict: str | None = None
+    stages: tuple[Certificate, ...] = ()
+
+    def replace(self, **changes: Any) -> Result:
+        """Return a copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
 
     def require_solution(self) -> Solution:
         """Return the solution.

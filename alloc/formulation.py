@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
 from alloc.instance import Instance
-from alloc.objectives import Sense
+from alloc.objectives import PLACEMENT_OBJECTIVES, Held, Sense, parse_goal
 from alloc.solution import Solution
 
 if TYPE_CHECKING:
@@ -185,6 +185,11 @@ class Formulation:
         only general backends solve it.
     features
         Which of `alloc.instance.FEATURES` it models; an instance that asks for another is refused.
+    goals
+        Whether it takes goals: weighted sums of its objectives, one level after the other
+        (`alloc.objectives.parse_goal`).
+    conflict
+        What is in conflict when an instance has no solution, in words.
     """
 
     name: str
@@ -196,14 +201,33 @@ class Formulation:
     drawings: tuple[str, ...]
     method: str | None
     features: tuple[str, ...] = ()
+    goals: bool = False
+    conflict: str = "capacity, deadlines and horizon together leave no schedule; add hosts or time"
 
     @property
     def page(self) -> str:
         """The page of mathematics."""
         return import_module(self.module).__doc__ or ""
 
-    def draw(self, kind: str, instance: Instance, objective: str | None = None) -> Drawing:
+    def draw(
+        self,
+        kind: str,
+        instance: Instance,
+        objective: str | None = None,
+        held: tuple[Held, ...] = (),
+    ) -> Drawing:
         """Build a drawing.
+
+        Parameters
+        ----------
+        kind
+            One of `drawings`.
+        instance
+            The problem.
+        objective
+            Name of the objective, or one level of a goal; None: the default.
+        held
+            Earlier levels of the goal, with the values that they must keep.
 
         Raises
         ------
@@ -217,7 +241,8 @@ class Formulation:
             )
         self.require_features(instance)
         builder = getattr(import_module(self.module), f"draw_{kind}")
-        drawing: Drawing = builder(instance, self.require_objective(objective))
+        wanted = self.require_objective(objective)
+        drawing: Drawing = builder(instance, wanted, held) if held else builder(instance, wanted)
         return drawing
 
     def require_features(self, instance: Instance) -> None:
@@ -239,6 +264,8 @@ class Formulation:
     def require_objective(self, name: str | None) -> str:
         """Return the objective to use, the default when None.
 
+        A goal is returned as `alloc.objectives.Goal.text` writes it.
+
         Raises
         ------
         InstanceError
@@ -246,6 +273,8 @@ class Formulation:
         """
         if name is None:
             return self.objective
+        if self.goals:
+            return parse_goal(name).text
         if name not in self.objectives:
             raise InstanceError(
                 f'formulation "{self.name}" does not take objective "{name}"'
@@ -280,6 +309,20 @@ FORMULATIONS: dict[str, Formulation] = {
             objectives=("weighted_jct",),
             drawings=("arrays", "pyomo", "cpsat"),
             method="alloc.solving.malleable:solve_malleable",
+        ),
+        Formulation(
+            name="placement",
+            family="F4",
+            title="Gang placement: which jobs run, and on which hosts do their tasks stand?",
+            module="alloc.models.placement",
+            objective="gpus_placed",
+            objectives=tuple(o.name for o in PLACEMENT_OBJECTIVES),
+            drawings=("arrays", "pyomo", "cpsat"),
+            method=None,
+            features=("placement rules", "GPU memory", "affinities", "moves", "borrowing"),
+            goals=True,
+            conflict="capacity, placement rules and the jobs that must keep running together leave "
+            "no placement; allow moves or evictions, relax a rule or add hosts",
         ),
     )
 }

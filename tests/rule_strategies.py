@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 from strategies import instances
 
-from alloc.instance import Affinity, Instance, Moves, Tenant
+from alloc.instance import Affinity, Instance, Moves, Tenant, misfit
 from alloc.topology.topology import HOST
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup
@@ -49,6 +49,12 @@ def _group(draw: st.DrawFn, group: TaskGroup) -> TaskGroup:
     return group
 
 
+def _configuration(draw: st.DrawFn, instance: Instance, c: Configuration) -> Configuration:
+    """Return a configuration with GPU memory or slices where some GPU of the cluster has them."""
+    asking = dataclasses.replace(c, tasks=tuple(_group(draw, group) for group in c.tasks))
+    return c if misfit(instance.topology, asking) is not None else asking
+
+
 @st.composite
 def ruled_instances(draw: st.DrawFn, *, wild: bool = False) -> Any:
     """Instances with any of the features of placement; their rules need not be satisfiable."""
@@ -58,8 +64,7 @@ def ruled_instances(draw: st.DrawFn, *, wild: bool = False) -> Any:
     for job in instance.jobs:
         if id(job.configurations) not in changed:
             changed[id(job.configurations)] = tuple(
-                dataclasses.replace(c, tasks=tuple(_group(draw, group) for group in c.tasks))
-                for c in job.configurations
+                _configuration(draw, instance, c) for c in job.configurations
             )
     jobs: list[Job] = []
     for job in instance.jobs:

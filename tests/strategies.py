@@ -410,4 +410,5 @@ def results(draw: st.DrawFn, instance: Instance, *, wild: bool = False) -> Any:
         draw(certificates(wild=wild)),
         tuple(draw(st.lists(names(wild), max_size=3))),
         draw(st.one_of(st.none(), names(wild))),
+        tuple(draw(st.lists(certificates(wild=wild), max_size=2))),
     )

@@ -76,6 +76,7 @@ def decode_result(raw: Mapping[str, Any]) -> Result:
         Certificate(**_given(document.certificate)),
         tuple(document.log),
         document.conflict,
+        tuple(Certificate(**_given(stage)) for stage in document.stages),
     )
 
 

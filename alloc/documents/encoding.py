@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-from alloc.certificate import Result
+from alloc.certificate import Certificate, Result
 from alloc.documents.models import INFINITIES, SCHEMA_VERSION
 from alloc.errors import InstanceError
 from alloc.instance import Instance
@@ -69,16 +69,22 @@ def encode_solution(solution: Solution) -> dict[str, Any]:
 
 def encode_result(result: Result) -> dict[str, Any]:
     """Return a result document."""
-    plain = encode_part(result, leave_out=("solution", "certificate"))
+    plain = encode_part(result, leave_out=("solution", "certificate", "stages"))
+    if result.stages:
+        plain["stages"] = [_certificate(stage) for stage in result.stages]
+    solution = None if result.solution is None else _solution(result.solution)
+    certificate = _certificate(result.certificate)
+    return {**_header("result"), "certificate": certificate, **plain, "solution": solution}
+
+
+def _certificate(certificate: Certificate) -> dict[str, Any]:
     # The only numbers that may be infinite; the others are refused by `encode`.
     infinite = {value: word for word, value in INFINITIES.items()}
-    certificate: dict[str, Any] = {"status": result.certificate.status}
+    plain: dict[str, Any] = {"status": certificate.status}
     for field in ("objective", "bound"):
-        value = getattr(result.certificate, field)
-        certificate[field] = infinite[value] if value in infinite else encode(value, field)
-    certificate |= encode_part(result.certificate, leave_out=tuple(certificate))
-    solution = None if result.solution is None else _solution(result.solution)
-    return {**_header("result"), "certificate": certificate, **plain, "solution": solution}
+        value = getattr(certificate, field)
+        plain[field] = infinite[value] if value in infinite else encode(value, field)
+    return plain | encode_part(certificate, leave_out=tuple(plain))
 
 
 def encode_topology(topology: Topology) -> dict[str, Any]:

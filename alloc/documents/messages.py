@@ -45,6 +45,7 @@ _NUMBERED: dict[str, type[Part]] = {
     "affinities": models.AffinityPart,
     "slices": models.SlicePart,
     "spread": models.SpreadPart,
+    "stages": models.CertificatePart,
 }
 # Objects in objects.
 _PARTS: dict[str, type[Part]] = {

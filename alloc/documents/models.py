@@ -451,6 +451,9 @@ class ResultDocument(Document):
     conflict: str | None = Field(
         None, description="For an infeasible instance, the requirements in conflict."
     )
+    stages: list[CertificatePart] = Field(
+        [], description="For a goal of several levels, the certificate of each."
+    )
 
 
 SolutionDocument = Annotated[AllocationDocument | ScheduleDocument, Discriminator("type")]

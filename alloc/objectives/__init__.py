@@ -6,11 +6,14 @@ from alloc.errors import InstanceError, nearest
 from alloc.objectives.base import Objective as Objective
 from alloc.objectives.base import Sense as Sense
 from alloc.objectives.goals import Goal as Goal
+from alloc.objectives.goals import Held as Held
 from alloc.objectives.goals import WeightedSum as WeightedSum
 from alloc.objectives.goals import parse_goal as parse_goal
+from alloc.objectives.goals import parse_level as parse_level
+from alloc.objectives.placed import Placed as Placed
+from alloc.objectives.placed import moved_tasks as moved_tasks
 from alloc.objectives.placement import PLACEMENT_OBJECTIVES as PLACEMENT_OBJECTIVES
 from alloc.objectives.placement import PlacementObjective as PlacementObjective
-from alloc.objectives.placement import moved_tasks as moved_tasks
 from alloc.objectives.rounds import ROUND_UTILITIES as ROUND_UTILITIES
 from alloc.objectives.rounds import RoundUtility as RoundUtility
 from alloc.objectives.rounds import require_slot as require_slot
@@ -24,13 +27,15 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 def objective(name: str) -> Objective:
-    """Return the objective of that name.
+    """Return the objective of that name, or the weighted sum of a goal of one level.
 
     Raises
     ------
     InstanceError
         If there is none.
     """
+    if name not in OBJECTIVES and any(sign in name for sign in "+* "):
+        return parse_level(name)
     if name not in OBJECTIVES:
         raise InstanceError(
             f'unknown objective "{name}"{nearest(name, OBJECTIVES, ";")} '

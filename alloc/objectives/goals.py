@@ -67,6 +67,49 @@ def parse_goal(text: str) -> Goal:
     return Goal(tuple(_level(part) for part in re.split(r"\bthen\b", text)))
 
 
+def parse_level(text: str) -> WeightedSum:
+    """Read one level of a goal, such as ``balance + 0.05 moves``.
+
+    Raises
+    ------
+    InstanceError
+        If it cannot be read, or has several levels.
+    """
+    levels = parse_goal(text).levels
+    if len(levels) > 1:
+        raise InstanceError(
+            f'"{text}" has {len(levels)} levels, which have no value together; take one of: '
+            f"{', '.join(level.name for level in levels)}."
+        )
+    return levels[0]
+
+
+HOLD_TOLERANCE = 1e-7
+"""How far, relatively, a later level may worsen an earlier one: solvers work in floating point."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """An earlier level of a lexicographic goal and the value that it must keep.
+
+    Parameters
+    ----------
+    level
+        The level.
+    value
+        Its value, as the judge computes it.
+    """
+
+    level: WeightedSum
+    value: float
+
+    @property
+    def limit(self) -> float:
+        """The worst value that counts as kept."""
+        slack = HOLD_TOLERANCE * max(1.0, abs(self.value))
+        return self.value - slack if self.level.sense == "max" else self.value + slack
+
+
 def _level(text: str) -> WeightedSum:
     known = {o.name: o for o in PLACEMENT_OBJECTIVES}
     terms = []

@@ -92,7 +92,7 @@ def _over_gangs(instance: Instance, allocation: Allocation, measure: _Measure) -
     host, gpus = placed.host[with_gpu][order], placed.gpus[with_gpu][order]
     starts = np.flatnonzero(np.diff(job, prepend=-1))
     total = 0.0
-    for first, last in zip(starts, [*starts[1:], len(job)], strict=True):
+    for first, last in zip(starts, np.append(starts, len(job))[1:], strict=True):
         hosts, where = np.unique(host[first:last], return_inverse=True)
         number = np.bincount(where, weights=gpus[first:last]).astype(np.int64)
         if number.sum() > 1:

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from alloc.certificate import BoundProof, Limit
+from alloc.objectives import Held
 from alloc.solution import Solution
 
 
@@ -23,12 +24,15 @@ class Settings:
         Threads.
     started
         When the solve started, on the clock of `time.perf_counter`.
+    held
+        Earlier levels of a goal of several levels, with the values that they must keep.
     """
 
     time_limit_s: float = 60.0
     seed: int = 0
     workers: int = 1
     started: float = field(default_factory=time.perf_counter)
+    held: tuple[Held, ...] = ()
 
     def seconds_left(self) -> float:
         """Return the wall time left, seconds, 0 or more."""

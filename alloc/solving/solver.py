@@ -15,9 +15,10 @@ from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, Status
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
 from alloc.formulation import Formulation, ProvedInfeasible, require_formulation
 from alloc.instance import Instance
-from alloc.objectives import Sense
+from alloc.objectives import Sense, parse_goal
 from alloc.objectives import objective as named_objective
 from alloc.solution import Solution
+from alloc.solving.lexicographic import solve_levels
 from alloc.solving.outcome import Outcome, Settings
 from alloc.verification import verify
 
@@ -48,12 +49,15 @@ def solve(
     instance
         The problem.
     formulation
-        ``"round"`` (F1) or ``"malleable"`` (F2); see `alloc.formulation.FORMULATIONS`.
+        ``"round"`` (F1), ``"malleable"`` (F2), ``"placement"`` (F4) ...; see
+        `alloc.formulation.FORMULATIONS`.
     backend
         ``"auto"`` for the family's specialised exact method, or a general solver on a drawing:
         ``"highs"`` (sparse arrays), ``"pyomo"`` (the Pyomo model), ``"cpsat"``.
     objective
-        Name of the objective, or None for the formulation's default.
+        Name of the objective, or None for the formulation's default. A formulation of placement
+        takes a goal, such as ``"gpus_placed then balance + 0.05 moves"``: its levels are solved
+        one after the other, with a certificate each (`Result.stages`).
     time_limit_s
         Wall time, seconds, more than 0.
     seed
@@ -97,6 +101,38 @@ def solve(
         if progress is not None:
             progress(stamped)
 
+    levels = [level.name for level in parse_goal(wanted).levels] if chosen.goals else [wanted]
+    if len(levels) == 1:
+        outcome = _attempt(instance, chosen, backend, wanted, settings, warm_start, report)
+        return certify(instance, chosen.name, wanted, outcome, settings, tuple(lines))
+    stages = solve_levels(
+        instance,
+        levels,
+        settings,
+        warm_start,
+        lambda level, given, start: certify(
+            instance,
+            chosen.name,
+            level,
+            _attempt(instance, chosen, backend, level, given, start, report),
+            given,
+            (),
+        ),
+        report,
+    )
+    return stages.replace(log=tuple(lines))
+
+
+def _attempt(
+    instance: Instance,
+    chosen: Formulation,
+    backend: str,
+    wanted: str,
+    settings: Settings,
+    warm_start: Solution | None,
+    report: Callable[[str], None],
+) -> Outcome:
+    """Run the method or the backend; an interrupt or a proof of infeasibility is an outcome."""
     try:
         outcome = _outcome(instance, chosen, backend, wanted, settings, warm_start, report)
     except ProvedInfeasible as proof:
@@ -109,7 +145,7 @@ def solve(
     if outcome.solution is not None and _loses_limits(instance, outcome.solution):
         report("the plan finds no hosts in time for its limits; the incumbent is dropped")
         outcome = replace(outcome, solution=None)
-    return certify(instance, chosen.name, wanted, outcome, settings, tuple(lines))
+    return outcome
 
 
 def _worst(objective_name: str) -> float:
@@ -157,7 +193,7 @@ def _solve_drawing(
 ) -> Outcome:
     """Solve a drawing with a general solver."""
     solver = named_backend(backend_name)
-    drawing = chosen.draw(solver.DRAWING, instance, wanted)
+    drawing = chosen.draw(solver.DRAWING, instance, wanted, settings.held)
     report(f"built the {solver.DRAWING} drawing")
     start = None
     if warm_start is not None and drawing.start is not None:
@@ -176,11 +212,7 @@ def _solve_drawing(
         backend_version=solver.version(),
         limit=raw.limit,
         infeasible=infeasible,
-        conflict=(
-            "capacity, deadlines and horizon together leave no schedule; add hosts or time"
-            if infeasible
-            else None
-        ),
+        conflict=chosen.conflict if infeasible else None,
     )
 
 

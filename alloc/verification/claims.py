@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
-from alloc.certificate import Result
+from alloc.certificate import Certificate, Result
 from alloc.errors import InstanceError
 from alloc.instance import Instance
 from alloc.objectives import objective
+from alloc.solution import Solution
 from alloc.verification.violation import Violation
 
 CLAIM_TOLERANCE = 1e-6
@@ -44,30 +46,31 @@ def check_claims(instance: Instance, result: Result) -> list[Violation]:
         )
     if result.solution is None:
         return []
+    claims = result.stages or (certificate,)
+    return [v for claim in claims for v in _check_claim(instance, result.solution, claim)]
+
+
+def _check_claim(
+    instance: Instance, solution: Solution, certificate: Certificate
+) -> Iterator[Violation]:
     measure = objective(certificate.objective_name)
-    value = measure.evaluate(instance, result.solution)
-    found: list[Violation] = []
+    value = measure.evaluate(instance, solution)
     claimed = certificate.objective
     if claimed is None or not math.isclose(claimed, value, rel_tol=CLAIM_TOLERANCE, abs_tol=1e-9):
-        found.append(
-            Violation(
-                "objective",
-                (),
-                math.inf if claimed is None else abs(claimed - value),
-                measure.unit,
-                f"the certificate says {measure.name} {claimed}, but the solution has {value:g}.",
-            )
+        yield Violation(
+            "objective",
+            (),
+            math.inf if claimed is None else abs(claimed - value),
+            measure.unit,
+            f"the certificate says {measure.name} {claimed}, but the solution has {value:g}.",
         )
     excess = value - certificate.bound if measure.sense == "max" else certificate.bound - value
     if excess > CLAIM_TOLERANCE * max(1.0, abs(value)):
-        found.append(
-            Violation(
-                "bound",
-                (),
-                excess,
-                measure.unit,
-                f"the certificate's bound on {measure.name} is {certificate.bound:g}, but the "
-                f"solution has {value:g}; the bound is false.",
-            )
+        yield Violation(
+            "bound",
+            (),
+            excess,
+            measure.unit,
+            f"the certificate's bound on {measure.name} is {certificate.bound:g}, but the "
+            f"solution has {value:g}; the bound is false.",
         )
-    return found

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from alloc.errors import UnsupportedFeatureError
 from alloc.instance import Instance
 from alloc.solution import Allocation, Assignment, TaskPlacement
+from alloc.topology.gpu_fit import type_admits
 from alloc.units import RESOURCES
 from alloc.workload import TaskGroup
 
@@ -104,18 +105,24 @@ class PlacementData:
 
     @cached_property
     def allowed(self) -> npt.NDArray[np.bool_]:
-        """Whether the host's GPU type and size admit one task, shape (groups, hosts)."""
+        """Whether size, GPU type and GPU memory admit a task on a host, shape (groups, hosts)."""
         topology = self.instance.topology
         types = np.array([str(t) for t in topology.gpu_types])
         fits = np.ones((len(self.groups), topology.num_hosts), dtype=bool)
-        rows: dict[tuple[str | None, tuple[int, ...]], npt.NDArray[np.bool_]] = {}
+        rows: dict[tuple[str | None, tuple[int, ...], int], npt.NDArray[np.bool_]] = {}
         for k, group in enumerate(self.groups):
             job = self.instance.jobs[group.job]
-            key = (job.configurations[group.configuration].gpu_type, group.tasks.demand)
+            key = (
+                job.configurations[group.configuration].gpu_type,
+                group.tasks.demand,
+                group.tasks.gpu_memory_mib,
+            )
             if key not in rows:
                 large_enough = np.all(topology.capacity >= np.array(key[1]), axis=1)
                 of_type = np.full(len(types), True) if key[0] is None else types == key[0]
-                rows[key] = large_enough & of_type
+                by_type = {t: type_admits(t, group.tasks) for t in set(topology.gpu_types)}
+                roomy = np.array([by_type[t] for t in topology.gpu_types])
+                rows[key] = large_enough & of_type & roomy
             fits[k] = rows[key]
         return fits
 

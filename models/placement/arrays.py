@@ -1,0 +1,66 @@
+"""F4 as sparse arrays (the fast lane): one column for every row of tasks and host."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from alloc.formulation import Array, ArrayModel, Drawing
+from alloc.instance import Instance
+from alloc.models.placement.facts import Facts
+from alloc.models.placement.lines import Index
+from alloc.models.placement.measures import Measures
+from alloc.models.placement.program import Program
+from alloc.objectives import Held, WeightedSum, parse_level
+from alloc.solution import Allocation
+
+
+def draw_arrays(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> Drawing:
+    """Draw a placement as arrays.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    objective
+        A level of a goal.
+    held
+        Earlier levels and the values that they must keep.
+    """
+    level = parse_level(objective)
+    program, model = build(instance, level, held)
+    return Drawing(model, Reader(program))
+
+
+def build(
+    instance: Instance, level: WeightedSum, held: tuple[Held, ...] = ()
+) -> tuple[Program, ArrayModel]:
+    """Return the program of a level and its arrays."""
+    facts = Facts(instance, (level, *(each.level for each in held)))
+    program = Program(facts)
+    measures = Measures(program)
+    goal = measures.of(level)
+    for each in held:
+        kept = measures.of(each.level)
+        limit = each.limit - kept.constant
+        terms = [(kept.column, kept.value)]
+        if each.level.sense == "max":
+            program.lines.row("held", terms, lower=limit)
+        else:
+            program.lines.row("held", terms, upper=limit)
+    cost = np.zeros(program.lines.num_columns)
+    np.add.at(cost, goal.column, goal.value)
+    return program, program.lines.model(level.sense, cost, goal.constant)
+
+
+class Reader:
+    """Turns values of a program's columns into an allocation."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def __call__(self, values: Array) -> Allocation:
+        """Return the allocation of rounded values."""
+        program = self.program
+        y: Index = np.zeros(program.at.shape, dtype=np.int64)
+        y[program.y_row, program.y_host] = np.rint(values[program.y]).astype(np.int64)
+        return program.facts.allocation(np.rint(values[program.x]), y)

@@ -1,0 +1,105 @@
+"""F4 in CP-SAT: the same columns and rows in integers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from alloc.formulation import Array, CpSatModel, Drawing
+from alloc.instance import Instance
+from alloc.models.placement.arrays import Reader
+from alloc.models.placement.facts import Facts
+from alloc.models.placement.measures import Expression, Measures
+from alloc.models.placement.program import Program
+from alloc.objectives import Held, WeightedSum, parse_level
+from alloc.solution import Allocation, Solution
+
+_LARGEST_COEFFICIENT = 10**9
+"""Objectives are scaled to integers up to this: nine digits survive, and sums stay in 64 bits."""
+
+
+def draw_cpsat(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> Drawing:
+    """Draw a placement as a CP-SAT model.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    objective
+        A level of a goal.
+    held
+        Earlier levels and the values that they must keep.
+    """
+    level = parse_level(objective)
+    program = Program(Facts(instance, (level, *(each.level for each in held))))
+    measures = Measures(program, whole=True)
+    goal = measures.of(level)
+    kept = [(each, measures.of(each.level)) for each in held]
+    arrays = program.lines.model(level.sense, np.zeros(program.lines.num_columns), 0.0)
+    model = cp_model.CpModel()
+    columns = [
+        model.new_int_var(round(low), round(high), f"c{n}")
+        for n, (low, high) in enumerate(zip(arrays.lower, arrays.upper, strict=True))
+    ]
+    matrix = arrays.matrix.tocsr()
+    for r in range(matrix.shape[0]):
+        at = slice(matrix.indptr[r], matrix.indptr[r + 1])
+        terms = [columns[c] for c in matrix.indices[at]]
+        weights = [round(value) for value in matrix.data[at]]
+        least, most = arrays.row_lower[r], arrays.row_upper[r]
+        domain = cp_model.Domain(
+            math.ceil(least) if math.isfinite(least) else cp_model.INT_MIN,
+            math.floor(most) if math.isfinite(most) else cp_model.INT_MAX,
+        )
+        model.add_linear_expression_in_domain(
+            cp_model.LinearExpr.weighted_sum(terms, weights), domain
+        )
+    for each, expression in kept:
+        weights, scale, slack = _scaled(expression, arrays.upper)
+        total = cp_model.LinearExpr.weighted_sum([columns[c] for c in expression.column], weights)
+        limit = (each.limit - expression.constant) * scale
+        slack += measures.rounding * _weight_of_balance(each.level) * scale
+        if each.level.sense == "max":
+            model.add(total >= math.ceil(limit - slack))
+        else:
+            model.add(total <= math.floor(limit + slack))
+    weights, scale, slack = _scaled(goal, arrays.upper)
+    total = cp_model.LinearExpr.weighted_sum([columns[c] for c in goal.column], weights)
+    if level.sense == "max":
+        model.maximize(total)
+    else:
+        model.minimize(total)
+    rounding = slack / scale + measures.rounding * _weight_of_balance(level)
+    read = Reader(program)
+
+    def start(solution: Solution) -> Array | None:
+        if not isinstance(solution, Allocation):
+            return None
+        return program.values(*program.facts.gathered(solution))
+
+    cpsat = CpSatModel(model, tuple(columns), level.sense, scale, goal.constant, rounding)
+    return Drawing(cpsat, read, start)
+
+
+def _weight_of_balance(level: WeightedSum) -> float:
+    """Return the weight of the one objective whose parts are rounded."""
+    return sum(weight for weight, term in level.terms if term.name == "balance")
+
+
+def _scaled(expression: Expression, upper: Array) -> tuple[list[int], float, float]:
+    """Return integer weights, their scale, and how far rounding may be off, in scaled units."""
+    peak = float(np.abs(expression.value).max(initial=0.0))
+    if peak == 0.0:
+        return [0] * len(expression.column), 1.0, 0.0
+    # Numbers of at most three decimals stay exact.
+    for scale in (1.0, 1000.0):
+        if np.allclose(expression.value * scale, np.rint(expression.value * scale), atol=1e-12):
+            exact = scale
+            break
+    else:
+        exact = _LARGEST_COEFFICIENT / peak
+    whole = np.rint(expression.value * exact)
+    off = np.abs(whole - expression.value * exact) @ upper[expression.column]
+    return whole.astype(int).tolist(), exact, float(off)
