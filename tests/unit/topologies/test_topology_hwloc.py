@@ -126,6 +126,21 @@ def test_a_matrix_of_one_type_names_it_once(tmp_path):
     assert links[frozenset(("gpu0", "numa0"))] == ("pcie", pytest.approx(7.88, rel=0.01))
 
 
+def test_links_of_amd_are_read_as_theirs(tmp_path):
+    """RSMI numbers the GPUs, and their links have a matrix of another name."""
+    path = edited(
+        tmp_path,
+        P100,
+        ("nvml", "rsmi"),
+        ("NVLinkBandwidth", "XGMIBandwidth"),
+        ("Tesla P100-SXM2-16GB", "AMD Instinct MI250X"),
+    )
+    kind, report = read_host_type(path)
+    assert kind.gpu_type == "instinct-mi250x"
+    assert wires(kind)[frozenset(("gpu0", "gpu1"))] == ("xgmi", 40.0)
+    assert report.altered == ()
+
+
 def test_a_device_of_no_interest_in_a_matrix_is_counted(tmp_path):
     """A bridge of a processor's NVLinks, say: its links are left out, and the report says so."""
     path = edited(tmp_path, A100, ('subtype="NVSwitch"', 'subtype="Other"'))
