@@ -346,3 +346,9 @@ def test_the_builder_tells_its_user_when_levels_are_half_given():
 def test_the_name_of_a_topology_from_an_odd_path():
     assert TopologyText("", "").stem == "topology"
     assert TopologyText("a/b.tar.gz", "").stem == "b"
+
+
+def test_keys_of_a_stranger_cannot_write_to_the_terminal():
+    entry = json_entry("f", '{"a\\u001b[2J": 3}')
+    with pytest.raises(InstanceError, match=r"f, line 1: a.x1b\[2J is 3; give a list"):
+        list(dict(entry.items())["a\x1b[2J"].elements())
