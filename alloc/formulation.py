@@ -324,6 +324,17 @@ FORMULATIONS: dict[str, Formulation] = {
             conflict="capacity, placement rules and the jobs that must keep running together leave "
             "no placement; allow moves or evictions, relax a rule or add hosts",
         ),
+        Formulation(
+            name="sharing",
+            family="F5",
+            title="GPU sharing: which shares, MIG slices and whole GPUs does every GPU hold?",
+            module="alloc.models.gpu_sharing",
+            objective="weight_placed",
+            objectives=("weight_placed", "gpus_placed", "gpus_used", "reconfigurations"),
+            drawings=("arrays", "pyomo"),
+            method="alloc.solving.sharing:solve_sharing",
+            features=("MIG slices", "GPU memory"),
+        ),
     )
 }
 

@@ -19,9 +19,16 @@ from alloc.objectives.rounds import RoundUtility as RoundUtility
 from alloc.objectives.rounds import require_slot as require_slot
 from alloc.objectives.schedules import SCHEDULE_OBJECTIVES as SCHEDULE_OBJECTIVES
 from alloc.objectives.schedules import ScheduleObjective as ScheduleObjective
+from alloc.objectives.sharing import SHARING_OBJECTIVES as SHARING_OBJECTIVES
 
 OBJECTIVES: dict[str, Objective] = {
-    o.name: o for o in (*SCHEDULE_OBJECTIVES, *ROUND_UTILITIES, *PLACEMENT_OBJECTIVES)
+    o.name: o
+    for o in (
+        *SCHEDULE_OBJECTIVES,
+        *ROUND_UTILITIES,
+        *PLACEMENT_OBJECTIVES,
+        *SHARING_OBJECTIVES,
+    )
 }
 """Every objective by name."""
 

@@ -1,0 +1,124 @@
+"""Objectives of divided GPUs: weight placed, GPUs used, and GPUs that must be cut anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from alloc.instance import Instance
+from alloc.objectives.placement import PlacementObjective
+from alloc.solution import Allocation, Assignment
+from alloc.topology.mig import Layout, is_layout
+from alloc.units import MILLI
+
+
+def gpu_layouts(
+    instance: Instance, assignments: Iterable[Assignment]
+) -> dict[tuple[str, int], Layout]:
+    """Return the MIG instances that tasks hold, by host and position of the GPU.
+
+    Tasks without GPU and start are left out: the judge speaks of them.
+    """
+    found: dict[tuple[str, int], list[tuple[int, str]]] = {}
+    for a in assignments:
+        profiles = {
+            group.role: group.mig_profile
+            for group in instance.job(a.job).configurations[a.configuration].tasks
+        }
+        for task in a.tasks:
+            profile = profiles.get(task.role)
+            if profile is None:
+                continue
+            for g, start in zip(task.gpus, task.starts, strict=False):
+                found.setdefault((task.host, g), []).append((start, profile))
+    return {
+        gpu: tuple((profile, start) for start, profile in sorted(instances))
+        for gpu, instances in found.items()
+    }
+
+
+def keeps(gpu_type: str, before: Layout, after: Iterable[tuple[str, int]]) -> bool:
+    """Return whether instances can be made beside those that a GPU has, so that it runs on."""
+    return is_layout(gpu_type, tuple(dict.fromkeys((*before, *after))))
+
+
+def _whole_gpus(instance: Instance, a: Assignment) -> dict[str, int]:
+    """Return the whole GPUs that an assignment takes on each host."""
+    amount = {
+        group.role: group.gpu_milli // MILLI
+        for group in instance.job(a.job).configurations[a.configuration].tasks
+    }
+    found: dict[str, int] = {}
+    for task in a.tasks:
+        number = amount.get(task.role, 0) * task.count
+        if number:
+            found[task.host] = found.get(task.host, 0) + number
+    return found
+
+
+def _weight_placed(instance: Instance, allocation: Allocation) -> float:
+    return math.fsum(instance.job(a.job).weight for a in allocation.assignments)
+
+
+def _all_run(instance: Instance, allocation: Allocation) -> bool:
+    return len({a.job for a in allocation.assignments}) == len(instance.jobs)
+
+
+def _gpus_used(instance: Instance, allocation: Allocation) -> float:
+    if not _all_run(instance, allocation):
+        return math.inf
+    named = {(task.host, g) for a in allocation.assignments for task in a.tasks for g in task.gpus}
+    whole = sum(sum(_whole_gpus(instance, a).values()) for a in allocation.assignments)
+    return float(len(named) + whole)
+
+
+def _reconfigurations(instance: Instance, allocation: Allocation) -> float:
+    if not _all_run(instance, allocation):
+        return math.inf
+    topology = instance.topology
+    before = gpu_layouts(instance, instance.running)
+    after = gpu_layouts(instance, allocation.assignments)
+    named = {(task.host, g) for a in allocation.assignments for task in a.tasks for g in task.gpus}
+    changed = 0
+    idle: dict[str, int] = {}
+    for (host, g), layout in before.items():
+        gpu_type = topology.gpu_types[topology.host_index[host]]
+        if (host, g) in after:
+            changed += gpu_type is not None and not keeps(gpu_type, layout, after[host, g])
+        elif (host, g) in named:
+            changed += 1
+        else:
+            idle[host] = idle.get(host, 0) + 1
+    # Whole GPUs have no position: they take uncut GPUs first.
+    whole: dict[str, int] = {}
+    for a in allocation.assignments:
+        for host, number in _whole_gpus(instance, a).items():
+            whole[host] = whole.get(host, 0) + number
+    for host, number in whole.items():
+        total = topology.host_type(topology.hosts[topology.host_index[host]]).num_gpus
+        uncut = total - sum(h == host for h, _ in named) - idle.get(host, 0)
+        changed += max(0, number - uncut)
+    return float(changed)
+
+
+SHARING_OBJECTIVES = (
+    PlacementObjective(
+        "weight_placed", "max", "weight", "Summed weight of the jobs that run.", _weight_placed
+    ),
+    PlacementObjective(
+        "gpus_used",
+        "min",
+        "GPU",
+        "GPUs on which a task holds the whole, a share or a MIG slice; all jobs must run.",
+        _gpus_used,
+    ),
+    PlacementObjective(
+        "reconfigurations",
+        "min",
+        "GPU",
+        "GPUs with MIG slices in use now whose new use does not fit beside these, so that they "
+        "must be drained and cut anew; all jobs must run.",
+        _reconfigurations,
+    ),
+)
+"""The objectives of divided GPUs."""

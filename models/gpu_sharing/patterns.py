@@ -1,0 +1,195 @@
+"""Patterns: what one GPU can hold, as a number of each size of request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from alloc.objectives.sharing import keeps
+from alloc.topology.gpu_fit import gpu_memory_mib
+from alloc.topology.mig import Layout, layouts
+from alloc.units import MILLI
+
+MOST_PATTERNS = 20_000
+"""Patterns of shares a GPU type may have before they are generated instead of listed."""
+
+_MOST_STEPS = 200_000
+"""Steps that listing them may take; each is a few microseconds."""
+
+
+class _TooManyError(Exception):
+    """There are too many patterns to list."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a task wants of one GPU, whatever it wants of the host.
+
+    Parameters
+    ----------
+    gpu_milli
+        Share of the GPU, milli-GPU; 1,000 for a whole one; 0 for a MIG slice.
+    memory_mib
+        GPU memory of a share, MiB.
+    profile
+        MIG profile, or None.
+    """
+
+    gpu_milli: int
+    memory_mib: int = 0
+    profile: str | None = None
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the task shares a GPU by milli-GPU."""
+        return 0 < self.gpu_milli < MILLI
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the task holds the GPU alone."""
+        return self.gpu_milli == MILLI
+
+
+Counts = tuple[int, ...]
+"""Number of tasks of each size, in the order of the sizes of a problem."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What one GPU holds.
+
+    Parameters
+    ----------
+    counts
+        Number of tasks of each size.
+    reconfigures
+        Whether the GPU must be drained and cut anew for it.
+    """
+
+    counts: Counts
+    reconfigures: bool = False
+
+
+def maximal(found: Sequence[Counts]) -> list[Counts]:
+    """Return the vectors that no other one exceeds or equals in every entry, each once."""
+    kept: list[Counts] = []
+    for counts in sorted(set(found), key=lambda c: (-sum(c), c)):
+        if not any(all(a >= b for a, b in zip(k, counts, strict=True)) for k in kept):
+            kept.append(counts)
+    return kept
+
+
+def share_patterns(
+    gpu_type: str | None, sizes: Sequence[Size], wanted: Sequence[int]
+) -> list[Counts] | None:
+    """Return the maximal patterns of shares of one GPU, or None if there are too many.
+
+    Parameters
+    ----------
+    gpu_type
+        Type of the GPU; its memory limits shares that name theirs.
+    sizes
+        All sizes; those that are no shares, or do not fit, get 0.
+    wanted
+        Most tasks of each size there are.
+    """
+    found: list[Counts] = []
+    try:
+        for counts in _fillings(gpu_type, sizes, wanted):
+            found.append(counts)
+            if len(found) > MOST_PATTERNS:
+                return None
+    except _TooManyError:
+        return None
+    return found
+
+
+def _fillings(
+    gpu_type: str | None, sizes: Sequence[Size], wanted: Sequence[int]
+) -> Iterator[Counts]:
+    """Yield the multisets of shares to which none can be added."""
+    memory = gpu_memory_mib(gpu_type) or 0
+    able = [
+        k
+        for k, size in enumerate(sizes)
+        if size.is_share and size.memory_mib <= memory and wanted[k]
+    ]
+    able.sort(key=lambda k: (-sizes[k].gpu_milli, -sizes[k].memory_mib))
+    counts = [0] * len(sizes)
+    steps = 0
+
+    def fits(k: int, milli: int, mib: int) -> bool:
+        return sizes[k].gpu_milli <= milli and sizes[k].memory_mib <= mib
+
+    def fill(position: int, milli: int, mib: int) -> Iterator[Counts]:
+        nonlocal steps
+        steps += 1
+        if steps > _MOST_STEPS:
+            raise _TooManyError
+        if position == len(able):
+            if not any(counts[k] < wanted[k] and fits(k, milli, mib) for k in able):
+                yield tuple(counts)
+            return
+        k = able[position]
+        most = min(wanted[k], milli // sizes[k].gpu_milli)
+        if sizes[k].memory_mib:
+            most = min(most, mib // sizes[k].memory_mib)
+        for number in range(most, -1, -1):
+            counts[k] = number
+            yield from fill(
+                position + 1,
+                milli - number * sizes[k].gpu_milli,
+                mib - number * sizes[k].memory_mib,
+            )
+        counts[k] = 0
+
+    if able:
+        yield from fill(0, MILLI, memory)
+
+
+@cache
+def _layouts_by_counts(
+    gpu_type: str, names: tuple[str, ...], state: Layout
+) -> tuple[Mapping[Counts, Layout], frozenset[Counts]]:
+    """Return a layout for every number of instances, nearest to a state, and which keep it."""
+    best: dict[Counts, tuple[bool, int]] = {}
+    chosen: dict[Counts, Layout] = {}
+    had = set(state)
+    for layout in layouts(gpu_type, frozenset(names)):
+        counts = tuple(sum(p == name for p, _ in layout) for name in names)
+        rank = (not state or keeps(gpu_type, state, layout), len(had.intersection(layout)))
+        if counts not in best or rank > best[counts]:
+            best[counts], chosen[counts] = rank, layout
+    return chosen, frozenset(counts for counts, rank in best.items() if rank[0])
+
+
+def layout_of(gpu_type: str, sizes: Sequence[Size], counts: Counts, state: Layout) -> Layout:
+    """Return a layout with (at least) so many instances that is nearest to a GPU's present one."""
+    names = tuple(size.profile for size in sizes if size.profile is not None)
+    wanted = tuple(n for n, size in zip(counts, sizes, strict=True) if size.profile is not None)
+    return _layouts_by_counts(gpu_type, names, state)[0][wanted]
+
+
+def mig_patterns(gpu_type: str | None, sizes: Sequence[Size], state: Layout) -> list[Pattern]:
+    """Return the maximal patterns of MIG instances on a GPU in a state.
+
+    Those that fit beside the present instances are free; of the others, which cut the GPU anew,
+    only what no free one offers.
+    """
+    if gpu_type is None or not any(size.profile for size in sizes):
+        return []
+    names = tuple(size.profile for size in sizes if size.profile is not None)
+    every, free = _layouts_by_counts(gpu_type, names, state)
+
+    def spread(counts: Counts) -> Counts:
+        it = iter(counts)
+        return tuple(next(it) if size.profile is not None else 0 for size in sizes)
+
+    kept = maximal(list(free))
+    patterns = [Pattern(spread(counts)) for counts in kept if any(counts)]
+    if len(free) < len(every):
+        for counts in maximal(list(every)):
+            if not any(all(a >= b for a, b in zip(k, counts, strict=True)) for k in kept):
+                patterns.append(Pattern(spread(counts), reconfigures=True))
+    return patterns
