@@ -72,7 +72,8 @@ def plot_host_type(kind: HostType, *, title: str | None = None, ax: Axes | None 
         _draw_device(ax, device, x, y)
     xs, ys = zip(*places.values(), strict=True)
     # Arcs between GPUs rise above them, by a share of their length.
-    arcs = [abs(places[x.a][0] - places[x.b][0]) for x in kind.links if x.kind == "nvlink"]
+    across = (x for x in kind.links if x.kind != "upi" and places[x.a][1] == places[x.b][1])
+    arcs = [abs(places[x.a][0] - places[x.b][0]) for x in across]
     islands = sum(map(_is_root, places))
     ax.set_xlim(min(xs) - 0.7, max(xs) + 0.7)
     ax.set_ylim(
