@@ -11,10 +11,10 @@ import pytest
 
 from alloc.errors import InstanceError
 from alloc.instances.topologies import read_topology
-from alloc.instances.topologies.markup import json_entry
 from alloc.instances.topologies.node_labels import LABEL_SETS, choose_labels
 from alloc.instances.topologies.place import Place
 from alloc.instances.topologies.quantities import quantity
+from alloc.instances.topologies.text import TopologyText
 
 DATA = Path(__file__).parents[2] / "data" / "topologies"
 NODES = DATA / "kubernetes-nodes.json"
@@ -404,13 +404,13 @@ def test_empty_labels_are_no_labels(tmp_path):
      ("1E", 10**18), ("12k", 12_000), ("5n", 5e-9), ("1e-3", 0.001), ("1Ki", 1024)],
 )  # fmt: skip
 def test_quantities(text, value):
-    assert float(quantity(json_entry("x", json.dumps(text)))) == value
+    assert float(quantity(TopologyText("x", json.dumps(text)).json)) == value
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.2.3", "1e999", "5Qi", "1 Gi", "٤", "9" * 40])
 def test_what_is_no_quantity_is_refused(text):
     with pytest.raises(InstanceError, match="give a quantity of Kubernetes"):
-        quantity(json_entry("x", json.dumps(text)))
+        quantity(TopologyText("x", json.dumps(text)).json)
 
 
 def test_reading_does_not_depend_on_what_a_node_says_besides(tmp_path):
