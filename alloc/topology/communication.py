@@ -53,7 +53,7 @@ class CommunicationTree:
     latency_s: Array
 
     def __post_init__(self) -> None:
-        _require_gpus(self.gpus)
+        require_gpus(self.gpus)
         domains = np.array(self.domains, dtype=np.int64)
         shape = (len(self.gpus), len(self.levels))
         if not self.levels or domains.shape != shape:
@@ -127,7 +127,7 @@ class CommunicationGraph:
     latency_s: Array
 
     def __post_init__(self) -> None:
-        _require_gpus(self.gpus)
+        require_gpus(self.gpus)
         n = len(self.gpus)
         width = np.array(self.bandwidth_gb_per_s, dtype=float)
         wait = np.array(self.latency_s, dtype=float)
@@ -201,7 +201,8 @@ def symmetric_tree(
     )
 
 
-def _require_gpus(gpus: tuple[str, ...]) -> None:
+def require_gpus(gpus: tuple[str, ...]) -> None:
+    """Refuse no GPUs, and a GPU given twice."""
     if not gpus:
         raise InstanceError("communication: no GPUs are given; name at least one.")
     if len(set(gpus)) != len(gpus):

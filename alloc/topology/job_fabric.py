@@ -7,7 +7,8 @@ where they do not (NVLinks between some pairs, as in a hybrid cube mesh), it is 
 
 In the tree, the bandwidth of a level is the least of
 
-- the widest single way between GPUs of neighbouring children of its domains, and
+- what two GPUs of neighbouring children of its domains get alone: the widest single way or, between
+  hosts, their share of the ways side by side, at most what their ports carry; and
 - for levels above the host, a GPU's share when as many pairs as there can be send at the same time
   from one child of the domain to the others: the maximum flow over the number of pairs. This is
   where oversubscription shows. A topology that states no links at all, as most files of schedulers
@@ -31,6 +32,7 @@ from alloc.topology.communication import (
     CommunicationTree,
     Fabric,
     Indices,
+    require_gpus,
 )
 from alloc.topology.host import HostType
 from alloc.topology.machines import nics_of
@@ -109,6 +111,7 @@ class _Reading:
     ) -> None:
         self.topology = topology
         self.gpus = tuple(gpus) if gpus is not None else all_gpus(topology)
+        require_gpus(self.gpus)
         self.where = f'topology "{topology.name}"'
         places = [self._place(gpu) for gpu in self.gpus]
         self.host = np.array([h for h, _ in places], dtype=np.int64)
@@ -124,6 +127,7 @@ class _Reading:
                     f"{nearest(level, known, ';')} known: {', '.join(known)}."
                 )
             require_non_negative(value, self.where, f"latency or bandwidth of {level}")
+        self._wide: dict[tuple[object, ...], float] = {}
         # Of each host type, the bandwidth between its GPUs.
         self.inside = {kind.name: _inside(kind) for kind in topology.host_types}
 
@@ -240,8 +244,6 @@ class _Reading:
             widths.append(self.measured.get(name.partition("-")[0], width))
             waits.append(self.given.get(name.partition("-")[0], self._latency(HOST, 0)))
             kept.append((name, domains))
-        if not kept or np.ptp(kept[0][1]):
-            raise AssertionError("the outermost level at which GPUs meet joins all of them")
         # A way through an outer domain passes the inner ones.
         bandwidth = np.minimum.accumulate(np.array(widths)[::-1])[::-1]
         latency = np.maximum.accumulate(np.array(waits)[::-1])[::-1]
@@ -257,15 +259,7 @@ class _Reading:
         self, paths: Indices, level: int, pairs: Sequence[tuple[int, int]]
     ) -> float:
         """Return what a GPU gets towards others that it meets at a level above the host."""
-        width = min(self.network.bandwidth(self.gpus[a], self.gpus[b]) for a, b in pairs)
-        if width == 0:
-            a, b = next(
-                (a, b) for a, b in pairs if not self.network.bandwidth(self.gpus[a], self.gpus[b])
-            )
-            raise InstanceError(
-                f'{self.where}: nothing joins "{self.gpus[a]}" and "{self.gpus[b]}"; one job needs '
-                "GPUs that reach each other."
-            )
+        width = min(self._pair_bandwidth(a, b) for a, b in pairs)
         if not self.topology.links:
             return min(width, self._share_of_nics())
         seen: set[tuple[object, ...]] = set()
@@ -283,6 +277,32 @@ class _Reading:
                 flow = self.network.flow(self._ids(own), self._ids(other))
                 width = min(width, flow / min(int(own.sum()), int(other.sum())))
         return width
+
+    def _pair_bandwidth(self, a: int, b: int) -> float:
+        """Return what GPUs of two hosts get when these two hosts alone send, each to its own."""
+        one, other = self.gpus[a], self.gpus[b]
+        width = self.network.bandwidth(one, other)
+        if width == 0:
+            raise InstanceError(
+                f'{self.where}: nothing joins "{one}" and "{other}"; one job needs GPUs that reach '
+                "each other."
+            )
+        plugs, _ = self._ports
+        ends = [plugs[int(self.host[k])] for k in (a, b)]
+        if not all(ends) or width >= min(max(w for _, w in own) for own in ends):
+            return width
+        # Narrower than the ports: many links of the fabric side by side may carry it.
+        key = (width, *(self._looks(self.host == self.host[k]) for k in (a, b)))
+        if key not in self._wide:
+            exits = [
+                max(self.network.bandwidth(gpu, end) for end, _ in own)
+                for gpu, own in zip((one, other), ends, strict=True)
+            ]
+            sides = [self.host == self.host[k] for k in (a, b)]
+            flow = self.network.flow(self._ids(sides[0]), self._ids(sides[1]))
+            share = flow / min(int(side.sum()) for side in sides)
+            self._wide[key] = max(width, min(share, *exits))
+        return self._wide[key]
 
     def _share_of_nics(self) -> float:
         """Return what a GPU gets of its host's NICs, where the topology states no links."""
