@@ -165,11 +165,18 @@ def read_topograph_graph(text: TopologyText, request: Request) -> tuple[Topology
     return accelerators.insert(topology), log.report()
 
 
+def _is_graph(text: TopologyText) -> bool:
+    keys = ('"instances"', '"network_layers"')
+    return _GRAPH.match(text.head) is not None or (
+        text.head.lstrip().startswith("{") and all(key in text.head for key in keys)
+    )
+
+
 FORMATS = (
     TopologyFormat(
         "topograph-graph",
         "Topograph graph in JSON: instances, with their switches closest first.",
-        lambda text: _GRAPH.match(text.head) is not None,
+        _is_graph,
         read_topograph_graph,
         write_topograph_graph,
         options=ACCELERATOR_OPTIONS,

@@ -123,6 +123,11 @@ class TreeBuilder:
         """
         before = self._stands.get(child)
         if before is None:
+            if len(self._stands) >= 2 * MAX_HOSTS:
+                raise where.error(
+                    f"more than {2 * MAX_HOSTS:,} names are listed in others up "
+                    "to here; check the ranges of names."
+                )
             self._stands[child] = _Stand(parent, where)
             return
         if again and before.parent == parent:

@@ -224,6 +224,8 @@ def test_the_number_of_hosts_has_a_limit(tmp_path, monkeypatch):
     monkeypatch.setattr("alloc.instances.topologies.tree.MAX_HOSTS", 5)
     with pytest.raises(InstanceError, match=r"line 2: here are more than 5 nodes; check the ran"):
         read(tmp_path, "SwitchName=a Nodes=n[1-4]\nSwitchName=b Nodes=m[1-2]\n")
+    with pytest.raises(InstanceError, match=r"line 2: more than 10 names are listed in others"):
+        read(tmp_path, "SwitchName=a Switches=s[1-6]\nSwitchName=b Switches=s[7-12]\n")
 
 
 @pytest.mark.parametrize(
