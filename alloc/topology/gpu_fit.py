@@ -36,6 +36,10 @@ def gpu_misfit(topology: Topology, configuration: Configuration) -> str | None:
     """
     if not any(group.mig_profile or group.gpu_memory_mib for group in configuration.tasks):
         return None  # the rule: thousands of jobs on thousands of hosts are looked at
+    # Most configurations ask for neither, and this is asked of every job.
+    asks = any(g.mig_profile is not None or g.gpu_memory_mib for g in configuration.tasks)
+    if not asks:
+        return None
     gpus: dict[str | None, int] = {}
     for kind in (topology.host_type(host) for host in topology.hosts):
         if configuration.gpu_type in (None, kind.gpu_type):
