@@ -421,3 +421,26 @@ def test_writers_refuse_what_slurm_cannot_say(tmp_path):
     with pytest.raises(InstanceError, match=r'has no level "leave"'):
         write_topology(tree, path, "slurm-block", level="leave")
     assert not path.exists()
+
+
+def test_a_long_name_of_a_switch_is_refused(tmp_path):
+    """Slurm refuses it too, but only when the daemons restart."""
+    tree = read(tmp_path, f"SwitchName={'s' * 65} Nodes=n1\n")
+    with pytest.raises(InstanceError, match=r"has a name of 65 characters; Slurm takes up to 64"):
+        write_topology(tree, tmp_path / "out.conf", "slurm-tree")
+
+
+def test_yaml_blocks_without_sizes_are_one_level(tmp_path):
+    text = "- topology: a\n  block:\n    blocks:\n    - {block: b, nodes: 'n[1-2]'}\n"
+    assert read(tmp_path, text, "topology.yaml").levels == ("block",)
+
+
+def test_blocks_under_nothing_keep_other_levels_out(tmp_path):
+    """One rack in a pod and one in none: no size of Slurm's says that."""
+    text = "SwitchName=a Nodes=n1\nSwitchName=b Nodes=n2\nSwitchName=p Switches=b\n"
+    tree = read(tmp_path, text, allow_pieces=True)
+    write_topology(tree, tmp_path / "out.conf", "slurm-block")
+    assert (tmp_path / "out.conf").read_text().splitlines()[-4:] == [
+        '# Its level "spine" is not in it: Slurm pairs blocks in runs of 2, 4, 8 ...',
+        *("BlockName=a Nodes=n1", "BlockName=b Nodes=n2", "BlockSizes=1"),
+    ]
