@@ -18,8 +18,12 @@ from alloc.errors import InstanceError as InstanceError
 from alloc.errors import SimulationError as SimulationError
 from alloc.errors import SolverError as SolverError
 from alloc.errors import UnsupportedFeatureError as UnsupportedFeatureError
+from alloc.instance import Affinity as Affinity
 from alloc.instance import Instance as Instance
+from alloc.instance import Moves as Moves
 from alloc.instance import Tenant as Tenant
+from alloc.migration import Migration as Migration
+from alloc.migration import Move as Move
 from alloc.objectives import OBJECTIVES as OBJECTIVES
 from alloc.objectives import Objective as Objective
 from alloc.objectives import objective as objective
@@ -29,23 +33,32 @@ from alloc.solution import Run as Run
 from alloc.solution import Schedule as Schedule
 from alloc.solution import Solution as Solution
 from alloc.solution import TaskPlacement as TaskPlacement
+from alloc.topology import Domain as Domain
+from alloc.topology import Host as Host
 from alloc.topology import HostType as HostType
 from alloc.topology import Topology as Topology
 from alloc.verification import Violation as Violation
 from alloc.verification import verify as verify
 from alloc.workload import Configuration as Configuration
 from alloc.workload import Job as Job
+from alloc.workload import PlacementRules as PlacementRules
+from alloc.workload import Slice as Slice
+from alloc.workload import Spread as Spread
 from alloc.workload import TaskGroup as TaskGroup
 
 if TYPE_CHECKING:
     from alloc.formulation import build_model as build_model
     from alloc.simulation import simulate as simulate
     from alloc.solving import solve as solve
+    from alloc.solving.explaining import explain as explain
+    from alloc.solving.placing import place as place
 
 __version__ = _version("alloc")
 
 _LAZY = {
     "solve": "alloc.solving",
+    "place": "alloc.solving.placing",
+    "explain": "alloc.solving.explaining",
     "simulate": "alloc.simulation",
     "build_model": "alloc.formulation",
 }
