@@ -20,6 +20,7 @@ from alloc.solution import TaskPlacement
 from alloc.topology import Topology
 from alloc.topology.gpu_fit import gpu_memory_mib
 from alloc.topology.slices import CutGpus
+from alloc.topology.topology import HOST
 from alloc.units import MILLI, RESOURCES
 from alloc.workload import Configuration, TaskGroup
 
@@ -64,7 +65,11 @@ class HostPool:
         self.cut.on_host.clear()
 
     def place(
-        self, configuration: Configuration, rule: Rule = "best_fit"
+        self,
+        configuration: Configuration,
+        rule: Rule = "best_fit",
+        *,
+        required: str | None = None,
     ) -> tuple[TaskPlacement, ...] | None:
         """Place all tasks of a configuration (a gang) and take their capacity, or do nothing.
 
@@ -75,13 +80,15 @@ class HostPool:
         rule
             ``best_fit``: the hosts left with the least room; ``least_loaded``: spread over the
             emptiest hosts; ``first_fit``: the first hosts in order.
+        required
+            Level of which one domain must hold all tasks (`PlacementRules.required`), or None.
 
         Returns
         -------
         tuple of TaskPlacement or None
             Where the tasks are, or None when the rule finds no room.
         """
-        for hosts in self._candidates(configuration):
+        for hosts in self._candidates(configuration, required):
             placed = self._place_on(configuration, hosts, rule)
             if placed is not None:
                 return placed
@@ -161,23 +168,29 @@ class HostPool:
             if not asked[g]:
                 del asked[g]
 
-    def _candidates(self, configuration: Configuration) -> Iterable[npt.NDArray[np.bool_] | None]:
+    def _candidates(
+        self, configuration: Configuration, required: str | None = None
+    ) -> Iterable[npt.NDArray[np.bool_] | None]:
         """Yield host masks to try in turn; None means all hosts."""
         mask = None
         if configuration.gpu_type is not None:
             mask = self.hosts_of_type(configuration.gpu_type)
-        if configuration.within is None:
+        levels = [level for level in (configuration.within, required) if level is not None]
+        if not levels:
             yield mask
             return
         table = self.topology.domain_of_host
-        if configuration.within not in table:
-            raise InstanceError(
-                f'level "{configuration.within}" is not in topology "{self.topology.name}"; '
-                f"its levels are {', '.join(table)}."
-            )
-        domain = table[configuration.within]
+        for level in levels:
+            if level not in table:
+                raise InstanceError(
+                    f'level "{level}" is not in topology "{self.topology.name}"; '
+                    f"its levels are {', '.join(table)}."
+                )
+        # Domains nest: one of the innermost level lies in one of each outer level, or in none.
+        domain = table[max(levels, key=(*self.topology.levels, HOST).index)]
         demand = np.array(configuration.demand)
-        inside = domain >= 0 if mask is None else mask & (domain >= 0)
+        inside = np.all([table[level] >= 0 for level in levels], axis=0)
+        inside = inside if mask is None else mask & inside
         count = int(domain.max()) + 1
         free = np.zeros((count, len(RESOURCES)), dtype=np.int64)
         np.add.at(free, domain[inside], self.free[inside])

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from alloc.packing import HostPool
+from alloc.schedulers.honouring import REQUIRED_LEVELS
 from alloc.schedulers.ladder import LadderCache
 from alloc.schedulers.round import Outcome, Round
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
@@ -22,6 +23,8 @@ class Policy(ABC):
     name: str
     needs: Knowledge
     information: str
+    # What `HostPool` keeps, whichever policy asks it.
+    features: tuple[str, ...] = (REQUIRED_LEVELS, "GPU memory", "MIG slices")
     preemptive = False
 
     def __init__(self) -> None:

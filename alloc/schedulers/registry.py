@@ -81,3 +81,15 @@ def make_scheduler(name: str, **options: Any) -> Scheduler:
                 f'scheduler {name} has no option "{option}"{nearest(option, taken)} {choices}.'
             )
     return factory(**options)
+
+
+def schedulers_with(feature: str) -> tuple[str, ...]:
+    """Return the names of alloc's policies that honour a rule, see `Scheduler`."""
+    able = []
+    for name, where in SCHEDULERS.items():
+        module, _, attribute = where.partition(":")
+        features = getattr(getattr(import_module(module), attribute), "features", ())
+        # Who knows all placement rules knows the required level too.
+        if feature in features or (feature == "required levels" and "placement rules" in features):
+            able.append(name)
+    return tuple(able)

@@ -126,7 +126,7 @@ class Round:
             if current.tasks:
                 self.pool.take(configuration, current.tasks)
             else:
-                placed = self.pool.place(configuration)
+                placed = self.pool.place(configuration, required=view.placement.required)
                 if placed is None:
                     continue
                 current = Assignment(view.id, current.configuration, placed)
@@ -297,7 +297,9 @@ class Round:
                 leaving.append(job_id)
         for job_id in leaving:
             assignment = wanted[job_id]
-            placed = pool.place(self.grants[job_id].view.configurations[assignment.configuration])
+            view = self.grants[job_id].view
+            configuration = view.configurations[assignment.configuration]
+            placed = pool.place(configuration, required=view.placement.required)
             if placed is None:
                 return wanted
             settled[job_id] = Assignment(job_id, assignment.configuration, placed)
@@ -430,7 +432,9 @@ class Round:
             tasks = current.tasks
             self.pool.take(configuration, tasks)
         else:
-            tasks = None if self._too_large(configuration) else self.pool.place(configuration)
+            tasks = None
+            if not self._too_large(configuration):
+                tasks = self.pool.place(configuration, required=view.placement.required)
         if tasks is None:
             if before is not None:
                 self.pool.take(view.configurations[before], grant.tasks)

@@ -242,7 +242,9 @@ class Scheduler(Protocol):
     """A scheduling policy.
 
     `name` is unique; `needs` is the least knowledge it works with (``none`` for policies that never
-    look at work); `information` says in one sentence what it uses.
+    look at work); `information` says in one sentence what it uses. An optional attribute `features`
+    names the rules that it honours (`alloc.schedulers.honouring`); without it, it honours none, and
+    instances with such rules are refused.
     """
 
     name: str

@@ -38,6 +38,8 @@ class Referee:
         self._active = active
         self.quotas = {tenant.name: tenant.gpu_quota_milli for tenant in instance.tenants}
         self.held = dict.fromkeys(self.quotas, 0)
+        self._most = {t.name: t.gpu_quota_milli + t.borrowing_milli for t in instance.tenants}
+        self._cohort = {t.name: t.cohort for t in instance.tenants if t.cohort is not None}
 
     def check_jobs(self, decision: Decision, now_s: float) -> None:
         """Refuse a decision about jobs that are unknown, named twice, or bound otherwise."""
@@ -109,8 +111,18 @@ class Referee:
                 ):
                     self._refuse_capacity(assignment.job, now_s)
             tenant = self._active[assignment.job].job.tenant
-            if tenant in self.held and self.held[tenant] > self.quotas[tenant]:
+            if tenant in self.held and self._over_quota(tenant):
                 self._refuse_capacity(assignment.job, now_s)
+
+    def _over_quota(self, tenant: str) -> bool:
+        """Return whether a tenant holds more than it may, or its cohort more than its quotas."""
+        if self.held[tenant] > self._most[tenant]:
+            return True
+        cohort = self._cohort.get(tenant)
+        if cohort is None:
+            return False
+        own = [name for name, its in self._cohort.items() if its == cohort]
+        return sum(self.held[n] for n in own) > sum(self.quotas[n] for n in own)
 
     def _refuse_capacity(self, job_id: str, now_s: float) -> NoReturn:
         """Let the judge say which host or tenant is over, from all that now runs."""

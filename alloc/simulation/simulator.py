@@ -9,6 +9,7 @@ import numpy as np
 from alloc.errors import InstanceError, SimulationError
 from alloc.instance import Instance
 from alloc.progress import completions
+from alloc.schedulers.honouring import require_honoured
 from alloc.schedulers.state import Knowledge, Scheduler
 from alloc.simulation.continuous import EventClock
 from alloc.simulation.engine import Engine, Progress
@@ -80,7 +81,8 @@ def simulate(
         If a decision breaks a rule, naming scheduler, job, time and rule, or if the scheduler
         stalls: jobs wait, nothing makes progress and nothing is to come.
     UnsupportedFeatureError
-        If the scheduler needs to know more of the work than it is told.
+        If the scheduler needs to know more of the work than it is told, or does not look at rules
+        that the instance has (`alloc.schedulers.honouring`).
     InstanceError
         If an option is out of range.
     """
@@ -89,6 +91,7 @@ def simulate(
     forecast_rng, scheduler_rng = np.random.default_rng(0 if rng is None else rng).spawn(2)
     forecast = Forecast(instance, knowledge, work_error, speed_error, forecast_rng)
     require_knowledge(scheduler, knowledge)
+    require_honoured(scheduler, instance)
     engine = Engine(instance, scheduler, forecast, scheduler_rng, max_time_s, progress)
     if instance.slot_s is not None:
         run_slots(engine, instance.slot_s)
