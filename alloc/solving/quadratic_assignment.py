@@ -27,8 +27,8 @@ from alloc.solving.assignment_bounds import (
 from alloc.solving.tabu_search import tabu_search
 from alloc.workload.quadratic_assignment import Permutation, QuadraticAssignment
 
-_FIRST_SHARE, _FIRST_S = 0.15, 2.0
-"""Tabu search goes first with this share of the time, at most so many seconds."""
+_FIRST_SHARE, _CALM_S = 0.25, 1.0
+"""Tabu search goes first with at most this share of the time, until nothing comes for a while."""
 _ASCENT_SHARE, _BRANCH_SHARE = 0.3, 0.35
 _SMALL = 16
 """Facilities up to which branch and bound usually ends within a minute."""
@@ -140,7 +140,9 @@ class _Run:
             self._note(np.asarray(start, dtype=np.int64), self.problem.cost(start), 0.0)
         self._raise(gilmore_lawler_bound(self.problem), "gilmore-lawler")
         # Small problems are searched in no time, and their proof is what takes long.
-        self._search(min(_FIRST_SHARE * self.limit_s, _FIRST_S), 20 * self.problem.size**2)
+        small = self.problem.size <= _SMALL
+        steps = 20 * self.problem.size**2 if small else None
+        self._search(_FIRST_SHARE * self.limit_s, steps, _CALM_S)
         if not self.done and self.problem.size <= LARGEST_FOR_ASCENT:
             self._prove()
         while not self.done and self.left_s > 0:
@@ -170,7 +172,9 @@ class _Run:
         gap = relative_gap(self.objective, self.bound)
         return self.objective <= self.target or (gap is not None and gap <= OPTIMALITY_GAP)
 
-    def _search(self, seconds: float, max_steps: int | None = None) -> None:
+    def _search(
+        self, seconds: float, max_steps: int | None = None, calm_s: float = math.inf
+    ) -> None:
         before = time.perf_counter() - self.began
         found = tabu_search(
             self.problem,
@@ -179,6 +183,7 @@ class _Run:
             seed=self.seed,
             target=max(self.target, self.bound),
             start=self.permutation,
+            calm_s=calm_s,
         )
         self._note(found.permutation, found.cost, before + found.found_s)
         # A cheaper incumbent rounds the bound up by other steps.

@@ -64,6 +64,7 @@ def tabu_search(
     seed: int = 0,
     target: float = -math.inf,
     start: npt.ArrayLike | None = None,
+    calm_s: float = math.inf,
 ) -> TabuAnswer:
     """Search for a cheap permutation.
 
@@ -83,6 +84,9 @@ def tabu_search(
         Cost at which to stop: a proved bound.
     start
         Permutation that one of the searches starts from, or None.
+    calm_s
+        Stop when nothing better was found for so many seconds and three times as long as it took
+        to find the best.
     """
     began = time.perf_counter()
     n = problem.size
@@ -108,7 +112,8 @@ def tabu_search(
             found_s = time.perf_counter() - began
         if best <= target + tolerance or (max_steps is not None and steps >= max_steps):
             break
-        if steps and time.perf_counter() - began >= time_limit_s:
+        spent = time.perf_counter() - began
+        if steps and (spent >= time_limit_s or spent >= calm_s + 4 * found_s):
             break
         batch.step()
         steps += 1
