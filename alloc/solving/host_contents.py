@@ -9,9 +9,11 @@ import numpy as np
 
 from alloc.models.offline_packing.data import PackingData
 from alloc.models.offline_packing.host_patterns import HostPattern, pattern_of
-from alloc.packing import HostPool
+from alloc.packing import HostPool, Rule
 from alloc.solution import Allocation, Assignment, TaskPlacement
 from alloc.units import MILLI
+
+_RANDOM_STARTS = 3
 
 
 def contents_of(data: PackingData, allocation: Allocation) -> list[tuple[int, HostPattern]]:
@@ -50,7 +52,30 @@ def allocation_of(data: PackingData, chosen: Sequence[tuple[int, HostPattern, in
             for kind, j in _fill_host(data, pool, hosts[c].popleft(), here, placed):
                 waiting[kind].appendleft(j)
     rest = {j for jobs in waiting for j in jobs} | _without_gpus(data)
-    _fill_up(data, pool, rest, placed)
+    jobs = data.instance.jobs
+    largest_first = sorted(rest, key=lambda j: jobs[j].configurations[0].demand, reverse=True)
+    _fill_up(data, pool, largest_first, placed)
+    return Allocation(tuple(placed))
+
+
+def greedy_packings(data: PackingData, rng: np.random.Generator) -> list[Allocation]:
+    """Return allocations to start from: by size, and in random orders.
+
+    The most demanding jobs first by best fit packs well; first-fit in random orders gives many
+    different hosts, which is what column generation lacks at the start.
+    """
+    jobs = [j for jobs in data.jobs for j in jobs]
+    demand = [data.instance.jobs[j].configurations[0].demand for j in jobs]
+    largest_first = [j for _, j in sorted(zip(demand, jobs, strict=True), reverse=True)]
+    starts = [_packed(data, largest_first, "best_fit")]
+    for _ in range(_RANDOM_STARTS):
+        starts.append(_packed(data, [jobs[k] for k in rng.permutation(len(jobs))], "first_fit"))
+    return starts
+
+
+def _packed(data: PackingData, order: Iterable[int], rule: Rule) -> Allocation:
+    placed: list[Assignment] = []
+    _fill_up(data, HostPool(data.instance.topology), order, placed, rule)
     return Allocation(tuple(placed))
 
 
@@ -95,17 +120,22 @@ def _place(
             return
 
 
-def _fill_up(data: PackingData, pool: HostPool, rest: Iterable[int], out: list[Assignment]) -> None:
-    """Place what is left over where there is room."""
+def _fill_up(
+    data: PackingData,
+    pool: HostPool,
+    order: Iterable[int],
+    out: list[Assignment],
+    rule: Rule = "best_fit",
+) -> None:
+    """Place jobs one by one where there is room."""
     jobs = data.instance.jobs
-    order = sorted(rest, key=lambda j: jobs[j].configurations[0].demand, reverse=True)
     refused: set[int] = set()
     for j in order:
         job = jobs[j]
         if id(job.configurations) in refused:
             continue
         for c, configuration in enumerate(job.configurations):
-            tasks = pool.place(configuration)
+            tasks = pool.place(configuration, rule)
             if tasks is not None:
                 out.append(Assignment(job.id, c, tasks))
                 break

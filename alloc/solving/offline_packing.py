@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import highspy
 import numpy as np
@@ -26,11 +27,17 @@ from alloc.models.offline_packing.gpu_patterns import (
 from alloc.models.offline_packing.host_patterns import HostPattern, master, pattern_of, pricing
 from alloc.objectives import objective
 from alloc.solution import Allocation
-from alloc.solving.host_contents import allocation_of, contents_of
+from alloc.solving.host_contents import allocation_of, contents_of, greedy_packings
 from alloc.verification import verify
 
 TOLERANCE = 1e-6
 """A pattern enters when it is worth more than it costs by so much, GPUs."""
+
+_SHARE = 0.7
+"""Part of the time for patterns; the rest is for choosing among them."""
+
+_CLOSE = 1e-5
+"""Patterns are enough when they come so close to the bound, relative."""
 
 
 def pack_offline(
@@ -69,15 +76,15 @@ def pack_offline(
     """
     began = time.perf_counter()
     data = PackingData.of(instance)
-    bound, patterns, log = bound_gpus(data)
+    relaxed = bound_gpus(data)
+    bound, log = relaxed.bound, list(relaxed.log)
     deadline = time.perf_counter() + time_limit_s
     value = objective("gpus_placed").evaluate
-    best = max(starts, key=lambda a: value(instance, a), default=Allocation(()))
-    found = _pack(data, patterns, (*starts, best), deadline, seed, log)
-    if value(instance, found) > value(instance, best) or not starts:
-        best = found
-    _judge(instance, best, value(instance, best), bound)
+    begin = (*starts, *greedy_packings(data, np.random.default_rng(seed)))
+    found = _pack(data, relaxed, begin, deadline, seed, log)
+    best = max((found, *begin), key=lambda allocation: value(instance, allocation))
     reached = value(instance, best)
+    _judge(instance, best, reached, bound)
     gap = relative_gap(reached, bound)
     certificate = Certificate(
         "optimal" if gap is not None and gap <= OPTIMALITY_GAP else "feasible",
@@ -111,8 +118,27 @@ def _judge(instance: Instance, allocation: Allocation, value: float, bound: floa
         )
 
 
-def bound_gpus(data: PackingData) -> tuple[float, list[list[Pattern]], list[str]]:
-    """Return an upper bound on the GPUs held, the GPU patterns of each class, and a log.
+@dataclass(frozen=True)
+class Relaxed:
+    """What the relaxation over GPU patterns tells.
+
+    Parameters
+    ----------
+    bound
+        Upper bound on the GPUs held by any allocation, proved by prices.
+    patterns
+        GPU patterns of all classes of hosts.
+    log
+        What was done.
+    """
+
+    bound: float
+    patterns: tuple[Pattern, ...]
+    log: tuple[str, ...]
+
+
+def bound_gpus(data: PackingData) -> Relaxed:
+    """Return an upper bound on the GPUs held, with what led to it.
 
     Column generation on the relaxation of `alloc.models.offline_packing`; the bound is recomputed
     from the prices of each round, and the lowest counts.
@@ -134,8 +160,9 @@ def bound_gpus(data: PackingData) -> tuple[float, list[list[Pattern]], list[str]
                 new += 1
         if not new or bound <= value + TOLERANCE:
             break
-    log = [f"bound {bound:.3f} GPUs after {rounds} rounds, {sum(map(len, patterns))} GPU patterns"]
-    return bound, patterns, log
+    every = tuple(sorted({pattern for these in patterns for pattern in these}))
+    said = f"bound {bound:.3f} GPUs after {rounds} rounds, {len(every)} GPU patterns"
+    return Relaxed(bound, every, (said,))
 
 
 def solve_linear(model: ArrayModel) -> tuple[float, Array, Array]:
@@ -156,34 +183,18 @@ def solve_linear(model: ArrayModel) -> tuple[float, Array, Array]:
 
 def _pack(
     data: PackingData,
-    gpu_patterns: Sequence[Sequence[Pattern]],
+    relaxed: Relaxed,
     starts: Sequence[Allocation],
     deadline: float,
     seed: int,
     log: list[str],
 ) -> Allocation:
     """Return an allocation from a restricted integer master over host patterns."""
-    known = sorted({pattern for patterns in gpu_patterns for pattern in patterns})
     columns: dict[tuple[int, HostPattern], None] = {}
     for start in starts:
         for c, pattern in contents_of(data, start):
             columns.setdefault((c, pattern))
-    began = time.perf_counter()
-    share = 0.6 * (deadline - began)
-    rounds, value = 0, 0.0
-    while time.perf_counter() < began + share:
-        rounds += 1
-        model = master(data, tuple(columns), integer=False)
-        value, _, duals = solve_linear(model)
-        new = 0
-        for c in range(len(data.members)):
-            worth = data.value - duals[model.rows["copies"]]
-            found, pattern = _best_host(data, c, worth, known, seed)
-            if found > duals[model.rows["hosts"]][c] + 1e-4 and (c, pattern) not in columns:
-                columns[c, pattern] = None
-                new += 1
-        if not new:
-            break
+    value, rounds = _generate(data, relaxed, columns, deadline, seed)
     left = max(deadline - time.perf_counter(), 0.5)
     model = master(data, tuple(columns), integer=True)
     raw = solve(model, SolverOptions(time_limit_s=left, seed=seed, gap=1e-5))
@@ -198,16 +209,46 @@ def _pack(
     return allocation_of(data, chosen)
 
 
+def _generate(
+    data: PackingData,
+    relaxed: Relaxed,
+    columns: dict[tuple[int, HostPattern], None],
+    deadline: float,
+    seed: int,
+) -> tuple[float, int]:
+    """Add host patterns until none is worth more than it costs; return the value and the rounds."""
+    began = time.perf_counter()
+    until = began + _SHARE * (deadline - began)
+    value, rounds = 0.0, 0
+    while data.members and data.jobs:
+        # Without time, the patterns at hand still make a master.
+        value, _, duals = solve_linear(model := master(data, tuple(columns), integer=False))
+        if time.perf_counter() >= until or value >= relaxed.bound * (1 - _CLOSE):
+            break
+        rounds += 1
+        worth, per_host = data.value - duals[model.rows["copies"]], duals[model.rows["hosts"]]
+        new = 0
+        for c in range(len(data.members)):
+            pattern = _best_host(data, c, worth, relaxed.patterns, seed)
+            reduced = sum(worth[k] * number for k, number in pattern) - per_host[c]
+            if reduced > TOLERANCE and (c, pattern) not in columns:
+                columns[c, pattern] = None
+                new += 1
+        if not new:
+            break
+    return value, rounds
+
+
 def _best_host(
     data: PackingData, c: int, worth: Array, known: Sequence[Pattern], seed: int
-) -> tuple[float, HostPattern]:
-    """Return the most valuable content of one host of a class, and its worth."""
+) -> HostPattern:
+    """Return the most valuable content of one host of a class."""
     model, kinds = pricing(data, c, worth, known)
     if not len(kinds):
-        return 0.0, ()
+        return ()
     raw = solve(model, SolverOptions(time_limit_s=5.0, seed=seed, gap=1e-4))
-    if raw.values is None or raw.objective is None:
-        return 0.0, ()
+    if raw.values is None:
+        return ()
     counts = np.zeros(len(data.jobs), dtype=np.int64)
     counts[kinds] = np.round(raw.values[: len(kinds)]).astype(np.int64)
-    return float(raw.objective), pattern_of(counts)
+    return pattern_of(counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -131,13 +132,44 @@ def test_nothing_is_overfull_and_gangs_are_whole(
     assert (np.sort(again.gpus, axis=1) == np.sort(free.gpus, axis=1)).all()
 
 
+def broken_rules(instance: Instance, assignment: Assignment) -> list[str]:
+    """Return the rules of a job that its tasks break, recomputed from their hosts."""
+    job, topology = instance.job(assignment.job), instance.topology
+    ruled = {group.role for group in job.configurations[0].ruled_groups}
+    broken = []
+
+    def counts(level: str, roles: set[str]) -> Counter[int]:
+        found: Counter[int] = Counter()
+        for task in assignment.tasks:
+            if task.role in roles:
+                domain = topology.domain_of_host[level][topology.host_index[task.host]]
+                found[int(domain)] += task.count
+        return found
+
+    everyone = {group.role for group in job.configurations[0].tasks}
+    required = job.placement.required
+    if required is not None and len(counts(required, everyone)) > 1:
+        broken.append(f"required {required}")
+    for cut in job.placement.slices:
+        for role in ruled:
+            if any(n % cut.size for n in counts(cut.level, {role}).values()):
+                broken.append(f"slices per {cut.level}")
+    for limit in job.placement.spread:
+        if max(counts(limit.level, ruled).values()) > limit.most:
+            broken.append(f"spread over {limit.level}")
+    return broken
+
+
 @every_rule
 @quick
 @given(instance=problems(ruled=True))
 def test_rules_of_placement_hold(rule: Callable[[], PlacementPolicy], instance: Instance) -> None:
-    """Required levels, slices and limits on the spread, recomputed by the judge."""
+    """Required levels, slices and limits on the spread hold, and nothing is overfull."""
     allocation, _ = run(rule(), instance)
     assert verify(instance, allocation) == []
+    assert [broken_rules(instance, a) for a in allocation.assignments if a.tasks] == [
+        [] for a in allocation.assignments
+    ]
 
 
 @pytest.mark.parametrize("rule", RULES[:-2], ids=lambda rule: rule.name)

@@ -228,7 +228,11 @@ def test_what_it_does_not_know_is_refused(change: dict[str, object], words: str)
 
 def test_a_false_bound_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
     """An allocation above the bound means that one of them is wrong."""
-    monkeypatch.setattr(offline_packing, "bound_gpus", lambda data: (0.5, [[]], []))
+    monkeypatch.setattr(
+        offline_packing,
+        "bound_gpus",
+        lambda data: offline_packing.Relaxed(0.5, (), ()),
+    )
     instance = of(1, (1000, 0))
     start = Allocation((Assignment("j0", 0, (TaskPlacement("host-0", "pod", 1),)),))
     with pytest.raises(CertificateError, match=r"holds 1 GPUs, more than the bound 0\.5"):
@@ -241,12 +245,12 @@ def test_bound_and_answer_on_a_mixed_cluster() -> None:
     gpu = rng.choice((230, 320, 470, 650, 810, 1000), 200, p=(0.05, 0.1, 0.2, 0.05, 0.2, 0.4))
     kind = HostType("kind", 8, "V100", 96_000, 0)
     instance = of(20, *[(int(g), 8000 if g == 1000 else 4000) for g in gpu], kind=kind)
-    bound, _, log = bound_gpus(PackingData.of(instance))
+    relaxed = bound_gpus(PackingData.of(instance))
     result = pack_offline(instance, time_limit_s=10)
-    assert result.certificate.bound == pytest.approx(bound)
+    assert result.certificate.bound == pytest.approx(relaxed.bound)
     assert verify(instance, result.require_solution()) == []
     value = objective("gpus_placed").evaluate(instance, result.require_solution())
     assert value == pytest.approx(result.certificate.objective)
     assert result.certificate.gap is not None
     assert result.certificate.gap <= 0.01
-    assert "GPU patterns" in log[0]
+    assert "GPU patterns" in relaxed.log[0]
