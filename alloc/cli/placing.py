@@ -1,11 +1,13 @@
 """``alloc place``, ``alloc defrag`` and ``alloc explain``."""
 
 import json as json_library
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
+from alloc.certificate import Certificate
 from alloc.cli import options
 from alloc.cli.console import print_text, progress, require_writable, save, show
 from alloc.cli.door import say
@@ -73,6 +75,7 @@ def place_command(
         from alloc.cli.tables import certificate_table, solution_table
 
         show(certificate_table(result.certificate))
+        _show_levels(result.stages)
         if result.solution is not None:
             show(solution_table(problem, result.solution))
             _show_reasons(result.solution.unplaced)
@@ -95,6 +98,7 @@ def defrag_command(
         float,
         typer.Option(help="Without --for or --empty: hosts that the move of a task is worth."),
     ] = 0.05,
+    backend: options.BackendOption = "auto",
     move_budget: MoveBudgetOption = None,
     time_limit: options.TimeLimitOption = 60.0,
     seed: options.SeedOption = 0,
@@ -116,6 +120,7 @@ def defrag_command(
     with progress(f"re-placing {problem.name}", quiet) as report:
         shared: dict[str, Any] = {
             "move_budget": move_budget,
+            "backend": backend,
             "time_limit_s": time_limit,
             "seed": seed,
             "progress": report,
@@ -141,9 +146,11 @@ def defrag_command(
         from alloc.cli.tables import certificate_table, table
 
         show(certificate_table(found.result.certificate))
+        _show_levels(found.result.stages)
         rows = [(k, str(move)) for k, step in enumerate(steps, start=1) for move in step]
         if rows:
-            show(table(("step", "move"), rows, f"{found.num_moved} moves"))
+            plural = "" if found.num_moved == 1 else "s"
+            show(table(("step", "move"), rows, f"{found.num_moved} move{plural}"))
         if found.emptied:
             print_text(f"emptied: {', '.join(found.emptied)}")
     if found.blocked is not None:
@@ -211,6 +218,19 @@ def _with_moves(problem: Any, budget: int | None, evict: bool) -> Any:
         pinned = problem.moves is None and bool(problem.running)
         return problem.replace(moves=Moves(budget=0)) if pinned else problem
     return problem.replace(moves=Moves(budget, evict))
+
+
+def _show_levels(stages: Sequence[Certificate]) -> None:
+    """Show what each level of a goal reached, where there are several."""
+    if len(stages) < 2:
+        return
+    from alloc.cli.tables import number, table
+
+    rows = [
+        (k, c.objective_name, number(c.objective or 0.0), number(c.bound), c.status)
+        for k, c in enumerate(stages, start=1)
+    ]
+    show(table(("level", "objective", "value", "bound", "status"), rows))
 
 
 def _show_reasons(unplaced: Any) -> None:

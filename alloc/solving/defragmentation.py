@@ -16,7 +16,7 @@ from alloc.instance import Affinity, Instance, Moves
 from alloc.migration import Migration
 from alloc.solution import Allocation, Assignment
 from alloc.solving.migration import order_moves
-from alloc.solving.solver import solve
+from alloc.solving.solver import AUTO, solve
 from alloc.topology import Topology, hosts_in
 from alloc.verification import verify
 from alloc.verification.migration import verify_migration
@@ -57,6 +57,7 @@ def make_room(
     job_id: str,
     *,
     move_budget: int | None = None,
+    backend: str = AUTO,
     time_limit_s: float = 60.0,
     seed: int = 0,
     progress: Progress | None = None,
@@ -71,12 +72,8 @@ def make_room(
         The job to let in; other waiting jobs stay out.
     move_budget
         Most tasks that may move, or None.
-    time_limit_s
-        Wall time, seconds.
-    seed
-        Random seed.
-    progress
-        Called with a line of text now and then.
+    backend, time_limit_s, seed, progress
+        As in `alloc.solve`.
 
     Raises
     ------
@@ -95,6 +92,7 @@ def make_room(
     result = solve(
         problem,
         "placement",
+        backend,
         objective="gpus_placed then moves",
         time_limit_s=time_limit_s,
         seed=seed,
@@ -104,14 +102,15 @@ def make_room(
         job_id in result.solution.configuration_of
     )
     if result.solution is not None and not let_in:
-        sure = result.certificate.status == "optimal"
+        # The first level settles whether the job gets in, the second only what it costs.
+        sure = (result.stages or (result.certificate,))[0].status == "optimal"
+        within = "whatever moves" if move_budget is None else f"within {move_budget} moves"
         reason = (
-            f'job "{job_id}" cannot start whatever moves'
+            f'job "{job_id}" cannot start {within}.'
             if sure
-            else f'no placement with job "{job_id}" was found in {time_limit_s:g} s'
+            else f'no way to start job "{job_id}" {within} was found in {time_limit_s:g} s.'
         )
-        budget = "" if move_budget is None else f" within {move_budget} moves"
-        return Defragmentation(result, None, blocked=f"{reason}{budget}.")
+        return Defragmentation(result, None, blocked=reason)
     return _with_steps(problem, result)
 
 
@@ -120,6 +119,7 @@ def drain(
     places: Sequence[str],
     *,
     move_budget: int | None = None,
+    backend: str = AUTO,
     time_limit_s: float = 60.0,
     seed: int = 0,
     progress: Progress | None = None,
@@ -132,7 +132,7 @@ def drain(
         What runs.
     places
         Ids of hosts or domains that are to hold nothing.
-    move_budget, time_limit_s, seed, progress
+    move_budget, backend, time_limit_s, seed, progress
         As in `make_room`; tasks that leave the places count.
 
     Raises
@@ -169,6 +169,7 @@ def drain(
     result = solve(
         problem,
         "placement",
+        backend,
         objective="moves",
         time_limit_s=time_limit_s,
         seed=seed,
@@ -193,6 +194,7 @@ def consolidate(
     *,
     move_cost: float = 0.05,
     move_budget: int | None = None,
+    backend: str = AUTO,
     time_limit_s: float = 60.0,
     seed: int = 0,
     progress: Progress | None = None,
@@ -205,7 +207,7 @@ def consolidate(
         What runs.
     move_cost
         What the move of a task is worth, in hosts, more than 0.
-    move_budget, time_limit_s, seed, progress
+    move_budget, backend, time_limit_s, seed, progress
         As in `make_room`.
     """
     running = {a.job for a in instance.running}
@@ -217,6 +219,7 @@ def consolidate(
     result = solve(
         problem,
         "placement",
+        backend,
         objective=f"gpu_hosts_used + {move_cost:g} moves",
         time_limit_s=time_limit_s,
         seed=seed,

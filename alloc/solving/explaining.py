@@ -8,11 +8,17 @@ from alloc.instance import Instance
 from alloc.migration import Migration
 from alloc.solving.defragmentation import make_room
 from alloc.solving.gang import Explanation, Relaxation, decide_for
+from alloc.solving.solver import AUTO
 from alloc.units import MILLI
 
 
 def explain(
-    instance: Instance, job_id: str, *, moves: bool = True, time_limit_s: float = 10.0
+    instance: Instance,
+    job_id: str,
+    *,
+    moves: bool = True,
+    backend: str = AUTO,
+    time_limit_s: float = 10.0,
 ) -> Explanation | None:
     """Say why a waiting job cannot start now, or return None if it can.
 
@@ -24,8 +30,8 @@ def explain(
         The waiting job.
     moves
         Whether to look for moves of running jobs that would let it in (a placement problem).
-    time_limit_s
-        Wall time for that search, seconds.
+    backend, time_limit_s
+        What searches for them, and its wall time, seconds.
 
     Raises
     ------
@@ -35,7 +41,7 @@ def explain(
     explanation = decide_for(instance, job_id).explanation
     if explanation is None or not moves or "running jobs" not in explanation.conflict:
         return explanation
-    room = make_room(instance, job_id, time_limit_s=time_limit_s)
+    room = make_room(instance, job_id, backend=backend, time_limit_s=time_limit_s)
     if room.migration is None or not room.migration.steps:
         return explanation
     cure = _moving(instance, room.migration, proved=room.result.certificate.status == "optimal")

@@ -1,0 +1,244 @@
+"""Placing a queue, re-placing what runs, and the words for what cannot start."""
+
+from __future__ import annotations
+
+import pytest
+
+from alloc.errors import InstanceError
+from alloc.instance import Affinity, Instance, Moves, Tenant
+from alloc.solution import Allocation, Assignment, TaskPlacement
+from alloc.solving.defragmentation import consolidate, drain, make_room
+from alloc.solving.explaining import explain
+from alloc.solving.placing import place
+from alloc.topology import Domain, Host, HostType, Topology
+from alloc.verification import verify
+from alloc.verification.migration import verify_migration
+from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
+
+BACKEND = "highs"
+
+
+def cluster() -> Topology:
+    """Two racks of two hosts with eight GPUs."""
+    kind = HostType("server", 8, "h100", 128_000, 1_048_576)
+    racks = tuple(Domain(f"r{k}", "rack") for k in range(2))
+    hosts = tuple(Host(f"h{k}", "server", f"r{k // 2}") for k in range(4))
+    return Topology("two racks", (kind,), hosts, ("rack",), racks)
+
+
+def gang(name: str, count: int, gpus: int, **more: object) -> Job:
+    """A rigid gang."""
+    group = TaskGroup("worker", count, 1000 * gpus, 12_000 * gpus)
+    configuration = Configuration((group,), 1.0)
+    return Job(name, 0.0, 1.0, (configuration,), elasticity="rigid", **more)  # type: ignore[arg-type]
+
+
+def on(name: str, **counts: int) -> Assignment:
+    """The job with so many tasks on each host."""
+    return Assignment(name, 0, tuple(TaskPlacement(h, "worker", n) for h, n in counts.items()))
+
+
+IN_A_RACK = PlacementRules(required="rack")
+
+
+def queue(**more: object) -> Instance:
+    """Three small jobs in the way of one that wants a whole rack."""
+    jobs = (gang("a", 1, 4), gang("b", 1, 4), gang("c", 1, 2))
+    waiting = gang("train", 2, 8, placement=IN_A_RACK)
+    running = (on("a", h0=1), on("b", h2=1), on("c", h3=1))
+    return Instance("queue", cluster(), (*jobs, waiting), running=running, **more)  # type: ignore[arg-type]
+
+
+def solution_of(found: object) -> Allocation:
+    solution = found.result.solution  # type: ignore[attr-defined]
+    assert isinstance(solution, Allocation)
+    return solution
+
+
+def test_one_move_lets_the_gang_in() -> None:
+    """The fewest moves, proved, and steps that the judge accepts."""
+    found = make_room(queue(), "train", backend=BACKEND)
+    assert found.result.certificate.status == "optimal"
+    assert found.num_moved == 1
+    assert "train" in solution_of(found).configuration_of
+    assert found.migration is not None
+    assert verify_migration(queue(moves=Moves()), found.migration) == []
+
+
+def test_within_a_budget_that_is_too_small_it_is_proved_impossible() -> None:
+    """The answer is a sentence, not an exception; the placement is the old one."""
+    found = make_room(queue(), "train", move_budget=0, backend=BACKEND)
+    assert found.migration is None
+    assert found.blocked == 'job "train" cannot start within 0 moves.'
+
+
+def test_a_job_that_runs_needs_no_room() -> None:
+    """Asking for room for a running job is a mistake."""
+    with pytest.raises(InstanceError, match='job "a" runs already; name a job that waits'):
+        make_room(queue(), "a", backend=BACKEND)
+
+
+def test_a_rack_is_drained_with_as_many_moves_as_tasks_stand_on_it() -> None:
+    """Objective and bound count the tasks that have to leave in any case."""
+    found = drain(queue(), ["r1"], backend=BACKEND)
+    certificate = found.result.certificate
+    assert (certificate.status, certificate.objective, certificate.bound) == ("optimal", 2.0, 2.0)
+    assert found.emptied == ("h2", "h3")
+    assert certificate.fingerprint == queue().fingerprint
+    hosts = {task.host for a in solution_of(found).assignments for task in a.tasks}
+    assert hosts <= {"h0", "h1"}
+
+
+def test_draining_moves_others_aside_where_that_is_needed() -> None:
+    """A gang of a whole host leaves h2; a job on h0 or h1 makes way for it."""
+    jobs = (gang("big", 1, 8), gang("x", 1, 4), gang("y", 1, 4))
+    running = (on("big", h2=1), on("x", h0=1), on("y", h1=1))
+    instance = Instance("aside", cluster(), jobs, running=running)
+    found = drain(instance, ["r1"], backend=BACKEND)
+    assert found.result.certificate.objective == 2.0
+    assert found.migration is not None
+    assert verify_migration(instance, found.migration) == []
+
+
+@pytest.mark.parametrize(
+    ("places", "budget", "sentence"),
+    [
+        (["r9"], None, 'topology "two racks" has no host or domain "r9"'),
+        (["r0", "r1"], None, "these are all hosts; leave some to move the jobs to"),
+        (["r1"], 1, "2 tasks run there, more than the 1 that may move"),
+    ],
+)
+def test_what_cannot_be_drained_is_said(
+    places: list[str], budget: int | None, sentence: str
+) -> None:
+    """Unknown places, all of them, and too small a budget."""
+    with pytest.raises(InstanceError, match=sentence):
+        drain(queue(), places, move_budget=budget, backend=BACKEND)
+
+
+def test_a_pinned_job_cannot_be_drained() -> None:
+    """A job that may not move is named."""
+    instance = Instance(
+        "pinned", cluster(), (gang("a", 1, 4, preemptible=False),), running=(on("a", h0=1),)
+    )
+    with pytest.raises(InstanceError, match='job "a": is not preemptible and runs on h0'):
+        drain(instance, ["h0"], backend=BACKEND)
+
+
+def test_consolidation_frees_hosts_while_a_move_is_worth_it() -> None:
+    """One move joins two half hosts; at a price of two hosts a move nothing moves."""
+    found = consolidate(queue(), backend=BACKEND)
+    assert found.result.certificate.objective == pytest.approx(2.05)
+    assert len(found.emptied) == 1
+    dear = consolidate(queue(), move_cost=2.0, backend=BACKEND)
+    assert dear.num_moved == 0
+    assert dear.emptied == ()
+
+
+def test_the_cheapest_cure_names_the_job_to_move() -> None:
+    """Moving a frees rack r0: fewer GPUs than giving up half of the gang."""
+    explanation = explain(queue(), "train", backend=BACKEND)
+    assert explanation is not None
+    assert explanation.sentence == (
+        'job "train" needs 16 GPUs (2 x 8) in one rack; best rack r0 has 12 free, 4 of them in '
+        "pieces smaller than 8; moving job a frees it, 1 task."
+    )
+    assert [r.requirement for r in explanation.relaxations] == ["running jobs", "GPUs"]
+    still = explain(queue(), "train", moves=False)
+    assert still is not None
+    assert [r.requirement for r in still.relaxations] == ["GPUs"]
+
+
+def test_a_job_that_fits_has_nothing_to_explain() -> None:
+    """None says that it can start."""
+    assert explain(queue().replace(running=()), "train") is None
+
+
+def test_a_placed_queue_gives_its_reasons() -> None:
+    """Pinned jobs leave no rack; the sentence is that of `explain`."""
+    placement = place(queue(moves=Moves(budget=0)), backend=BACKEND)
+    reasons = solution_of(placement).unplaced
+    assert list(reasons) == ["train"]
+    assert reasons["train"].startswith('job "train" needs 16 GPUs (2 x 8) in one rack; best rack')
+    free = place(queue(moves=Moves()), backend=BACKEND)
+    assert free.result.certificate.objective == 1.0
+    assert solution_of(free).unplaced == {}
+
+
+def test_a_job_kept_out_by_the_goal_is_said_to_fit() -> None:
+    """With fewest hosts first nothing new starts, though there is room."""
+    instance = queue().replace(jobs=(*queue().jobs, gang("small", 1, 1)))
+    placement = place(instance.replace(moves=Moves(budget=0)), "gpu_hosts_used", backend=BACKEND)
+    reasons = solution_of(placement).unplaced
+    assert reasons.get("small", "it would fit, but the goal is better without it") == (
+        "it would fit, but the goal is better without it"
+    )
+
+
+class TestBrokenFromTheStart:
+    """What running jobs break is reported and left, or repaired when that is asked for."""
+
+    def split(self) -> Instance:
+        """A gang that must be in one rack runs in two, on otherwise empty hosts."""
+        job = gang("torn", 2, 4, placement=IN_A_RACK)
+        return Instance(
+            "torn",
+            cluster(),
+            (job, gang("new", 1, 8)),
+            running=(on("torn", h0=1, h2=1),),
+            moves=Moves(),
+        )
+
+    def test_a_split_gang_is_left_where_it_is(self) -> None:
+        """The new job is placed around it; nothing is repaired in silence."""
+        placement = place(self.split(), backend=BACKEND)
+        assert [v.code for v in placement.broken] == ["required_level"]
+        assert not placement.repaired
+        where = {a.job: a for a in solution_of(placement).assignments}
+        assert {task.host for task in where["torn"].tasks} == {"h0", "h2"}
+        assert "new" in where
+        assert verify(self.split(), solution_of(placement), accept=placement.broken) == []
+
+    def test_a_split_gang_is_repaired_at_least_cost(self) -> None:
+        """One of its two tasks moves."""
+        placement = place(self.split(), "moves then gpus_placed", repair=True, backend=BACKEND)
+        assert placement.repaired
+        assert placement.result.stages[0].objective == 1.0
+        assert verify(self.split(), solution_of(placement)) == []
+
+    def test_an_over_full_host_takes_nobody_in(self) -> None:
+        """Twelve GPUs of eight are in use; they stay, and others go elsewhere."""
+        jobs = (gang("a", 1, 8), gang("b", 1, 4), gang("new", 3, 8))
+        full = Instance(
+            "full", cluster(), jobs, running=(on("a", h0=1), on("b", h0=1)), moves=Moves()
+        )
+        placement = place(full, backend=BACKEND)
+        assert {v.code for v in placement.broken} == {"host_capacity"}
+        where = {a.job: {t.host for t in a.tasks} for a in solution_of(placement).assignments}
+        assert where == {"a": {"h0"}, "b": {"h0"}, "new": {"h1", "h2", "h3"}}
+        repaired = place(full, "moves", repair=True, backend=BACKEND)
+        assert repaired.result.certificate.objective == 1.0
+
+    def test_quotas_and_affinities_broken_from_the_start_hold_nobody_else_up(self) -> None:
+        """A tenant above its quota starts nothing more; jobs too close stay as they are."""
+        jobs = (
+            gang("a", 1, 8, tenant="t"),
+            gang("b", 1, 8, tenant="u"),
+            gang("more", 1, 1, tenant="t"),
+            gang("other", 1, 8),
+        )
+        instance = Instance(
+            "quota",
+            cluster(),
+            jobs,
+            tenants=(Tenant("t", 4000), Tenant("u", 16_000)),
+            running=(on("a", h0=1), on("b", h1=1)),
+            affinities=(Affinity("apart", "rack", ("a", "b")),),
+            moves=Moves(),
+        )
+        placement = place(instance, backend=BACKEND)
+        assert {v.code for v in placement.broken} == {"quota", "apart"}
+        running = solution_of(placement).configuration_of
+        assert set(running) == {"a", "b", "other"}
+        reason = solution_of(placement).unplaced["more"]
+        assert 'its tenant "t" has 0 GPUs of quota left' in reason
