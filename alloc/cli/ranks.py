@@ -9,6 +9,7 @@ from alloc.cli import completion, options
 from alloc.cli.console import print_json, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode
+from alloc.cli.settings import split_settings
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
@@ -47,6 +48,13 @@ def ranks_command(
     experts_per_token: Annotated[
         int, typer.Option(help="Experts that a token goes to; 0 for a dense model.", min=0)
     ] = 0,
+    data_hidden: Annotated[
+        float,
+        typer.Option(
+            metavar="SHARE",
+            help="Share of the gradients' all-reduce that passes behind the backward pass.",
+        ),
+    ] = 0.0,
     hosts: Annotated[
         str | None,
         typer.Option(
@@ -113,6 +121,17 @@ def ranks_command(
             show_default=False,
         ),
     ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-O",
+            metavar="KEY=VALUE",
+            help="Option of the format; `alloc topology formats FORMAT` lists them. May be "
+            "repeated.",
+            show_default=False,
+        ),
+    ] = None,
     time_limit: options.TimeLimitOption = 60.0,
     seed: options.SeedOption = 0,
     output: options.OutputOption = None,
@@ -141,8 +160,15 @@ def ranks_command(
         micro_batches=micro_batches,
         vocabulary=vocabulary,
         experts_per_token=experts_per_token,
+        data_hidden=data_hidden,
     )
-    topology, _ = read_topology("/dev/stdin" if file == "-" else file, format, host_type=host_type)
+    more: dict[str, Any] = dict(split_settings(option or [], "--option"))
+    topology, _ = read_topology(
+        "/dev/stdin" if file == "-" else file,
+        format,
+        host_type=host_type,
+        **more,
+    )
     if not topology.links and topology.num_hosts > 1 and not bandwidth:
         say(
             "the topology states no links between hosts: every GPU is taken to get its share of "

@@ -92,7 +92,7 @@ def plans(parallelism: Parallelism, tree: CommunicationTree, algorithm: Algorith
     for t in tensor:
         data = _steps(
             _possible(parallelism.data, domains, t.blocks),
-            parallelism.data_operations,
+            parallelism.data_exposed,
             lambda chains: all_reduce_s(tree, chains, parallelism.data_bytes, algorithm),
         )
         expert = _steps(
@@ -158,7 +158,9 @@ def _chains(head: Blocks, depth: int) -> Iterator[Blocks]:
             yield from _chains((*head, block), depth)
 
 
-def _steps(chains: Indices, operations: int, seconds_of: Callable[[Indices], Array]) -> list[Step]:
+def _steps(
+    chains: Indices, operations: float, seconds_of: Callable[[Indices], Array]
+) -> list[Step]:
     """Return the distinct needs, each with the least time that needs no more."""
     seconds = seconds_of(chains) * operations
     order = np.argsort(seconds, kind="stable")

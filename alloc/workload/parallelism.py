@@ -51,6 +51,9 @@ class Parallelism:
         comes back with the gradients.
     micro_batches
         Micro-batches of a step that pass through the pipeline.
+    data_hidden
+        Share of the data groups' time that passes behind the backward pass and costs the step
+        nothing, from 0 to 1.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class Parallelism:
     expert_operations: int = 0
     pipeline_bytes: float = 0.0
     micro_batches: int = 1
+    data_hidden: float = 0.0
 
     def __post_init__(self) -> None:
         for field in ("tensor", "pipeline", "data", "expert", "micro_batches"):
@@ -79,6 +83,11 @@ class Parallelism:
             _require_whole(getattr(self, f"{kind}_operations"), f"{kind}_operations", least=0)
         for kind in GROUP_KINDS:
             require_non_negative(getattr(self, f"{kind}_bytes"), "parallelism", f"{kind}_bytes")
+        require_non_negative(self.data_hidden, "parallelism", "data_hidden")
+        if self.data_hidden > 1:
+            raise InstanceError(
+                f"parallelism: data_hidden is {self.data_hidden:g}; it is a share, from 0 to 1."
+            )
         if self.data % self.expert:
             raise InstanceError(
                 f"parallelism: expert degree {self.expert} does not divide data degree "
@@ -90,6 +99,11 @@ class Parallelism:
     def num_ranks(self) -> int:
         """Number of ranks, one GPU each."""
         return self.tensor * self.pipeline * self.data
+
+    @property
+    def data_exposed(self) -> float:
+        """All-reduces of a data group in a step, counted as far as the step waits for them."""
+        return self.data_operations * (1 - self.data_hidden)
 
     def size(self, kind: GroupKind) -> int:
         """Return the number of ranks in a group."""
@@ -170,6 +184,7 @@ def transformer_parallelism(
     experts_per_token: int = 0,
     bytes_per_element: float = 2.0,
     bytes_per_gradient: float = 2.0,
+    data_hidden: float = 0.0,
 ) -> Parallelism:
     r"""Return the parallelism of a transformer, with the traffic that its size makes.
 
@@ -189,6 +204,8 @@ def transformer_parallelism(
         Experts k that each token goes to; 0 for a dense model. Every layer then has experts.
     bytes_per_element, bytes_per_gradient
         Of activations and gradients, bytes.
+    data_hidden
+        Share of the data groups' time that passes behind the backward pass.
 
     Notes
     -----
@@ -265,6 +282,7 @@ def transformer_parallelism(
         expert_operations=4 * passes if experts_per_token else 0,
         pipeline_bytes=activation / tensor,
         micro_batches=micro_batches,
+        data_hidden=data_hidden,
     )
 
 

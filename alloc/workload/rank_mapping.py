@@ -62,7 +62,7 @@ class StepTime:
     Parameters
     ----------
     tensor_s, expert_s, data_s, pipeline_s
-        Seconds in a step, nothing hidden behind computation.
+        Seconds in a step, none hidden behind computation but what the job says of its gradients.
     """
 
     tensor_s: float
@@ -166,7 +166,7 @@ def step_time(
     return StepTime(
         float(tensor.max()) * p.tensor_operations,
         float(expert.max()) * p.expert_operations,
-        float(data.max()) * p.data_operations,
+        float(data.max()) * p.data_exposed,
         pipeline_s(boundaries, p.micro_batches),
     )
 

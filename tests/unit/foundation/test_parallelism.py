@@ -127,6 +127,14 @@ def test_a_step_waits_for_the_slowest_group_of_each_kind():
     assert one_outside == pytest.approx(3 * 2 * (4 * ALPHA + S / 2 / (10 * GB)))
 
 
+def test_what_hides_behind_the_backward_pass_costs_the_step_nothing():
+    job = Parallelism(data=4, data_bytes=S)
+    places = np.array([0, 4, 8, 12])
+    whole = step_time(job, TREE, places).data_s
+    assert step_time(job.replace(data_hidden=0.75), TREE, places).data_s == pytest.approx(whole / 4)
+    assert transfer_time(job.replace(data_hidden=1), TREE, places) > 0
+
+
 def test_the_times_of_a_mapping_add_up():
     job = Parallelism(2, 2, 2, 2, 1e6, 3, 1e7, 1, 1e5, 2, 1e6, 4)
     time = value_mapping(job, TREE, np.arange(8)).time
@@ -186,6 +194,7 @@ def test_all_traffic_is_bytes_over_bandwidth_of_each_pair():
         ({"tensor": 0}, "tensor is 0"),
         ({"pipeline": 1.5}, "pipeline is 1.5; give a whole number"),
         ({"data": True}, "data is True"),
+        ({"data_hidden": 2.0}, "data_hidden is 2; it is a share"),
         ({"tensor_bytes": -1.0}, "tensor_bytes is -1"),
         ({"pipeline_bytes": float("nan")}, "pipeline_bytes is nan"),
         ({"tensor": 10_000, "data": 10_000}, "more than a million"),
