@@ -290,7 +290,7 @@ def _polish(
     held = {objective: best.value}
     all_run = objective in PLACES_ALL
     for name in _ORDER:
-        if name == objective or name == "weight_placed":
+        if name == objective or (name == "weight_placed" and all_run):
             continue
         if name == "reconfigurations" and not cut_now:
             continue

@@ -3,6 +3,9 @@
 Every reader returns its data together with a `ReadReport`, which accounts for each row of the file.
 """
 
+from alloc.instances.readers.interference import (
+    read_gavel_interference as read_gavel_interference,
+)
 from alloc.instances.readers.itp import itp_instance as itp_instance
 from alloc.instances.readers.itp import read_itp as read_itp
 from alloc.instances.readers.jobs import Demand as Demand

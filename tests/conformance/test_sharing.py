@@ -66,7 +66,7 @@ configurations = st.builds(
 
 @st.composite
 def problems(draw: st.DrawFn) -> Instance:
-    """One to three small hosts, and up to four jobs of one or two tasks on GPUs."""
+    """One to three small hosts, and up to three jobs of one or two tasks on GPUs."""
     kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=3))
     if not any(kind.num_gpus for kind in kinds):
         kinds.append(KINDS[0])
@@ -76,7 +76,7 @@ def problems(draw: st.DrawFn) -> Instance:
         tuple(Host(f"h{k}", kind.name) for k, kind in enumerate(kinds)),
     )
     jobs: list[Job] = []
-    for j in range(draw(st.integers(1, 4))):
+    for j in range(draw(st.integers(1, 3))):
         ways = tuple(
             c
             for c in draw(st.lists(configurations, min_size=1, max_size=2, unique=True))
@@ -265,7 +265,7 @@ def agree(instance: Instance, objective: str, backend: str) -> None:
 
 
 few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-many = settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

@@ -1,0 +1,341 @@
+"""Co-location: which jobs share a GPU, so that the cluster does the most work.
+
+``max sum_b v_b x_b  subject to  sum_b n_bt x_b <= n_t for every class t,  sum_b x_b <= G,
+x integer``: a bundle b is what one GPU runs, n_bt its jobs of class t, and v_b the weighted sum of
+their measured speeds. Equal jobs are a class. With at most two jobs a GPU this is a maximum-weight
+b-matching; with more it is set packing.
+
+Bundles are priced: at dual prices mu_t of the classes and lambda of a GPU the best bundle is found
+exactly by a bounded search, and ``sum_t n_t mu_t + G (lambda + max(0, max_b (v_b - sum_t n_bt mu_t
+- lambda)))`` bounds every packing, whatever the prices: at most G bundles run. The bound is
+computed in numpy. A bundle whose reduced value is below the distance of the bound to an incumbent
+is in no better packing, so an integer program over the others, the core, is a proof.
+
+References
+----------
+Edmonds, "Maximum matching and a polyhedron with 0,1-vertices", J. Res. NBS 69B (1965); Balas,
+Zemel, "An algorithm for large zero-one knapsack problems", Operations Research 28 (1980); Narayanan
+et al., "Heterogeneity-aware cluster scheduling policies" (Gavel), OSDI 2020, section 4.3; Hu et
+al., "Lucid", ASPLOS 2023, doi:10.1145/3575693.3575705.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import highspy
+import numpy as np
+from scipy import sparse
+
+from alloc.backends import SolverOptions, highs
+from alloc.backends.highs import quiet_solver
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, relative_gap
+from alloc.errors import InstanceError, SolverError
+from alloc.formulation import Array, ArrayModel
+from alloc.solving.outcome import Settings
+from alloc.units import require_count
+from alloc.workload.interference import InterferenceTable
+
+Bundle = tuple[int, ...]
+"""Classes of the jobs on one GPU, in ascending order."""
+
+_CONVERGED = 1e-9
+_PER_ROUND = 2000
+"""Most bundles added in a round of pricing."""
+_MOST_CORE = 60_000
+"""Most bundles in the last integer program; with more, the gap stays open and says so."""
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Jobs on GPUs, with what is proved about them.
+
+    Parameters
+    ----------
+    gpus
+        For each GPU in use, the positions of its jobs.
+    left_out
+        Positions of the jobs that do not run.
+    value
+        Weighted sum of the speeds, each as a fraction of the speed alone.
+    bound
+        Proved upper bound on any packing's value.
+    bound_proof
+        ``recomputed``: by weak duality in numpy; ``claimed``: by the integer solver's word.
+    bundles_priced
+        Bundles that the linear program came to know.
+    """
+
+    gpus: tuple[tuple[int, ...], ...]
+    left_out: tuple[int, ...]
+    value: float
+    bound: float
+    bound_proof: BoundProof
+    bundles_priced: int
+
+    @property
+    def gap(self) -> float:
+        """Relative gap between value and bound."""
+        gap = relative_gap(self.value, self.bound)
+        assert gap is not None
+        return gap
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether no packing can be better, up to `OPTIMALITY_GAP`."""
+        return self.gap <= OPTIMALITY_GAP
+
+
+def pack(
+    kinds: Sequence[str],
+    table: InterferenceTable,
+    num_gpus: int,
+    *,
+    most_per_gpu: int = 2,
+    weights: Sequence[float] | None = None,
+    time_limit_s: float = 60.0,
+    seed: int = 0,
+) -> Packing:
+    """Choose which jobs run and which of them share a GPU.
+
+    Parameters
+    ----------
+    kinds
+        Kind of each job, in the table.
+    table
+        The measured speeds.
+    num_gpus
+        GPUs of the type measured.
+    most_per_gpu
+        Most jobs on one GPU.
+    weights
+        Worth of each job at full speed, above 0; by default 1.
+    time_limit_s
+        Wall time, seconds.
+    seed
+        Random seed of the solver.
+
+    Raises
+    ------
+    InstanceError
+        If the table lacks a kind, or a number makes no sense.
+    """
+    require_count(num_gpus, "pack", "num_gpus")
+    require_count(most_per_gpu, "pack", "most_per_gpu", least=1)
+    worth = [1.0] * len(kinds) if weights is None else [float(w) for w in weights]
+    if len(worth) != len(kinds):
+        raise InstanceError(f"pack: {len(worth)} weights for {len(kinds)} jobs; give one a job.")
+    if not all(w > 0 and math.isfinite(w) for w in worth):
+        raise InstanceError("pack: a weight is not above 0; leave jobs without worth out.")
+    members: dict[tuple[int, float], list[int]] = {}
+    for j, (kind, w) in enumerate(zip(kinds, worth, strict=True)):
+        members.setdefault((table.position(kind), w), []).append(j)
+    problem = _Problem(
+        np.array([k for k, _ in members], dtype=np.int64),
+        np.array([w for _, w in members]),
+        np.array([len(jobs) for jobs in members.values()], dtype=np.int64),
+        table,
+        num_gpus,
+        most_per_gpu,
+    )
+    if not members or not num_gpus:
+        return Packing((), tuple(range(len(kinds))), 0.0, 0.0, "recomputed", 0)
+    chosen, bound, proof, known = _solve(problem, Settings(time_limit_s, seed))
+    return _unroll(problem, list(members.values()), chosen, bound, proof, known)
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """A packing problem in classes: kind and weight of class t, and its number of jobs."""
+
+    kind: np.ndarray
+    weight: Array
+    count: np.ndarray
+    table: InterferenceTable
+    num_gpus: int
+    most: int
+
+    @cached_property
+    def beside(self) -> Array:
+        """Speed of class t beside class u, 0 unless both of them run, shape (classes, classes)."""
+        beside = self.table.beside[np.ix_(self.kind, self.kind)]
+        return np.where(beside.T > 0, beside, 0.0)
+
+    def value(self, bundle: Bundle) -> float:
+        """Return the worth of a bundle."""
+        at = np.array(bundle)
+        speed = self.beside[np.ix_(at, at)].copy()
+        np.fill_diagonal(speed, 1.0)
+        return float(self.weight[at] @ speed.prod(axis=1))
+
+    def price(
+        self, prices: Array, gpu: float, least: float, most: int
+    ) -> tuple[list[Bundle], float]:
+        """Return bundles of reduced value above `least`, the best first, and the best value.
+
+        At most `most` bundles are returned; the best value holds for those left out too.
+        """
+        found: list[tuple[float, Bundle]] = []
+        # Adding a job changes another's speed by at most this factor.
+        factor = max(1.0, float(self.beside.max(initial=0.0)))
+        gain = np.maximum(self.weight * factor ** (self.most - 1) - prices, 0.0)
+        top = float(np.sort(gain)[::-1][0]) if len(gain) else 0.0
+
+        def extend(bundle: Bundle, speed: Array, reach: Array, paid: float) -> None:
+            """Try every class from the last on as a further member, all at once."""
+            at = np.array(bundle, dtype=np.int64)
+            first = bundle[-1] if bundle else 0
+            tail = slice(first, None)
+            own = (self.weight[at] * speed) @ self.beside[at, tail] if bundle else 0.0
+            reduced = own + self.weight[tail] * reach[tail] - prices[tail] - paid
+            able = reach[tail] > 0
+            if bundle:
+                here = bundle.count(first)
+                able &= np.where(np.arange(len(able)) == 0, here < self.count[first], True)
+            left = self.most - len(bundle) - 1
+            for k in np.flatnonzero(able & (reduced - gpu > least)).tolist():
+                found.append((float(reduced[k] - gpu), (*bundle, first + k)))
+            if not left:
+                return
+            # The present members run at most `factor` times faster for each job that joins.
+            ceiling = (own + self.weight[tail] * reach[tail]) * factor**left - prices[tail] - paid
+            for k in np.flatnonzero(able & (ceiling + left * top - gpu > least)).tolist():
+                t = first + k
+                extend(
+                    (*bundle, t),
+                    np.append(speed * self.beside[at, t], reach[t]),
+                    reach * self.beside[:, t],
+                    paid + float(prices[t]),
+                )
+
+        extend((), np.zeros(0), np.ones(len(self.kind)), 0.0)
+        found.sort(key=lambda pair: -pair[0])
+        best = found[0][0] if found else least
+        return [bundle for _, bundle in found[:most]], best
+
+
+def _solve(
+    problem: _Problem, settings: Settings
+) -> tuple[dict[Bundle, int], float, BoundProof, int]:
+    """Return how many GPUs run each bundle, the bound, whose word it is, and the bundles known."""
+    master = _Master(problem)
+    master.add([(t,) for t in range(len(problem.kind))])
+    bound, best = math.inf, (np.zeros(len(problem.kind)), 0.0)
+    while True:
+        prices, gpu = master.solve()
+        bundles, top = problem.price(prices, gpu, _CONVERGED, _PER_ROUND)
+        proved = float(problem.count @ prices) + problem.num_gpus * (gpu + max(top, 0.0))
+        if proved < bound:
+            bound, best = proved, (prices, gpu)
+        if not master.add(bundles) or settings.seconds_left() < 0.3 * settings.time_limit_s:
+            break
+    chosen, value, _ = _integers(problem, master.bundles, settings)
+    proof: BoundProof = "recomputed"
+    if bound - value > OPTIMALITY_GAP * max(1.0, value) and settings.seconds_left() > 0:
+        # What loses more than the gap at the best prices is in no better packing.
+        core, _ = problem.price(*best, value - bound - 1e-9, _MOST_CORE + 1)
+        if len(core) <= _MOST_CORE:
+            everything = list(dict.fromkeys([*core, *chosen]))
+            again, better, limit = _integers(problem, everything, settings)
+            if better > value:
+                chosen, value = again, better
+            if max(limit, value) < bound:
+                bound, proof = max(limit, value), "claimed"
+    return chosen, bound, proof, len(master.bundles)
+
+
+class _Master:
+    """The linear program over the bundles known so far."""
+
+    def __init__(self, problem: _Problem) -> None:
+        self.problem = problem
+        self.bundles: list[Bundle] = []
+        self._known: set[Bundle] = set()
+        self.solver = quiet_solver(SolverOptions(time_limit_s=1e9))
+        self.solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+        none = np.array([], dtype=np.int32)
+        for limit in (*problem.count.tolist(), problem.num_gpus):
+            self.solver.addRow(-highspy.kHighsInf, float(limit), 0, none, none.astype(float))
+
+    def add(self, bundles: Sequence[Bundle]) -> int:
+        """Add the bundles that are new; return how many."""
+        gpu_row = len(self.problem.kind)
+        before = len(self.bundles)
+        for bundle in bundles:
+            if bundle in self._known:
+                continue
+            self._known.add(bundle)
+            self.bundles.append(bundle)
+            rows, counts = np.unique(bundle, return_counts=True)
+            self.solver.addCol(
+                self.problem.value(bundle),
+                0.0,
+                highspy.kHighsInf,
+                len(rows) + 1,
+                np.append(rows, gpu_row).astype(np.int32),
+                np.append(counts, 1).astype(float),
+            )
+        return len(self.bundles) - before
+
+    def solve(self) -> tuple[Array, float]:
+        """Return the price of a job of each class, and of a GPU."""
+        self.solver.run()
+        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            word = self.solver.modelStatusToString(self.solver.getModelStatus())
+            raise SolverError(f'HiGHS ended the linear program of bundles with "{word}".')
+        duals = np.abs(np.array(self.solver.getSolution().row_dual))
+        return duals[:-1], float(duals[-1])
+
+
+def _integers(
+    problem: _Problem, bundles: Sequence[Bundle], settings: Settings
+) -> tuple[dict[Bundle, int], float, float]:
+    """Choose among some bundles; return the choice, its value and the solver's bound."""
+    pairs = [np.unique(bundle, return_counts=True) for bundle in bundles]
+    rows = np.concatenate([np.append(r, len(problem.kind)) for r, _ in pairs])
+    values = np.concatenate([np.append(n, 1.0) for _, n in pairs])
+    starts = np.cumsum([0, *(len(r) + 1 for r, _ in pairs)])
+    shape = (len(problem.kind) + 1, len(bundles))
+    limit = np.append(problem.count, problem.num_gpus).astype(float)
+    most = [min(min(problem.count[r] // n), problem.num_gpus) for r, n in pairs]
+    model = ArrayModel(
+        sense="max",
+        cost=np.array([problem.value(bundle) for bundle in bundles]),
+        matrix=sparse.csc_array((values, rows, starts), shape=shape).tocsr(),
+        row_lower=np.full(len(limit), -np.inf),
+        row_upper=limit,
+        lower=np.zeros(len(bundles)),
+        upper=np.array(most, dtype=float),
+        integer=np.ones(len(bundles), dtype=bool),
+    )
+    raw = highs.solve(
+        model, SolverOptions(settings.seconds_left(), settings.seed, gap=OPTIMALITY_GAP / 4)
+    )
+    if raw.values is None:
+        return {}, 0.0, raw.bound
+    number = np.rint(raw.values).astype(int)
+    chosen = {bundles[b]: int(number[b]) for b in np.flatnonzero(number).tolist()}
+    return chosen, math.fsum(n * problem.value(b) for b, n in chosen.items()), raw.bound
+
+
+def _unroll(
+    problem: _Problem,
+    members: list[list[int]],
+    chosen: dict[Bundle, int],
+    bound: float,
+    proof: BoundProof,
+    known: int,
+) -> Packing:
+    """Name the jobs on every GPU."""
+    waiting = [list(reversed(jobs)) for jobs in members]
+    gpus = [
+        tuple(waiting[t].pop() for t in bundle)
+        for bundle, number in sorted(chosen.items())
+        for _ in range(number)
+    ]
+    value = math.fsum(number * problem.value(bundle) for bundle, number in chosen.items())
+    left = tuple(sorted(j for jobs in waiting for j in jobs))
+    return Packing(tuple(gpus), left, value, max(bound, value), proof, known)
