@@ -79,3 +79,10 @@ SpeedErrorOption = Annotated[
     float,
     typer.Option(metavar="FRACTION", help="Largest relative error in the speeds they see."),
 ]
+MoveBudgetOption = Annotated[
+    int | None,
+    typer.Option(help="Most running tasks that may move.", min=0, show_default=False),
+]
+EvictOption = Annotated[
+    bool, typer.Option("--evict", help="Let running preemptible jobs be stopped.")
+]

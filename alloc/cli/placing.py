@@ -12,7 +12,7 @@ from alloc.cli import options
 from alloc.cli.console import print_text, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
-from alloc.cli.sources import read_instance
+from alloc.cli.sources import read_instance, with_moves
 
 GoalOption = Annotated[
     str,
@@ -21,20 +21,14 @@ GoalOption = Annotated[
         metavar="GOAL",
     ),
 ]
-MoveBudgetOption = Annotated[
-    int | None,
-    typer.Option(help="Most running tasks that may move.", min=0, show_default=False),
-]
 
 
 def place_command(
     instance: options.InstanceArgument,
     goal: GoalOption = "gpus_placed then moves",
     backend: options.BackendOption = "auto",
-    move_budget: MoveBudgetOption = None,
-    evict: Annotated[
-        bool, typer.Option("--evict", help="Let running preemptible jobs be stopped.")
-    ] = False,
+    move_budget: options.MoveBudgetOption = None,
+    evict: options.EvictOption = False,
     repair: Annotated[
         bool,
         typer.Option("--repair", help="Also make right what running jobs break from the start."),
@@ -51,7 +45,7 @@ def place_command(
     instance, --move-budget or --evict says that they may move.
     """
     require_writable(output)
-    problem = _with_moves(read_instance(instance), move_budget, evict)
+    problem = with_moves(read_instance(instance), move_budget, evict)
     from alloc.solving.placing import place
 
     with progress(f"placing {problem.name}", quiet) as report:
@@ -99,7 +93,7 @@ def defrag_command(
         typer.Option(help="Without --for or --empty: hosts that the move of a task is worth."),
     ] = 0.05,
     backend: options.BackendOption = "auto",
-    move_budget: MoveBudgetOption = None,
+    move_budget: options.MoveBudgetOption = None,
     time_limit: options.TimeLimitOption = 60.0,
     seed: options.SeedOption = 0,
     output: options.OutputOption = None,
@@ -208,16 +202,6 @@ def explain_command(
         for cure in explanation.relaxations:
             print_text(f"  - {cure.sentence} ({cure.cost:g} GPUs concerned)")
     return ExitCode.SOLVED
-
-
-def _with_moves(problem: Any, budget: int | None, evict: bool) -> Any:
-    """Return the instance with what the command line says of moves; by default nothing moves."""
-    from alloc.instance import Moves
-
-    if budget is None and not evict:
-        pinned = problem.moves is None and bool(problem.running)
-        return problem.replace(moves=Moves(budget=0)) if pinned else problem
-    return problem.replace(moves=Moves(budget, evict))
 
 
 def _show_levels(stages: Sequence[Certificate]) -> None:

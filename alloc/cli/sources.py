@@ -5,7 +5,7 @@ from pathlib import Path
 
 from alloc.certificate import Result
 from alloc.errors import InstanceError, nearest
-from alloc.instance import Instance
+from alloc.instance import Instance, Moves
 from alloc.solution import Solution
 
 STDIN, STDIN_NAME = "-", "standard input"
@@ -42,6 +42,17 @@ def read_instance(reference: str) -> Instance:
 def _is_path(reference: str) -> bool:
     """Ids have no extension; a file of that name goes first."""
     return Path(reference).suffix in {".json", ".gz"} or Path(reference).exists()
+
+
+def with_moves(problem: Instance, budget: int | None, evict: bool) -> Instance:
+    """Return an instance with what the command line says of its running jobs.
+
+    Without a word, there or in the instance, they stay where they are.
+    """
+    if budget is None and not evict:
+        pinned = problem.moves is None and bool(problem.running)
+        return problem.replace(moves=Moves(budget=0)) if pinned else problem
+    return problem.replace(moves=Moves(budget, evict))
 
 
 def stored_ids() -> list[str]:

@@ -10,7 +10,7 @@ from alloc.certificate import Result
 from alloc.cli import options
 from alloc.cli.console import print_json, show
 from alloc.cli.exit_code import ExitCode
-from alloc.cli.sources import STDIN, STDIN_NAME, read_answer, read_instance, solution_of
+from alloc.cli.sources import STDIN, STDIN_NAME, read_answer, read_instance, solution_of, with_moves
 
 
 def verify_command(
@@ -24,14 +24,21 @@ def verify_command(
             show_default=False,
         ),
     ],
+    move_budget: options.MoveBudgetOption = None,
+    evict: options.EvictOption = False,
     json: options.JsonOption = False,
 ) -> ExitCode:
     """Check an answer against every rule of its instance, without any solver.
+
+    An answer of `alloc place` is checked with the --move-budget and --evict it was asked for with.
 
     Exit code: 0 if it is feasible, 3 if it breaks a rule or claims too much.
     """
     problem = read_instance(instance)
     found = read_answer(answer)
+    placed = isinstance(found, Result) and found.certificate.formulation == "placement"
+    if placed or move_budget is not None or evict:
+        problem = with_moves(problem, move_budget, evict)
     from alloc.verification import check_claims, verify
 
     violations = verify(problem, solution_of(found, answer))

@@ -1,0 +1,115 @@
+"""`alloc place`, `alloc defrag` and `alloc explain`: answers, documents and exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from alloc.documents import json_schema
+from alloc.instance import Instance
+from alloc.solution import Assignment, TaskPlacement
+from alloc.topology import Domain, Host, HostType, Topology
+from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
+
+
+def gang(name, count, gpus, **more):
+    configuration = Configuration((TaskGroup("worker", count, 1000 * gpus),), 1.0)
+    return Job(name, 0.0, 1.0, (configuration,), elasticity="rigid", **more)
+
+
+@pytest.fixture
+def queue_file(tmp_path):
+    """Two racks of two hosts; `train` wants one of them whole, `tune` fits."""
+    kind = HostType("server", 8, "h100")
+    racks = tuple(Domain(f"r{k}", "rack") for k in range(2))
+    hosts = tuple(Host(f"h{k}", "server", f"r{k // 2}") for k in range(4))
+    topology = Topology("two racks", (kind,), hosts, ("rack",), racks)
+    jobs = (
+        gang("a", 1, 4),
+        gang("b", 1, 4),
+        gang("train", 2, 8, placement=PlacementRules(required="rack")),
+        gang("tune", 1, 1),
+    )
+    running = tuple(
+        Assignment(name, 0, (TaskPlacement(host, "worker", 1),))
+        for name, host in (("a", "h0"), ("b", "h2"))
+    )
+    path = tmp_path / "queue.json"
+    Instance("queue", topology, jobs, running=running).to_json(path)
+    return str(path)
+
+
+def test_place_shows_levels_hosts_and_reasons(run, queue_file):
+    done = run("place", queue_file, "--backend", "highs")
+    assert done.exit_code == 0, done.stderr
+    for word in ["optimal", "gpus_placed", "moves", "tune", 'job "train" needs 16 GPUs (2 x 8)']:
+        assert word in done.stdout
+
+
+def test_place_moves_running_jobs_only_when_told(run, queue_file):
+    pinned = json.loads(run("place", queue_file, "--backend", "highs", "--json").stdout)
+    jsonschema.validate(pinned, json_schema("result"))
+    assert list(pinned["solution"]["unplaced"]) == ["train"]
+    done = run("place", queue_file, "--backend", "highs", "--json", "--move-budget", "1")
+    moved = json.loads(done.stdout)
+    assert "unplaced" not in moved["solution"]
+    assert moved["certificate"]["objective"] == 1
+
+
+def test_place_writes_its_answer_for_the_judge(run, queue_file, tmp_path):
+    answer = tmp_path / "answer.json"
+    done = run("place", queue_file, "--backend", "highs", "-o", str(answer))
+    assert done.exit_code == 0, done.stderr
+    assert run("verify", queue_file, str(answer)).exit_code == 0
+    moved = tmp_path / "moved.json"
+    budget = ("--move-budget", "1")
+    assert run("place", queue_file, "--backend", "highs", *budget, "-o", moved).exit_code == 0
+    assert run("verify", queue_file, moved, *budget).exit_code == 0
+    assert run("verify", queue_file, moved, "--move-budget", "0").exit_code != 0
+
+
+def test_a_goal_that_nobody_knows_is_bad_input(run, queue_file):
+    done = run("place", queue_file, "--goal", "gpus_placd")
+    assert done.exit_code == 2
+    assert 'did you mean "gpus_placed"?' in done.stderr
+
+
+def test_defrag_prints_moves_that_can_be_carried_out(run, queue_file):
+    done = run("defrag", queue_file, "--backend", "highs", "--for", "train")
+    assert done.exit_code == 0, done.stderr
+    assert "1 move" in done.stdout
+    assert 'move 1 worker of "' in done.stdout
+    document = json.loads(
+        run("defrag", queue_file, "--backend", "highs", "--empty", "r1", "--json").stdout
+    )
+    assert [len(step) for step in document["steps"]] == [1]
+    assert document["emptied"] == ["h2"]
+    assert document["blocked"] is None
+
+
+def test_defrag_that_is_impossible_says_so_with_its_exit_code(run, queue_file):
+    done = run("defrag", queue_file, "--backend", "highs", "--for", "train", "--move-budget", "0")
+    assert done.exit_code == 3
+    assert 'job "train" cannot start within 0 moves.' in done.stderr
+    both = run("defrag", queue_file, "--for", "train", "--empty", "r1")
+    assert both.exit_code == 2
+    assert "give --for or --empty, not both" in both.stderr
+
+
+def test_explain_says_why_and_what_would_do(run, queue_file):
+    done = run("explain", queue_file, "--no-moves")
+    assert done.exit_code == 0, done.stderr
+    assert 'job "train" needs 16 GPUs (2 x 8) in one rack' in done.stdout
+    assert 'job "tune" can start now.' in done.stdout
+    document = json.loads(run("explain", queue_file, "train", "--no-moves", "--json").stdout)
+    assert document["train"]["starts"] is False
+    assert document["train"]["conflict"] == ["running jobs", "level"]
+    assert document["train"]["relaxations"][0]["requirement"] == "level"
+
+
+def test_explain_of_an_unknown_job_names_a_near_one(run, queue_file):
+    done = run("explain", queue_file, "trian", "--no-moves")
+    assert done.exit_code == 2
+    assert 'has no job "trian"; did you mean "train"?' in done.stderr
