@@ -16,8 +16,9 @@ from alloc.models.placement.program import Program
 from alloc.objectives import Held, WeightedSum, parse_level
 from alloc.solution import Allocation, Solution
 
-_LARGEST_COEFFICIENT = 10**9
-"""Objectives are scaled to integers up to this: nine digits survive, and sums stay in 64 bits."""
+_LARGEST_SUM = 10**15
+"""Objectives are scaled to integers whose sum stays below this: 64 bits hold all that CP-SAT makes
+of them."""
 
 
 def draw_cpsat(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> Drawing:
@@ -93,13 +94,15 @@ def _scaled(expression: Expression, upper: Array) -> tuple[list[int], float, flo
     peak = float(np.abs(expression.value).max(initial=0.0))
     if peak == 0.0:
         return [0] * len(expression.column), 1.0, 0.0
-    # Numbers of at most three decimals stay exact.
-    for scale in (1.0, 1000.0):
-        if np.allclose(expression.value * scale, np.rint(expression.value * scale), atol=1e-12):
-            exact = scale
+    largest = float(np.abs(expression.value) @ upper[expression.column])
+    powers = range(math.floor(math.log10(_LARGEST_SUM / max(largest, peak))) + 1)
+    # The first power of ten that makes all of them whole, else the last one that fits.
+    exact = 1.0
+    for power in powers:
+        exact = 10.0**power
+        scaled = expression.value * exact
+        if (np.abs(scaled - np.rint(scaled)) <= 1e-9 * np.abs(scaled)).all():
             break
-    else:
-        exact = _LARGEST_COEFFICIENT / peak
     whole = np.rint(expression.value * exact)
     off = np.abs(whole - expression.value * exact) @ upper[expression.column]
     return whole.astype(int).tolist(), exact, float(off)

@@ -211,3 +211,32 @@ def test_equal_jobs_as_classes_change_nothing(instance: Instance, goal: str) -> 
 def test_every_drawing_finds_the_optimum_of_many_placements(instance: Instance, goal: str) -> None:
     """The same on many more, with equal jobs among them."""
     check(instance, goal)
+
+
+def one_rack(num_hosts: int = 2, gpus: int = 2) -> Topology:
+    """Return equal hosts in one rack."""
+    kind = HostType("k", gpus, "a100", 8000, 8192)
+    hosts = tuple(Host(f"h{h}", "k", "r0") for h in range(num_hosts))
+    return Topology("rack", (kind,), hosts, ("rack",), (Domain("r0", "rack"),))
+
+
+def gangs(*sizes: int, **fields: Any) -> tuple[Job, ...]:
+    """Return rigid gangs of one-GPU workers."""
+    return tuple(
+        Job(
+            f"j{n}",
+            0.0,
+            1.0,
+            (Configuration((TaskGroup("w", size, MILLI),), 1.0),),
+            elasticity="rigid",
+            **fields,
+        )
+        for n, size in enumerate(sizes)
+    )
+
+
+def test_small_weights_survive_the_integers_of_cp_sat() -> None:
+    """A weight of 0.05 on eight-digit shares once rounded to nothing, and the bound was off."""
+    instance = Instance("i", one_rack(), gangs(1, 1))
+    for goal in ("gpus_placed + 0.05 balance", "gpus_placed + 0.001 balance"):
+        check(instance, goal)
