@@ -29,7 +29,7 @@ import numpy as np
 from alloc.certificate import Result
 from alloc.errors import InstanceError
 from alloc.instance import Instance
-from alloc.instances.inflation import inflated_arrivals
+from alloc.instances.inflation import arrivals_in_order, inflated_arrivals
 from alloc.instances.readers.openb import Pod, pod_configurations, read_openb_nodes, read_openb_pods
 from alloc.models.offline_packing.data import PackingData
 from alloc.schedulers.placement import (
@@ -159,11 +159,8 @@ def expected_jobs(trace: Trace, demand: float, seed: int | None) -> Instance:
     if seed is not None:
         rng = np.random.default_rng(seed)
         number = round(len(pods) * demand * topology.num_gpus * MILLI / _demand(pods))
-        drawn = [pods[k] for k in rng.integers(len(pods), size=number)]
-        pods = [pod for pod in drawn if pod.gpu_milli or pod.cpu_milli]
-    ratio = _demand(pods) / (topology.num_gpus * MILLI)
-    # Nothing is drawn beyond: the ratio is just met.
-    return inflated_arrivals(topology, pods, ratio=ratio, seed=0, name="expected")
+        pods = [pods[k] for k in rng.integers(len(pods), size=number)]
+    return arrivals_in_order(topology, pods, name="expected")
 
 
 def _demand(pods: Sequence[Pod]) -> int:
@@ -227,9 +224,11 @@ def offline(instance: Instance, seconds: float) -> dict[int, Result]:
 
 def worst_difference(line: Line, published: Mapping[int, float]) -> float:
     """Return the largest difference of mean curves over all percentages, points."""
-    # Fewer than half a percent's worth of pods make some of the first points empty.
-    means = np.nanmean(np.array(line.curves), axis=0)
-    return max(abs(float(means[p]) - published[p]) for p in range(1, 131))
+    curves = np.array(line.curves)
+    seen = ~np.isnan(curves).all(axis=0)  # a short sequence skips percentages
+    means = np.nanmean(curves[:, seen], axis=0)
+    wanted = np.array([published[p] for p in range(131)])[seen]
+    return float(np.abs(means - wanted)[1:].max())
 
 
 def _row(name: str, line: Line, published: Mapping[int, float] | None) -> str:

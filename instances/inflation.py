@@ -79,7 +79,20 @@ def inflated_arrivals(
             break
         demand += pod.gpu_milli
         arrivals.append(pod)
-    return Instance(name, topology, _jobs(arrivals, topology))
+    return arrivals_in_order(topology, arrivals, name=name)
+
+
+def arrivals_in_order(
+    topology: Topology, pods: Sequence[Pod], *, name: str = "openb-arrivals"
+) -> Instance:
+    """Return pods as jobs in the order given, all released at time 0 and of one second.
+
+    Raises
+    ------
+    InstanceError
+        If a pod names GPU types of which the cluster has none.
+    """
+    return Instance(name, topology, _jobs(pods, topology))
 
 
 def _jobs(arrivals: Sequence[Pod], topology: Topology) -> tuple[Job, ...]:
