@@ -72,6 +72,8 @@ def placement_bound(
     least = -math.inf
     if math.isfinite(weights.constant):
         least = _least_cost(relax(data, weights), weights, seconds, report)
+        if not any(term.sense == "max" for _, term in level.terms):
+            least = max(least, 0.0)
         least = round_up(least, level, data)
     if not math.isfinite(least):
         return (math.inf if level.sense == "max" else -math.inf), "none"
@@ -136,7 +138,7 @@ def trivial_bound(patterns: Patterns) -> float:
     for k, kind in enumerate(patterns.kinds):
         mine = patterns.base[patterns.kind_of == k]
         stands += float(kind.cost[tuple(mine.T)].sum())
-    return patterns.constant + pays + stands - 1e-12 * (abs(pays) + abs(stands) + 1.0)
+    return patterns.constant + pays + stands - 1e-12 * (abs(pays) + abs(stands))
 
 
 def whole_hosts_bound(

@@ -102,6 +102,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -319,7 +320,7 @@ class Pricing:
         load = p.base.copy()
         for k, kind in enumerate(p.kinds):
             table = kind.cost.copy()
-            took = _fill(table, self._pieces[k], worth, self._pool)
+            took = fill_table(table, self._pieces[k], worth, self._pool)
             for own, local, hosts in self._groups:
                 if own == k:
                     self._solve_group(table, local, hosts, worth, moving, (value, counts, load))
@@ -354,7 +355,7 @@ class Pricing:
         took: list[npt.NDArray[np.bool_]] = []
         if mine:
             table = table.copy()
-            took = _fill(table, mine, worth)
+            took = fill_table(table, mine, worth)
         flat = table.ravel()
         for h in hosts:
             tasks, loads = p.now[h], self._subsets[h]
@@ -371,7 +372,7 @@ class Pricing:
                 np.add.at(counts[h], keeps, 1)
                 load[h] += p.demand[keeps].sum(axis=0)
             value[h] += moving[tasks].sum()
-            _trace(mine, took, load[h], counts[h])
+            trace_back(mine, took, load[h], counts[h])
 
     def cost_of(self, counts: npt.NDArray[np.int16], load: Ints) -> tuple[Array, Ints]:
         """Return k_p and d_p for a pattern of each host and its load in grid steps."""
@@ -403,14 +404,14 @@ def lagrangian(patterns: Patterns, prices: Array, move_price: float, value: Arra
     budget = 0.0 if move_price == 0.0 else move_price * p.budget
     total = float(supply.sum() + value.sum()) - budget + sum(least.values()) + p.constant
     size = float(np.abs(supply).sum() + np.abs(value).sum()) + budget + abs(p.constant)
-    return total - 1e-12 * (size + 1.0)
+    return total - 1e-12 * size
 
 
 def _cells(table: Array, piece: Piece) -> int:
     return int(np.prod([n - s for n, s in zip(table.shape, piece[2], strict=True)]))
 
 
-def _fill(
+def fill_table(
     table: Array,
     items: list[Piece],
     worth: Array,
@@ -432,11 +433,11 @@ def _fill(
     return took
 
 
-def _trace(
+def trace_back(
     items: list[Piece],
     took: list[npt.NDArray[np.bool_]],
     load: Ints,
-    counts: npt.NDArray[np.int16],
+    counts: npt.NDArray[np.signedinteger[Any]],
 ) -> None:
     """Follow the pieces that one host took, latest first, adding them to its load and counts."""
     for (item, times, shift), flags in zip(reversed(items), reversed(took), strict=True):
@@ -463,9 +464,9 @@ def _keep_many(
         for piece in pieces(int(i), int(n), patterns.demand[i], room)
     ]
     own = table.copy()
-    took = _fill(own, mine, worth + moving)
+    took = fill_table(own, mine, worth + moving)
     value = float(own[tuple(load[h])])
-    _trace(mine, took, load[h], counts[h])
+    trace_back(mine, took, load[h], counts[h])
     return value
 
 

@@ -178,7 +178,7 @@ class _Builder:
 
     def build(self) -> Relaxation:
         data, weights = self.data, self.weights
-        class_of, demand, types, charge, least, most = self._classes()
+        class_of, demand, admits, charge, least, most = self._classes()
         domain_of = self._gangs(class_of)
         keys = [
             (k, r) for k in domain_of for r in self.domains[int(data.job_of[k])]
@@ -188,7 +188,7 @@ class _Builder:
         copies = np.array([*most, *(data.count[k] for k, _ in keys)], dtype=np.int64)
         step, exact = self._step(demand, most)
         grid = data.instance.topology.capacity // step
-        kinds, kind_of = self._kinds(grid, step, types)
+        kinds, kind_of = self._kinds(grid, step, admits)
         moves = data.instance.moves
         patterns = Patterns(
             kinds=kinds,
@@ -235,18 +235,22 @@ class _Builder:
             charge -= of["weight_placed"] * job.weight / tasks
         return charge
 
-    def _classes(self) -> tuple[Ints, Ints, list[str | None], Array, Ints, Ints]:
-        """Return each group's class; each class' demand, GPU type, charge, least and most tasks."""
+    def _classes(self) -> tuple[Ints, Ints, npt.NDArray[np.bool_], Array, Ints, Ints]:
+        """Return each group's class; each class' demand, hosts, charge, least and most tasks."""
         data = self.data
-        known: dict[tuple[str | None, tuple[int, ...], float], int] = {}
+        known: dict[tuple[str | None, int, tuple[int, ...], float], int] = {}
+        first: list[int] = []
         class_of = np.full(len(data.groups), -1)
         for k, group in enumerate(data.groups):
             if group.job in self.pinned:
                 continue
             job = data.instance.jobs[group.job]
             gpu_type = job.configurations[group.configuration].gpu_type
-            key = (gpu_type, group.tasks.demand, self._charge(k))
+            tasks = group.tasks
+            key = (gpu_type, tasks.gpu_memory_mib, tasks.demand, self._charge(k))
             class_of[k] = known.setdefault(key, len(known))
+            if class_of[k] == len(first):
+                first.append(k)
         least = np.zeros(len(known), dtype=np.int64)
         # A job runs in one configuration: of each class, it has at most as many tasks as in the
         # one with the most of them.
@@ -261,10 +265,9 @@ class _Builder:
         most = np.zeros(len(known), dtype=np.int64)
         for (_, c), numbers in largest.items():
             most[c] += max(numbers.values())
-        demand = np.array([d for _, d, _ in known], dtype=np.int64)
-        charge = np.array([e for _, _, e in known])
-        types = [t for t, _, _ in known]
-        return class_of, demand.reshape(-1, data.demand.shape[1]), types, charge, least, most
+        charge = np.array([e for *_, e in known])
+        at = np.array(first, dtype=np.int64)
+        return class_of, data.demand[at], data.allowed[at], charge, least, most
 
     def _gangs(self, class_of: Ints) -> dict[int, Ints]:
         """Return the groups that are held together, and the domain of each host at their level."""
@@ -310,20 +313,20 @@ class _Builder:
         return step, exact
 
     def _kinds(
-        self, grid: Ints, step: Ints, types: list[str | None]
+        self, grid: Ints, step: Ints, admits: npt.NDArray[np.bool_]
     ) -> tuple[tuple[Kind, ...], Ints]:
         """Return the kinds of hosts, and the kind of each host."""
         topology = self.data.instance.topology
         mean = mean_utilisation(self.data)
-        known: dict[tuple[str | None, tuple[int, ...]], int] = {}
+        known: dict[tuple[bytes, bytes], int] = {}
         kinds: list[Kind] = []
         kind_of = np.zeros(topology.num_hosts, dtype=np.int64)
         for h in range(topology.num_hosts):
-            key = (topology.gpu_types[h], tuple(topology.capacity[h].tolist()))
+            key = (topology.capacity[h].tobytes(), admits[:, h].tobytes())
             if key not in known:
                 known[key] = len(kinds)
-                classes = np.array([t is None or t == key[0] for t in types], dtype=bool)
-                kinds.append(Kind(self._cost(grid[h], step, topology.capacity[h], mean), classes))
+                cost = self._cost(grid[h], step, topology.capacity[h], mean)
+                kinds.append(Kind(cost, admits[:, h].copy()))
             kind_of[h] = known[key]
         return tuple(kinds), kind_of
 
