@@ -111,6 +111,8 @@ class Fgd(TaskRule):
         return int(hosts[self._score(after - before).argmax()]), None
 
     def _score(self, growth: np.ndarray) -> np.ndarray:
+        # Sums in different orders differ in the last digits, which must not break ties.
+        growth = np.round(growth, 6)
         if self._points is None:
             return -growth
         scored: np.ndarray = np.floor(self._points / (1.0 + np.exp(growth / MILLI)))
