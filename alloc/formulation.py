@@ -122,8 +122,8 @@ class Drawing:
         Turns the values of the variables, shape (columns,), into a solution of the instance, or
         None when tasks could not be put on hosts.
     start
-        Turns a solution into values for a warm start (None if it does not suit the drawing), or
-        None if the drawing takes none.
+        Turns a solution into values for a warm start, NaN where unknown (None if it does not suit
+        the drawing), or None if the drawing takes none.
     """
 
     model: ArrayModel | CpSatModel | PyomoModel
@@ -318,7 +318,7 @@ FORMULATIONS: dict[str, Formulation] = {
             objective="gpus_placed",
             objectives=tuple(o.name for o in PLACEMENT_OBJECTIVES),
             drawings=("arrays", "pyomo", "cpsat"),
-            method=None,
+            method="alloc.solving.placement.placement:solve_placement",
             features=("placement rules", "GPU memory", "affinities", "moves", "borrowing"),
             goals=True,
             conflict="capacity, placement rules and the jobs that must keep running together leave "

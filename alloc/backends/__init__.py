@@ -31,7 +31,7 @@ class SolverOptions:
     gap
         Relative gap at which the solver may stop.
     start
-        Values of the variables for a warm start, or None.
+        Values of the variables for a warm start, NaN where unknown, or None.
     """
 
     time_limit_s: float = 60.0

@@ -39,7 +39,8 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
     if options.start is not None:
         model.model.clear_hints()
         for variable, value in zip(model.variables, options.start, strict=True):
-            model.model.add_hint(variable, round(value))
+            if math.isfinite(value):
+                model.model.add_hint(variable, round(value))
     native = solver.solve(model.model)
     word = solver.status_name(native)
     worst = math.inf if model.sense == "max" else -math.inf

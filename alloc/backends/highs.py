@@ -91,12 +91,21 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
     if solver.passModel(highs_model(model)) == highspy.HighsStatus.kError:
         raise SolverError("HiGHS refuses the model; this is a bug of the drawing.")
     if options.start is not None:
-        start = highspy.HighsSolution()
-        start.col_value = options.start.tolist()
-        solver.setSolution(start)
+        _set_start(solver, options.start)
     with threads(options.workers):
         solver.run()
     return read_result(solver, model)
+
+
+def _set_start(solver: highspy.Highs, values: Array) -> None:
+    """Hand a start over; of one with unknown (NaN) values HiGHS works the others out itself."""
+    known = np.flatnonzero(np.isfinite(values))
+    if len(known) == len(values):
+        start = highspy.HighsSolution()
+        start.col_value = values.tolist()
+        solver.setSolution(start)
+    else:
+        solver.setSolution(len(known), known.astype(np.int32), values[known])
 
 
 def _without_columns(model: ArrayModel) -> RawResult:

@@ -11,7 +11,7 @@ from alloc.models.placement.lines import Index
 from alloc.models.placement.measures import Measures
 from alloc.models.placement.program import Program
 from alloc.objectives import Held, WeightedSum, parse_level
-from alloc.solution import Allocation
+from alloc.solution import Allocation, Solution
 
 
 def draw_arrays(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> Drawing:
@@ -28,7 +28,7 @@ def draw_arrays(instance: Instance, objective: str, held: tuple[Held, ...] = ())
     """
     level = parse_level(objective)
     program, model = build(instance, level, held)
-    return Drawing(model, Reader(program))
+    return Drawing(model, Reader(program), Starter(program))
 
 
 def build(
@@ -64,3 +64,16 @@ class Reader:
         y: Index = np.zeros(program.at.shape, dtype=np.int64)
         y[program.y_row, program.y_host] = np.rint(values[program.y]).astype(np.int64)
         return program.facts.allocation(np.rint(values[program.x]), y)
+
+
+class Starter:
+    """Turns an allocation into values of a program's columns, as far as it says them."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def __call__(self, solution: Solution) -> Array | None:
+        """Return values, NaN for the columns of rules and objectives."""
+        if not isinstance(solution, Allocation):
+            return None
+        return self.program.values(*self.program.facts.gathered(solution))

@@ -9,12 +9,11 @@ from ortools.sat.python import cp_model
 
 from alloc.formulation import Array, CpSatModel, Drawing
 from alloc.instance import Instance
-from alloc.models.placement.arrays import Reader
+from alloc.models.placement.arrays import Reader, Starter
 from alloc.models.placement.facts import Facts
 from alloc.models.placement.measures import Expression, Measures
 from alloc.models.placement.program import Program
 from alloc.objectives import Held, WeightedSum, parse_level
-from alloc.solution import Allocation, Solution
 
 _LARGEST_SUM = 10**15
 """Objectives are scaled to integers whose sum stays below this: 64 bits hold all that CP-SAT makes
@@ -73,15 +72,8 @@ def draw_cpsat(instance: Instance, objective: str, held: tuple[Held, ...] = ()) 
     else:
         model.minimize(total)
     rounding = slack / scale + measures.rounding * _weight_of_balance(level)
-    read = Reader(program)
-
-    def start(solution: Solution) -> Array | None:
-        if not isinstance(solution, Allocation):
-            return None
-        return program.values(*program.facts.gathered(solution))
-
     cpsat = CpSatModel(model, tuple(columns), level.sense, scale, goal.constant, rounding)
-    return Drawing(cpsat, read, start)
+    return Drawing(cpsat, Reader(program), Starter(program))
 
 
 def _weight_of_balance(level: WeightedSum) -> float:

@@ -221,8 +221,8 @@ class Program:
             self.lines.row("C11", [(every, 1.0)], upper=moves.budget)
 
     def values(self, x: Array, y: Index) -> Array:
-        """Return x and y as the first columns of the program, the others 0."""
-        found = np.zeros(self.lines.num_columns)
+        """Return x and y as columns of the program; the others, which follow, are NaN."""
+        found = np.full(self.lines.num_columns, np.nan)
         found[self.x] = x
         found[self.y] = y[self.y_row, self.y_host]
         return found

@@ -5,26 +5,31 @@ The brute force (`placement_brute_force`) knows only the judge and the objective
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from placement_brute_force import optimum, size
 from rule_strategies import placement_rules
 
+from alloc.backends import SolverOptions, highs
+from alloc.errors import InstanceError, UnsupportedFeatureError
+from alloc.formulation import ArrayModel, require_formulation
 from alloc.instance import Affinity, Instance, Moves, Tenant
-from alloc.models.placement.facts import NOT_LINEAR
-from alloc.objectives import PLACEMENT_OBJECTIVES
+from alloc.models.placement.facts import NOT_LINEAR, Facts
+from alloc.objectives import PLACEMENT_OBJECTIVES, parse_level
 from alloc.packing import HostPool
-from alloc.solution import Assignment
+from alloc.solution import Assignment, TaskPlacement
 from alloc.solving import solve
 from alloc.topology import Domain, GpuLink, Host, HostType, NetworkLink, Topology
 from alloc.topology.topology import HOST
 from alloc.units import MILLI
 from alloc.verification import verify
 from alloc.verification.claims import check_claims
-from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
+from alloc.workload import Configuration, Job, PlacementRules, Slice, TaskGroup
 
 DRAWINGS = ("highs", "pyomo", "cpsat")
 LINEAR = tuple(o.name for o in PLACEMENT_OBJECTIVES if o.name not in NOT_LINEAR)
@@ -240,3 +245,224 @@ def test_small_weights_survive_the_integers_of_cp_sat() -> None:
     instance = Instance("i", one_rack(), gangs(1, 1))
     for goal in ("gpus_placed + 0.05 balance", "gpus_placed + 0.001 balance"):
         check(instance, goal)
+
+
+SOME = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def value_of(instance: Instance, goal: str, backend: str = "highs") -> float | None:
+    """Return the optimum that a drawing proves, or None if there is none."""
+    certificate = solve(instance, "placement", backend, objective=goal).certificate
+    assert certificate.status in ("optimal", "infeasible")
+    return certificate.objective
+
+
+@SOME
+@given(tiny_placements(), st.sampled_from(LINEAR))
+def test_the_relaxation_lies_on_the_right_side(instance: Instance, goal: str) -> None:
+    """Bounds of the linear program hold for every allocation that brute force finds."""
+    best = optimum(instance, goal)
+    assume(best is not None)
+    assert best is not None
+    model = require_formulation("placement").draw("arrays", instance, goal).model
+    assert isinstance(model, ArrayModel)
+    relaxed = dataclasses.replace(model, integer=np.zeros(len(model.cost), dtype=bool))
+    raw = highs.solve(relaxed, SolverOptions())
+    assert raw.status == "optimal"
+    assert raw.objective is not None
+    slack = raw.objective - best[0] if model.sense == "max" else best[0] - raw.objective
+    assert slack >= -1e-6
+
+
+@SOME
+@given(tiny_placements(), st.sampled_from(GOALS[:-4]), st.sampled_from(("highs", "cpsat")))
+def test_an_optimum_starts_the_search_again(instance: Instance, goal: str, backend: str) -> None:
+    """A start is taken as it is: the values of an allocation satisfy every row that they touch."""
+    found = solve(instance, "placement", backend, objective=goal)
+    assume(found.solution is not None)
+    drawing = require_formulation("placement").draw("arrays", instance, goal)
+    assert drawing.start is not None
+    values = drawing.start(found.require_solution())
+    assert values is not None
+    assert isinstance(drawing.model, ArrayModel)
+    model, known = drawing.model, np.isfinite(values)
+    assert (values[known] <= model.upper[known]).all()
+    unknown = abs(model.matrix) @ (~known).astype(float) > 0
+    activity = model.matrix @ np.where(known, values, 0.0)
+    assert (activity <= model.row_upper + 1e-9)[~unknown].all()
+    assert (activity >= model.row_lower - 1e-9)[~unknown].all()
+    again = solve(instance, "placement", backend, objective=goal, warm_start=found.solution)
+    assert again.certificate.objective == close(float(found.certificate.objective or 0.0))
+
+
+def test_a_start_is_what_a_stopped_search_returns() -> None:
+    """Without time for a search of its own, HiGHS completes the start and hands it back."""
+    instance = Instance("i", one_rack(30, 8), gangs(*[7, 5, 3, 2] * 12, weight=2.0))
+    first = solve(instance, "placement", "highs", objective="gpus_placed", time_limit_s=20)
+    again = solve(
+        instance,
+        "placement",
+        "highs",
+        objective="gpus_placed then gpu_hosts_used",
+        warm_start=first.solution,
+        time_limit_s=5,
+    )
+    assert again.stages[0].objective == first.certificate.objective == 204.0
+
+
+@SOME
+@given(tiny_placements(), st.sampled_from(LINEAR), st.randoms(use_true_random=False))
+def test_the_order_of_jobs_and_hosts_does_not_matter(
+    instance: Instance, goal: str, random: Any
+) -> None:
+    """Classes and columns are made in order of appearance; the optimum must not know."""
+    jobs, hosts = list(instance.jobs), list(instance.topology.hosts)
+    random.shuffle(jobs)
+    random.shuffle(hosts)
+    topology = instance.topology.replace(hosts=tuple(hosts))
+    other = instance.replace(jobs=tuple(jobs), topology=topology)
+    first, second = value_of(instance, goal), value_of(other, goal)
+    assert (first is None) == (second is None)
+    if first is not None:
+        assert second == close(first)
+
+
+@SOME
+@given(tiny_placements(), st.sampled_from(("gpus_placed", "weight_placed", "moves", "hosts_used")))
+def test_another_host_never_hurts(instance: Instance, goal: str) -> None:
+    """What was feasible stays so: the new host may stand empty."""
+    topology = instance.topology
+    extra = Host("extra", "two", topology.hosts[0].domain)
+    larger = instance.replace(topology=topology.replace(hosts=(*topology.hosts, extra)))
+    first, second = value_of(instance, goal), value_of(larger, goal)
+    if first is None:
+        return
+    assert second is not None
+    more = second - first if parse_level(goal).sense == "max" else first - second
+    assert more >= -1e-6
+
+
+@SOME
+@given(tiny_placements(), st.sampled_from(LINEAR), st.sampled_from((2, 7)))
+def test_the_unit_of_memory_does_not_matter(instance: Instance, goal: str, factor: int) -> None:
+    """Twice the memory of every host and every task: only data moved doubles."""
+    topology = instance.topology
+    kinds = tuple(
+        dataclasses.replace(kind, memory_mib=factor * kind.memory_mib)
+        for kind in topology.host_types
+    )
+    jobs = tuple(
+        job.replace(
+            configurations=tuple(
+                dataclasses.replace(
+                    c,
+                    tasks=tuple(
+                        dataclasses.replace(g, memory_mib=factor * g.memory_mib) for g in c.tasks
+                    ),
+                )
+                for c in job.configurations
+            )
+        )
+        for job in instance.jobs
+    )
+    scaled = instance.replace(topology=topology.replace(host_types=kinds), jobs=jobs)
+    first, second = value_of(instance, goal), value_of(scaled, goal)
+    assert (first is None) == (second is None)
+    if first is not None:
+        assert second == close(first * (factor if goal == "moved_gb" else 1))
+
+
+class TestWhatClassesDoNotLose:
+    """Rules that bind, with the arithmetic by hand."""
+
+    def test_gangs_in_one_rack_are_counted_rack_by_rack(self) -> None:
+        """Racks of 6 GPUs hold one gang of 4 each, though 12 GPUs would hold three."""
+        kind = HostType("k", 2, "a100")
+        hosts = tuple(Host(f"h{n}", "k", f"r{n // 3}") for n in range(6))
+        racks = tuple(Domain(f"r{n}", "rack") for n in range(2))
+        topology = Topology("two", (kind,), hosts, ("rack",), racks)
+        jobs = gangs(4, 4, 4, placement=PlacementRules(required="rack"))
+        instance = Instance("i", topology, jobs)
+        assert len(Facts(instance, (parse_level("gpus_placed"),)).classes) == 1
+        for backend in DRAWINGS:
+            assert value_of(instance, "gpus_placed", backend) == 8.0
+        free = instance.replace(jobs=gangs(4, 4, 4))
+        assert value_of(free, "gpus_placed") == 12.0
+
+    def test_slices_of_equal_jobs_stay_whole(self) -> None:
+        """Hosts of 3 GPUs hold one slice of 2 each: two jobs of two slices on four hosts."""
+        topology = one_rack(4, 3)
+        jobs = gangs(4, 4, 4, placement=PlacementRules(slices=(Slice(HOST, 2),)))
+        for backend in DRAWINGS:
+            found = solve(Instance("i", topology, jobs), "placement", backend)
+            assert found.certificate.objective == 8.0
+            assert found.certificate.status == "optimal"
+
+    def test_moves_of_equal_jobs_are_those_of_their_tasks(self) -> None:
+        """Four single tasks on four hosts go to two hosts: two of them move, whoever they are."""
+        jobs = gangs(1, 1, 1, 1)
+        running = tuple(Assignment(f"j{n}", 0, (TaskPlacement(f"h{n}", "w", 1),)) for n in range(4))
+        instance = Instance("i", one_rack(4), jobs, running=running, moves=Moves())
+        assert len(Facts(instance, (parse_level("moves"),)).classes) == 1
+        for backend in DRAWINGS:
+            found = solve(instance, "placement", backend, objective="gpu_hosts_used + 0.05 moves")
+            assert found.certificate.objective == close(2.1)
+
+    def test_an_eviction_frees_the_gpus_that_a_gang_needs(self) -> None:
+        """Both hosts hold a single task; the gang of 4 runs only if both may be stopped."""
+        singles = gangs(1, 1)
+        gang = gangs(4, weight=9.0)[0].replace(id="gang")
+        running = tuple(Assignment(f"j{n}", 0, (TaskPlacement(f"h{n}", "w", 1),)) for n in range(2))
+        instance = Instance("i", one_rack(), (*singles, gang), running=running, moves=Moves())
+        evicting = instance.replace(moves=Moves(evict=True))
+        for backend in DRAWINGS:
+            assert value_of(instance, "weight_placed", backend) == 2.0
+            assert value_of(evicting, "weight_placed", backend) == 9.0
+            assert value_of(evicting.replace(moves=Moves(1, True)), "weight_placed", backend) == 2.0
+
+    def test_pinned_jobs_without_room_leave_no_placement(self) -> None:
+        """An over-full host of pinned jobs is a result with the reason, not an exception."""
+        jobs = gangs(2, 2, preemptible=False)
+        running = tuple(Assignment(f"j{n}", 0, (TaskPlacement("h0", "w", 2),)) for n in range(2))
+        instance = Instance("i", one_rack(), jobs, running=running, moves=Moves())
+        for backend in DRAWINGS:
+            result = solve(instance, "placement", backend)
+            assert result.certificate.status == "infeasible"
+            assert "the jobs that must keep running together leave no placement" in str(
+                result.conflict
+            )
+
+
+class TestRefusals:
+    """What the drawings do not have is said, with what to take instead."""
+
+    @pytest.mark.parametrize("name", NOT_LINEAR)
+    def test_objectives_that_are_not_linear(self, name: str) -> None:
+        instance = Instance("i", one_rack(), gangs(1))
+        for backend in DRAWINGS:
+            with pytest.raises(UnsupportedFeatureError, match=f"{name} is not linear .* take"):
+                solve(instance, "placement", backend, objective=name)
+
+    def test_shares_of_gpus(self) -> None:
+        share = (Configuration((TaskGroup("w", 1, 500),), 1.0),)
+        instance = Instance("i", one_rack(), (Job("a", 0.0, 1.0, share, elasticity="rigid"),))
+        with pytest.raises(UnsupportedFeatureError, match='use the formulation "sharing"'):
+            solve(instance, "placement", "highs")
+
+    def test_unknown_objectives_and_weights(self) -> None:
+        instance = Instance("i", one_rack(), gangs(1))
+        with pytest.raises(InstanceError, match='unknown objective "gpu_placed"; did you mean'):
+            solve(instance, "placement", "highs", objective="gpu_placed")
+        with pytest.raises(InstanceError, match="the weight of moves is"):
+            solve(instance, "placement", "highs", objective="balance + 0 moves")
+
+    def test_bandwidth_without_links_and_without_a_tree(self) -> None:
+        instance = Instance("i", one_rack(3), gangs(2))
+        with pytest.raises(InstanceError, match="has no links, so gangs have no bandwidth"):
+            solve(instance, "placement", "highs", objective="bottleneck_bandwidth")
+        # Two rails that meet only in h1: h0 and h2 are not joined, though both are to h1.
+        rails = (("h0", "rail0"), ("h1", "rail0"), ("h1", "rail1"), ("h2", "rail1"))
+        links = tuple(NetworkLink(a, b, 50.0) for a, b in rails)
+        railed = instance.replace(topology=instance.topology.replace(links=links))
+        with pytest.raises(UnsupportedFeatureError, match="so its widths are no tree"):
+            solve(railed, "placement", "highs", objective="bottleneck_bandwidth")
