@@ -157,16 +157,20 @@ def test_rounding_of_sums_breaks_no_ties() -> None:
     """Hosts with the same free shares in another order are equal, though their sums differ in the
     last digit (0.1 + 0.2 + 0.3); without care that sent openb's pods all over the cluster, which
     cost FGD with exact scores three points of allocation."""
-    rng = np.random.default_rng(5)
-    shares = rng.permutation([130, 270, 410, 630, 890, 110, 370, 590])
     kind = HostType("eight", 8, "V100", 96_000, 0)
-    mix = {Shape(1000 * k, 10 * int(rng.integers(5, 100)), 1): 0.1 for k in range(10)}
-    for seed in range(20):
+    request = Request(Configuration((TaskGroup("w", 1, 100, 3000),), 1.0))
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        weights = rng.random(30)
+        mix = {
+            Shape(1000 * int(rng.integers(1, 9)), 10 * int(rng.integers(5, 100)), 1): float(weight)
+            for weight in weights
+        }
+        shares = 10 * rng.integers(10, 99, 8)
         free = FreeHosts(cluster(kind, kind, kind))
         for h in range(3):
-            for g, left in enumerate(np.random.default_rng(seed + h).permutation(shares)):
+            for g, left in enumerate(rng.permutation(shares)):
                 free.take(h, TaskGroup("w", 1, 1000 - int(left)), (g,))
-        request = Request(Configuration((TaskGroup("w", 1, 200, 3000),), 1.0))
-        placed = Fgd(mix=mix, points=None).place(free, request, rng)
+        placed = Fgd(mix=mix, popularity=1.0, points=None).place(free, request, rng)
         assert placed is not None
         assert placed[0].host == "h0"
