@@ -1,0 +1,167 @@
+"""Search by whole jobs: some are taken off their hosts, put down again elsewhere, and judged.
+
+It knows every rule and every objective, since each placement is evaluated whole; it is the search
+for rules that tie tasks together, for jobs that wait, and for goals that hosts alone do not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from alloc.objectives.goals import WeightedSum
+from alloc.solving.placement.compiling import Problem
+from alloc.solving.placement.gangs import Gangs
+from alloc.solving.placement.incumbent import Incumbent
+from alloc.solving.placement.terms import Counts
+
+_PLACED = ("gpus_placed", "weight_placed")
+
+
+def must_run(problem: Problem) -> set[int]:
+    """Return the running jobs that may not be stopped."""
+    moves = problem.instance.moves
+    if moves is None:
+        return set()
+    jobs = problem.instance.jobs
+    return {j for j in problem.data.running if not moves.evict or not jobs[j].preemptible}
+
+
+def first_placements(problem: Problem, level: WeightedSum) -> Iterator[csr_array]:
+    """Yield placements to start from, the simplest first.
+
+    What runs as it stands; with waiting jobs beside it if the goal wants jobs placed; nothing at
+    all.
+    """
+    data = problem.data
+    standing = data.initial
+    yield standing
+    wanted = any(term.name in _PLACED and level.sense == "max" for _, term in level.terms)
+    if wanted:
+        for by_size in (True, False):
+            gangs = Gangs(problem, standing)
+            put_down(gangs, _waiting(problem, gangs, by_size))
+            yield gangs.counts()
+    if not must_run(problem):
+        yield csr_array(standing.shape, dtype=np.int64)
+
+
+def fresh_placements(problem: Problem, attempts: int, seed: int) -> Iterator[csr_array]:
+    """Yield placements of what must run, put down afresh: where what stands breaks a rule.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    attempts
+        Number of placements; the first puts the largest jobs down first, the others are random.
+    seed
+        Of the random choices.
+    """
+    rng = np.random.default_rng(seed)
+    required = must_run(problem)
+    standing = Gangs(problem, problem.data.initial)
+    pinned = {j for j in problem.pinned & required if j in standing.placed}
+    order = sorted(required - pinned, key=lambda j: _size(problem, j), reverse=True)
+    for attempt in range(attempts):
+        gangs = Gangs(problem, csr_array(problem.data.initial.shape, dtype=np.int64))
+        for j in pinned:
+            gangs.restore(j, standing.placed[j])
+        missed = put_down(gangs, order, rng if attempt % 2 else None)
+        # Who found no room goes first next time.
+        order = [*missed, *(j for j in order if j not in missed)]
+        yield gangs.counts()
+
+
+def put_down(gangs: Gangs, jobs: list[int], rng: np.random.Generator | None = None) -> list[int]:
+    """Put jobs on hosts in their order; return those that find no room."""
+    return [j for j in jobs if j not in gangs.placed and not gangs.insert(j, rng)]
+
+
+def _size(problem: Problem, job: int) -> tuple[float, ...]:
+    return max(tuple(c.demand) for c in problem.instance.jobs[job].configurations)
+
+
+def _waiting(problem: Problem, gangs: Gangs, by_size: bool) -> list[int]:
+    jobs = [j for j in range(len(problem.instance.jobs)) if j not in gangs.placed]
+    if by_size:
+        return sorted(jobs, key=lambda j: _size(problem, j), reverse=True)
+    return sorted(jobs, key=lambda j: _size(problem, j))
+
+
+class GangSearch:
+    """Takes jobs off and puts them down again while that is no worse.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    best
+        The incumbent, with a placement.
+    seed
+        Of the random choices.
+    report
+        Takes a line of progress.
+    """
+
+    def __init__(
+        self, problem: Problem, best: Incumbent, seed: int, report: Callable[[str], None]
+    ) -> None:
+        self.problem = problem
+        self.best = best
+        self.rng = np.random.default_rng(seed)
+        self.report = report
+        self.required = must_run(problem)
+
+    def run(self, clock: Callable[[], float], bound: float) -> None:
+        """Search until time is up or the bound, in minimisation, is reached."""
+        assert self.best.counts is not None
+        gangs = Gangs(self.problem, self.best.counts)
+        current = self.best.cost
+        movable = [j for j in range(len(self.problem.instance.jobs)) if j not in self._stuck()]
+        if not movable:
+            return
+        while clock() > 0 and self.best.cost > bound + 1e-9 * max(1.0, abs(bound)):
+            cost = self._try(gangs, movable, current)
+            if cost is not None:
+                current = cost
+
+    def _stuck(self) -> frozenset[int]:
+        return self.problem.pinned
+
+    def _try(self, gangs: Gangs, movable: list[int], current: float) -> float | None:
+        """Re-place some jobs; return the cost if the new placement is kept."""
+        rng = self.rng
+        some = rng.choice(movable, min(len(movable), int(rng.integers(1, 5))), replace=False)
+        stood = {j: gangs.remove(j) for j in some.tolist() if j in gangs.placed}
+        waiting = [j for j in movable if j not in gangs.placed and j not in stood]
+        order = [*stood, *rng.permutation(waiting)[:4].tolist()]
+        rng.shuffle(order)
+        put = []
+        for j in order:
+            shuffled = None if rng.random() < 0.5 else rng
+            if gangs.insert(j, shuffled):
+                put.append(j)
+        if all(j in gangs.placed for j in stood if j in self.required):
+            allocation = self.problem.data.allocation(gangs.counts())
+            cost = self.best.cost_of(allocation)
+            if cost <= current and self._within_budget(gangs):
+                if cost < self.best.cost and self.best.offer(allocation):
+                    self.report(f"jobs put elsewhere: {self.best.sign * self.best.cost:.6g}")
+                return cost
+        for j in put:
+            gangs.remove(j)
+        for j, way in stood.items():
+            gangs.restore(j, way)
+        return None
+
+    def _within_budget(self, gangs: Gangs) -> bool:
+        budget = self.problem.budget
+        if budget is None:
+            return True
+        initial = self.problem.data.initial
+        gone = initial - initial.minimum(gangs.counts())
+        moved: Counts = np.asarray(gone.sum(axis=1))
+        return int(moved.sum()) <= budget

@@ -1,0 +1,408 @@
+"""Placements from host patterns: the integer master over the patterns that the bound has priced.
+
+Column generation leaves, besides a bound, prices of tasks and patterns of hosts that pay at these
+prices. In the linear master nearly every host follows a single pattern, so its solution is nearly a
+placement. Here hosts choose among patterns so that every task is covered, an uncovered one at a
+penalty; tasks covered twice leave the host they have least business on, and uncovered ones go to
+hosts by the cheapest path of exchanges.
+
+With patterns p of host h, x_pi tasks of item i in p, cost k_p, tasks N_i to cover and penalty P_i:
+
+    min sum k_p z_p + sum P_i u_i,  sum_{p of h} z_p = 1,  sum_p x_pi z_p + u_i >= N_i,  z binary
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.sparse import csr_array, hstack, vstack
+
+from alloc.backends import SolverOptions, highs
+from alloc.formulation import Array, ArrayModel
+from alloc.solving.placement.compiling import Problem
+from alloc.solving.placement.exchange import Exchanger
+from alloc.solving.placement.pattern_master import Columns, Generated, generate
+from alloc.solving.placement.patterns import Patterns
+from alloc.solving.placement.relaxation import Relaxation
+from alloc.solving.placement.state import State
+from alloc.solving.placement.terms import Counts
+from alloc.solving.placement.variety import Variety
+
+_TAIL = 30
+"""Hosts that a dive leaves to an integer program."""
+_INTEGRAL = 0.99
+"""Share in the linear master from which a pattern is taken as chosen."""
+
+
+@dataclass
+class Pool:
+    """Patterns of single hosts, each once.
+
+    Parameters
+    ----------
+    host, cost
+        Host and cost of each pattern, shape (patterns,).
+    counts
+        Tasks of each item, shape (patterns, items).
+    """
+
+    host: Counts
+    cost: Array
+    counts: csr_array
+
+    @staticmethod
+    def of(columns: Columns) -> Pool:
+        """Return the patterns that column generation has met."""
+        return Pool(columns.host, columns.cost, csr_array(columns.counts.astype(np.int64)))
+
+    def add(self, host: Counts, cost: Array, counts: csr_array) -> None:
+        """Add patterns."""
+        self.host = np.concatenate([self.host, host])
+        self.cost = np.concatenate([self.cost, cost])
+        self.counts = csr_array(vstack([self.counts, counts]))
+
+    def tidy(self) -> None:
+        """Drop patterns that are there twice."""
+        weights = np.random.default_rng(0).random(self.counts.shape[1])
+        key = np.stack([self.host, np.round(self.counts @ weights, 9)], axis=1)
+        _, first = np.unique(key, axis=0, return_index=True)
+        self.host, self.cost, self.counts = self.host[first], self.cost[first], self.counts[first]
+
+
+class Guide:
+    """Chooses patterns for the hosts of a state.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    state
+        A placement, changed in place by `choose`.
+    relaxation
+        The patterns' program.
+    generated
+        What column generation found.
+    rng
+        Source of other prices.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        state: State,
+        relaxation: Relaxation,
+        generated: Generated,
+        rng: np.random.Generator,
+    ) -> None:
+        self.state = state
+        self.patterns = relaxation.patterns
+        self.generated = generated
+        self.rng = rng
+        self.prices = generated.prices
+        self.pool = Pool.of(generated.columns)
+        self.items = [self._items_of(problem, relaxation, b) for b in range(len(state.blocks))]
+        self._pricing: Variety | None = None
+        self.per_host = 6
+        now = self.patterns.now
+        row = np.repeat(np.arange(len(now)), [len(tasks) for tasks in now])
+        column = np.concatenate([*now, np.zeros(0, dtype=np.int64)]).astype(np.int64)
+        shape = (self.patterns.num_hosts, self.patterns.num_items)
+        self.now = csr_array((np.ones(len(row), dtype=np.int64), (row, column)), shape=shape)
+
+    def _items_of(self, problem: Problem, relaxation: Relaxation, b: int) -> Counts:
+        """Return the item of patterns that each row of a block is."""
+        items = []
+        for groups in self.state.blocks[b].groups:
+            k, h = int(groups[0]), int(self.state.blocks[b].hosts[0])
+            domain = int(relaxation.domain_of[k][h]) if b and k in relaxation.domain_of else -1
+            items.append(relaxation.local_of.get((k, domain), int(relaxation.class_of[k])))
+        return np.array(items, dtype=np.int64)
+
+    def tasks(self) -> csr_array:
+        """Return the tasks of each item on each host in the state, shape (hosts, items)."""
+        rows, columns, numbers = [], [], []
+        for block, items in zip(self.state.blocks, self.items, strict=True):
+            k, c = np.nonzero(block.count)
+            rows.append(block.hosts[c])
+            columns.append(items[k])
+            numbers.append(block.count[k, c])
+        made = csr_array(
+            (np.concatenate(numbers), (np.concatenate(rows), np.concatenate(columns))),
+            shape=self.now.shape,
+        )
+        made.sum_duplicates()
+        return made
+
+    def remember(self) -> None:
+        """Add the patterns of the state to the pool."""
+        tasks = self.tasks()
+        gone = self.now - self.now.minimum(tasks)
+        cost = self.state.host_cost + gone @ self.patterns.move_weight
+        self.pool.add(np.arange(len(cost)), cost, tasks)
+
+    def vary(self, spread: float, hosts: Counts | None = None) -> None:
+        """Add the patterns that pay at other prices.
+
+        Parameters
+        ----------
+        spread
+            Standard deviation of the factor by which prices change.
+        """
+        if self._pricing is None:
+            self._pricing = Variety(self.patterns)
+        prices = self.prices
+        noise = self.rng.normal(0.0, spread, len(prices))
+        self.pool.add(
+            *self._pricing.several(
+                prices * (1.0 + noise), self.generated.move_price, self.per_host, hosts
+            )
+        )
+
+    def reduced(self) -> Array:
+        """Return by how much each pattern of the pool is worse than the best of its host."""
+        pool = self.pool
+        cost = pool.cost - pool.counts @ self.prices
+        if self.generated.move_price:
+            gone = self.now[pool.host]
+            gone = gone - gone.minimum(pool.counts)
+            cost = cost + self.generated.move_price * np.asarray(gone.sum(axis=1)).ravel()
+        least = np.full(self.patterns.num_hosts, np.inf)
+        np.minimum.at(least, pool.host, cost)
+        excess: Array = cost - least[pool.host]
+        return excess
+
+    def dive(self, seconds: float, report: Callable[[str], None]) -> bool:
+        """Follow the linear master: fix what it is sure of, solve it again for the rest, and so on.
+
+        Gangs keep to the domains that they stand in: the relaxation lets those that leave stand
+        anywhere, which is no use here. The prices of this linear program guide what follows.
+
+        Parameters
+        ----------
+        seconds
+            Most wall time.
+        report
+            Takes a line of progress.
+
+        Returns
+        -------
+        bool
+            As of `choose`.
+        """
+        deadline = time.perf_counter() + seconds
+        prices, share = self.prices, 0.6
+        left = np.asarray(self.tasks().sum(axis=0)).ravel()
+        free = np.arange(self.patterns.num_hosts)
+        fixed: dict[int, Counts] = {}
+        while True:
+            time_left = deadline - time.perf_counter()
+            rest = self._rest(free, left)
+            found = generate(rest, prices, share * time_left, _silent, width=0.05, tolerance=1e-3)
+            prices = found.prices
+            if not fixed:
+                self.prices = prices
+                report(f"gangs in their domains: {found.value:.4f} by linear programming")
+            columns = found.columns
+            self.pool.add(free[columns.host], columns.cost, csr_array(columns.counts.astype(int)))
+            if len(free) <= _TAIL or time_left <= 0:
+                break
+            for column in _surest(found, len(free)):
+                counts = columns.counts[column].astype(np.int64)
+                fixed[int(free[columns.host[column]])] = counts
+                left = np.maximum(left - counts, 0)
+            free = np.array([h for h in free.tolist() if h not in fixed], dtype=np.int64)
+            share = 0.3
+        lasting, self.prices = self.prices, prices
+        try:
+            for spread in (0.0, 0.05, 0.1):
+                self.vary(spread, free)
+            self.pool.tidy()
+            everyone = np.arange(self.patterns.num_hosts)
+            return self.choose(everyone, max(2.0, 0.2 * seconds), 100 * _TAIL, fixed, 1.0)
+        finally:
+            self.prices = lasting
+
+    def _rest(self, hosts: Counts, tasks: Counts) -> Patterns:
+        """Return the program of some hosts that must hold certain tasks."""
+        p = self.patterns
+        return replace(
+            p,
+            kind_of=p.kind_of[hosts],
+            base=p.base[hosts],
+            now=tuple(p.now[h] for h in hosts),
+            local=tuple(p.local[h] for h in hosts),
+            least=tasks.astype(float),
+            most=tasks.astype(float) + 1.0,
+            stays=(),
+            constant=0.0,
+        )
+
+    def choose(
+        self,
+        hosts: Counts,
+        seconds: float,
+        most_columns: int,
+        fixed: dict[int, Counts] | None = None,
+        penalty: float | None = None,
+    ) -> bool:
+        """Let hosts choose their patterns anew, among those of the pool and their own of now.
+
+        Parameters
+        ----------
+        hosts
+            The hosts that choose.
+        seconds
+            Most wall time.
+        most_columns
+            Patterns that take part: those that pay best.
+        fixed
+            For hosts that follow a pattern already, its tasks of each item.
+        penalty
+            What an uncovered task costs besides its price; None: every task must be covered.
+
+        Returns
+        -------
+        bool
+            Whether the state changed and holds all its tasks. A state that does not is restored.
+        """
+        tasks = self.tasks()
+        picked = self._master(tasks, hosts, seconds, most_columns, fixed or {}, penalty)
+        if picked is None:
+            return False
+        before = self.state.snapshot()
+        hand = self._follow(picked)
+        self.state.changed(picked)
+        lost = Exchanger(self.state, self.rng).insert(hand)
+        if lost:
+            self.state.restore(before)
+            return False
+        return True
+
+    def _master(
+        self,
+        tasks: csr_array,
+        hosts: Counts,
+        seconds: float,
+        most_columns: int,
+        fixed: dict[int, Counts],
+        penalty: float | None,
+    ) -> dict[int, Counts] | None:
+        """Return the tasks of each item on each host that chooses, or None for no change."""
+        pool = self.pool
+        free = np.array([h for h in hosts.tolist() if h not in fixed], dtype=np.int64)
+        wanted = np.asarray(tasks[hosts].sum(axis=0)).ravel()
+        picked = dict(fixed)
+        for counts in picked.values():
+            wanted = wanted - counts
+        wanted = np.maximum(wanted, 0)
+        position = np.full(self.patterns.num_hosts, -1, dtype=np.int64)
+        position[free] = np.arange(len(free))
+        candidates = np.flatnonzero(position[pool.host] >= 0)
+        excess = self.reduced()[candidates]
+        candidates = candidates[np.argsort(excess, kind="stable")[:most_columns]]
+        own = tasks[free]
+        gone = self.now[free]
+        gone = gone - gone.minimum(own)
+        own_cost = self.state.host_cost[free] + gone @ self.patterns.move_weight
+        host = np.concatenate([np.arange(len(free)), position[pool.host[candidates]]])
+        counts = csr_array(vstack([own, pool.counts[candidates]]))
+        cost = np.concatenate([own_cost, pool.cost[candidates]])
+        items = np.flatnonzero(wanted)
+        num = len(cost)
+        choice = csr_array((np.ones(num), (host, np.arange(num))), shape=(len(free), num))
+        matrix = vstack([choice, csr_array(counts.T)[items].astype(float)])
+        upper = np.ones(num)
+        if penalty is not None:
+            eye = csr_array(
+                (np.ones(len(items)), (len(free) + np.arange(len(items)), np.arange(len(items)))),
+                shape=(len(free) + len(items), len(items)),
+            )
+            matrix = hstack([matrix, eye])
+            cost = np.concatenate([cost, np.maximum(self.prices[items], 0.0) + penalty])
+            upper = np.concatenate([upper, wanted[items].astype(float)])
+        start = np.zeros(len(cost))
+        start[: len(free)] = 1.0
+        lacking = wanted[items] - np.asarray(own.sum(axis=0)).ravel()[items]
+        if penalty is not None:
+            start[num:] = np.maximum(lacking, 0)
+        model = ArrayModel(
+            "min",
+            cost,
+            csr_array(matrix),
+            np.concatenate([np.ones(len(free)), wanted[items].astype(float)]),
+            np.concatenate([np.ones(len(free)), np.full(len(items), np.inf)]),
+            np.zeros(len(cost)),
+            upper,
+            np.arange(len(cost)) < num,
+        )
+        options = SolverOptions(
+            seconds, 0, 1, 1e-4, start if penalty is not None or (lacking <= 0).all() else None
+        )
+        raw = highs.solve(model, options)
+        if raw.values is None:
+            return None
+        for i in np.flatnonzero(raw.values[:num] > 0.5).tolist():
+            if i >= len(free) or fixed:
+                picked[int(free[host[i]])] = counts[[i]].toarray().ravel()
+        return picked or None
+
+    def _follow(self, picked: dict[int, Counts]) -> list[tuple[int, int]]:
+        """Put patterns on hosts; return the tasks that no pattern has."""
+        state = self.state
+        hosts = np.array(sorted(picked), dtype=np.int64)
+        target = np.stack([picked[h] for h in hosts.tolist()])
+        position = np.full(len(state.capacity), -1, dtype=np.int64)
+        position[hosts] = np.arange(len(hosts))
+        hand: list[tuple[int, int]] = []
+        for b, block in enumerate(state.blocks):
+            columns = np.flatnonzero(position[block.hosts] >= 0)
+            at = position[block.hosts[columns]]
+            for r, item in enumerate(self.items[b].tolist()):
+                now = block.count[r, columns]
+                total = int(now.sum())
+                # Several rows may share an item: each takes what those before it leave.
+                share = np.minimum(target[at, item], block.most[r, columns])
+                new = _trim(share, total, block.initial[r, columns])
+                target[at, item] -= new
+                for c in np.flatnonzero(new != now).tolist():
+                    state.add(b, r, int(columns[c]), int(new[c] - now[c]))
+                hand += [(b, r)] * (total - int(new.sum()))
+        return hand
+
+
+def _trim(count: Counts, total: int, initial: Counts) -> Counts:
+    """Return counts of at most a total, dropping first what exceeds the tasks of before."""
+    count = count.copy()
+    surplus = int(count.sum()) - total
+    for least in (initial, np.zeros_like(initial)):
+        for c in np.argsort(least - count, kind="stable").tolist():
+            if surplus <= 0:
+                return count
+            drop = min(surplus, max(0, int(count[c] - least[c])))
+            count[c] -= drop
+            surplus -= drop
+    return count
+
+
+def _surest(found: Generated, num_free: int) -> list[int]:
+    """Return the columns to fix: what the linear master is sure of, but a sixth of the hosts."""
+    share = found.share
+    order = np.argsort(-share, kind="stable")
+    sure = int((share > _INTEGRAL).sum())
+    seen: set[int] = set()
+    chosen: list[int] = []
+    for column in order[: 2 * num_free].tolist():
+        host = int(found.columns.host[column])
+        if len(chosen) >= max(sure, num_free // 6, 1) or share[column] <= 0:
+            break
+        if host not in seen:
+            seen.add(host)
+            chosen.append(column)
+    return chosen
+
+
+def _silent(line: str) -> None:
+    del line

@@ -1,0 +1,104 @@
+"""Improvement of a state by exchanges, from kick to kick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from alloc.solving.placement.exchange import Exchanger
+from alloc.solving.placement.state import GAIN, State
+
+Clock = Callable[[], float]
+"""Returns the seconds left."""
+
+
+class Improver:
+    """Searches from one local optimum of exchanges to the next.
+
+    Parameters
+    ----------
+    state
+        The placement, changed in place.
+    rng
+        Source of kicks.
+    clock
+        Tells the seconds left.
+    """
+
+    def __init__(self, state: State, rng: np.random.Generator, clock: Clock) -> None:
+        self.state = state
+        self.rng = rng
+        self.clock = clock
+        self.exchanger = Exchanger(state, rng)
+
+    def settle(self, blocks: set[int] | None = None) -> None:
+        """Make single moves and exchanges until none gains, in some blocks or in all."""
+        state = self.state
+        state.descend()
+        self.exchanger.note(range(len(state.capacity)))
+        self._settle(set(range(len(state.blocks))) if blocks is None else blocks)
+
+    def _settle(self, blocks: set[int]) -> None:
+        while self.clock() > 0:
+            before = self.state.value
+            while self.clock() > 0 and self.exchanger.improve() > GAIN:
+                pass
+            for b in sorted(blocks - {0}):
+                while self.clock() > 0 and self.exchanger.improve(b) > GAIN:
+                    pass
+            if before - self.state.value <= GAIN:
+                return
+
+    def kick_and_settle(self, kicks: int, slack: float, rounds: int) -> None:
+        """Kick the placement and settle again and again; keep the best.
+
+        Parameters
+        ----------
+        kicks
+            Random moves in a kick.
+        slack
+            How much worse than the best a placement to go on from may be.
+        rounds
+            Number of kicks.
+        """
+        state = self.state
+        best = current = state.value
+        kept = held = state.snapshot()
+        for _ in range(rounds):
+            if self.clock() <= 0:
+                break
+            touched = self._kick(kicks)
+            self.exchanger.note(touched)
+            self._settle({b for h in touched for b in state.blocks_of[h]})
+            value = state.value
+            if value < current - GAIN or value < best + slack * self.rng.random():
+                current, held = value, state.snapshot()
+                if value < best - GAIN:
+                    best, kept = value, held
+            else:
+                self.exchanger.note(state.restore(held))
+        self.exchanger.note(state.restore(kept))
+
+    def _kick(self, kicks: int) -> set[int]:
+        """Move random tasks to random hosts with room; return the hosts touched."""
+        state, rng = self.state, self.rng
+        touched: set[int] = set()
+        for _ in range(kicks):
+            b = int(rng.integers(len(state.blocks))) if rng.random() < 0.3 else 0
+            block = state.blocks[b]
+            rows, columns = np.nonzero(np.isfinite(block.leave))
+            if not len(rows):
+                continue
+            at = int(rng.integers(len(rows)))
+            row, source = int(rows[at]), int(columns[at])
+            targets = np.flatnonzero(np.isfinite(block.enter[row]))
+            targets = targets[targets != source]
+            if not len(targets):
+                continue
+            target = int(rng.choice(targets))
+            state.shift(b, row, source, target)
+            hosts = (int(block.hosts[source]), int(block.hosts[target]))
+            state.changed(hosts)
+            touched.update(hosts)
+        return touched

@@ -1,0 +1,257 @@
+"""The specialised method of F4: placements of any size, with a bound.
+
+1. A start: the warm start, what runs as it stands, waiting jobs put beside it; repaired if need be.
+2. Waiting jobs beside jobs that stay are an admission problem, solved exactly.
+3. Small problems go to HiGHS on the sparse arrays, and end with a proof.
+4. Goals of host costs and moves: exchanges, host patterns and their prices (`search`). Whole jobs
+   are put elsewhere for what single moves cannot do, and for all other goals (`gang_search`).
+5. A bound from host patterns, or from HiGHS where it has solved the whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+from alloc.backends import SolverOptions, highs
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
+from alloc.errors import UnsupportedFeatureError
+from alloc.formulation import ArrayModel, require_formulation
+from alloc.instance import Instance
+from alloc.models.placement.arrays import draw_arrays
+from alloc.models.placement.data import PlacementData
+from alloc.objectives.goals import parse_level
+from alloc.solution import Solution
+from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.placement.admission import solve_admission
+from alloc.solving.placement.bounds import placement_bound
+from alloc.solving.placement.compiling import Problem, compile_state, read_counts
+from alloc.solving.placement.gang_search import (
+    GangSearch,
+    first_placements,
+    fresh_placements,
+)
+from alloc.solving.placement.incumbent import Incumbent
+from alloc.solving.placement.search import Search
+from alloc.solving.placement.terms import is_split
+from alloc.solving.placement.waiting import admission_obstacle
+
+Report = Callable[[str], None]
+
+_BACKEND = "alloc exchanges and patterns + HiGHS"
+_SEARCH_SHARE = 0.97
+"""Part of the time limit for the search; reading back and judging the answer take the rest."""
+_ATTEMPTS = 30
+"""Placements afresh that are tried where what runs breaks a rule."""
+_FEW_CELLS = 2_500
+_MANY_CELLS = 250_000
+"""Task groups times hosts up to which HiGHS is asked first, and at all."""
+
+
+def solve_placement(
+    instance: Instance,
+    objective: str,
+    settings: Settings,
+    warm_start: Solution | None,
+    report: Report,
+) -> Outcome:
+    """Solve an instance of F4: the method behind ``solve(..., "placement")``.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    objective
+        One level of a goal, such as ``"balance + 0.05 moves"``.
+    settings
+        Limits, and earlier levels to hold.
+    warm_start
+        An allocation to start from, or None.
+    report
+        Takes a line of progress.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If a task shares a GPU or holds a MIG slice.
+    """
+    search = _Solve(instance, objective, settings, warm_start, report)
+    limit: Limit | None = None
+    try:
+        search.run()
+    except KeyboardInterrupt:
+        # What was found until here is kept and certified.
+        limit = "interrupt"
+    if limit is None and not search.proved and settings.seconds_left() <= 0:
+        limit = "time"
+    return search.outcome(limit)
+
+
+class _Solve:
+    """One solve; incumbent and bound are valid at every moment."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        objective: str,
+        settings: Settings,
+        warm_start: Solution | None,
+        report: Report,
+    ) -> None:
+        self.instance = instance
+        self.objective = objective
+        self.settings = replace(settings, time_limit_s=_SEARCH_SHARE * settings.time_limit_s)
+        self.warm_start = warm_start
+        self.report = report
+        self.level = parse_level(objective)
+        self.data = PlacementData.of(instance)
+        self.problem = Problem(self.data)
+        self.best = Incumbent(self.problem, self.level, settings.held)
+        self.bound = -math.inf
+        self.proof: BoundProof = "none"
+        self.infeasible = False
+
+    @property
+    def proved(self) -> bool:
+        """Whether the incumbent is proved optimal, or that there is none."""
+        if self.infeasible:
+            return True
+        if not math.isfinite(self.best.cost):
+            return False
+        gap = self.best.cost - self.bound
+        return gap <= OPTIMALITY_GAP * max(abs(self.best.cost), 1e-9)
+
+    def outcome(self, limit: Limit | None) -> Outcome:
+        """Return what was found."""
+        conflict = require_formulation("placement").conflict if self.infeasible else None
+        return Outcome(
+            self.best.allocation,
+            self.best.sign * self.bound,
+            self.proof,
+            _BACKEND,
+            highs.version(),
+            limit,
+            self.infeasible,
+            conflict,
+        )
+
+    def run(self) -> None:
+        """Solve."""
+        self._start()
+        if not self.settings.held and admission_obstacle(self.data, self.level) is None:
+            self._admit()
+        cells = len(self.data.groups) * self.instance.topology.num_hosts
+        if not self.proved and cells <= _FEW_CELLS:
+            self._exactly(self._left())
+        if not self.proved and self.best.counts is not None and self._left() > 0:
+            self._improve(cells <= _MANY_CELLS)
+        if not self.proved and cells <= _MANY_CELLS and self._left() > 0:
+            self._exactly(self._left())
+        if not self.proved and self.proof == "none" and not self.infeasible:
+            self._prove(self._left())
+
+    def _left(self) -> float:
+        return self.settings.seconds_left()
+
+    def _start(self) -> None:
+        """Find a first placement."""
+        self.best.offer(self.warm_start)
+        for counts in first_placements(self.problem, self.level):
+            self.best.offer_counts(counts)
+        if self.best.counts is None and not self.problem.tied:
+            # Hosts that start over-full: relieve them first.
+            state = compile_state(self.problem, self.data.initial, [self.level])
+            state.descend()
+            self.best.offer_counts(read_counts(self.problem, self.data.initial, state))
+        if self.best.counts is None:
+            for counts in fresh_placements(self.problem, _ATTEMPTS, self.settings.seed):
+                if self.best.offer_counts(counts) or self._left() <= 0:
+                    break
+        if self.best.counts is not None:
+            self.report(f"first placement: {self._value():.6g}")
+
+    def _value(self) -> float:
+        return self.best.sign * self.best.cost
+
+    def _admit(self) -> None:
+        found = solve_admission(
+            self.data,
+            self.level,
+            self._left(),
+            self.report,
+            workers=self.settings.workers,
+            seed=self.settings.seed,
+        )
+        self.best.offer(found.allocation)
+        self._prove_by(self.best.sign * found.bound, found.proof)
+
+    def _prove_by(self, bound: float, proof: BoundProof) -> None:
+        """Take a bound in minimisation."""
+        if math.isfinite(bound) and bound > self.bound:
+            self.bound, self.proof = bound, proof
+
+    def _prove(self, seconds: float) -> None:
+        bound, proof = placement_bound(self.data, self.level, seconds, self.report)
+        self._prove_by(self.best.sign * bound, proof)
+
+    def _exactly(self, seconds: float) -> None:
+        """Solve the sparse arrays."""
+        try:
+            drawing = draw_arrays(self.instance, self.objective, self.settings.held)
+        except UnsupportedFeatureError as reason:
+            self.report(f"no exact program: {reason}")
+            return
+        start = None
+        if self.best.allocation is not None and drawing.start is not None:
+            start = drawing.start(self.best.allocation)
+        model = cast(ArrayModel, drawing.model)
+        options = SolverOptions(
+            seconds, self.settings.seed, self.settings.workers, OPTIMALITY_GAP / 2, start
+        )
+        raw = highs.solve(model, options)
+        self.report(f"HiGHS on the arrays: {raw.native_status}, bound {raw.bound:.6g}")
+        self.infeasible = raw.status == "infeasible" and self.best.allocation is None
+        if raw.values is not None:
+            self.best.offer(drawing.extract(raw.values))
+        if raw.status != "infeasible":
+            self._prove_by(self.best.sign * raw.bound, "claimed")
+
+    def _improve(self, more_to_come: bool) -> None:
+        """Search for better placements."""
+        split = is_split(self.level) and all(is_split(held.level) for held in self.settings.held)
+        whole_jobs = bool(self.problem.tied) or not split or self._has_waiting()
+        share = 0.5 if more_to_come and not split else 1.0
+        if split:
+            self._exchange(0.7 if whole_jobs else 1.0)
+        elif self._left() > 0:
+            self._prove(0.3 * self._left())
+        if whole_jobs and not self.proved and self._left() > 0:
+            deadline = (1.0 - share) * self._left()
+            gangs = GangSearch(self.problem, self.best, self.settings.seed, self.report)
+            gangs.run(lambda: self._left() - deadline, self.bound)
+
+    def _has_waiting(self) -> bool:
+        names = {term.name for _, term in self.level.terms}
+        placed = bool(names & {"gpus_placed", "weight_placed"})
+        return placed and len(self.data.running) < len(self.instance.jobs)
+
+    def _exchange(self, share: float) -> None:
+        """Search by exchanges and patterns, for a part of the time that is left."""
+        assert self.best.counts is not None
+        counts = self.best.counts
+        levels = [*(held.level for held in self.settings.held), self.level]
+        state = compile_state(self.problem, counts, levels)
+        end = (1.0 - share) * self._left()
+        settings = replace(self.settings, time_limit_s=self.settings.time_limit_s - end)
+        constant = self.best.cost - state.value
+        search = Search(
+            self.problem, self.level, state, constant, settings, self.report, OPTIMALITY_GAP
+        )
+        search.bound = self.bound
+        try:
+            search.run()
+        finally:
+            self.best.offer_counts(read_counts(self.problem, counts, state))
+            self._prove_by(search.bound, "recomputed")

@@ -1,0 +1,276 @@
+"""The search for goals of host costs and moves: exchanges, then patterns chosen by prices.
+
+1. Single moves, then exchanges over several hosts: a good placement at once.
+2. Column generation over host patterns: a bound, prices, and patterns that pay.
+3. In turns: hosts choose among patterns anew (all of them, or some), exchanges settle what they
+   chose, kicks leave local optima. More patterns come from prices slightly other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from alloc.objectives.goals import WeightedSum
+from alloc.solving.outcome import Settings
+from alloc.solving.placement.bounds import (
+    pattern_prices,
+    round_up,
+    trivial_bound,
+    whole_hosts_bound,
+)
+from alloc.solving.placement.compiling import Problem
+from alloc.solving.placement.guided import Guide
+from alloc.solving.placement.improvement import Improver
+from alloc.solving.placement.neighbourhood import Neighbourhood
+from alloc.solving.placement.pattern_master import Generated
+from alloc.solving.placement.relaxation import Relaxation, Weights, relax
+from alloc.solving.placement.state import GAIN, State
+from alloc.solving.placement.terms import Counts
+
+Report = Callable[[str], None]
+
+_FEW_HOSTS = 64
+_MANY_HOSTS = 1200
+_REGION = 40
+_REGION_SETTLED = 160
+"""Hosts that are kicked, and settled, together when there are many."""
+_PATTERNS_PER_HOST = 40
+_LEAST_CHOICE = 30
+
+
+class Search:
+    """Improves a state until time is up or its bound is reached.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    level
+        The level of the goal that the state's costs stand for.
+    state
+        The placement, changed in place; never left worse than it was.
+    constant
+        What the level has besides the state's value, in minimisation.
+    settings
+        Limits.
+    report
+        Takes a line of progress.
+    gap
+        Relative gap at which the search ends.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        level: WeightedSum,
+        state: State,
+        constant: float,
+        settings: Settings,
+        report: Report,
+        gap: float,
+    ) -> None:
+        self.problem = problem
+        self.level = level
+        self.state = state
+        self.constant = constant
+        self.settings = settings
+        self.report = report
+        self.gap = gap
+        self.rng = np.random.default_rng(settings.seed)
+        self.bound = -math.inf
+        self.relaxation: Relaxation | None = None
+        self.generated: Generated | None = None
+        self.best = state.snapshot()
+        self.best_value = state.value
+
+    @property
+    def done(self) -> bool:
+        """Whether time is up or the gap small enough."""
+        value = self.best_value + self.constant
+        return self.clock() <= 0 or value - self.bound <= self.gap * max(abs(value), 1e-9)
+
+    def clock(self) -> float:
+        """Return the seconds left."""
+        return self.settings.seconds_left()
+
+    def run(self) -> None:
+        """Search; the best placement is in the state afterwards."""
+        try:
+            self._quickly()
+            if not self.done and not self.settings.held:
+                self._price()
+            if self.generated is not None and not self.done:
+                self._guided()
+            while not self.done:
+                self._kick()
+                self._keep("kicks")
+        finally:
+            self.state.restore(self.best)
+
+    def _keep(self, what: str) -> bool:
+        """Remember the state if it is the best."""
+        if self.state.num_moves > (math.inf if self.state.budget is None else self.state.budget):
+            return False
+        if self.state.value >= self.best_value - GAIN:
+            return False
+        self.best, self.best_value = self.state.snapshot(), self.state.value
+        self.report(f"{what}: {self.best_value + self.constant:.4f}, bound {self.bound:.4f}")
+        return True
+
+    def _quickly(self) -> None:
+        self.state.descend()
+        self._keep("single moves")
+        if len(self.state.capacity) <= _MANY_HOSTS:
+            Improver(self.state, self.rng, self._quick_clock()).settle()
+        else:
+            self._settle_regions(self._quick_clock())
+        self._keep("exchanges")
+        if len(self.state.capacity) <= _FEW_HOSTS:
+            improver = Improver(self.state, self.rng, self._quick_clock())
+            improver.kick_and_settle(4, 0.0, 6)
+            self._keep("kicks")
+
+    def _quick_clock(self) -> Callable[[], float]:
+        """Return a clock that leaves most of the time to the rest."""
+        left = 0.6 * self.clock()
+        return lambda: self.clock() - left
+
+    def _settle_regions(self, clock: Callable[[], float]) -> None:
+        """Settle many hosts some at a time, hosts of a domain together."""
+        state = self.state
+        order = self.rng.permutation(len(state.blocks))
+        place = [
+            order[min(own, key=lambda b: len(state.blocks[b].hosts))] for own in state.blocks_of
+        ]
+        hosts = np.lexsort((self.rng.random(len(place)), place))
+        for some in np.array_split(hosts, math.ceil(len(hosts) / _REGION_SETTLED)):
+            if clock() <= 0:
+                return
+            self._in_part(some, lambda improver: improver.settle(), clock)
+
+    def _in_part(
+        self,
+        hosts: Counts,
+        act: Callable[[Improver], None],
+        clock: Callable[[], float],
+    ) -> None:
+        """Act on some hosts alone, and take over what is better."""
+        part = self.state.part(hosts)
+        before = part.state.value
+        act(Improver(part.state, self.rng, clock))
+        if part.state.value < before - GAIN:
+            part.adopt()
+
+    def _kick(self) -> None:
+        """Kick and settle, all hosts or a region of them."""
+        num_hosts = len(self.state.capacity)
+        hosts = np.arange(num_hosts)
+        if num_hosts > _FEW_HOSTS:
+            hosts = self._region(_REGION)
+        if self.generated is None and self.rng.random() < 0.5:
+            # Without patterns, some hosts dealt out anew exactly.
+            size = min(num_hosts, int(self.rng.integers(4, 9)))
+            chosen = self.rng.choice(self._region(3 * size), size, replace=False)
+            Neighbourhood(self.state, chosen.tolist()).solve(min(2.0, self.clock()), self.settings.seed)
+            return
+        slack = 0.002 * self.best_value / num_hosts * len(hosts)
+        self._in_part(hosts, lambda i: i.kick_and_settle(4, slack, 10), self.clock)
+
+    def _region(self, size: int) -> Counts:
+        """Return hosts to search together: whole domains of blocks first, costly hosts rather."""
+        state, num_hosts = self.state, len(self.state.capacity)
+        weight = state.host_cost + state.host_cost.mean() + 1e-9
+        chosen: set[int] = set()
+        for h in self.rng.choice(num_hosts, num_hosts, replace=False, p=weight / weight.sum()):
+            chosen.add(int(h))
+            for b in state.blocks_of[int(h)]:
+                if b and len(state.blocks[b].hosts) <= size // 2:
+                    chosen.update(state.blocks[b].hosts.tolist())
+            if len(chosen) >= size:
+                break
+        return np.array(sorted(chosen), dtype=np.int64)
+
+    def _price(self) -> None:
+        """Generate patterns and the bound."""
+        weights = Weights.read(self.level, self.problem.instance)
+        if not math.isfinite(weights.constant):
+            return
+        self.relaxation = relax(self.problem.data, weights)
+        patterns = self.relaxation.patterns
+        self._raise_bound(trivial_bound(patterns))
+        self.generated = pattern_prices(patterns, 0.5 * self.clock(), self.report)
+        if self.generated is not None:
+            self._raise_bound(self.generated.bound)
+            self.report(f"patterns prove {self.bound:.4f}")
+
+    def _raise_bound(self, bound: float) -> None:
+        self.bound = max(self.bound, round_up(bound, self.level, self.problem.data))
+
+    def _sharpen(self) -> None:
+        """Raise the bound by counting whole hosts, where hosts and moves make up the goal."""
+        weights = Weights.read(self.level, self.problem.instance)
+        other = any(weights.of[n] for n in ("balance", "hosts_used", "whole_hosts_free"))
+        if self.generated is None or not self.generated.converged or self.relaxation is None:
+            return
+        if weights.of["gpu_hosts_used"] > 0 and not other:
+            patterns, seconds = self.relaxation.patterns, 0.5 * self.clock()
+            self._raise_bound(
+                whole_hosts_bound(patterns, self.generated, weights, seconds, self.report)
+            )
+
+    def _guided(self) -> None:
+        """Choose patterns, settle, kick, in turns."""
+        assert self.relaxation is not None
+        assert self.generated is not None
+        if not self.relaxation.patterns.exact:
+            return
+        guide = Guide(self.problem, self.state, self.relaxation, self.generated, self.rng)
+        guide.dive(0.5 * self.clock(), self.report)
+        self._settle_and_keep("patterns, surest first")
+        start, sharpened = self.clock(), False
+        num_hosts = len(self.state.capacity)
+        spread, size, failures = 0.1, num_hosts, 0
+        while not self.done:
+            for _ in range(3):
+                guide.vary(spread * self.rng.random())
+            guide.remember()
+            guide.pool.tidy()
+            for _ in range(1 if size >= num_hosts else 4):
+                if self.done:
+                    return
+                before, seconds = self.clock(), min(self.clock(), max(1.0, 0.1 * start))
+                hosts = np.sort(self.rng.choice(num_hosts, size, replace=False))
+                guide.choose(hosts, seconds, _PATTERNS_PER_HOST * size)
+                taken = before - self.clock()
+                better = self._settle_and_keep(f"patterns of {size} hosts")
+                failures = 0 if better else failures + 1
+                # Programs that end soon may be larger.
+                if taken > 0.8 * seconds:
+                    size = max(min(_LEAST_CHOICE, num_hosts), size // 2)
+                elif taken < 0.2 * seconds:
+                    size = min(num_hosts, 2 * size)
+            if failures > 2:
+                failures, spread = 0, min(0.5, 1.5 * spread)
+                guide.per_host = min(_PATTERNS_PER_HOST, 2 * guide.per_host)
+                self._kick()
+                self._keep("kicks")
+            if not sharpened and self.clock() < 0.7 * start:
+                self._sharpen()
+                sharpened = True
+
+    def _settle_and_keep(self, what: str) -> bool:
+        """Settle by exchanges and keep the state if it is the best; else return to the best."""
+        if self.state.value >= self.best_value + 0.02 * abs(self.best_value):
+            self.state.restore(self.best)
+            return False
+        if len(self.state.capacity) <= _MANY_HOSTS:
+            Improver(self.state, self.rng, self.clock).settle()
+        else:
+            self._settle_regions(self.clock)
+        if self._keep(what):
+            return True
+        self.state.restore(self.best)
+        return False
