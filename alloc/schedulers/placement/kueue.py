@@ -159,7 +159,6 @@ class KueueBestFit(PlacementPolicy):
 
     name = "kueue-best-fit"
     information = "free capacity by domain"
-    features = ("placement rules", "GPU memory")
 
     def place(
         self, free: FreeHosts, request: Request, rng: np.random.Generator

@@ -57,6 +57,7 @@ class ExactPlan(PlacementPolicy):
 
     name = "exact-plan"
     information = "free capacity, kinds and numbers of the jobs to expect"
+    features = ()
 
     def __init__(self, expected: Sequence[Job], *, plan_s: float = 30.0, seed: int = 0) -> None:
         super().__init__()

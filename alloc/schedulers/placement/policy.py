@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from alloc.packing import HostPool
-from alloc.schedulers.honouring import REQUIRED_LEVELS
 from alloc.schedulers.placement.free_hosts import FreeHosts
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.solution import Assignment, TaskPlacement
@@ -54,7 +53,7 @@ class PlacementPolicy(ABC):
     name: str
     needs: Knowledge = "none"
     information: str
-    features: tuple[str, ...] = (REQUIRED_LEVELS, "GPU memory")
+    features: tuple[str, ...] = ("placement rules", "GPU memory")
 
     def __init__(self, *, skip: bool = False) -> None:
         self._skip = skip
