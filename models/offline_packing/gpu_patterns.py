@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
 from alloc.formulation import Array, ArrayModel
@@ -192,9 +191,3 @@ def proved_bound(data: PackingData, prices: Prices) -> float:
             total += taken * float(gain[c, kind])
             copies -= taken
     return total
-
-
-def tasks_by_class(data: PackingData, values: Array) -> npt.NDArray[np.float64]:
-    """Return x of a solution of the relaxation, shape (C, K)."""
-    num_classes, num_kinds = data.most.shape
-    return values[: num_classes * num_kinds].reshape(num_classes, num_kinds)
