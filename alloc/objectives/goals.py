@@ -113,7 +113,8 @@ class Held:
 def _level(text: str) -> WeightedSum:
     known = {o.name: o for o in PLACEMENT_OBJECTIVES}
     terms = []
-    for part in re.split(r"(?<![eE])\+", text):
+    # Not at the plus of 1e+3, but at that of balance+moves.
+    for part in re.split(r"(?<![0-9.][eE])\+", text):
         match = _TERM.fullmatch(part.strip())
         if match is None:
             raise InstanceError(

@@ -29,7 +29,7 @@ from alloc.topology.topology import HOST
 from alloc.units import MILLI
 from alloc.verification import verify
 from alloc.verification.claims import check_claims
-from alloc.workload import Configuration, Job, PlacementRules, Slice, TaskGroup
+from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup
 
 DRAWINGS = ("highs", "pyomo", "cpsat")
 LINEAR = tuple(o.name for o in PLACEMENT_OBJECTIVES if o.name not in NOT_LINEAR)
@@ -419,6 +419,49 @@ class TestWhatClassesDoNotLose:
             assert value_of(instance, "weight_placed", backend) == 2.0
             assert value_of(evicting, "weight_placed", backend) == 9.0
             assert value_of(evicting.replace(moves=Moves(1, True)), "weight_placed", backend) == 2.0
+
+    def test_nested_slices_count_at_every_level(self) -> None:
+        """Pairs per host and fours per rack: racks of 2 + 2 + 1 GPUs hold four of eight tasks."""
+        kinds = (HostType("two", 2, "a100"), HostType("one", 1, "a100"))
+        hosts = tuple(Host(f"h{n}", "one" if n % 3 == 2 else "two", f"r{n // 3}") for n in range(6))
+        racks = tuple(Domain(f"r{n}", "rack") for n in range(2))
+        topology = Topology("two", kinds, hosts, ("rack",), racks)
+        nested = PlacementRules(slices=(Slice("rack", 4), Slice(HOST, 2)))
+        for sizes, placed in (((8,), 8.0), ((4, 4, 4), 8.0)):
+            instance = Instance("i", topology, gangs(*sizes, placement=nested))
+            for backend in DRAWINGS:
+                assert value_of(instance, "gpus_placed", backend) == placed
+        # Without the fine slices racks of 5 hold a slice of 4 too, but not one of 5.
+        fives = Instance(
+            "i", topology, gangs(5, 5, placement=PlacementRules(slices=(Slice("rack", 5),)))
+        )
+        assert value_of(fives, "gpus_placed") == 10.0
+        pairs = gangs(6, 4, placement=PlacementRules(slices=(Slice(HOST, 2),)))
+        for backend in DRAWINGS:
+            assert value_of(Instance("i", topology, pairs), "gpus_placed", backend) == 6.0
+
+    def test_a_spread_forces_gangs_over_racks(self) -> None:
+        """At most two per rack: four tasks need two racks, and six find no third."""
+        kind = HostType("k", 4, "a100")
+        hosts = tuple(Host(f"h{n}", "k", f"r{n}") for n in range(2))
+        racks = tuple(Domain(f"r{n}", "rack") for n in range(2))
+        topology = Topology("two", (kind,), hosts, ("rack",), racks)
+        jobs = gangs(4, 6, placement=PlacementRules(spread=(Spread("rack", 2),)))
+        for backend in DRAWINGS:
+            goal = "gpus_placed then domains_spanned"
+            found = solve(Instance("i", topology, jobs), "placement", backend, objective=goal)
+            assert [stage.objective for stage in found.stages] == [4.0, 2.0]
+
+    def test_pinned_jobs_stay_although_others_could_share_their_host(self) -> None:
+        """Both stand on a host of their own: one host would do, but only if the first may move."""
+        running = tuple(Assignment(f"j{n}", 0, (TaskPlacement(f"h{n}", "w", 1),)) for n in range(2))
+        for preemptible, used in ((True, 1.0), (False, 2.0)):
+            jobs = gangs(1, 1, preemptible=preemptible)
+            instance = Instance("i", one_rack(), jobs, running=running, moves=Moves(evict=True))
+            for backend in DRAWINGS:
+                goal = "gpus_placed then hosts_used"
+                found = solve(instance, "placement", backend, objective=goal)
+                assert found.stages[1].objective == used
 
     def test_pinned_jobs_without_room_leave_no_placement(self) -> None:
         """An over-full host of pinned jobs is a result with the reason, not an exception."""

@@ -1,0 +1,195 @@
+"""Goals of several levels: what was reached is held, and no limit loses an answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from alloc.certificate import Certificate, Result
+from alloc.documents import parse_result, write_result
+from alloc.errors import InstanceError
+from alloc.instance import Instance
+from alloc.objectives import Held, objective, parse_goal, parse_level
+from alloc.solution import Allocation, Assignment, Solution, TaskPlacement
+from alloc.solving import solve
+from alloc.solving.lexicographic import solve_levels
+from alloc.solving.outcome import Settings
+from alloc.topology import Domain, Host, HostType, Topology
+from alloc.verification.claims import check_claims
+from alloc.workload import Configuration, Job, TaskGroup
+
+CLUSTER = Topology(
+    "four",
+    (HostType("k", 2, "a100", 8000, 8192),),
+    tuple(Host(f"h{n}", "k", f"r{n // 2}") for n in range(4)),
+    ("rack",),
+    (Domain("r0", "rack"), Domain("r1", "rack")),
+)
+PAIR = (Configuration((TaskGroup("w", 2, 1000),), 1.0),)
+INSTANCE = Instance(
+    "i", CLUSTER, tuple(Job(f"j{n}", 0.0, 1.0, PAIR, elasticity="rigid") for n in range(2))
+)
+LEVELS = ("gpus_placed", "hosts_used", "domains_spanned")
+GOAL = " then ".join(LEVELS)
+
+
+def on(*hosts: tuple[str, ...]) -> Allocation:
+    """Place the workers of job n on the hosts of entry n."""
+    return Allocation(
+        tuple(
+            Assignment(
+                f"j{n}",
+                0,
+                tuple(TaskPlacement(h, "w", names.count(h)) for h in dict.fromkeys(names)),
+            )
+            for n, names in enumerate(hosts)
+        )
+    )
+
+
+TIGHT, WIDE = on(("h0", "h0"), ("h1", "h1")), on(("h0", "h1"), ("h2", "h3"))
+
+
+def certified(
+    name: str, solution: Solution | None, bound: float, status: str = "feasible"
+) -> Result:
+    """Return a result of one level."""
+    level = parse_level(name)
+    value = None if solution is None else level.evaluate(INSTANCE, solution)
+    certificate = Certificate(
+        status,  # type: ignore[arg-type]
+        value,
+        bound,
+        level.sense,
+        name,
+        "placement",
+        "stub",
+        "1",
+        0,
+        1,
+        0.0,
+        INSTANCE.fingerprint,
+    )
+    return Result(solution, certificate)
+
+
+def run(answers: dict[str, Result]) -> tuple[Result, list[Settings]]:
+    """Solve the levels with given answers; return what was asked, too."""
+    asked: list[Settings] = []
+
+    def attempt(name: str, settings: Settings, start: Solution | None) -> Result:
+        asked.append(settings)
+        return answers[name]
+
+    names = list(answers)
+    return solve_levels(INSTANCE, names, Settings(60.0), None, attempt, lambda line: None), asked
+
+
+def test_each_level_is_proved_and_kept() -> None:
+    """Two pairs on two hosts of one rack each: every level has its certificate."""
+    result = solve(INSTANCE, "placement", "highs", objective=GOAL)
+    assert [stage.objective for stage in result.stages] == [4.0, 2.0, 0.0]
+    assert [stage.objective_name for stage in result.stages] == list(LEVELS)
+    assert all(stage.status == "optimal" and stage.verified for stage in result.stages)
+    assert result.certificate == result.stages[-1]
+    assert check_claims(INSTANCE, result) == []
+    assert any("level 2 of 3: hosts_used" in line for line in result.log)
+
+
+def test_a_single_level_has_no_stages() -> None:
+    """Its certificate names the goal as it is written."""
+    result = solve(INSTANCE, "placement", "highs", objective="gpus_placed + .5 moves")
+    assert result.stages == ()
+    assert result.certificate.objective_name == "gpus_placed + 0.5 moves"
+    assert check_claims(INSTANCE, result) == []
+
+
+def test_stages_survive_their_file_and_are_held_against_the_solution() -> None:
+    """A document that claims more for an earlier level is found out."""
+    result = solve(INSTANCE, "placement", "highs", objective=GOAL)
+    assert parse_result(write_result(result)) == result
+    lie = result.stages[1].replace(objective=1.0, bound=3.0)
+    stages = (result.stages[0], lie, result.stages[2])
+    found = check_claims(INSTANCE, result.replace(stages=stages))
+    assert [violation.code for violation in found] == ["objective", "bound"]
+    assert "says hosts_used 1.0, but the solution has 2" in found[0].sentence
+
+
+def test_a_level_that_finds_nothing_keeps_the_answer_before_it() -> None:
+    """A time limit in the second level must not lose the first level's placement."""
+    answers = {
+        "gpus_placed": certified("gpus_placed", WIDE, 4.0, "optimal"),
+        "hosts_used": certified("hosts_used", None, 2.0, "no_solution"),
+    }
+    result, asked = run(answers)
+    assert result.solution == WIDE
+    assert [s.status for s in result.stages] == ["optimal", "feasible"]
+    assert result.certificate.objective_name == "hosts_used"
+    assert (result.certificate.objective, result.certificate.bound) == (4.0, 2.0)
+    assert asked[0].held == ()
+    assert asked[1].held == (Held(parse_level("gpus_placed"), 4.0),)
+    assert asked[0].time_limit_s == pytest.approx(30.0, abs=1.0)
+    assert asked[1].time_limit_s == pytest.approx(60.0, abs=1.0)
+
+
+def test_a_level_that_finds_worse_keeps_the_answer_before_it() -> None:
+    """Its own search may stop at a worse answer than the one it started from."""
+    answers = {
+        "gpus_placed": certified("gpus_placed", TIGHT, 4.0, "optimal"),
+        "hosts_used": certified("hosts_used", WIDE, 2.0),
+    }
+    result, _ = run(answers)
+    assert result.solution == TIGHT
+    assert result.certificate.status == "optimal"
+    assert result.certificate.objective == 2.0
+
+
+def test_the_first_level_that_is_not_proved_speaks_for_the_answer() -> None:
+    """A proof of the last level says nothing while the first is open."""
+    answers = {
+        "gpus_placed": certified("gpus_placed", TIGHT, 5.0),
+        "hosts_used": certified("hosts_used", TIGHT, 2.0, "optimal"),
+    }
+    result, _ = run(answers)
+    assert result.certificate.objective_name == "gpus_placed"
+    assert result.certificate.gap == pytest.approx(0.25)
+
+
+def test_a_later_level_is_never_infeasible() -> None:
+    """The answer before it is a solution; rounding of what is held may make a solver say so."""
+    answers = {
+        "gpus_placed": certified("gpus_placed", TIGHT, 4.0, "optimal"),
+        "hosts_used": certified("hosts_used", None, float("inf"), "infeasible"),
+    }
+    result, _ = run(answers)
+    assert result.solution == TIGHT
+    assert result.certificate.status == "feasible"
+    assert result.certificate.bound == -float("inf")
+
+
+def test_a_first_level_without_an_answer_ends_it() -> None:
+    """There is nothing to hold."""
+    answers = {
+        "gpus_placed": certified("gpus_placed", None, -float("inf"), "infeasible"),
+        "hosts_used": certified("hosts_used", TIGHT, 2.0),
+    }
+    result, asked = run(answers)
+    assert result.solution is None
+    assert result.certificate.status == "infeasible"
+    assert len(asked) == 1
+    assert len(result.stages) == 1
+
+
+def test_the_worst_value_that_counts_as_kept_is_a_rounding_away() -> None:
+    """In the sense of the level."""
+    assert Held(parse_level("gpus_placed"), 40.0).limit == pytest.approx(40.0 - 4e-6, abs=1e-9)
+    assert Held(parse_level("hosts_used"), 0.0).limit == pytest.approx(1e-7)
+
+
+def test_objectives_are_found_by_name_or_as_one_level() -> None:
+    """Certificates name weighted sums, and the judge computes them again."""
+    assert objective("balance + 0.05 moves").sense == "min"
+    with pytest.raises(InstanceError, match="has 2 levels, which have no value together"):
+        objective("gpus_placed then moves")
+    assert parse_goal("2*balance+moves then hosts_used").text == (
+        "2 balance + moves then hosts_used"
+    )
