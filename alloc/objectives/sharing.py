@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from alloc.instance import Instance
 from alloc.objectives.placement import PlacementObjective
@@ -60,25 +60,23 @@ def _weight_placed(instance: Instance, allocation: Allocation) -> float:
     return math.fsum(instance.job(a.job).weight for a in allocation.assignments)
 
 
-def _all_run(instance: Instance, allocation: Allocation) -> bool:
-    return len({a.job for a in allocation.assignments}) == len(instance.jobs)
-
-
-def _gpus_used(instance: Instance, allocation: Allocation) -> float:
-    if not _all_run(instance, allocation):
-        return math.inf
-    named = {(task.host, g) for a in allocation.assignments for task in a.tasks for g in task.gpus}
+def gpus_in_use(instance: Instance, allocation: Allocation) -> int:
+    """Return the GPUs on which a task holds the whole, a share or a MIG slice."""
     whole = sum(sum(_whole_gpus(instance, a).values()) for a in allocation.assignments)
-    return float(len(named) + whole)
+    return len(_named(allocation)) + whole
 
 
-def _reconfigurations(instance: Instance, allocation: Allocation) -> float:
-    if not _all_run(instance, allocation):
-        return math.inf
+def _named(allocation: Allocation) -> set[tuple[str, int]]:
+    """Return the GPUs that tasks name: shared ones and those cut into slices."""
+    return {(task.host, g) for a in allocation.assignments for task in a.tasks for g in task.gpus}
+
+
+def gpus_cut_anew(instance: Instance, allocation: Allocation) -> int:
+    """Return the GPUs whose new use does not fit beside the MIG instances in use on them now."""
     topology = instance.topology
     before = gpu_layouts(instance, instance.running)
     after = gpu_layouts(instance, allocation.assignments)
-    named = {(task.host, g) for a in allocation.assignments for task in a.tasks for g in task.gpus}
+    named = _named(allocation)
     changed = 0
     idle: dict[str, int] = {}
     for (host, g), layout in before.items():
@@ -94,11 +92,24 @@ def _reconfigurations(instance: Instance, allocation: Allocation) -> float:
     for a in allocation.assignments:
         for host, number in _whole_gpus(instance, a).items():
             whole[host] = whole.get(host, 0) + number
-    for host, number in whole.items():
+    for host in whole.keys() & idle.keys():
         total = topology.host_type(topology.hosts[topology.host_index[host]]).num_gpus
-        uncut = total - sum(h == host for h, _ in named) - idle.get(host, 0)
-        changed += max(0, number - uncut)
-    return float(changed)
+        uncut = total - sum(h == host for h, _ in named) - idle[host]
+        changed += min(idle[host], max(0, whole[host] - uncut))
+    return changed
+
+
+def _if_all_run(
+    measure: Callable[[Instance, Allocation], int],
+) -> Callable[[Instance, Allocation], float]:
+    """Return a measure that is infinite while a job does not run."""
+
+    def value(instance: Instance, allocation: Allocation) -> float:
+        if len({a.job for a in allocation.assignments}) < len(instance.jobs):
+            return math.inf
+        return float(measure(instance, allocation))
+
+    return value
 
 
 SHARING_OBJECTIVES = (
@@ -110,7 +121,7 @@ SHARING_OBJECTIVES = (
         "min",
         "GPU",
         "GPUs on which a task holds the whole, a share or a MIG slice; all jobs must run.",
-        _gpus_used,
+        _if_all_run(gpus_in_use),
     ),
     PlacementObjective(
         "reconfigurations",
@@ -118,7 +129,7 @@ SHARING_OBJECTIVES = (
         "GPU",
         "GPUs with MIG slices in use now whose new use does not fit beside these, so that they "
         "must be drained and cut anew; all jobs must run.",
-        _reconfigurations,
+        _if_all_run(gpus_cut_anew),
     ),
 )
 """The objectives of divided GPUs."""

@@ -285,7 +285,9 @@ def _lagrangian(
     bound = float(np.sum(np.where(clean != 0, clean, 0.0) * np.where(clean != 0, limits, 0.0)))
     reduced = model.cost - model.matrix.T @ clean
     num_fixed = len(model.cost) - _num_patterns(data, model)
-    bound += float(np.minimum(reduced[:num_fixed], 0.0) @ model.upper[:num_fixed])
+    first = reduced[:num_fixed]
+    at = np.where(first < 0, model.upper[:num_fixed], model.lower[:num_fixed])
+    bound += float(first @ at)
     # A group's GPUs each hold one pattern: together they gain at most its best, n_g times.
     least = np.zeros(len(data.groups))
     for column, value in zip(columns, reduced[num_fixed:], strict=False):

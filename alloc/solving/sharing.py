@@ -43,6 +43,8 @@ _DRAFT = 0.2
 """Share of the time left for the integer program of such a problem; refilling hosts gains more."""
 _EXACT_COLUMNS = 4000
 """Columns up to which the model of single hosts is solved as it stands when counts fall short."""
+_MANY_OPTIONS = 500
+"""Options beyond which the choice of jobs stays as it is while other goals are made small."""
 _CORE = 600
 """Patterns in the integer program of a problem that the counts only relax."""
 
@@ -126,7 +128,8 @@ def solve_sharing(
     if best.allocation is not None and not _is_optimal(best, bound):
         best.offer(improve(instance, objective, best.allocation, bound, settings, report))
     if values is not None and data.is_exact and _is_optimal(best, bound):
-        _polish(instance, objective, best, settings, report)
+        chosen = np.rint(values[: len(data.options)])
+        _polish(instance, objective, best, chosen, settings, report)
     if best.allocation is None:
         return Outcome(None, bound, _proof(bound, proof), "alloc patterns", highs.version(), limit)
     report(f"{objective} {best.value:g}, bound {bound:g}")
@@ -161,9 +164,12 @@ def _integers(
     settings: Settings,
     held: dict[str, float] | None = None,
     target: float = math.inf,
+    chosen: Array | None = None,
 ) -> tuple[Array | None, float, Limit | None]:
     """Solve the integer program over some patterns; return values, bound and limit."""
     model = array_model(data, columns, objective, all_run=all_run, held=held)
+    if chosen is not None:
+        model.lower[: len(chosen)] = model.upper[: len(chosen)] = chosen
     gap = OPTIMALITY_GAP / 2
     if is_counted(data, objective):
         # Whole values less than one apart are equal; searching on would only polish the bound.
@@ -281,6 +287,7 @@ def _polish(
     instance: Instance,
     objective: str,
     best: _Best,
+    chosen: Array,
     settings: Settings,
     report: Callable[[str], None],
 ) -> None:
@@ -288,6 +295,8 @@ def _polish(
     assert best.allocation is not None
     cut_now = any(task.starts for a in instance.running for task in a.tasks)
     held = {objective: best.value}
+    # Weights all of their own leave hardly a choice of jobs; without it the search is short.
+    fixed = chosen if len(chosen) > _MANY_OPTIONS and objective == "weight_placed" else None
     all_run = objective in PLACES_ALL
     for name in _ORDER:
         if name == objective or (name == "weight_placed" and all_run):
@@ -301,7 +310,8 @@ def _polish(
             instance, aggregate=True, states="reconfigurations" in (name, objective)
         )
         columns = listed_columns(data)
-        values, bound, limit = _integers(data, columns, name, all_run, settings, held)
+        kept = {n: v for n, v in held.items() if fixed is None or n != objective}
+        values, bound, limit = _integers(data, columns, name, all_run, settings, kept, chosen=fixed)
         if values is None:
             report(f"{name}: no better answer in time")
             continue
@@ -315,7 +325,7 @@ def _polish(
         best.allocation = polished
         reached = float(np.rint(values) @ array_model(data, columns, name, all_run=all_run).cost)
         held[name] = reached
-        word = "time is up" if limit else "proved"
+        word = "time is up" if limit else "proved" if fixed is None else "proved for these jobs"
         report(f"then {name} {reached:g} ({word}, bound {bound:g})")
 
 

@@ -99,17 +99,34 @@ def array_model(
     most_y = _most_tasks(data)
     most_x = [len(data.groups[column.group].gpus) for column in columns]
     num_columns = len(most_z) + len(most_y) + len(most_x)
+    lowest = np.zeros(num_columns)
+    if all_run:
+        ruled = set(rules_options(data, all_run).tolist())
+        for o, (k, _) in enumerate(data.options):
+            lowest[o] = 0 if k in ruled else most_z[o]
     return ArrayModel(
         sense=sense_of(objective),
         cost=costs(data, columns, objective),
         matrix=sparse.vstack(rows, format="csr"),
         row_lower=np.concatenate(lower),
         row_upper=np.concatenate(upper),
-        lower=np.zeros(num_columns),
+        lower=lowest,
         upper=np.concatenate([most_z, most_y, most_x]).astype(float),
         integer=np.ones(num_columns, dtype=bool),
         rows=slices,
     )
+
+
+def rules_options(data: SharingData, all_run: bool) -> Whole:
+    """Return the classes with a row (C1): for one with a single option the limits of z say it.
+
+    Thousands of jobs of different weight would otherwise be thousands of rows. While patterns are
+    generated for jobs that must all run, each class has its row, so that some may wait meanwhile.
+    """
+    if all_run and not data.listed:
+        return np.arange(len(data.classes))
+    number = np.bincount([k for k, _ in data.options], minlength=len(data.classes))
+    return np.flatnonzero(number != 1)
 
 
 def _most_tasks(data: SharingData) -> list[int]:
@@ -158,8 +175,10 @@ def _rows(
 
     jobs = np.array([len(k.members) for k in data.classes], dtype=float)
     option_class = np.array([k for k, _ in data.options], dtype=np.int64)
-    one = block(incidence(option_class, len(jobs)), None, None, len(jobs))
-    add("C1_one_option", one, jobs if all_run else np.full(len(jobs), -np.inf), jobs)
+    ruled = rules_options(data, all_run)
+    one = block(incidence(option_class, len(jobs))[ruled], None, None, len(ruled))
+    limit = jobs[ruled]
+    add("C1_one_option", one, limit if all_run else np.full(len(limit), -np.inf), limit)
 
     num_items = len(data.items)
     stand = block(-data.need.astype(float), incidence(pair_item, num_items), None, num_items)

@@ -6,10 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from alloc.objectives.sharing import keeps
+import numpy as np
+import numpy.typing as npt
+
 from alloc.topology.gpu_fit import gpu_memory_mib
-from alloc.topology.mig import Layout, layouts
+from alloc.topology.mig import (
+    COMPUTE_SLICES,
+    MEMORY_SLICES,
+    Layout,
+    is_layout,
+    layouts,
+    mig_profiles,
+)
 from alloc.units import MILLI
+
+Whole = npt.NDArray[np.int64]
 
 MOST_PATTERNS = 20_000
 """Patterns of shares a GPU type may have before they are generated instead of listed."""
@@ -148,20 +159,76 @@ def _fillings(
         yield from fill(0, MILLI, memory)
 
 
+@dataclass(frozen=True, eq=False)
+class _Catalogue:
+    """The layouts of a GPU type as arrays: a GPU in use is compared with all of them at once."""
+
+    layouts: tuple[Layout, ...]
+    instances: dict[tuple[str, int], int]
+    has: Whole
+    memory: Whole
+    compute: Whole
+    media: Whole
+    counts: list[Counts]
+    kind: Whole
+
+
+@cache
+def _catalogue(gpu_type: str, names: tuple[str, ...]) -> _Catalogue:
+    """Return the layouts of some profiles of a GPU type; `kind` is their position in `counts`."""
+    every = layouts(gpu_type, frozenset(names))
+    profiles = mig_profiles(gpu_type)
+    instances = {
+        (name, start): k
+        for k, (name, start) in enumerate(
+            (name, start) for name, profile in profiles.items() for start in profile.starts
+        )
+    }
+    has = np.zeros((len(every), len(instances)), dtype=np.int64)
+    for row, layout in enumerate(every):
+        has[row, [instances[instance] for instance in layout]] = 1
+    memory = np.zeros((len(instances), MEMORY_SLICES), dtype=np.int64)
+    for (name, start), k in instances.items():
+        memory[k, list(profiles[name].slices(start))] = 1
+    of_name = np.array([[int(name == n) for n in names] for name, _ in instances], dtype=np.int64)
+    numbers, kind = np.unique(
+        has @ of_name.reshape(len(instances), len(names)), axis=0, return_inverse=True
+    )
+    return _Catalogue(
+        every,
+        instances,
+        has,
+        memory,
+        np.array([profiles[name].compute_slices for name, _ in instances], dtype=np.int64),
+        np.array([profiles[name].media for name, _ in instances], dtype=np.int64),
+        [tuple(row) for row in numbers.tolist()],
+        kind.ravel(),
+    )
+
+
 @cache
 def _layouts_by_counts(
     gpu_type: str, names: tuple[str, ...], state: Layout
 ) -> tuple[Mapping[Counts, Layout], frozenset[Counts]]:
     """Return a layout for every number of instances, nearest to a state, and which keep it."""
-    best: dict[Counts, tuple[bool, int]] = {}
-    chosen: dict[Counts, Layout] = {}
-    had = set(state)
-    for layout in layouts(gpu_type, frozenset(names)):
-        counts = tuple(sum(p == name for p, _ in layout) for name in names)
-        rank = (not state or keeps(gpu_type, state, layout), len(had.intersection(layout)))
-        if counts not in best or rank > best[counts]:
-            best[counts], chosen[counts] = rank, layout
-    return chosen, frozenset(counts for counts, rank in best.items() if rank[0])
+    known = _catalogue(gpu_type, names)
+    had = np.zeros(len(known.instances), dtype=np.int64)
+    had[[known.instances[instance] for instance in state]] = 1
+    added = known.has * (1 - had)
+    if state and not is_layout(gpu_type, state):
+        keeping = np.zeros(len(known.layouts), dtype=bool)  # nothing stands beside what overlaps
+    else:
+        keeping = (
+            ((added @ known.memory) * (had @ known.memory) == 0).all(axis=1)
+            & (added @ known.compute + had @ known.compute <= COMPUTE_SLICES)
+            & (added @ known.media + had @ known.media <= 1)
+        )
+    rank = keeping * (len(had) + 1) + known.has @ had
+    order = np.lexsort((-rank, known.kind))
+    first = order[np.unique(known.kind[order], return_index=True)[1]]
+    chosen = {known.counts[known.kind[k]]: known.layouts[k] for k in first.tolist()}
+    free = frozenset(known.counts[known.kind[k]] for k in first.tolist() if keeping[k])
+    return chosen, free
 
 
 def layout_of(gpu_type: str, sizes: Sequence[Size], counts: Counts, state: Layout) -> Layout:
