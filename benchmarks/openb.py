@@ -280,6 +280,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     others: dict[str, Callable[[], PlacementPolicy]] = {
         "fgd (mix learned)": Fgd,
         "fgd (exact scores)": lambda: Fgd(mix=mix, points=None),
+        "fgd (ties at random)": lambda: Fgd(mix=mix, ties="random"),
         "first-fit": FirstFit,
         "kai": KaiBinPack,
         "hived": HivedCells,

@@ -38,6 +38,9 @@ class Fgd(TaskRule):
         The most frequent shapes that cover this part of all tasks form the mix.
     points
         Number of points; None: exact differences decide.
+    ties
+        ``first``: the first host with the most points, as published; ``random``: one of them drawn
+        evenly.
 
     References
     ----------
@@ -57,6 +60,7 @@ class Fgd(TaskRule):
         mix: Mapping[Shape, float] | None = None,
         popularity: float = 0.95,
         points: int | None = 100,
+        ties: str = "first",
     ) -> None:
         super().__init__(skip=skip)
         if not 0 < popularity <= 1:
@@ -65,7 +69,10 @@ class Fgd(TaskRule):
             )
         if mix is not None and not any(count > 0 for count in mix.values()):
             raise InstanceError("mix counts no task; give shapes that occur, or None to learn it.")
+        if ties not in ("first", "random"):
+            raise InstanceError(f'ties is "{ties}"; it is "first" or "random".')
         self._given = mix is not None
+        self._random_ties = ties == "random"
         self._popularity = popularity
         self._points = points
         self._seen: Counter[Shape] = Counter()
@@ -102,13 +109,18 @@ class Fgd(TaskRule):
             after = measure.after_share(hosts, cpu - group.cpu_milli, gpus, group.gpu_milli)
             after[~free.holds(hosts, group)] = np.inf
             points = self._score(after - before[:, None])
-            k, gpu = divmod(int(points.argmax()), gpus.shape[1])
-            return int(hosts[k]), gpu
+            k = self._best(points.max(axis=1), rng)
+            return int(hosts[k]), int(points[k].argmax())
         if group.gpu_milli:
             whole = gpus == MILLI
             gpus = np.where(whole & (whole.cumsum(axis=1) <= group.gpu_milli // MILLI), 0, gpus)
         after = measure.of(hosts, cpu - group.cpu_milli, gpus)
-        return int(hosts[self._score(after - before).argmax()]), None
+        return int(hosts[self._best(self._score(after - before), rng)]), None
+
+    def _best(self, points: np.ndarray, rng: np.random.Generator) -> int:
+        if not self._random_ties:
+            return int(points.argmax())
+        return int(rng.choice(np.flatnonzero(points == points.max())))
 
     def _score(self, growth: np.ndarray) -> np.ndarray:
         # Sums in different orders differ in the last digits, which must not break ties.

@@ -151,6 +151,21 @@ def test_options_are_checked() -> None:
         Fgd(popularity=0)
     with pytest.raises(InstanceError, match="mix counts no task"):
         Fgd(mix={})
+    with pytest.raises(InstanceError, match='ties is "last"; it is "first" or "random"'):
+        Fgd(ties="last")
+
+
+def test_ties_go_to_the_first_host_or_are_drawn() -> None:
+    """Three equal hosts: the first always, or each a third of the time."""
+    request = Request(Configuration((TaskGroup("w", 1, 1000),), 1.0))
+    for ties, wanted in (("first", {"h0"}), ("random", {"h0", "h1", "h2"})):
+        rule, rng = Fgd(mix={Shape(0, 1000, 1): 1.0}, ties=ties), np.random.default_rng(0)
+        found = set()
+        for _ in range(40):
+            placed = rule.place(FreeHosts(cluster(KIND, KIND, KIND)), request, rng)
+            assert placed is not None
+            found.add(placed[0].host)
+        assert found == wanted
 
 
 def test_rounding_of_sums_breaks_no_ties() -> None:
