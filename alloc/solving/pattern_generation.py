@@ -335,6 +335,20 @@ def is_counted(data: SharingData, objective: str) -> bool:
     )
 
 
+def whole_gap(data: SharingData, objective: str, bound: float, otherwise: float) -> float:
+    """Return the relative gap at which a search may stop, because whole values are proved equal.
+
+    Whole values less than one apart are equal, and solvers divide their difference by the value of
+    the incumbent: so by no more than the bound in maximisation, and than all GPUs in minimisation.
+    """
+    if not is_counted(data, objective):
+        return otherwise
+    most = data.instance.topology.num_gpus if objective in PLACES_ALL else bound
+    if not math.isfinite(most):
+        return otherwise
+    return max(otherwise, 0.999 / max(most, 1.0))
+
+
 def round_bound(data: SharingData, objective: str, bound: float) -> float:
     """Return the bound after the integers that any value of an objective must be.
 

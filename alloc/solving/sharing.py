@@ -32,7 +32,7 @@ from alloc.objectives import objective as named_objective
 from alloc.packing import HostPool
 from alloc.solution import Allocation, Assignment, Solution
 from alloc.solving.outcome import Outcome, Settings
-from alloc.solving.pattern_generation import is_counted, relax, round_bound
+from alloc.solving.pattern_generation import relax, round_bound, whole_gap
 from alloc.solving.sharing_improvement import improve
 from alloc.verification import verify
 
@@ -105,9 +105,7 @@ def solve_sharing(
     # Where the counts are the problem itself, all patterns are worth the search; else the core is.
     columns = relaxed.columns if data.is_exact else relaxed.core(_CORE)
     complete = data.listed and len(columns) == len(relaxed.columns)
-    values, claimed, limit = _integers(
-        data, columns, objective, all_run, settings, target=abs(bound)
-    )
+    values, claimed, limit = _integers(data, columns, objective, all_run, settings, target=bound)
     if values is None and limit is None and complete:
         return _infeasible(instance, objective)
     if complete:
@@ -170,11 +168,7 @@ def _integers(
     model = array_model(data, columns, objective, all_run=all_run, held=held)
     if chosen is not None:
         model.lower[: len(chosen)] = model.upper[: len(chosen)] = chosen
-    gap = OPTIMALITY_GAP / 2
-    if is_counted(data, objective):
-        # Whole values less than one apart are equal; searching on would only polish the bound.
-        most = float(np.abs(model.cost) @ np.where(model.cost != 0, model.upper, 0.0))
-        gap = max(gap, 0.999 / max(min(most, target), 1.0))
+    gap = whole_gap(data, objective, target, OPTIMALITY_GAP / 2)
     seconds = settings.seconds_left() * (1.0 if data.is_exact else _DRAFT)
     raw = highs.solve(model, SolverOptions(seconds, settings.seed, settings.workers, gap=gap))
     return raw.values, raw.bound, raw.limit

@@ -21,7 +21,7 @@ from alloc.models.gpu_sharing.unrolling import allocation_of
 from alloc.objectives import objective as named_objective
 from alloc.solution import Allocation, Assignment
 from alloc.solving.outcome import Settings
-from alloc.solving.pattern_generation import is_counted, relax
+from alloc.solving.pattern_generation import relax, whole_gap
 from alloc.units import MILLI
 
 _HOSTS = 3
@@ -157,8 +157,7 @@ def _refill(
     columns = relaxed.core(_CORE)
     model = array_model(data, columns, objective, all_run=all_run)
     seconds = min(settings.seconds_left(), _SUB_LIMIT_S)
-    # Whole values less than one apart are equal.
-    gap = 0.999 / max(abs(relaxed.bound), 1.0) if is_counted(data, objective) else 1e-3
+    gap = whole_gap(data, objective, relaxed.bound, 1e-3)
     raw = highs.solve(model, SolverOptions(seconds, settings.seed, settings.workers, gap=gap))
     if raw.values is None:
         return None
