@@ -12,6 +12,7 @@ Marsten, Hogan, Blankenship, "The boxstep method for large-scale optimization", 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -114,9 +115,9 @@ class Master:
             none.astype(float),
         )
         self._budget_row = p.num_items + len(gangs)
-        self._artificial = 2 * p.num_items
-        sides = np.tile([1.0, -1.0], p.num_items)
-        rows = np.repeat(np.arange(p.num_items), 2)
+        self._artificial = 2 * p.num_items + 1
+        sides = np.append(np.tile([1.0, -1.0], p.num_items), -1.0)
+        rows = np.append(np.repeat(np.arange(p.num_items), 2), self._budget_row)
         self._add(np.zeros(len(rows)), np.arange(len(rows)), rows, sides)
         starts: list[int] = []
         index: list[int] = []
@@ -180,9 +181,14 @@ class Master:
         self.num_columns += len(costs)
         return len(costs)
 
-    def set_box(self, centre: Array, width: Array) -> None:
-        """Keep the prices of items within a width of the centre."""
-        edges = np.stack([centre + width, width - centre], axis=1).ravel() / self.unit
+    def set_box(self, centre: Array, width: Array, most_move_price: float) -> None:
+        """Keep the prices of items within a width of the centre, and that of moves below a limit.
+
+        The limit matters where hosts start over-full and more moves are needed than the patterns
+        met so far know how to save.
+        """
+        edges = np.stack([centre + width, width - centre], axis=1).ravel()
+        edges = np.append(edges, most_move_price) / self.unit
         self.solver.changeColsCost(len(edges), np.arange(len(edges), dtype=np.int32), edges)
 
     def solve(self) -> tuple[float, Array, float, Array, bool]:
@@ -191,7 +197,7 @@ class Master:
         Returns
         -------
         value, prices, move_price : float, ndarray, float
-            Its optimum and its dual prices.
+            Its optimum, infinite if HiGHS gave up, and its dual prices.
         share : ndarray
             z of each column.
         inside : bool
@@ -204,6 +210,8 @@ class Master:
         values = np.array(solution.col_value)
         inside = bool(values[: self._artificial].max(initial=0.0) <= 1e-7)
         value = float(self.solver.getInfo().objective_function_value) * self.unit + p.constant
+        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            value = math.inf  # its prices may be anything
         move_price = max(-float(dual[self._budget_row]), 0.0)
         if not np.isfinite(p.budget):
             move_price = 0.0
@@ -256,8 +264,10 @@ def generate(
         master.add(first)
         met.add(first)
     while time.perf_counter() < deadline:
-        master.set_box(centre, width * scale)
+        master.set_box(centre, width * scale, move_price + width * size)
         value, query, move_query, share, inside = master.solve()
+        if not math.isfinite(value):
+            break
         if value - best <= tolerance * abs(best) + _NOTHING * size:
             if inside:
                 converged = True

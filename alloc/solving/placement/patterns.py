@@ -18,7 +18,7 @@ i in I
     (g, r, c), which only hosts of that domain take.
 p in P_h
     Patterns of host h: x_pi tasks of each item within the host's capacity, its pinned tasks beside
-    them.
+    them; besides those it keeps, at most as many of an item as there are in all.
 
 Parameters
 ----------
