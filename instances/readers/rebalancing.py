@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -73,11 +73,19 @@ def _instance(raw: Mapping[str, Any], name: str) -> Instance:
         (*(job for job, _ in made), *(job for job in pending if job.id not in hopeless)),
         running=tuple(assignment for _, assignment in made if assignment.tasks),
         moves=Moves(budget=0 if waiting else None),
-        description={
-            "source": f"rebalancing set {raw.get('name', name)}",
-            "left_out": f"{len(hopeless)} waiting jobs that fit no host: {', '.join(hopeless)}",
-        },
+        description={"source": f"rebalancing set {raw.get('name', name)}"} | _left_out(hopeless),
     )
+
+
+def _left_out(hopeless: Collection[str]) -> dict[str, str]:
+    if not hopeless:
+        return {}
+    number = (
+        "1 waiting job that fits"
+        if len(hopeless) == 1
+        else f"{len(hopeless)} waiting jobs that fit"
+    )
+    return {"left_out": f"{number} no host: {', '.join(sorted(hopeless))}"}
 
 
 def _topology(hosts: Iterable[Mapping[str, Any]], name: str) -> Topology:

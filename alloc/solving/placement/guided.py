@@ -31,7 +31,9 @@ from alloc.solving.placement.state import State
 from alloc.solving.placement.terms import Counts
 from alloc.solving.placement.variety import Variety
 
-_TAIL = 30
+_PENALTIES = (1.0, 10.0)
+"""What an uncovered task costs besides its price, in turns."""
+_TAIL = 24
 """Hosts that a dive leaves to an integer program."""
 _INTEGRAL = 0.99
 """Share in the linear master from which a pattern is taken as chosen."""
@@ -192,7 +194,7 @@ class Guide:
         bool
             As of `choose`.
         """
-        deadline = time.perf_counter() + seconds
+        deadline = time.perf_counter() + 0.7 * seconds
         prices, share = self.prices, 0.6
         left = np.asarray(self.tasks().sum(axis=0)).ravel()
         free = np.arange(self.patterns.num_hosts)
@@ -221,7 +223,11 @@ class Guide:
                 self.vary(spread, free)
             self.pool.tidy()
             everyone = np.arange(self.patterns.num_hosts)
-            return self.choose(everyone, max(2.0, 0.2 * seconds), 100 * _TAIL, fixed, 1.0)
+            # Tasks that no pattern covers may find no path: then it is worth more to cover them.
+            return any(
+                self.choose(everyone, 0.2 * seconds, 100 * _TAIL, fixed, penalty)
+                for penalty in _PENALTIES
+            )
         finally:
             self.prices = lasting
 
@@ -388,7 +394,7 @@ def _trim(count: Counts, total: int, initial: Counts) -> Counts:
 
 
 def _surest(found: Generated, num_free: int) -> list[int]:
-    """Return the columns to fix: what the linear master is sure of, but a sixth of the hosts."""
+    """Return the columns to fix: what the linear master is sure of, but a quarter of the hosts."""
     share = found.share
     order = np.argsort(-share, kind="stable")
     sure = int((share > _INTEGRAL).sum())
@@ -396,7 +402,7 @@ def _surest(found: Generated, num_free: int) -> list[int]:
     chosen: list[int] = []
     for column in order[: 2 * num_free].tolist():
         host = int(found.columns.host[column])
-        if len(chosen) >= max(sure, num_free // 6, 1) or share[column] <= 0:
+        if len(chosen) >= max(sure, num_free // 4, 1) or share[column] <= 0:
             break
         if host not in seen:
             seen.add(host)

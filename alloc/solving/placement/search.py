@@ -174,7 +174,9 @@ class Search:
             # Without patterns, some hosts dealt out anew exactly.
             size = min(num_hosts, int(self.rng.integers(4, 9)))
             chosen = self.rng.choice(self._region(3 * size), size, replace=False)
-            Neighbourhood(self.state, chosen.tolist()).solve(min(2.0, self.clock()), self.settings.seed)
+            Neighbourhood(self.state, chosen.tolist()).solve(
+                min(2.0, self.clock()), self.settings.seed
+            )
             return
         slack = 0.002 * self.best_value / num_hosts * len(hosts)
         self._in_part(hosts, lambda i: i.kick_and_settle(4, slack, 10), self.clock)
@@ -201,7 +203,7 @@ class Search:
         self.relaxation = relax(self.problem.data, weights)
         patterns = self.relaxation.patterns
         self._raise_bound(trivial_bound(patterns))
-        self.generated = pattern_prices(patterns, 0.5 * self.clock(), self.report)
+        self.generated = pattern_prices(patterns, 0.45 * self.clock(), self.report)
         if self.generated is not None:
             self._raise_bound(self.generated.bound)
             self.report(f"patterns prove {self.bound:.4f}")
@@ -228,7 +230,7 @@ class Search:
         if not self.relaxation.patterns.exact:
             return
         guide = Guide(self.problem, self.state, self.relaxation, self.generated, self.rng)
-        guide.dive(0.5 * self.clock(), self.report)
+        guide.dive(0.7 * self.clock(), self.report)
         self._settle_and_keep("patterns, surest first")
         start, sharpened = self.clock(), False
         num_hosts = len(self.state.capacity)
