@@ -34,6 +34,7 @@ SCHEDULERS: Mapping[str, str] = {
     "kai": "alloc.schedulers.placement:KaiBinPack",
     "kueue-best-fit": "alloc.schedulers.placement:KueueBestFit",
     "kueue-balanced": "alloc.schedulers.placement:KueueBalanced",
+    "repack": "alloc.schedulers.placement:Repacking",
     "rolling-horizon": "alloc.simulation.rolling_horizon:RollingHorizon",
 }
 """The policies of alloc: name to ``module:attribute`` of what makes one."""

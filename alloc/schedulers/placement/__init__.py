@@ -14,3 +14,4 @@ from alloc.schedulers.placement.kueue import KueueBestFit as KueueBestFit
 from alloc.schedulers.placement.plan import ExactPlan as ExactPlan
 from alloc.schedulers.placement.policy import PlacementPolicy as PlacementPolicy
 from alloc.schedulers.placement.policy import Request as Request
+from alloc.schedulers.placement.repacking import Repacking as Repacking
