@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from alloc.instance import Instance
 from alloc.objectives import parse_goal
@@ -66,12 +66,17 @@ def size(instance: Instance) -> int:
     return math.prod(len(options(instance, job)) for job in instance.jobs)
 
 
-def optimum(instance: Instance, goal: str) -> tuple[float, ...] | None:
-    """Return the best values of a goal's levels, or None if nothing is feasible."""
+def optimum(
+    instance: Instance, goal: str, allocations: Sequence[Allocation] | None = None
+) -> tuple[float, ...] | None:
+    """Return the best values of a goal's levels, or None if nothing is feasible.
+
+    `allocations` are the feasible ones, if they are known already.
+    """
     levels = parse_goal(goal).levels
     signs = [1.0 if level.sense == "max" else -1.0 for level in levels]
     best: tuple[float, ...] | None = None
-    for allocation in feasible(instance):
+    for allocation in feasible(instance) if allocations is None else allocations:
         values = tuple(
             # Values that differ by rounding alone are equal, so that the next level decides.
             round(sign * level.evaluate(instance, allocation), 9)

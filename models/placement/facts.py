@@ -139,10 +139,6 @@ class Facts:
         """Return the configuration of a way."""
         return self.job(way.job_class).configurations[way.configuration]
 
-    def ways_of(self, k: int) -> list[int]:
-        """Return the positions of the ways of a class."""
-        return [v for v, way in enumerate(self.ways) if way.job_class == k]
-
     @cached_property
     def ways_by_class(self) -> tuple[tuple[int, ...], ...]:
         """Positions of the ways of each class."""
