@@ -46,12 +46,16 @@ class Plan:
         What it needs of each level.
     finest
         Pairs of tensor and data blocks that reach the time.
+    data_finest, expert_finest
+        The finest blocks that data groups, and expert groups, can have in it.
     """
 
     seconds: float
     tensor_blocks: Blocks
     data_blocks: Blocks
     finest: tuple[tuple[Blocks, Blocks], ...]
+    data_finest: tuple[Blocks, ...]
+    expert_finest: tuple[Blocks, ...]
 
     def relaxations(self) -> list[tuple[Blocks, Blocks]]:
         """Return the blocks whose cells must have room whatever the mapping.
@@ -77,6 +81,35 @@ class Plan:
         multiples of b holds at least a b ones.
         """
         return tuple(a * b for a, b in zip(self.tensor_blocks, self.data_blocks, strict=True))
+
+
+def has_enough(plan: Plan, domains: DomainTree, ranks: int) -> bool:
+    """Say whether domains filled with blocks of any of the finest kinds can hold all ranks.
+
+    Groups may differ in their blocks, so that what all need alone says too little: of hosts of
+    eight GPUs, blocks of six and of eight need blocks of two, but fill six or eight.
+    """
+    tensor = plan.tensor_blocks[0]
+    for level, rooms in enumerate(domains.total_room):
+        # Whole tensor groups bring all of their ranks along.
+        width = tensor if plan.tensor_blocks[level] == tensor else 1
+        for kind in (plan.data_finest, plan.expert_finest):
+            sizes = sorted({width * blocks[level] for blocks in kind})
+            if int(_most_filled(sizes, int(rooms.max()))[rooms].sum()) < ranks:
+                return False
+    return True
+
+
+def _most_filled(sizes: Sequence[int], room: int) -> Indices:
+    """Return how much of each room up to the largest can be filled with pieces of given sizes."""
+    reached = np.zeros(room + 1, dtype=bool)
+    reached[0] = True
+    for size in sizes:
+        for start in range(size, room + 1, size):
+            # Piece by piece: what was reached with one less.
+            stop = min(start + size, room + 1)
+            reached[start:stop] |= reached[start - size : stop - size]
+    return np.maximum.accumulate(np.where(reached, np.arange(room + 1), 0))
 
 
 def plans(parallelism: Parallelism, tree: CommunicationTree, algorithm: Algorithm) -> list[Plan]:
@@ -109,7 +142,8 @@ def plans(parallelism: Parallelism, tree: CommunicationTree, algorithm: Algorith
                     for other in e.finest
                 )
                 seconds = t.seconds + e.seconds + d.seconds
-                plan = Plan(seconds, t.blocks, _shared(d.blocks, e.blocks), finest)
+                shared = _shared(d.blocks, e.blocks)
+                plan = Plan(seconds, t.blocks, shared, finest, d.finest, e.finest)
                 key = (plan.tensor_blocks, plan.data_blocks, frozenset(finest))
                 if key not in found or plan.seconds < found[key].seconds:
                     found[key] = plan

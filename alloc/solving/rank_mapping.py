@@ -20,7 +20,7 @@ from alloc.backends import SolverOptions
 from alloc.certificate import OPTIMALITY_GAP, Limit, Status, relative_gap
 from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
 from alloc.models.rank_mapping.counts import CountProblem, Counts, DomainTree, boundary_seconds
-from alloc.solving.block_plans import Plan, plans
+from alloc.solving.block_plans import Plan, has_enough, plans
 from alloc.topology.communication import CommunicationGraph, CommunicationTree, Fabric
 from alloc.topology.job_fabric import job_fabric
 from alloc.topology.topology import Topology
@@ -233,6 +233,8 @@ class _TreeSearch:
             if time.perf_counter() >= self.deadline:
                 bound, limit = min(bound, least), "time"
                 break
+            if not has_enough(plan, self.domains, self.parallelism.num_ranks):
+                continue
             relaxed = [
                 replace(self._problem(*blocks), fewest=plan.fewest) for blocks in plan.relaxations()
             ]

@@ -13,7 +13,7 @@ from alloc.models import rank_mapping
 from alloc.models.rank_mapping.counts import CountProblem, DomainTree
 from alloc.models.rank_mapping.cpsat_model import counts_of, cpsat_assignment, cpsat_counts
 from alloc.models.rank_mapping.pyomo_model import pyomo_assignment, pyomo_counts
-from alloc.solving.block_plans import block_chains_of, plans
+from alloc.solving.block_plans import _most_filled, block_chains_of, plans
 from alloc.solving.quadratic_assignment import solve_quadratic_assignment
 from alloc.solving.rank_mapping import assignment_problem, map_ranks
 from alloc.topology.communication import CommunicationGraph, CommunicationTree
@@ -192,6 +192,31 @@ def test_the_fastest_plan_comes_first_and_promises_no_more_than_its_blocks_take(
     found = plans(job, tree, "auto")
     assert [plan.seconds for plan in found] == sorted(plan.seconds for plan in found)
     assert all(plan.tensor_blocks[0] == 2 and plan.data_blocks[0] == 6 for plan in found)
+
+
+def test_hosts_filled_by_blocks_of_two_kinds_are_counted_as_filled():
+    """A room of 7 holds two blocks of 3, or one of 5: 6 of 7; of 8 all, 3 + 5."""
+    assert _most_filled([3, 5], 9).tolist() == [0, 0, 0, 3, 3, 5, 6, 6, 8, 9]
+    assert _most_filled([10], 3).tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_hosts_of_odd_sizes_leave_no_gap_that_is_not_there(seed):
+    """Twelve data ranks on hosts of 3, 4 and 6: blocks of three and four need blocks of one."""
+    rng = np.random.default_rng(seed)
+    rooms = rng.permutation([3, 4, 6, 4, 3, 4])
+    domains = np.array([[0, h] for h, room in enumerate(rooms) for _ in range(room)])
+    tree = CommunicationTree(
+        tuple(f"g{g}" for g in range(24)),
+        ("top", "host"),
+        domains,
+        np.array([1.0, 1000.0]),
+        np.zeros(2),
+    )
+    answer = map_ranks(tree, Parallelism(data=12, data_bytes=1e9))
+    # Blocks of four: 4 + 4 + 4, or one of the hosts of six.
+    assert answer.status == "optimal"
+    assert answer.objective == pytest.approx(2 * 11 / 12 * 1e9 / (4 * 1e9))
 
 
 def random_assignment(seed: int, n: int, kind: str) -> QuadraticAssignment:
