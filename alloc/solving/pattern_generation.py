@@ -42,6 +42,9 @@ class Relaxation:
         The bound that its dual prices prove on every solution; infinite when it has none.
     reduced
         What a GPU loses by each pattern at the last prices, 0 or more, shape (columns,).
+    option_reduced
+        What the objective gains (below 0) or loses (above) by a job in each option at these prices,
+        shape (options,).
     infeasible
         Whether not even fractions of patterns hold what must run.
     """
@@ -49,6 +52,7 @@ class Relaxation:
     columns: list[Column]
     bound: float
     reduced: Array
+    option_reduced: Array
     infeasible: bool = False
 
     def core(self, most: int) -> list[Column]:
@@ -92,6 +96,8 @@ def relax(
         found += _singles(data)
     model = _minimised(array_model(data, found, objective, all_run=all_run))
     solver = quiet_solver(SolverOptions(time_limit_s=settings.seconds_left()))
+    # Presolve compares alike columns pair by pair: minutes for thousands of weights, for nothing.
+    solver.setOptionValue("presolve", "off")
     solver.passModel(highs_model(replace(model, integer=np.zeros(len(model.cost), dtype=bool))))
     num_gpus = data.instance.topology.num_gpus
     if all_run and not data.listed:
@@ -99,16 +105,18 @@ def relax(
     known = {(column.group, column.pattern.counts) for column in found}
     half = settings.seconds_left() / 2
     best, rounds = -math.inf, 0
-    reduced = np.zeros(len(found))
+    reduced, of_options = np.zeros(len(found)), np.zeros(len(data.options))
     while True:
         solver.run()
         status = solver.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible and data.listed:
-            return Relaxation(found, math.inf, np.zeros(len(found)), infeasible=True)
+            none = np.zeros(len(data.options))
+            return Relaxation(found, math.inf, np.zeros(len(found)), none, infeasible=True)
         if status != highspy.HighsModelStatus.kOptimal:
             break
         solution = solver.getSolution()
         duals = np.array(solution.row_dual)
+        of_options = np.array(solution.col_dual[: len(data.options)])
         reduced = np.maximum(_of_patterns(data, solution.col_dual, len(model.cost), found), 0.0)
         priced = _price(data, model, duals, objective)
         best = max(best, _lagrangian(data, model, found, duals, priced))
@@ -132,7 +140,13 @@ def relax(
     report(f"linear relaxation after {rounds} rounds: {len(found)} patterns, bound {sign * best:g}")
     # No solution uses more GPUs than there are, so a bound beyond proves that there is none.
     reduced = np.pad(reduced, (0, len(found) - len(reduced)))
-    return Relaxation(found, sign * best, reduced, infeasible=all_run and best > num_gpus + 1e-6)
+    return Relaxation(
+        found,
+        sign * best,
+        reduced,
+        of_options,
+        infeasible=all_run and best > num_gpus + 1e-6,
+    )
 
 
 def _of_patterns(

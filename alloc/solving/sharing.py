@@ -32,7 +32,7 @@ from alloc.objectives import objective as named_objective
 from alloc.packing import HostPool
 from alloc.solution import Allocation, Assignment, Solution
 from alloc.solving.outcome import Outcome, Settings
-from alloc.solving.pattern_generation import relax, round_bound, whole_gap
+from alloc.solving.pattern_generation import Relaxation, relax, round_bound, whole_gap
 from alloc.solving.sharing_improvement import improve
 from alloc.verification import verify
 
@@ -105,7 +105,15 @@ def solve_sharing(
     # Where the counts are the problem itself, all patterns are worth the search; else the core is.
     columns = relaxed.columns if data.is_exact else relaxed.core(_CORE)
     complete = data.listed and len(columns) == len(relaxed.columns)
-    values, claimed, limit = _integers(data, columns, objective, all_run, settings, target=bound)
+    open_options, loss = _open_options(data, relaxed, all_run)
+    values, claimed, limit = _integers(
+        data, columns, objective, all_run, settings, target=bound, options=open_options
+    )
+    # A solution that decides otherwise about an option taken as decided loses at least so much.
+    if sense_of(objective) == "max":
+        claimed = max(claimed, relaxed.bound - loss)
+    else:
+        claimed = min(claimed, relaxed.bound + loss)
     if values is None and limit is None and complete:
         return _infeasible(instance, objective)
     if complete:
@@ -162,16 +170,35 @@ def _integers(
     settings: Settings,
     held: dict[str, float] | None = None,
     target: float = math.inf,
-    chosen: Array | None = None,
+    options: tuple[Array, Array] | None = None,
 ) -> tuple[Array | None, float, Limit | None]:
     """Solve the integer program over some patterns; return values, bound and limit."""
     model = array_model(data, columns, objective, all_run=all_run, held=held)
-    if chosen is not None:
-        model.lower[: len(chosen)] = model.upper[: len(chosen)] = chosen
+    if options is not None:
+        model.lower[: len(data.options)], model.upper[: len(data.options)] = options
     gap = whole_gap(data, objective, target, OPTIMALITY_GAP / 2)
     seconds = settings.seconds_left() * (1.0 if data.is_exact else _DRAFT)
     raw = highs.solve(model, SolverOptions(seconds, settings.seed, settings.workers, gap=gap))
     return raw.values, raw.bound, raw.limit
+
+
+def _open_options(
+    data: SharingData, relaxed: Relaxation, all_run: bool
+) -> tuple[tuple[Array, Array] | None, float]:
+    """Return limits of z that decide all but the closest options, and what a deviation loses.
+
+    Thousands of jobs of different weight are clear cases but for a few: their reduced cost says how
+    much a solution loses, against the bound, that decides otherwise.
+    """
+    if len(data.options) <= _MANY_OPTIONS or all_run:
+        return None, math.inf
+    reduced = relaxed.option_reduced
+    most = np.array([len(data.classes[k].members) for k, _ in data.options], dtype=float)
+    loss = float(np.sort(np.abs(reduced))[_MANY_OPTIONS])
+    decided = np.abs(reduced) >= max(loss, 1e-9)
+    lowest = np.where(decided & (reduced < 0), most, 0.0)
+    highest = np.where(decided & (reduced > 0), 0.0, most)
+    return (lowest, highest), loss
 
 
 def _infeasible(instance: Instance, objective: str) -> Outcome:
@@ -290,7 +317,8 @@ def _polish(
     cut_now = any(task.starts for a in instance.running for task in a.tasks)
     held = {objective: best.value}
     # Weights all of their own leave hardly a choice of jobs; without it the search is short.
-    fixed = chosen if len(chosen) > _MANY_OPTIONS and objective == "weight_placed" else None
+    many = len(chosen) > _MANY_OPTIONS and objective == "weight_placed"
+    fixed = (chosen, chosen) if many else None
     all_run = objective in PLACES_ALL
     for name in _ORDER:
         if name == objective or (name == "weight_placed" and all_run):
@@ -305,7 +333,9 @@ def _polish(
         )
         columns = listed_columns(data)
         kept = {n: v for n, v in held.items() if fixed is None or n != objective}
-        values, bound, limit = _integers(data, columns, name, all_run, settings, kept, chosen=fixed)
+        values, bound, limit = _integers(
+            data, columns, name, all_run, settings, kept, options=fixed
+        )
         if values is None:
             report(f"{name}: no better answer in time")
             continue
