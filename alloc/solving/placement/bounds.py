@@ -2,7 +2,8 @@
 
 The bound is the Lagrangian of `alloc.solving.placement.patterns` at the best prices found,
 evaluated in plain numpy for all hosts: nothing a linear programming solver says is believed, it
-only suggests prices. Two roundings sharpen it.
+only suggests prices. Branching on gangs (`alloc.solving.placement.branching`) sharpens it, and so
+do two roundings.
 
 Values lie on a lattice: if the goal counts GPUs, hosts and moves only, every value is a multiple of
 the greatest common divisor of the weights, and so may the bound be.
@@ -24,6 +25,7 @@ import numpy as np
 from alloc.certificate import BoundProof
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import WeightedSum
+from alloc.solving.placement.branching import branch_on_gangs
 from alloc.solving.placement.pattern_master import Generated, generate
 from alloc.solving.placement.patterns import Patterns, Pricing
 from alloc.solving.placement.relaxation import Relaxation, Weights, relax
@@ -33,6 +35,9 @@ _COUNTING = {"gpus_placed", "moves", "gpu_hosts_used", "hosts_used", "whole_host
 """Objectives whose values are whole numbers."""
 _SECONDS_PER_CELL = 4e-9
 """What filling a cell of a table takes at most, seconds."""
+_ROUNDS_OF_A_NODE = 10
+_LEAST_NODES = 4
+"""Rounds of pricing that a node of a tree takes; nodes below which no tree is begun."""
 _LATTICE_TOLERANCE = 1e-7
 _FACTORS = 12
 """Most weights of hosts that are tried."""
@@ -118,12 +123,48 @@ def _least_cost(
         return least
     least = max(least, found.bound)
     report(f"patterns: bound {least:.4f}{', converged' if found.converged else ''}")
-    only_hosts = weights.of["gpu_hosts_used"] > 0 and not any(
+    return max(least, sharpen(patterns, found, weights, deadline - time.perf_counter(), report))
+
+
+def sharpen(
+    patterns: Patterns,
+    found: Generated,
+    weights: Weights,
+    seconds: float,
+    report: Callable[[str], None],
+    *,
+    target: float = math.inf,
+) -> float:
+    """Return a bound above that of the prices: by whole hosts, and by branching on gangs.
+
+    Parameters
+    ----------
+    patterns
+        The program.
+    found
+        Its prices and patterns.
+    weights
+        The goal.
+    seconds
+        Wall time, seconds.
+    report
+        Takes a line of progress.
+    target
+        Value of a placement, in minimisation: no bound above it is looked for.
+    """
+    deadline = time.perf_counter() + seconds
+    least = found.bound
+    if not found.converged:
+        return least
+    if weights.of["gpu_hosts_used"] > 0 and not any(
         weights.of[name] for name in ("balance", "hosts_used", "whole_hosts_free")
-    )
-    if only_hosts and found.converged:
-        left = deadline - time.perf_counter()
-        least = max(least, whole_hosts_bound(patterns, found, weights, left, report))
+    ):
+        part = 0.6 * seconds
+        least = max(least, whole_hosts_bound(patterns, found, weights, part, report))
+    left = deadline - time.perf_counter()
+    node_s = _ROUNDS_OF_A_NODE * Pricing(patterns).work * _SECONDS_PER_CELL
+    if least < target and patterns.stays and left > _LEAST_NODES * node_s:
+        least = max(least, branch_on_gangs(patterns, found, left, report, target=target))
     return least
 
 

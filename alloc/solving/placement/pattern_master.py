@@ -64,6 +64,8 @@ class Generated:
         z of each in the last master, shape (columns,); empty if hosts were merged into blocks.
     converged
         Whether the bound has reached the linear relaxation.
+    stays
+        y_gr in the last master, one for each of `Patterns.stays`.
     """
 
     bound: float
@@ -73,6 +75,7 @@ class Generated:
     columns: Columns
     share: Array
     converged: bool
+    stays: Array
 
 
 class Master:
@@ -95,6 +98,7 @@ class Master:
         self._known: set[tuple[int, bytes]] = set()
         self.solver = quiet_solver(SolverOptions(time_limit_s=1e9))
         self._artificial = 0
+        self.stays: Array = np.zeros(len(patterns.stays))
         self._build()
 
     def _build(self) -> None:
@@ -208,6 +212,7 @@ class Master:
         solution = self.solver.getSolution()
         dual = np.array(solution.row_dual) * self.unit
         values = np.array(solution.col_value)
+        self.stays = values[self._artificial : self._first]
         inside = bool(values[: self._artificial].max(initial=0.0) <= 1e-7)
         value = float(self.solver.getInfo().objective_function_value) * self.unit + p.constant
         if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
@@ -298,7 +303,7 @@ def generate(
     columns = met.columns()
     # Patterns met after the last master have no share in it.
     share = np.pad(share, (0, len(columns.host) - len(share))) if own else np.zeros(0)
-    return Generated(best, centre, move_price, value, columns, share, converged)
+    return Generated(best, centre, move_price, value, columns, share, converged, master.stays)
 
 
 def stand_still(patterns: Patterns, pricing: Pricing) -> Priced | None:

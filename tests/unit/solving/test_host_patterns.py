@@ -17,6 +17,7 @@ from alloc.solving.placement import patterns as patterns_module
 from alloc.solving.placement import relaxation as relaxation_module
 from alloc.solving.placement import sampling
 from alloc.solving.placement.bounds import pattern_prices, placement_bound, round_up, trivial_bound
+from alloc.solving.placement.branching import branch_on_gangs
 from alloc.solving.placement.patterns import Patterns, Pricing, lagrangian
 from alloc.solving.placement.relaxation import Weights, relax
 from alloc.topology import Domain, Host, HostType, Topology
@@ -240,10 +241,11 @@ def test_patterns_of_a_block_of_hosts_can_be_one_column() -> None:
     from alloc.solving.placement.pattern_master import generate
 
     p = patterns_of(crowded())
+    alone = generate(p, np.zeros(p.num_items), 20.0, lambda _: None)
     blocks = np.arange(p.num_hosts) // 2
     merged = generate(p, np.zeros(p.num_items), 20.0, lambda _: None, blocks=blocks)
     assert merged.converged
-    assert merged.bound == pytest.approx(bound_of(crowded()), rel=1e-3)
+    assert merged.bound == pytest.approx(alone.bound, rel=1e-3)
 
 
 def test_whole_hosts_are_counted() -> None:
@@ -258,6 +260,45 @@ def test_whole_hosts_are_counted() -> None:
     running = tuple(Assignment(f"j{h}", 0, (TaskPlacement(f"h{h}", "w", 5),)) for h in range(3))
     instance = Instance("b", topology, jobs, running=running, moves=Moves())
     assert bound_of(instance, "gpu_hosts_used + 0.01 moves") == pytest.approx(2.05, abs=1e-6)
+
+
+def test_a_gang_leaves_whole_or_stays_whole() -> None:
+    """One task of a gang stands beside a pinned job and would better leave for the empty rack.
+
+    Half the gang leaves in the linear relaxation: loads 2, 2, 2, 0 of 4 GPUs and one move, 0.425.
+    In truth both tasks leave, which costs another move.
+    """
+    hosts = tuple(Host(f"h{h}", "box", f"r{h // 2}") for h in range(4))
+    topology = Topology(
+        "t",
+        (HostType("box", 4, "a", 8000, 64),),
+        hosts,
+        ("rack",),
+        (Domain("r0", "rack"), Domain("r1", "rack")),
+    )
+    way = (Configuration((TaskGroup("w", 2, 2000),), 1.0),)
+    alone = (Configuration((TaskGroup("w", 1, 2000),), 1.0),)
+    jobs = (
+        Job("gang", 0.0, 1.0, way, placement=PlacementRules(required="rack")),
+        Job("pinned", 0.0, 1.0, alone, preemptible=False),
+    )
+    running = (
+        Assignment("gang", 0, (TaskPlacement("h0", "w", 1), TaskPlacement("h1", "w", 1))),
+        Assignment("pinned", 0, (TaskPlacement("h0", "w", 1),)),
+    )
+    instance = Instance("gangs", topology, jobs, running=running, moves=Moves())
+    best = Oracle(instance).best(parse_goal(BALANCE).levels[0])
+    p = patterns_of(instance)
+    found = pattern_prices(p, 10.0, lambda _: None)
+    assert found is not None
+    lines: list[str] = []
+    bound = branch_on_gangs(p, found, 10.0, lines.append)
+    assert found.bound == pytest.approx(0.425)
+    assert best == pytest.approx(0.475)
+    assert bound == pytest.approx(0.475)
+    assert "programs" in lines[-1]
+    # With a placement that is as good as the relaxation there is nothing to branch for.
+    assert branch_on_gangs(p, found, 10.0, lines.append, target=0.0) == found.bound
 
 
 def test_bounds_are_rounded_to_values_that_there_are() -> None:
