@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -45,7 +46,7 @@ def _gpus_placed(instance: Instance, allocation: Allocation) -> float:
 
 
 def _weight_placed(instance: Instance, allocation: Allocation) -> float:
-    return float(sum(instance.job(a.job).weight for a in allocation.assignments))
+    return math.fsum(instance.job(a.job).weight for a in allocation.assignments)
 
 
 def _moves(instance: Instance, allocation: Allocation) -> float:

@@ -1,4 +1,4 @@
-"""Objectives of divided GPUs: weight placed, GPUs used, and GPUs that must be cut anew."""
+"""Objectives of divided GPUs: GPUs used, and GPUs that must be cut anew."""
 
 from __future__ import annotations
 
@@ -56,10 +56,6 @@ def _whole_gpus(instance: Instance, a: Assignment) -> dict[str, int]:
     return found
 
 
-def _weight_placed(instance: Instance, allocation: Allocation) -> float:
-    return math.fsum(instance.job(a.job).weight for a in allocation.assignments)
-
-
 def gpus_in_use(instance: Instance, allocation: Allocation) -> int:
     """Return the GPUs on which a task holds the whole, a share or a MIG slice."""
     whole = sum(sum(_whole_gpus(instance, a).values()) for a in allocation.assignments)
@@ -113,9 +109,6 @@ def _if_all_run(
 
 
 SHARING_OBJECTIVES = (
-    PlacementObjective(
-        "weight_placed", "max", "weight", "Summed weight of the jobs that run.", _weight_placed
-    ),
     PlacementObjective(
         "gpus_used",
         "min",

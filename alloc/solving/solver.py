@@ -20,11 +20,13 @@ from alloc.objectives import objective as named_objective
 from alloc.solution import Solution
 from alloc.solving.lexicographic import solve_levels
 from alloc.solving.outcome import Outcome, Settings
-from alloc.verification import verify
+from alloc.verification import initial_violations, verify
 
 _log = logging.getLogger(__name__)
 
 AUTO = "auto"
+_MOST_REPORTED = 5
+"""Rules that the running jobs break, in the log: the first ones say what is wrong."""
 _LIMITS = ("deadline", "horizon", "preempted")
 BOUND_TOLERANCE = 1e-6
 """How far, relatively, rounding may push a bound past an objective; more is a false bound."""
@@ -101,9 +103,17 @@ def solve(
         if progress is not None:
             progress(stamped)
 
+    initial = initial_violations(instance) if chosen.goals else []
+    for violation in initial[:_MOST_REPORTED]:
+        report(f"before anything moves: {violation}")
+    if len(initial) > _MOST_REPORTED:
+        report(f"before anything moves: {len(initial) - _MOST_REPORTED} more rules are broken")
     levels = [level.name for level in parse_goal(wanted).levels] if chosen.goals else [wanted]
     if len(levels) == 1:
         outcome = _attempt(instance, chosen, backend, wanted, settings, warm_start, report)
+        if outcome.infeasible and outcome.conflict and initial:
+            known = f"{outcome.conflict}. Already now: {initial[0]}"
+            outcome = replace(outcome, conflict=known)
         return certify(instance, chosen.name, wanted, outcome, settings, tuple(lines))
     stages = solve_levels(
         instance,

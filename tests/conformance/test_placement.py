@@ -535,6 +535,23 @@ class TestWhatClassesDoNotLose:
             assert "the jobs that must keep running together leave no placement" in str(
                 result.conflict
             )
+            assert 'Already now: host "h0" is over its gpu_milli by 2000' in str(result.conflict)
+
+    def test_what_is_broken_at_first_is_reported_and_repaired_at_least_cost(self) -> None:
+        """A split gang that may move: one task does, and the log says what was wrong."""
+        kind = HostType("k", 2, "a100")
+        hosts = tuple(Host(f"h{n}", "k", f"r{n // 2}") for n in range(4))
+        racks = tuple(Domain(f"r{n}", "rack") for n in range(2))
+        topology = Topology("two", (kind,), hosts, ("rack",), racks)
+        jobs = gangs(3, placement=PlacementRules(required="rack"))
+        split = (TaskPlacement("h0", "w", 2), TaskPlacement("h2", "w", 1))
+        running = (Assignment("j0", 0, split),)
+        instance = Instance("i", topology, jobs, running=running, moves=Moves())
+        for backend in DRAWINGS:
+            result = solve(instance, "placement", backend, objective="moves")
+            assert result.certificate.objective == 1.0
+            line = 'before anything moves: job "j0" must stand in one rack, but stands in "r0"'
+            assert any(line in logged for logged in result.log)
 
 
 class TestRefusals:
