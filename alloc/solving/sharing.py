@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -97,7 +97,7 @@ def solve_sharing(
         data, listed_columns(data), objective, all_run=all_run, settings=settings, report=report
     )
     if relaxed.infeasible:
-        return _infeasible(instance, objective)
+        return _infeasible(instance, objective, settings)
     bound, proof = round_bound(data, objective, relaxed.bound), "recomputed"
     best = _Best(instance, objective)
     if isinstance(warm_start, Allocation) and not verify(instance, warm_start):
@@ -115,7 +115,7 @@ def solve_sharing(
     else:
         claimed = min(claimed, relaxed.bound + loss)
     if values is None and limit is None and complete:
-        return _infeasible(instance, objective)
+        return _infeasible(instance, objective, settings)
     if complete:
         claimed = round_bound(data, objective, claimed)
         sharper = min(bound, claimed) if sense_of(objective) == "max" else max(bound, claimed)
@@ -130,7 +130,7 @@ def solve_sharing(
             instance, objective, best, (bound, proof, limit), settings, report
         )
         if all_run and bound == math.inf:
-            return _infeasible(instance, objective)
+            return _infeasible(instance, objective, settings)
     if best.allocation is not None and not _is_optimal(best, bound):
         best.offer(improve(instance, objective, best.allocation, bound, settings, report))
     if values is not None and data.is_exact and _is_optimal(best, bound):
@@ -201,7 +201,22 @@ def _open_options(
     return (lowest, highest), loss
 
 
-def _infeasible(instance: Instance, objective: str) -> Outcome:
+def _infeasible(instance: Instance, objective: str, settings: Settings) -> Outcome:
+    """Return the outcome of jobs that cannot all run, with how many of them can at most."""
+    data = sharing_data(instance, aggregate=True, states=False)
+    alike = tuple(replace(job_class, weight=1.0) for job_class in data.classes)
+    counted = replace(data, classes=alike)
+    relaxed = relax(
+        counted,
+        listed_columns(counted),
+        "weight_placed",
+        all_run=False,
+        settings=settings,
+        report=lambda line: None,
+    )
+    most = len(instance.jobs)
+    if math.isfinite(relaxed.bound):
+        most = min(most - 1, math.floor(relaxed.bound + 1e-6))
     worst = math.inf if sense_of(objective) == "min" else -math.inf
     return Outcome(
         None,
@@ -211,9 +226,9 @@ def _infeasible(instance: Instance, objective: str) -> Outcome:
         highs.version(),
         infeasible=True,
         conflict=(
-            f"the {len(instance.jobs)} jobs cannot all run at once on the "
-            f"{instance.topology.num_gpus} GPUs, and {objective} wants them all; the objective "
-            "weight_placed chooses which of them run"
+            f"{objective} wants all {len(instance.jobs)} jobs to run at once, and at most {most} "
+            f"of them can on the {instance.topology.num_gpus} GPUs; the objective weight_placed "
+            "chooses which of them run"
         ),
     )
 

@@ -253,7 +253,7 @@ def agree(instance: Instance, objective: str, backend: str) -> None:
     certificate = result.certificate
     if expected is None:
         assert certificate.status == "infeasible"
-        assert "cannot all run" in str(result.conflict) or backend != "auto"
+        assert "jobs to run at once, and at most" in str(result.conflict) or backend != "auto"
         return
     sign = 1.0 if objective in ("weight_placed", "gpus_placed") else -1.0
     assert sign * certificate.bound >= sign * expected - 1e-6

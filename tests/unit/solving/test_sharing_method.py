@@ -120,7 +120,7 @@ def test_more_jobs_than_any_pattern_holds_are_proved_too_many(
     jobs = tuple(one(f"j{k}", gpu_milli=600) for k in range(3))
     result = solve(Instance("many", cluster, jobs), "sharing", objective="gpus_used")
     assert result.certificate.status == "infeasible"
-    assert "the 3 jobs cannot all run at once on the 2 GPUs" in str(result.conflict)
+    assert "wants all 3 jobs to run at once, and at most 2 of them can" in str(result.conflict)
 
 
 def test_scarce_cpu_is_seen_host_by_host() -> None:
