@@ -68,8 +68,8 @@ def test_bounds_hold_against_brute_force_and_are_often_tight() -> None:
 @pytest.mark.slow
 def test_bounds_hold_against_brute_force_on_hundreds_of_instances() -> None:
     """The same law over many more seeds."""
-    done, _ = np.sum([check(seed) for seed in range(1000, 1700)], axis=0)
-    assert done >= 1000
+    done, _ = np.sum([check(seed) for seed in range(1000, 1400)], axis=0)
+    assert done >= 600
 
 
 def check_admission(seed: int) -> bool:
@@ -100,4 +100,4 @@ def test_admission_is_optimal_against_brute_force() -> None:
 @pytest.mark.slow
 def test_admission_is_optimal_on_hundreds_of_instances() -> None:
     """The same law over many more seeds."""
-    assert sum(check_admission(seed) for seed in range(1000, 1600)) >= 150
+    assert sum(check_admission(seed) for seed in range(1000, 1400)) >= 100

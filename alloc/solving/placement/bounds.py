@@ -209,7 +209,7 @@ def whole_hosts_bound(
     numbers = np.arange(patterns.num_hosts + 1)
     best = np.full(len(numbers), found.bound)
     tried = {1.0: _hosts_used(patterns, found)}
-    prices, idle = found.prices, 0
+    prices, idle = found.prices, 0  # at weight 1
     for _ in range(_FACTORS):
         n = int(best.argmin())
         factor = _next_factor(tried, n)
@@ -217,9 +217,10 @@ def whole_hosts_bound(
             break
         before = best.min()
         left = deadline - time.perf_counter()
-        again = generate(patterns.scaled(factor), prices, left, report, width=0.05)
+        # Prices are mostly shares of a host, and grow with what it costs.
+        again = generate(patterns.scaled(factor), factor * prices, left, report, width=0.05)
         if again.converged:
-            prices = again.prices
+            prices = again.prices / factor
         tried[factor] = _hosts_used(patterns, again)
         best = np.maximum(best, again.bound + (1.0 - factor) * weight * numbers)
         idle = idle + 1 if best.min() < before + _WORTHWHILE * abs(before) else 0
