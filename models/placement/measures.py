@@ -278,12 +278,11 @@ class Measures:
             share = scale * amount[needed] / capacity[host, r]
             part = share / len(hosts)
             if self.whole:
-                share, exact = np.rint(share), part
-                part = np.rint(part)
+                # What rounding adds up to: on a task's host, and in the mean of all hosts.
                 most = self.facts.upper[self.program.y_row[needed], host]
-                # Half a part for every task, on its host and in the mean of all hosts.
-                self.rounding += float((0.5 * most).sum() / scale)
-                self.rounding += len(hosts) * float((np.abs(part - exact) * most).sum() / scale)
+                off = np.abs(np.rint(share) - share) + len(hosts) * np.abs(np.rint(part) - part)
+                self.rounding += float(off @ most) / scale
+                share, part = np.rint(share), np.rint(part)
             mean = self.lines.columns(1, 2 * scale, integer=self.whole)
             self.lines.row("C13", [(mean, 1.0), (y, -part)], 0.0, 0.0)
             b = self.lines.columns(len(hosts), 2 * scale, integer=self.whole)
