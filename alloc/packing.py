@@ -18,7 +18,7 @@ import numpy.typing as npt
 from alloc.errors import InstanceError
 from alloc.solution import TaskPlacement
 from alloc.topology import Topology
-from alloc.topology.gpu_fit import gpu_memory_mib
+from alloc.topology.gpu_fit import gpu_memory_mib, tasks_on_gpu
 from alloc.topology.slices import CutGpus
 from alloc.topology.topology import HOST
 from alloc.units import MILLI, RESOURCES
@@ -276,22 +276,14 @@ class HostPool:
 
     def _on_fresh_gpu(self, group: TaskGroup) -> npt.NDArray[np.int64]:
         """Return how many sharing tasks one empty GPU of each host holds, shape (hosts,)."""
-        most = max(MILLI // group.gpu_milli, 1)
-        if not group.gpu_memory_mib:
-            return np.full(len(self.free), most, dtype=np.int64)
-        by_type = {
-            t: min(most, (gpu_memory_mib(t) or 0) // group.gpu_memory_mib)
-            for t in set(self.topology.gpu_types)
-        }
-        return np.array([by_type[t] for t in self.topology.gpu_types], dtype=np.int64)
+        types = self.topology.gpu_types
+        by_type = {t: tasks_on_gpu(t, group) for t in set(types)}
+        return np.array([by_type[t] for t in types], dtype=np.int64)
 
     def _on_gpu(self, h: int, g: int, group: TaskGroup, left: int) -> int:
         """Return how many sharing tasks fit on an open GPU with so much free milli-GPU."""
-        if not group.gpu_memory_mib:
-            return left // group.gpu_milli
-        memory = gpu_memory_mib(self.topology.gpu_types[h]) or 0
-        free = memory - self.open_memory.get(h, {}).get(g, 0)
-        return min(left // group.gpu_milli, free // group.gpu_memory_mib)
+        used = self.open_memory.get(h, {}).get(g, 0) if group.gpu_memory_mib else 0
+        return tasks_on_gpu(self.topology.gpu_types[h], group, left, used)
 
     def share_gpus(self, h: int, group: TaskGroup, count: int) -> tuple[int, ...]:
         """Choose a GPU for each of `count` sharing tasks on host h: the fullest that has room."""

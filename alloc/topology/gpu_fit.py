@@ -8,6 +8,7 @@ from alloc.errors import InstanceError
 from alloc.topology.gpu_types import gpu_type as named_gpu_type
 from alloc.topology.mig import mig_profiles, no_such_profile
 from alloc.topology.topology import Topology
+from alloc.units import MILLI
 from alloc.workload import Configuration, TaskGroup
 
 
@@ -27,6 +28,29 @@ def type_admits(gpu_type: str | None, group: TaskGroup) -> bool:
     if group.mig_profile is not None:
         return group.mig_profile in mig_profiles(gpu_type)
     return group.gpu_memory_mib <= (gpu_memory_mib(gpu_type) or 0) or not group.gpu_memory_mib
+
+
+def tasks_on_gpu(
+    gpu_type: str | None, group: TaskGroup, milli: int = MILLI, memory_used_mib: int = 0
+) -> int:
+    """Return how many tasks that share GPUs, or hold whole ones, fit on what is left of a GPU.
+
+    Parameters
+    ----------
+    gpu_type
+        Type of the GPU.
+    group
+        The tasks; one that holds several GPUs counts 1 where its memory fits.
+    milli
+        What is free of the GPU, milli-GPU.
+    memory_used_mib
+        GPU memory that others have asked for, MiB.
+    """
+    by_milli = max(milli // min(group.gpu_milli, MILLI), 0)
+    if not group.gpu_memory_mib:
+        return by_milli
+    free = (gpu_memory_mib(gpu_type) or 0) - memory_used_mib
+    return max(min(by_milli, free // group.gpu_memory_mib), 0)
 
 
 def gpu_misfit(topology: Topology, configuration: Configuration) -> str | None:

@@ -193,7 +193,8 @@ def _rows(
         (units[on_gpu], (size[on_gpu] * num_classes + pair_class[on_gpu], on_gpu)),
         shape=(slots, num_pairs),
     )
-    counts = np.array([column.pattern.counts for column in columns]).reshape(-1, num_sizes)
+    counts = np.array([column.pattern.counts for column in columns], dtype=np.int64)
+    counts = counts.reshape(num_columns, num_sizes)
     column, s = np.nonzero(counts)
     offered = sparse.csr_array(
         (

@@ -223,6 +223,18 @@ def test_values_of_the_objectives_by_hand() -> None:
     assert objective("reconfigurations").evaluate(moved, placed) == 1
 
 
+@pytest.mark.parametrize("backend", ["auto", "highs", "pyomo"])
+@pytest.mark.parametrize("num_gpus", [0, 1])
+def test_jobs_without_gpus_alone(backend: str, num_gpus: int) -> None:
+    """A part of a cluster may hold no task with a GPU: there is then no pattern at all."""
+    kind = HostType("box", num_gpus, "a100" if num_gpus else None, 4000, 1024)
+    jobs = tuple(one(f"j{k}", cpu_milli=3000) for k in range(3))
+    instance = Instance("cpu", flat_cluster("c", kind, 2), jobs)
+    result = solve(instance, "sharing", backend)
+    assert result.certificate.objective == 2
+    assert result.certificate.status == "optimal"
+
+
 def test_equal_things_are_counted() -> None:
     """Ten thousand equal requests are one class: the size of the program does not grow."""
     cluster = flat_cluster("c", HostType("box", 8, "h100", 10**6, 10**6), 100)
