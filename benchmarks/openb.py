@@ -265,7 +265,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.openb")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="seeds of published rules")
     parser.add_argument("--other-seeds", type=int, default=2, help="seeds of the other rules")
-    parser.add_argument("--plan-seconds", type=float, default=30.0, metavar="S")
+    parser.add_argument("--plan-seconds", type=float, default=90.0, metavar="S")
     parser.add_argument("--skip-exact", action="store_true", help="no plans, no offline answer")
     arguments = parser.parse_args(argv)
     trace = read_trace(traces_folder())

@@ -50,7 +50,7 @@ class ExactPlan(PlacementPolicy):
     expected
         The jobs to expect.
     plan_s
-        Time for the plan, seconds.
+        Most time for the plan, seconds; it stops when it is within 0.001 % of its bound.
     seed
         Seed of the plan's solver.
     """
@@ -59,7 +59,7 @@ class ExactPlan(PlacementPolicy):
     information = "free capacity, kinds and numbers of the jobs to expect"
     features = ()
 
-    def __init__(self, expected: Sequence[Job], *, plan_s: float = 30.0, seed: int = 0) -> None:
+    def __init__(self, expected: Sequence[Job], *, plan_s: float = 60.0, seed: int = 0) -> None:
         super().__init__()
         self._expected = tuple(expected)
         self._plan_s = plan_s
