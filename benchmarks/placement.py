@@ -35,7 +35,7 @@ ON_REQUEST = True
 """It needs the sets, and a quarter of an hour."""
 
 BYTES_PER_GB = 1e9
-_SEARCH_SHARE = 0.94
+_SEARCH_SHARE = 0.9
 """Of the time that is promised; the rest is for the end of a step and the judge."""
 
 

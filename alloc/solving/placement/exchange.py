@@ -26,7 +26,8 @@ from alloc.solving.placement.terms import Counts
 
 Mask = npt.NDArray[np.bool_]
 
-_MOST_CYCLES = 2000
+_ATTEMPTS = 3
+_MOST_CYCLES = 1000
 _MOST_LINES = 400
 
 
@@ -54,7 +55,7 @@ class Exchanger:
         before = self.state.value
         everywhere = self._book(0)
         own = None if b == 0 else self._book(b)
-        for attempt in range(4):
+        for attempt in range(_ATTEMPTS):
             mask = None
             if attempt:
                 mask = self.rng.random(len(self.state.capacity)) < 0.6
@@ -283,7 +284,18 @@ def _negative_cycles(table: _Table) -> tuple[Counts, bool]:
     cycles[kind == 0, 1] = cycles[kind == 0, 2]
     cycles[kind == 0, 2] = -1
     cycles[kind < 2, 3] = -1
-    return cycles[_apart(cycles, host)], bool(len(found))
+    exact = _length(cycles, cost) < -GAIN
+    return cycles[exact & _apart(cycles, host)], bool(exact.any())
+
+
+def _length(cycles: Counts, cost: Array) -> Array:
+    """Return the lengths of cycles, shape (cycles,)."""
+    number = (cycles >= 0).sum(axis=1)
+    length = np.zeros(len(cycles))
+    for step in range(4):
+        after = np.where(step + 1 < number, cycles[:, (step + 1) % 4], cycles[:, 0])
+        length += np.where(step < number, cost[cycles[:, step], after], 0.0)
+    return length
 
 
 def _apart(cycles: Counts, host: Counts) -> Mask:
@@ -309,6 +321,8 @@ def _two_steps(cost: Array) -> tuple[Array, Counts]:
     if size > _MOST_LINES:
         return via, middle
     chunk = max(1, 400_000 // (size * size))
+    # Single precision finds the way in half the time; lengths are added up again afterwards.
+    cost = cost.astype(np.float32)
     turned = np.ascontiguousarray(cost.T)
     rows = np.arange(size)
     for first in range(0, size, chunk):

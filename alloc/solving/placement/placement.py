@@ -139,6 +139,7 @@ class _Solve:
 
     def run(self) -> None:
         """Solve."""
+        whole = self._left()
         self._start()
         if not self.settings.held and admission_obstacle(self.data, self.level) is None:
             self._admit()
@@ -147,9 +148,9 @@ class _Solve:
             self._exactly(self._left())
         if not self.proved and self.best.counts is not None and self._left() > 0:
             self._improve(cells <= _MANY_CELLS)
-        if not self.proved and cells <= _MANY_CELLS and self._left() > 0:
+        if not self.proved and cells <= _MANY_CELLS and self._left() > 0.05 * whole:
             self._exactly(self._left())
-        if not self.proved and self.proof == "none" and not self.infeasible:
+        if not self.proved and self.proof == "none" and self._left() > 0.05 * whole:
             self._prove(self._left())
 
     def _left(self) -> float:

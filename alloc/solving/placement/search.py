@@ -32,8 +32,13 @@ from alloc.solving.placement.terms import Counts
 
 Report = Callable[[str], None]
 
+_PRICING_S = 0.0025
+"""Seconds for each task group that patterns need to be of use."""
+_DEARER = 2.0
 _FEW_HOSTS = 64
 _MANY_HOSTS = 1200
+_FEW_DEALT = 5
+"""Hosts that are dealt out exactly together."""
 _REGION = 40
 _REGION_SETTLED = 160
 """Hosts that are kicked, and settled, together when there are many."""
@@ -98,17 +103,22 @@ class Search:
 
     def run(self) -> None:
         """Search; the best placement is in the state afterwards."""
+        price = self.state.price
         try:
             self._quickly()
-            if not self.done and not self.settings.held:
+            if not (self.done or self.settings.held or self._short):
                 self._price()
             if self.generated is not None and not self.done:
                 self._guided()
             while not self.done:
                 self._kick()
                 self._keep("kicks")
+                self._deal_out()
+                self._keep("hosts dealt out anew")
         finally:
+            self.state.price = price
             self.state.restore(self.best)
+            self.state.refresh()
 
     def _keep(self, what: str) -> bool:
         """Remember the state if it is the best."""
@@ -121,21 +131,47 @@ class Search:
         return True
 
     def _quickly(self) -> None:
-        self.state.descend()
+        """Single moves, then exchanges.
+
+        Exchanges start anew while moves cost more than they do: what pays then is worth keeping,
+        and fewer tasks are off their host where they need not be.
+        """
+        state, start, price = self.state, self.state.snapshot(), self.state.price
+        state.descend()
         self._keep("single moves")
-        if len(self.state.capacity) <= _MANY_HOSTS:
-            Improver(self.state, self.rng, self._quick_clock()).settle()
-        else:
-            self._settle_regions(self._quick_clock())
+        clock = self._quick_clock()
+        if price > 0:
+            state.restore(start)
+            self._settle_at(_DEARER * price, lambda: clock() - 0.4 * self.clock())
+            self._settle_at(price, clock)
+            self._keep("exchanges")
+            if state.value > self.best_value + GAIN:
+                state.restore(self.best)
+        self._settle_at(price, clock)
         self._keep("exchanges")
-        if len(self.state.capacity) <= _FEW_HOSTS:
-            improver = Improver(self.state, self.rng, self._quick_clock())
-            improver.kick_and_settle(4, 0.0, 6)
-            self._keep("kicks")
+
+    def _settle_at(self, price: float, clock: Callable[[], float]) -> None:
+        """Settle while moves have a price."""
+        if self.state.price != price:
+            self.state.price = price
+            self.state.refresh()
+        self._settle(clock)
+
+    def _settle(self, clock: Callable[[], float]) -> None:
+        if len(self.state.capacity) <= _MANY_HOSTS:
+            Improver(self.state, self.rng, clock).settle()
+        else:
+            self.state.descend()
+            self._settle_regions(clock)
+
+    @property
+    def _short(self) -> bool:
+        """Whether time is too short for patterns."""
+        return self.clock() < 1.0 + _PRICING_S * len(self.problem.data.groups)
 
     def _quick_clock(self) -> Callable[[], float]:
-        """Return a clock that leaves most of the time to the rest."""
-        left = 0.6 * self.clock()
+        """Return a clock that leaves time for patterns."""
+        left = 0.0 if self._short else 0.6 * self.clock()
         return lambda: self.clock() - left
 
     def _settle_regions(self, clock: Callable[[], float]) -> None:
@@ -170,16 +206,16 @@ class Search:
         hosts = np.arange(num_hosts)
         if num_hosts > _FEW_HOSTS:
             hosts = self._region(_REGION)
-        if self.generated is None and self.rng.random() < 0.5:
-            # Without patterns, some hosts dealt out anew exactly.
-            size = min(num_hosts, int(self.rng.integers(4, 9)))
-            chosen = self.rng.choice(self._region(3 * size), size, replace=False)
-            Neighbourhood(self.state, chosen.tolist()).solve(
-                min(2.0, self.clock()), self.settings.seed
-            )
-            return
         slack = 0.002 * self.best_value / num_hosts * len(hosts)
-        self._in_part(hosts, lambda i: i.kick_and_settle(4, slack, 10), self.clock)
+        self._in_part(hosts, lambda i: i.kick_and_settle(3, slack, 3), self.clock)
+
+    def _deal_out(self) -> None:
+        """Deal the tasks of a few hosts out anew, exactly."""
+        region = self._region(3 * _FEW_DEALT)
+        size = min(len(region), _FEW_DEALT)
+        chosen = self.rng.choice(region, size, replace=False)
+        seconds = min(2.0, self.clock())
+        Neighbourhood(self.state, chosen.tolist()).solve(seconds, self.settings.seed)
 
     def _region(self, size: int) -> Counts:
         """Return hosts to search together: whole domains of blocks first, costly hosts rather."""
@@ -268,10 +304,7 @@ class Search:
         if self.state.value >= self.best_value + 0.02 * abs(self.best_value):
             self.state.restore(self.best)
             return False
-        if len(self.state.capacity) <= _MANY_HOSTS:
-            Improver(self.state, self.rng, self.clock).settle()
-        else:
-            self._settle_regions(self.clock)
+        self._settle(self.clock)
         if self._keep(what):
             return True
         self.state.restore(self.best)
