@@ -162,6 +162,9 @@ def _possible(size: int, domains: DomainTree, width: Blocks) -> Indices:
     Each of its ranks brings at least `width` ranks of its tensor group along at each level.
     """
     chains = block_chains_of(size, domains.depth)
+    # Most ask for more than the largest domain of a level has.
+    largest = np.array([rooms.max() for rooms in domains.total_room])
+    chains = chains[(chains[:, :-1] * np.array(width) <= largest).all(axis=1)]
     return np.asarray(chains[np.array([_fits(chain, domains, width) for chain in chains])])
 
 
