@@ -53,8 +53,6 @@ class Tree:
         ruled = group in request.configuration.ruled_groups
         slices = {cut.level: cut.size for cut in request.rules.slices} if ruled else {}
         limits = {limit.level: limit.most for limit in request.rules.spread} if ruled else {}
-        for level in (*slices, *limits):
-            domain_of(free, level)
         room = free.room(group, request.configuration.gpu_type)
         if hosts is not None:
             room = np.where(hosts, room, 0)
@@ -164,6 +162,8 @@ class KueueBestFit(PlacementPolicy):
         self, free: FreeHosts, request: Request, rng: np.random.Generator
     ) -> tuple[TaskPlacement, ...] | None:
         """Place a gang and take its capacity, or do nothing; see `PlacementPolicy.place`."""
+        for level in (*request.required, *request.rules.levels):
+            domain_of(free, level)  # names a level that there is not
         groups = sorted(request.configuration.tasks, key=lambda g: g.demand, reverse=True)
         for home in self._homes(free, request, groups[0]):
             placed: list[tuple[int, TaskGroup, tuple[int, ...]]] = []
@@ -186,7 +186,7 @@ class KueueBestFit(PlacementPolicy):
             yield None
             return
         tree = Tree.of(free, group, request)
-        k = max(tree.levels.index(level) for level in _known(free, request.required))
+        k = max(tree.levels.index(level) for level in request.required)
         for d in np.argsort(tree.room[k], kind="stable"):
             if tree.room[k][d] >= group.count:
                 inside = tree.domain[k] == d
@@ -205,9 +205,8 @@ class KueueBestFit(PlacementPolicy):
         request
             The job.
         """
-        preferred = request.rules.preferred
-        last = len(tree.levels) - 1
-        rules = request.rules
+        rules, last = request.rules, len(tree.levels) - 1
+        preferred = rules.preferred
         if preferred is None and not (request.required or rules.slices or rules.spread):
             return least_free(tree.room[last], np.arange(len(tree.room[last])), count)
         k = 0 if preferred is None else tree.levels.index(preferred)
@@ -247,12 +246,6 @@ def _keeps_spread(
         if (np.bincount(domain[domain >= 0], minlength=1) > limit.most).any():
             return False
     return True
-
-
-def _known(free: FreeHosts, levels: Iterable[str]) -> list[str]:
-    for level in levels:
-        domain_of(free, level)
-    return list(levels)
 
 
 class KueueBalanced(KueueBestFit):

@@ -112,9 +112,15 @@ class PlacementPolicy(ABC):
         pool = HostPool(state.topology)
         kept = []
         for view in state.running:
-            if view.current is not None and view.current.tasks:
-                pool.take(view.configurations[view.current.configuration], view.current.tasks)
-                kept.append(view.current)
+            if view.current is None:
+                continue
+            configuration, current = view.configurations[view.current.configuration], view.current
+            if current.tasks:
+                pool.take(configuration, current.tasks)
+                kept.append(current)
+            elif (tasks := pool.place(configuration)) is not None:
+                # What ran before the start may come without hosts.
+                kept.append(Assignment(view.id, current.configuration, tasks))
         return kept, FreeHosts.of_pool(pool)
 
     def _serve(

@@ -46,6 +46,8 @@ class TaskRule(PlacementPolicy):
         self, free: FreeHosts, request: Request, rng: np.random.Generator
     ) -> tuple[TaskPlacement, ...] | None:
         """Place a gang and take its capacity, or do nothing; see `PlacementPolicy.place`."""
+        for level in (*request.required, *request.rules.levels):
+            domain_of(free, level)  # names a level that there is not
         groups = sorted(request.configuration.tasks, key=lambda g: g.demand, reverse=True)
         for home in self.homes(free, request):
             gang = _Gang(self, free, request, rng)

@@ -173,8 +173,9 @@ def test_a_preferred_rack_gives_way_in_task_rules() -> None:
 @pytest.mark.parametrize("rule", [BestFit(), HivedCells(), KueueBestFit(), KueueBalanced()])
 def test_unknown_levels_are_named(rule: PlacementPolicy) -> None:
     """A misspelled level must not be read as "anywhere"."""
-    with pytest.raises(InstanceError, match='level "rak" is not in topology "racks"'):
-        place(rule, racks((8,)), 2, required="rak")
+    for kind in ("required", "preferred"):
+        with pytest.raises(InstanceError, match='level "rak" is not in topology "racks"'):
+            place(rule, racks((8,)), 2, **{kind: "rak"})
 
 
 def test_fewest_then_tightest_is_exact() -> None:

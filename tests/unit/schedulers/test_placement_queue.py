@@ -10,7 +10,7 @@ from alloc.schedulers import make_scheduler
 from alloc.schedulers.placement import BestFit, ExactPlan, Fgd, FirstFit
 from alloc.schedulers.placement.sequence import place_in_order
 from alloc.simulation import simulate
-from alloc.solution import Allocation
+from alloc.solution import Allocation, Assignment
 from alloc.topology import Domain, Host, HostType, Topology, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup, rigid_gang
@@ -127,3 +127,13 @@ def test_fgd_learns_the_mix_on_the_way() -> None:
         "mix", flat_cluster("one", host, 1), tuple(share(f"j{k}", n) for k, n in enumerate(sizes))
     )
     assert place_in_order(instance, Fgd()).allocated[-1] == 8000
+
+
+def test_what_ran_before_the_start_goes_on_even_without_hosts() -> None:
+    """In slots a running job must be assigned again; one whose hosts nobody wrote down gets some,
+    and the job behind it what is left."""
+    running = (Assignment("a", 0),)
+    jobs = (gang("a", 3), gang("b", 2), gang("c", 1))
+    instance = Instance("running", flat_cluster("one", FOUR, 1), jobs, slot_s=10.0, running=running)
+    result = simulate(instance, FirstFit(skip=True))
+    assert [result.start_s[j] for j in "abc"] == [0.0, 10.0, 0.0]
