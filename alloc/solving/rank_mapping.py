@@ -58,7 +58,9 @@ class MappingAnswer:
     status
         ``optimal`` if the gap is at most `alloc.certificate.OPTIMALITY_GAP`, else ``feasible``.
     limit
-        ``time`` if the search ended before the proof, else None.
+        ``time`` if the time limit came before the proof, else None. A ``feasible`` answer without a
+        limit is one where groups of one kind may have to be cut each in its own way, which the
+        search does not try; the bound allows for it.
     method
         What found and proved it: ``counts`` or ``quadratic-assignment``.
     seconds
