@@ -24,6 +24,8 @@ from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 RACK = "rack"
 _MIB_PER_GIB = 1024
 _GPU = "generic"
+# AttributeError: valid JSON of another shape, a list or a text.
+_BROKEN = (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def read_rebalancing(path: str | PathLike[str]) -> Instance:
@@ -50,7 +52,7 @@ def read_rebalancing(path: str | PathLike[str]) -> Instance:
         text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
         raw = json.loads(text)
         return _instance(raw, file.name.split(".")[0])
-    except (OSError, EOFError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except _BROKEN as error:
         if isinstance(error, InstanceError):
             raise
         raise InstanceError(
