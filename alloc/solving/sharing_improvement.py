@@ -32,7 +32,7 @@ _SUB_LIMIT_S = 2.0
 _CORE = 200
 """Patterns they may use."""
 _PATIENCE = 40
-"""Rounds without gain after which the search ends."""
+"""Rounds without gain after which the search ends, on large clusters once round all hosts."""
 
 
 def improve(
@@ -64,7 +64,8 @@ def improve(
     measure = named_objective(objective)
     value = start = measure.evaluate(instance, allocation)
     misses = rounds = 0
-    while settings.seconds_left() > 0.2 and misses < _PATIENCE:
+    patience = max(_PATIENCE, instance.topology.num_hosts // _HOSTS)
+    while settings.seconds_left() > 0.2 and misses < patience:
         if abs(value - bound) <= OPTIMALITY_GAP * max(1.0, abs(value)):
             break
         rounds += 1

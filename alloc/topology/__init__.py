@@ -21,6 +21,9 @@ from alloc.topology.machines import gb200_compute_tray as gb200_compute_tray
 from alloc.topology.machines import hgx_a100 as hgx_a100
 from alloc.topology.machines import hgx_h100 as hgx_h100
 from alloc.topology.machines import pcie_server as pcie_server
+from alloc.topology.mig import MIG_PROFILES as MIG_PROFILES
+from alloc.topology.mig import MigProfile as MigProfile
+from alloc.topology.mig import mig_profiles as mig_profiles
 from alloc.topology.network import Network as Network
 from alloc.topology.queries import HostClass as HostClass
 from alloc.topology.queries import bisection_bandwidth as bisection_bandwidth

@@ -157,6 +157,56 @@ def test_hosts_are_refilled_until_nothing_is_gained(monkeypatch: pytest.MonkeyPa
     assert verify(instance, result.require_solution()) == []
 
 
+def test_a_warm_start_is_never_lost() -> None:
+    """However short the time, the answer is no worse than the allocation it started from."""
+    rng = np.random.default_rng(1)
+    cluster = flat_cluster("c", HostType("box", 4, "a100", 20_000, 65536), 5)
+    jobs = tuple(
+        one(f"j{k}", gpu_milli=int(rng.choice([210, 330, 470])), cpu_milli=2000) for k in range(90)
+    )
+    instance = Instance("warm", cluster, jobs)
+    first = solve(instance, "sharing", time_limit_s=5)
+    again = solve(instance, "sharing", time_limit_s=0.02, warm_start=first.solution)
+    assert first.certificate.objective is not None
+    assert again.certificate.objective is not None
+    assert again.certificate.objective >= first.certificate.objective
+    assert again.certificate.bound >= first.certificate.objective
+
+
+@pytest.mark.parametrize("goal", ["weight_placed", "gpus_used", "reconfigurations"])
+def test_a_limit_gives_an_answer_or_says_that_there_is_none(goal: str) -> None:
+    """With no time at all the bound still holds, and what is returned passes the judge."""
+    cluster = flat_cluster("c", HostType("box", 8, "h100", 200_000, 65536), 40)
+    rng = np.random.default_rng(5)
+    names = ("1g.10gb", "2g.20gb", "3g.40gb")
+    jobs = tuple(
+        one(f"j{k}", mig_profile=str(rng.choice(names)), weight=float(rng.uniform(1, 2)))
+        for k in range(400)
+    )
+    instance = Instance("short", cluster, jobs)
+    result = solve(instance, "sharing", objective=goal, time_limit_s=0.001)
+    assert result.certificate.status in ("optimal", "feasible", "no_solution")
+    if result.solution is not None:
+        assert verify(instance, result.solution) == []
+
+
+def test_weights_of_their_own_are_proved_by_reduced_costs() -> None:
+    """Beyond 500 options only the close cases are searched; the bound covers the others."""
+    cluster = flat_cluster("c", HostType("box", 8, "a100", 200_000, 65536), 10)
+    rng = np.random.default_rng(2)
+    names = ("1g.5gb", "2g.10gb", "3g.20gb", "7g.40gb")
+    jobs = tuple(
+        one(f"j{k}", mig_profile=str(rng.choice(names)), weight=float(rng.uniform(1, 9)))
+        for k in range(700)
+    )
+    instance = Instance("own", cluster, jobs)
+    result = solve(instance, "sharing")
+    exact = solve(instance, "sharing", "highs", time_limit_s=30)
+    assert result.certificate.status == "optimal"
+    assert any("proved for these jobs" in line for line in result.log)
+    assert result.certificate.objective == pytest.approx(exact.certificate.objective, rel=1e-6)
+
+
 def test_running_slices_stay_where_they_are() -> None:
     """Adding requests beside running slices cuts no GPU anew and moves no task."""
     cluster = flat_cluster("c", HostType("box", 2, "h100", 64000, 65536), 2)
