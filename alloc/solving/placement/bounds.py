@@ -36,8 +36,7 @@ _COUNTING = {"gpus_placed", "moves", "gpu_hosts_used", "hosts_used", "whole_host
 _SECONDS_PER_CELL = 4e-9
 """What filling a cell of a table takes at most, seconds."""
 _ROUNDS_OF_A_NODE = 10
-_LEAST_NODES = 4
-"""Rounds of pricing that a node of a tree takes; nodes below which no tree is begun."""
+"""Rounds of pricing that a node of a tree takes."""
 _LATTICE_TOLERANCE = 1e-7
 _FACTORS = 12
 """Most weights of hosts that are tried."""
@@ -163,7 +162,9 @@ def sharpen(
         least = max(least, whole_hosts_bound(patterns, found, weights, part, report))
     left = deadline - time.perf_counter()
     node_s = _ROUNDS_OF_A_NODE * Pricing(patterns).work * _SECONDS_PER_CELL
-    if least < target and patterns.stays and left > _LEAST_NODES * node_s:
+    undecided = int(((found.stays > 1e-4) & (found.stays < 1.0 - 1e-4)).sum())
+    # With fewer nodes than undecided gangs, the bound hardly moves.
+    if least < target and undecided and left > undecided * node_s:
         least = max(least, branch_on_gangs(patterns, found, left, report, target=target))
     return least
 

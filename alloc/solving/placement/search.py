@@ -18,8 +18,8 @@ from alloc.solving.outcome import Settings
 from alloc.solving.placement.bounds import (
     pattern_prices,
     round_up,
+    sharpen,
     trivial_bound,
-    whole_hosts_bound,
 )
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.guided import Guide
@@ -248,16 +248,19 @@ class Search:
         self.bound = max(self.bound, round_up(bound, self.level, self.problem.data))
 
     def _sharpen(self) -> None:
-        """Raise the bound by counting whole hosts, where hosts and moves make up the goal."""
-        weights = Weights.read(self.level, self.problem.instance)
-        other = any(weights.of[n] for n in ("balance", "hosts_used", "whole_hosts_free"))
-        if self.generated is None or not self.generated.converged or self.relaxation is None:
+        """Raise the bound by counting whole hosts and by branching on gangs."""
+        if self.generated is None or self.relaxation is None:
             return
-        if weights.of["gpu_hosts_used"] > 0 and not other:
-            patterns, seconds = self.relaxation.patterns, 0.5 * self.clock()
-            self._raise_bound(
-                whole_hosts_bound(patterns, self.generated, weights, seconds, self.report)
+        self._raise_bound(
+            sharpen(
+                self.relaxation.patterns,
+                self.generated,
+                Weights.read(self.level, self.problem.instance),
+                0.5 * self.clock(),
+                self.report,
+                target=self.best_value + self.constant,
             )
+        )
 
     def _guided(self) -> None:
         """Choose patterns, settle, kick, in turns."""
