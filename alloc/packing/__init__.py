@@ -1,0 +1,10 @@
+"""Packing: putting the tasks of configurations on hosts with free capacity.
+
+`HostPool` is the ledger of free capacity that schedulers, the simulator and the engine share. Its
+rules are greedy and fast; a failure to place says that the rule found no room, not that there is
+none.
+"""
+
+from alloc.packing.joint import place_jointly as place_jointly
+from alloc.packing.pool import HostPool as HostPool
+from alloc.packing.pool import Rule as Rule

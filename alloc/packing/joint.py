@@ -1,0 +1,126 @@
+"""Placing many gangs at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from alloc.packing.pool import HostPool
+from alloc.solution import TaskPlacement
+from alloc.topology import Topology
+from alloc.workload import Configuration, TaskGroup
+
+
+def place_jointly(
+    topology: Topology,
+    requests: Sequence[tuple[Configuration, Sequence[TaskPlacement] | None]],
+) -> list[tuple[TaskPlacement, ...] | None]:
+    """Place many gangs at once on the empty cluster.
+
+    Gangs that name the hosts they are on stay there as far as those fit. Of the others, gangs tied
+    to one domain go first, the largest before the smaller; then all remaining task groups, the most
+    demanding first, so that tasks without GPUs take only what GPU tasks leave. Groups of equal
+    demand are dealt out together in one sweep over the hosts.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    requests
+        For each gang, its configuration and the hosts to keep, or None.
+
+    Returns
+    -------
+    list
+        For each gang, its placement, or None where the rules find no room.
+    """
+    pool = HostPool(topology)
+    placed: list[tuple[TaskPlacement, ...] | None] = [None] * len(requests)
+    waiting: list[int] = []
+    for i, (configuration, keep) in enumerate(requests):
+        if keep and pool.fits(configuration, keep):
+            pool.take(configuration, keep)
+            placed[i] = tuple(keep)
+        else:
+            waiting.append(i)
+    tied = [i for i in waiting if requests[i][0].within or _has_shares(requests[i][0])]
+    for i in sorted(tied, key=lambda i: requests[i][0].demand, reverse=True):
+        placed[i] = pool.place(requests[i][0])
+    tied_set = set(tied)
+    free = [i for i in waiting if i not in tied_set]
+    swept = _sweep(pool, [requests[i][0] for i in free])
+    for i, tasks in zip(free, swept, strict=True):
+        placed[i] = tasks
+    return placed
+
+
+def _has_shares(configuration: Configuration) -> bool:
+    return any(group.shares_gpu or group.mig_profile for group in configuration.tasks)
+
+
+def _sweep(
+    pool: HostPool, configurations: Sequence[Configuration]
+) -> list[tuple[TaskPlacement, ...] | None]:
+    """Place untied gangs, groups of equal demand in one sweep; gangs that miss go one by one."""
+    kinds: dict[tuple[tuple[int, ...], str | None], list[tuple[int, TaskGroup]]] = {}
+    for i, configuration in enumerate(configurations):
+        for group in configuration.tasks:
+            kinds.setdefault((group.demand, configuration.gpu_type), []).append((i, group))
+    tasks: list[list[TaskPlacement]] = [[] for _ in configurations]
+    missed: set[int] = set()
+    # Typed groups first: they have fewer hosts to go to. Then the most demanding.
+    for kind in sorted(kinds, key=lambda k: (k[1] is not None, k[0]), reverse=True):
+        members = kinds[kind]
+        missed |= _deal(pool, kind[1], members, tasks)
+    for i in missed:
+        if tasks[i]:
+            pool.release(configurations[i], tasks[i])
+    result: list[tuple[TaskPlacement, ...] | None] = [
+        None if i in missed else tuple(t) for i, t in enumerate(tasks)
+    ]
+    for i in sorted(missed, key=lambda i: configurations[i].demand, reverse=True):
+        result[i] = pool.place(configurations[i])
+    return result
+
+
+def _deal(
+    pool: HostPool,
+    gpu_type: str | None,
+    members: Sequence[tuple[int, TaskGroup]],
+    tasks: list[list[TaskPlacement]],
+) -> set[int]:
+    """Deal task groups of one demand out over the hosts in order; return the gangs that missed."""
+    wanted = sum(group.count for _, group in members)
+    sample = members[0][1]
+    room = pool.room(dataclasses.replace(sample, count=wanted))
+    if gpu_type is not None:
+        room = np.where(pool.hosts_of_type(gpu_type), room, 0)
+    # Hosts with fewer free GPUs first: CPU tasks fill them up and leave GPU hosts whole.
+    order = np.lexsort((np.arange(len(room)), pool.free[:, 0]))
+    order = order[room[order] > 0]
+    missed: set[int] = set()
+    hosts = pool.topology.hosts
+    position, left_here = 0, int(room[order[0]]) if len(order) else 0
+    for i, group in sorted(members, key=lambda member: member[1].count, reverse=True):
+        left = group.count
+        if position >= len(order):
+            missed.add(i)
+            continue
+        while left and position < len(order):
+            h = int(order[position])
+            count = min(left, left_here)
+            if count:
+                task = TaskPlacement(hosts[h].id, group.role, count)
+                tasks[i].append(task)
+                for r, amount in enumerate(group.demand):
+                    pool.free[h, r] -= amount * count
+                left -= count
+                left_here -= count
+            if left_here == 0:
+                position += 1
+                left_here = int(room[order[position]]) if position < len(order) else 0
+        if left:
+            missed.add(i)
+    return missed
