@@ -334,6 +334,8 @@ FORMULATIONS: dict[str, Formulation] = {
             drawings=("arrays", "pyomo"),
             method="alloc.solving.sharing:solve_sharing",
             features=("MIG slices", "GPU memory"),
+            conflict="the GPUs, CPU, memory and quotas do not hold all jobs at once; take the "
+            "objective weight_placed, which chooses, or add hosts",
         ),
     )
 }
