@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from alloc.errors import AllocError
+from alloc.errors import AllocError, UnsupportedFeatureError
 from alloc.instance import Instance, Tenant
 from alloc.packing import HostPool
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
@@ -23,7 +23,8 @@ class Repacking:
     policy asks for the fewest moves of preemptible running jobs that let it in
     (`alloc.solving.defragmentation.make_room`) and carries them out if they stay within the budget;
     the simulator charges each moved job its restart cost. The queue ends at the first job that does
-    not fit. Affinities are not seen: instances with them are refused by the simulator.
+    not fit. Jobs of several task groups of which some share GPUs are packed by a best fit instead,
+    and never moved. Affinities are not seen: instances with them are refused by the simulator.
 
     Parameters
     ----------
@@ -67,9 +68,8 @@ class Repacking:
             left = None
             if view.tenant is not None and view.tenant in state.quotas:
                 left = state.quotas[view.tenant] - held[view.tenant]
-            placed = decide(pool, _job(view), tree=self._tree, quota_left_milli=left).assignment
+            placed = self._place(pool, view, left)
             if placed is not None:
-                pool.take(view.configurations[placed.configuration], placed.tasks)
                 now[view.id] = placed
             else:
                 moved = self._make_room(state, view, views, now, left)
@@ -88,6 +88,29 @@ class Repacking:
         # In slots what goes on must be said again; in continuous time only what changes.
         changed = [a for name, a in now.items() if state.slot_s or before.get(name) != a]
         return Decision(tuple(changed), notes={"repackings": float(moves)} if moves else {})
+
+    def _place(self, pool: HostPool, view: JobView, left: int | None) -> Assignment | None:
+        """Return a place for a waiting job and take it, or None if there is none."""
+        assert self._tree is not None
+        try:
+            placed = decide(pool, _job(view), tree=self._tree, quota_left_milli=left).assignment
+        except UnsupportedFeatureError:
+            # Several task groups of which some share GPUs: packed by a rule, GPU by GPU.
+            return self._fit(pool, view, left)
+        if placed is not None:
+            pool.take(view.configurations[placed.configuration], placed.tasks)
+        return placed
+
+    def _fit(self, pool: HostPool, view: JobView, left: int | None) -> Assignment | None:
+        if view.placement.slices or view.placement.spread or view.placement.required:
+            return None
+        ways = view.configurations
+        for c in sorted(range(len(ways)), key=lambda c: -ways[c].rate):
+            if left is None or ways[c].demand[0] <= left:
+                tasks = pool.place(ways[c])
+                if tasks is not None:
+                    return Assignment(view.id, c, tasks)
+        return None
 
     def _held(self, state: ClusterState) -> dict[str | None, int]:
         held: dict[str | None, int] = dict.fromkeys(state.quotas, 0)
