@@ -38,6 +38,9 @@ from alloc.workload.rank_mapping import (
 
 MappingObjective = Literal["step", "transfer"]
 
+_LEAST_SHARE_S = 1.0
+"""Seconds that a solve of the count model gets at least."""
+
 
 @dataclass(frozen=True)
 class MappingAnswer:
@@ -219,6 +222,7 @@ class _TreeSearch:
         self.domains = DomainTree.of(tree)
         self.boundary_s = boundary_seconds(tree, parallelism)
         self.best = math.inf
+        self.cut_short = False
         self.places: Indices = np.zeros(0, dtype=np.int64)
 
     def run(self, naive: Indices) -> tuple[Indices, float, Limit | None]:
@@ -246,11 +250,7 @@ class _TreeSearch:
             if least >= self._enough:
                 continue
             bound = min(bound, self._resolve(plan, least, len(relaxed) == 1))
-        return self.places, bound, limit or ("time" if self._late else None)
-
-    @property
-    def _late(self) -> bool:
-        return time.perf_counter() >= self.deadline
+        return self.places, bound, limit or ("time" if self.cut_short else None)
 
     @property
     def _enough(self) -> float:
@@ -290,6 +290,7 @@ class _TreeSearch:
         if seconds + problem.pipeline_s(cuts) <= least * (1 + 1e-12):
             return 0.0
         if time.perf_counter() >= self.deadline:
+            self.cut_short = True
             return 0.0
         counts, pipeline = self._counts(problem, runs)
         if counts is not None:
@@ -304,8 +305,11 @@ class _TreeSearch:
         left = self.deadline - time.perf_counter()
         start = problem.counts_of_runs(runs)[: problem.open_levels]
         values = np.concatenate([x.reshape(-1) for x in start]).astype(float)
-        options = SolverOptions(left, self.seed, gap=0.0, start=values)
+        # Later plans may hold the answer: no solve takes all of the time.
+        share = min(left, max(_LEAST_SHARE_S, left / 3))
+        options = SolverOptions(share, self.seed, gap=0.0, start=values)
         raw = cpsat.solve(cpsat_counts(problem), options)
+        self.cut_short |= raw.status != "optimal"
         counts = None if raw.values is None else counts_of(problem, raw.values)
         return counts, max(raw.bound, 0.0)
 
