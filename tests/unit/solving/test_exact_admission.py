@@ -9,7 +9,7 @@ from alloc.instance import Affinity, Instance, Moves, Tenant
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import parse_goal
 from alloc.solution import Allocation, Assignment, TaskPlacement
-from alloc.solving.placement import admission_rows, knapsacks
+from alloc.solving.placement import admission, admission_rows, knapsacks
 from alloc.solving.placement.admission import Admission, solve_admission
 from alloc.solving.placement.waiting import admission_obstacle, gather
 from alloc.topology import Domain, Host, HostType, Topology
@@ -145,6 +145,16 @@ def test_counts_prove_what_patterns_leave_open(monkeypatch: pytest.MonkeyPatch) 
     assert without.value == 12.0
     assert without.bound > 12.0
     assert without.proof == "recomputed"
+
+
+def test_counts_alone_find_the_optimum_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the patterns met fit together badly, the answer is read from the counts."""
+    monkeypatch.setattr(admission._Search, "_choose", lambda self, seconds: None)
+    topology = cluster({"r0": ["a", "b"], "r1": ["c", "d"]})
+    jobs = (gang("g", 6, 1, "rack"), gang("h", 2, 3, "rack"), gang("s", 1, 2), gang("t", 1, 1))
+    found = solve(Instance("counts", topology, jobs))
+    assert found.value == found.bound == 15.0
+    assert placed(found) == {"g", "h", "s", "t"}
 
 
 def test_nothing_waits_or_nothing_fits() -> None:
