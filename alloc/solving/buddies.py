@@ -125,3 +125,19 @@ def pack_buddies(buddies: Buddies) -> Allocation:
     return Allocation(
         tuple(Assignment(instance.jobs[j].id, 0, tuple(t)) for j, t in sorted(placed.items()))
     )
+
+
+def buddy_optimum(instance: Instance) -> Allocation | None:
+    """Return an allocation with the most GPUs placed and, for that, on the fewest hosts.
+
+    None where neither theorem holds: no buddies, or gangs that wait although GPUs are idle.
+    """
+    buddies = buddies_of(instance)
+    if buddies is None:
+        return None
+    allocation = pack_buddies(buddies)
+    asked = int((buddies.sizes * buddies.counts).sum())
+    placed = sum(
+        instance.job(a.job).configurations[0].demand[0] // MILLI for a in allocation.assignments
+    )
+    return allocation if placed == min(asked, int(buddies.capacity.sum())) else None

@@ -1,6 +1,7 @@
 """The specialised method of F4: placements of any size, with a bound.
 
 1. A start: the warm start, what runs as it stands, waiting jobs put beside it; repaired if need be.
+   Sizes that divide each other are packed by first-fit decreasing, and that is the end of it.
 2. Waiting jobs beside jobs that stay are an admission problem, solved exactly.
 3. Small problems go to HiGHS on the sparse arrays, and end with a proof.
 4. Goals of host costs and moves: exchanges, host patterns and their prices (`search`). Whole jobs
@@ -24,6 +25,7 @@ from alloc.models.placement.arrays import draw_arrays
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import parse_level
 from alloc.solution import Solution
+from alloc.solving.buddies import buddy_optimum
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.placement.admission import solve_admission
 from alloc.solving.placement.bounds import placement_bound
@@ -141,6 +143,9 @@ class _Solve:
         """Solve."""
         whole = self._left()
         self._start()
+        self._pack_buddies()
+        if self.proved:
+            return
         if not self.settings.held and admission_obstacle(self.data, self.level) is None:
             self._admit()
         cells = len(self.data.groups) * self.instance.topology.num_hosts
@@ -172,6 +177,17 @@ class _Solve:
                     break
         if self.best.counts is not None:
             self.report(f"first placement: {self._value():.6g}")
+
+    def _pack_buddies(self) -> None:
+        """Take first-fit decreasing where it is optimal."""
+        names = [*(held.level.name for held in self.settings.held), self.level.name]
+        if names not in (["gpus_placed"], ["gpus_placed", "gpu_hosts_used"]):
+            return
+        packed = buddy_optimum(self.instance)
+        if packed is not None and math.isfinite(cost := self.best.cost_of(packed)):
+            self.best.offer(packed)
+            self._prove_by(cost, "recomputed")
+            self.report("sizes divide each other: first-fit decreasing is optimal")
 
     def _value(self) -> float:
         return self.best.sign * self.best.cost

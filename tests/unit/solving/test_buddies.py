@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from alloc.instance import Instance, Tenant
 from alloc.objectives import objective
-from alloc.solving.buddies import are_divisible, buddies_of, pack_buddies
+from alloc.solving.buddies import are_divisible, buddies_of, buddy_optimum, pack_buddies
+from alloc.solving.solver import solve
 from alloc.topology import Host, HostType, Topology
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
@@ -109,3 +110,25 @@ def test_divisible_sizes() -> None:
     assert not are_divisible([2, 3])
     assert not are_divisible([4], [8, 6])
     assert not are_divisible([])
+
+
+def test_the_method_of_placement_uses_the_theorem() -> None:
+    """Three hundred tasks on a hundred and twenty hosts: both levels proved without a search, in numpy."""
+    sizes = [8] * 40 + [4] * 60 + [2] * 100 + [1] * 100
+    jobs = tuple(job(f"j{k}", size) for k, size in enumerate(sizes))
+    instance = Instance("large", cluster(*[8] * 120), jobs)
+    goal = "gpus_placed then gpu_hosts_used"
+    result = solve(instance, "placement", objective=goal, time_limit_s=30.0)
+    assert [c.status for c in result.stages] == ["optimal", "optimal"]
+    assert [c.objective for c in result.stages] == [860.0, 108.0]
+    assert all(c.bound_proof == "recomputed" for c in result.stages)
+    assert any("first-fit decreasing is optimal" in line for line in result.log)
+
+
+def test_gangs_that_wait_beside_idle_gpus_are_left_to_the_search() -> None:
+    """With gangs the most GPUs is a knapsack: 3 + 3 beats the 5 that comes first."""
+    jobs = (job("five", 1, 5), job("three", 1, 3), job("also-three", 1, 3))
+    instance = Instance("knapsack", cluster(2, 2, 2), jobs)
+    assert buddy_optimum(instance) is None
+    result = solve(instance, "placement", objective="gpus_placed", time_limit_s=10.0)
+    assert (result.certificate.status, result.certificate.objective) == ("optimal", 6.0)
