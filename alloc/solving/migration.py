@@ -47,7 +47,7 @@ def order_moves(instance: Instance, allocation: Allocation) -> Migration:
     AllocError
         If tasks block each other, no host has room to stage one, and none of them may stop.
     UnsupportedFeatureError
-        If tasks that move share GPUs or hold MIG slices, or a running job changes its configuration.
+        If tasks that move share GPUs or hold MIG slices, or a running job changes configuration.
     """
     free, pending, first = _open(instance, allocation)
     index = instance.topology.host_index

@@ -113,7 +113,7 @@ def test_divisible_sizes() -> None:
 
 
 def test_the_method_of_placement_uses_the_theorem() -> None:
-    """Three hundred tasks on a hundred and twenty hosts: both levels proved without a search, in numpy."""
+    """Three hundred tasks on 120 hosts: both levels proved without a search, in numpy."""
     sizes = [8] * 40 + [4] * 60 + [2] * 100 + [1] * 100
     jobs = tuple(job(f"j{k}", size) for k, size in enumerate(sizes))
     instance = Instance("large", cluster(*[8] * 120), jobs)
