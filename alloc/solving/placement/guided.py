@@ -201,6 +201,8 @@ class Guide:
         fixed: dict[int, Counts] = {}
         while True:
             time_left = deadline - time.perf_counter()
+            if not len(free):
+                break
             rest = self._rest(free, left)
             found = generate(rest, prices, share * time_left, _silent, width=0.05, tolerance=1e-3)
             prices = found.prices
@@ -301,6 +303,8 @@ class Guide:
         free = np.array([h for h in hosts.tolist() if h not in fixed], dtype=np.int64)
         wanted = np.asarray(tasks[hosts].sum(axis=0)).ravel()
         picked = dict(fixed)
+        if not len(free):
+            return picked or None
         for counts in picked.values():
             wanted = wanted - counts
         wanted = np.maximum(wanted, 0)

@@ -276,6 +276,8 @@ class Search:
         spread, size, failures = 0.1, num_hosts, 0
         while not self.done:
             for _ in range(3):
+                if self.done:
+                    return
                 guide.vary(spread * self.rng.random())
             guide.remember()
             guide.pool.tidy()

@@ -354,3 +354,15 @@ def test_removed_gang_is_put_back_by_its_rules() -> None:
     assert 0 not in gangs.placed
     gangs.restore(0, stood)
     assert verify(problem.instance, problem.data.allocation(gangs.counts())) == []
+
+
+def test_dive_that_decides_every_host_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A linear master that is integral leaves no host free; the dive once asked for its patterns."""
+    monkeypatch.setattr("alloc.solving.placement.placement._FEW_CELLS", 0)
+    monkeypatch.setattr("alloc.solving.placement.placement._MANY_CELLS", 0)
+    monkeypatch.setattr("alloc.solving.placement.guided._TAIL", 0)
+    monkeypatch.setattr("alloc.solving.placement.search._PRICING_S", 0.0)
+    instance = gangs_on_racks()
+    standing = parse_level(REBALANCE).evaluate(instance, Allocation(instance.running))
+    assert solved(instance, EMPTY, seconds=2.0) == 18.0  # proved with a longer limit
+    assert solved(instance, REBALANCE, seconds=2.0) < standing
