@@ -33,7 +33,7 @@ from scipy import sparse
 from alloc.backends import SolverOptions, highs
 from alloc.backends.highs import quiet_solver
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, relative_gap
-from alloc.errors import InstanceError, SolverError
+from alloc.errors import CertificateError, InstanceError, SolverError
 from alloc.formulation import Array, ArrayModel
 from alloc.solving.outcome import Settings
 from alloc.units import require_count
@@ -122,6 +122,8 @@ def pack(
     ------
     InstanceError
         If the table lacks a kind, or a number makes no sense.
+    CertificateError
+        If the bound contradicts the packing.
     """
     require_count(num_gpus, "pack", "num_gpus")
     require_count(most_per_gpu, "pack", "most_per_gpu", least=1)
@@ -244,6 +246,10 @@ def _solve(
                 chosen, value = again, better
             if max(limit, value) < bound:
                 bound, proof = max(limit, value), "claimed"
+    if value > bound + 1e-6 * max(1.0, value):
+        raise CertificateError(
+            f"the bound {bound:g} on a packing is below the packing found, {value:g}; it is false."
+        )
     return chosen, bound, proof, len(master.bundles)
 
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alloc.errors import InstanceError
+from alloc.errors import CertificateError, InstanceError
+from alloc.solving import colocation
 from alloc.solving.colocation import Packing, pack
 from alloc.workload.interference import InterferenceTable
 
@@ -102,6 +103,25 @@ def test_a_bundle_of_three_is_priced_by_products() -> None:
     packing = pack(["a", "a", "b"], table, 1, most_per_gpu=3)
     assert packing.gpus == ((0, 1, 2),) or packing.gpus == ((1, 0, 2),)
     assert packing.value == pytest.approx(2 * 0.9 * 0.8 + 0.7 * 0.7)
+
+
+def test_a_false_bound_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If pricing missed good bundles the bound would be false: never in silence."""
+    rng = np.random.default_rng(0)
+    table = InterferenceTable("gpu", ("a", "b"), np.ones(2), rng.uniform(0.6, 1.0, (2, 2)))
+    honest = colocation._Master.solve
+    monkeypatch.setattr(
+        colocation._Master,
+        "solve",
+        lambda self: tuple(0.5 * part for part in honest(self)),
+    )
+    monkeypatch.setattr(
+        colocation._Problem,
+        "price",
+        lambda self, prices, gpu, least, most: ([(0, 1)], 0.0),
+    )
+    with pytest.raises(CertificateError, match="it is false"):
+        pack(["a", "b", "a", "b"], table, 2)
 
 
 def test_nothing_to_pack() -> None:
