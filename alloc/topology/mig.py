@@ -265,7 +265,5 @@ def maximal_layouts(gpu_type: str, names: frozenset[str] | None = None) -> tuple
     (Li et al., SoCC 2022) publishes has no 4g + 3g, which the placements allow.
     """
     every = layouts(gpu_type, names)
-    grown = {
-        tuple(x for x in layout if x != gone) for layout in every if layout for gone in layout
-    }
+    grown = {tuple(x for x in layout if x != gone) for layout in every if layout for gone in layout}
     return tuple(layout for layout in every if layout not in grown)
