@@ -93,7 +93,9 @@ class Repacking:
         """Return a place for a waiting job and take it, or None if there is none."""
         assert self._tree is not None
         try:
-            placed = decide(pool, _job(view), tree=self._tree, quota_left_milli=left).assignment
+            placed = decide(
+                pool, _job(view), tree=self._tree, quota_left_milli=left, explained=False
+            ).assignment
         except UnsupportedFeatureError:
             # Several task groups of which some share GPUs: packed by a rule, GPU by GPU.
             return self._fit(pool, view, left)

@@ -29,7 +29,7 @@ class GangDecision:
     assignment
         Its hosts, or None.
     explanation
-        Without hosts, the reason for the configuration that comes nearest (the first).
+        Without hosts, the reason for the fastest configuration, if it was asked for.
     """
 
     assignment: Assignment | None
@@ -43,6 +43,7 @@ def decide(
     tree: Tree | None = None,
     admitted: Mask | None = None,
     quota_left_milli: int | None = None,
+    explained: bool = True,
 ) -> GangDecision:
     """Place one gang on free capacity, or explain why it cannot start.
 
@@ -62,6 +63,8 @@ def decide(
         Hosts that affinities leave to the job, shape (hosts,); None: all.
     quota_left_milli
         GPU that its tenant may still take, milli-GPU, or None without a quota.
+    explained
+        Whether a job that cannot start is told why; a scheduler need not know.
     """
     tree = Tree.of(pool.topology) if tree is None else tree
     if admitted is None:
@@ -75,7 +78,7 @@ def decide(
         if tasks is not None:
             return GangDecision(Assignment(job.id, c, tasks), None)
     assert first is not None
-    return GangDecision(None, explain_gang(first))
+    return GangDecision(None, explain_gang(first) if explained else None)
 
 
 def decide_for(instance: Instance, job_id: str) -> GangDecision:

@@ -16,6 +16,9 @@ import numpy as np
 from alloc.solving.gang.question import REQUIREMENTS, Question
 from alloc.units import MILLI
 
+_STEP = {"cpu_milli": 100, "memory_mib": 1}
+"""How finely a smaller demand is looked for: tenths of a core, and MiB."""
+
 
 @dataclass(frozen=True)
 class Relaxation:
@@ -234,7 +237,7 @@ def _fewer(question: Question) -> Relaxation | None:
 
 
 def _less(question: Question, name: str, field: str) -> Relaxation | None:
-    """Return the most memory or CPU a task may ask for, by bisection over whole units."""
+    """Return the most memory or CPU a task may ask for, by bisection over steps of it."""
     if not question.fits(frozenset({name})):
         return None
     asked = int(getattr(question.main, field))
@@ -246,7 +249,8 @@ def _less(question: Question, name: str, field: str) -> Relaxation | None:
         )
         return replace(question, configuration=replace(question.configuration, tasks=tasks))
 
-    best = _bisect(lambda amount: with_amount(amount).fits(), 0, asked)
+    step = _STEP[field]
+    best = step * _bisect(lambda k: with_amount(step * k).fits(), 0, -(-asked // step))
     shown = f"{best / MILLI:g} cores" if field == "cpu_milli" else f"{best} MiB"
     gpus = question.gpus(question.main.count)
     return Relaxation(

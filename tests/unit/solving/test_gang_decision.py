@@ -247,3 +247,15 @@ def test_a_running_job_is_no_question() -> None:
     instance = Instance("i", cluster(), (gang(4),), running=running)
     with pytest.raises(InstanceError, match='job "b" runs already; ask about a job that waits'):
         decide_for(instance, "b")
+
+
+def test_a_smaller_demand_of_cpu_is_looked_for_in_tenths_of_a_core() -> None:
+    """A search by thousandths would meet demands that nobody can mean, and be refused."""
+    pool = pool_with(cluster(), [0, 0, 0, 0, 0])
+    pool.free[:, 1] = 1_950
+    group = TaskGroup("worker", 1, 1000, 4_000)
+    job = Job("b", 0.0, 1.0, (Configuration((group,), 1.0),), elasticity="rigid")
+    explanation = decide(pool, job).explanation
+    assert explanation is not None
+    assert explanation.relaxations[0].sentence == "with 1.9 cores of CPU a task it would start"
+    assert decide(pool, job, explained=False).explanation is None
