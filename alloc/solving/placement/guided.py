@@ -402,11 +402,13 @@ def _surest(found: Generated, num_free: int) -> list[int]:
     share = found.share
     order = np.argsort(-share, kind="stable")
     sure = int((share > _INTEGRAL).sum())
+    # What is left must have enough hosts to put right what fits together badly.
+    most = max(min(max(sure, num_free // 4), num_free - _TAIL), 1)
     seen: set[int] = set()
     chosen: list[int] = []
     for column in order[: 2 * num_free].tolist():
         host = int(found.columns.host[column])
-        if len(chosen) >= max(sure, num_free // 4, 1) or share[column] <= 0:
+        if len(chosen) >= most or share[column] <= 0:
             break
         if host not in seen:
             seen.add(host)

@@ -35,6 +35,7 @@ Report = Callable[[str], None]
 _PRICING_S = 0.0025
 """Seconds for each task group that patterns need to be of use."""
 _DEARER = 2.0
+_DIVES = 2
 _FEW_HOSTS = 64
 _MANY_HOSTS = 1200
 _FEW_DEALT = 5
@@ -269,7 +270,10 @@ class Search:
         if not self.relaxation.patterns.exact:
             return
         guide = Guide(self.problem, self.state, self.relaxation, self.generated, self.rng)
-        guide.dive(0.7 * self.clock(), self.report)
+        for _ in range(_DIVES):
+            # The second begins with the prices and patterns of the first.
+            if guide.dive(0.6 * self.clock(), self.report) or self.done:
+                break
         self._settle_and_keep("patterns, surest first")
         start, sharpened = self.clock(), False
         num_hosts = len(self.state.capacity)
