@@ -357,7 +357,7 @@ def test_removed_gang_is_put_back_by_its_rules() -> None:
 
 
 def test_dive_that_decides_every_host_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A linear master that is integral leaves no host free; the dive once asked for its patterns."""
+    """A linear master that is integral leaves no host free; the dive asked for its patterns."""
     monkeypatch.setattr("alloc.solving.placement.placement._FEW_CELLS", 0)
     monkeypatch.setattr("alloc.solving.placement.placement._MANY_CELLS", 0)
     monkeypatch.setattr("alloc.solving.placement.guided._TAIL", 0)

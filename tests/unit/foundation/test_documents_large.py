@@ -1,8 +1,6 @@
-"""Large documents are read in time."""
+"""Large documents are read as they were written."""
 
 from __future__ import annotations
-
-import time
 
 from alloc.documents import parse_instance, write_instance
 from alloc.instance import Instance
@@ -10,8 +8,8 @@ from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
 
 
-def test_ten_thousand_jobs_are_read_in_two_seconds() -> None:
-    """The promise of the README; benchmarks/load_instance.py measures it (about 0.2 s here)."""
+def test_ten_thousand_jobs_share_their_eight_tables() -> None:
+    """What makes reading fast: each table is checked once (benchmarks/load_instance.py times it)."""
     sets = [
         tuple(
             Configuration((TaskGroup("worker", w, 1000), TaskGroup("ps", p, 0, 2000)), w / (p + k))
@@ -24,8 +22,6 @@ def test_ten_thousand_jobs_are_read_in_two_seconds() -> None:
     cluster = flat_cluster("c", HostType("h", 8, "v100", 64_000), 1000)
     instance = Instance("large", cluster, jobs)
     text = write_instance(instance)
-    start = time.perf_counter()
     found = parse_instance(text)
-    assert time.perf_counter() - start < 2
     assert len({id(job.configurations) for job in found.jobs}) == 8
     assert found.fingerprint == instance.fingerprint
