@@ -36,6 +36,7 @@ from alloc.solving.placement.gang_search import (
     fresh_placements,
 )
 from alloc.solving.placement.incumbent import Incumbent
+from alloc.solving.placement.ranges import range_bound
 from alloc.solving.placement.search import Search
 from alloc.solving.placement.terms import is_split
 from alloc.solving.placement.waiting import admission_obstacle
@@ -143,6 +144,8 @@ class _Solve:
         """Solve."""
         whole = self._left()
         self._start()
+        self._prove_by(self.best.sign * range_bound(self.instance, self.level), "recomputed")
+        ranged = self.bound
         self._pack_buddies()
         if self.proved:
             return
@@ -155,7 +158,7 @@ class _Solve:
             self._improve(cells <= _MANY_CELLS)
         if not self.proved and cells <= _MANY_CELLS and self._left() > 0.05 * whole:
             self._exactly(self._left())
-        if not self.proved and self.proof == "none" and self._left() > 0.05 * whole:
+        if not self.proved and self.bound <= ranged and self._left() > 0.05 * whole:
             self._prove(self._left())
 
     def _left(self) -> float:

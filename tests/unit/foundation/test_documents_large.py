@@ -9,7 +9,7 @@ from alloc.workload import Configuration, Job, TaskGroup
 
 
 def test_ten_thousand_jobs_share_their_eight_tables() -> None:
-    """What makes reading fast: each table is checked once (benchmarks/load_instance.py times it)."""
+    """What makes reading fast (benchmarks/load_instance.py times it): one check for each table."""
     sets = [
         tuple(
             Configuration((TaskGroup("worker", w, 1000), TaskGroup("ps", p, 0, 2000)), w / (p + k))
