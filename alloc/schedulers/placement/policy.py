@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from alloc.packing import HostPool
+from alloc.schedulers.placement.exactly import place_exactly
 from alloc.schedulers.placement.free_hosts import FreeHosts
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.solution import Assignment, TaskPlacement
+from alloc.solving.gang import Tree
 from alloc.workload import NO_RULES, Configuration, PlacementRules
 
 
@@ -42,7 +44,8 @@ class PlacementPolicy(ABC):
 
     Jobs run in the fastest of their configurations that the rule finds room for, and stay where
     they are until they complete: nothing is paused or moved. The first job that does not fit ends
-    the round. A job that only its tenant's quota holds back is passed over.
+    the round. A job that only its tenant's quota holds back is passed over. When nothing runs and
+    the rule starts nothing, the first job that can start does.
 
     Parameters
     ----------
@@ -100,10 +103,26 @@ class PlacementPolicy(ABC):
             return Decision()
         kept, free = self._kept(state)
         started, stopped_at = self._serve(state, free)
+        if not started and not kept and not state.running:
+            started = self._rescue(state)
         self._blocked = None
         if stopped_at is not None:
             self._blocked = (stopped_at.id, crowd + len(started))
         return Decision(assign=(*kept, *started))
+
+    def _rescue(self, state: ClusterState) -> list[Assignment]:
+        """Place the first job that can start on the empty cluster, whatever the rule.
+
+        A rule may see no room even there, for gangs whose task groups compete for hosts. The job
+        would wait for ever.
+        """
+        pool, tree = HostPool(state.topology), Tree.of(state.topology)
+        for view in state.waiting:
+            room = None if view.tenant is None else state.quotas.get(view.tenant)
+            placed = place_exactly(pool, view, tree, room)
+            if placed is not None:
+                return [placed]
+        return []
 
     def _kept(self, state: ClusterState) -> tuple[list[Assignment], FreeHosts]:
         """Return what running jobs keep (in slots it must be said again), and what is then free."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from alloc.errors import AllocError, UnsupportedFeatureError
+from alloc.errors import AllocError
 from alloc.instance import Instance, Tenant
 from alloc.packing import HostPool
+from alloc.schedulers.placement.exactly import job_of, place_exactly
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.solution import Allocation, Assignment
 from alloc.solving.defragmentation import make_room
-from alloc.solving.gang import Tree, decide
-from alloc.workload import Job
+from alloc.solving.gang import Tree
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Repacking:
             left = None
             if view.tenant is not None and view.tenant in state.quotas:
                 left = state.quotas[view.tenant] - held[view.tenant]
-            placed = self._place(pool, view, left)
+            placed = place_exactly(pool, view, self._tree, left)
             if placed is not None:
                 now[view.id] = placed
             else:
@@ -88,31 +88,6 @@ class Repacking:
         # In slots what goes on must be said again; in continuous time only what changes.
         changed = [a for name, a in now.items() if state.slot_s or before.get(name) != a]
         return Decision(tuple(changed), notes={"repackings": float(moves)} if moves else {})
-
-    def _place(self, pool: HostPool, view: JobView, left: int | None) -> Assignment | None:
-        """Return a place for a waiting job and take it, or None if there is none."""
-        assert self._tree is not None
-        try:
-            placed = decide(
-                pool, _job(view), tree=self._tree, quota_left_milli=left, explained=False
-            ).assignment
-        except UnsupportedFeatureError:
-            # Several task groups of which some share GPUs: packed by a rule, GPU by GPU.
-            return self._fit(pool, view, left)
-        if placed is not None:
-            pool.take(view.configurations[placed.configuration], placed.tasks)
-        return placed
-
-    def _fit(self, pool: HostPool, view: JobView, left: int | None) -> Assignment | None:
-        if view.placement.slices or view.placement.spread or view.placement.required:
-            return None
-        ways = view.configurations
-        for c in sorted(range(len(ways)), key=lambda c: -ways[c].rate):
-            if left is None or ways[c].demand[0] <= left:
-                tasks = pool.place(ways[c])
-                if tasks is not None:
-                    return Assignment(view.id, c, tasks)
-        return None
 
     def _held(self, state: ClusterState) -> dict[str | None, int]:
         held: dict[str | None, int] = dict.fromkeys(state.quotas, 0)
@@ -140,11 +115,11 @@ class Repacking:
         if smallest > free.free[:, 0].sum() or (left is not None and smallest > left):
             return None  # no moves make up for GPUs or quota that are not there
         quota = () if left is None else (Tenant(str(view.tenant), max(left, 0)),)
-        jobs = [_job(views[name]).replace(tenant=None) for name in now]
+        jobs = [job_of(views[name]).replace(tenant=None) for name in now]
         instance = Instance(
             "repacking",
             state.topology,
-            (*jobs, _job(view)),
+            (*jobs, job_of(view)),
             tenants=quota,
             running=tuple(now.values()),
         )
@@ -163,17 +138,3 @@ class Repacking:
         solution = found.result.solution
         assert isinstance(solution, Allocation)
         return {a.job: a for a in solution.assignments}
-
-
-def _job(view: JobView) -> Job:
-    """Return the job of a view, as far as its placement needs it; it keeps its configuration."""
-    return Job(
-        view.id,
-        0.0,
-        1.0,
-        view.configurations,
-        tenant=view.tenant,
-        elasticity="rigid" if len(view.configurations) == 1 else "moldable",
-        preemptible=view.preemptible,
-        placement=view.placement,
-    )
