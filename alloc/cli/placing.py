@@ -13,6 +13,7 @@ from alloc.cli.console import print_text, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
 from alloc.cli.sources import read_instance, with_moves
+from alloc.cli.topology import HostTypeOption, TopologyOption, on_topology
 
 GoalOption = Annotated[
     str,
@@ -26,6 +27,8 @@ GoalOption = Annotated[
 def place_command(
     instance: options.InstanceArgument,
     goal: GoalOption = "gpus_placed then moves",
+    topology: TopologyOption = None,
+    host_type: HostTypeOption = None,
     backend: options.BackendOption = "auto",
     move_budget: options.MoveBudgetOption = None,
     evict: options.EvictOption = False,
@@ -45,7 +48,8 @@ def place_command(
     instance, --move-budget or --evict says that they may move.
     """
     require_writable(output)
-    problem = with_moves(read_instance(instance), move_budget, evict)
+    problem = on_topology(read_instance(instance), topology, host_type)
+    problem = with_moves(problem, move_budget, evict)
     from alloc.solving.placing import place
 
     with progress(f"placing {problem.name}", quiet) as report:
@@ -88,6 +92,8 @@ def defrag_command(
         list[str] | None,
         typer.Option(metavar="PLACE", help="Empty this host or domain; may be given repeatedly."),
     ] = None,
+    topology: TopologyOption = None,
+    host_type: HostTypeOption = None,
     move_cost: Annotated[
         float,
         typer.Option(help="Without --for or --empty: hosts that the move of a task is worth."),
@@ -106,7 +112,7 @@ def defrag_command(
     them and what arrives. Exit code 3 if there is no way, 4 if none was found in time.
     """
     require_writable(output)
-    problem = read_instance(instance)
+    problem = on_topology(read_instance(instance), topology, host_type)
     if job is not None and empty:
         raise typer.BadParameter("give --for or --empty, not both")
     from alloc.solving.defragmentation import consolidate, drain, make_room
@@ -160,6 +166,8 @@ def explain_command(
         str | None,
         typer.Argument(metavar="JOB", help="A waiting job; by default all.", show_default=False),
     ] = None,
+    topology: TopologyOption = None,
+    host_type: HostTypeOption = None,
     moves: Annotated[
         bool,
         typer.Option("--moves/--no-moves", help="Also look for moves of running jobs that help."),
@@ -173,7 +181,7 @@ def explain_command(
     The reason is a smallest set of requirements that conflict; each cure would do on its own, and
     the cheapest comes first.
     """
-    problem = read_instance(instance)
+    problem = on_topology(read_instance(instance), topology, host_type)
     running = {a.job for a in problem.running}
     asked = [job] if job is not None else [j.id for j in problem.jobs if j.id not in running]
     from alloc.solving.explaining import explain

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.tree import Tree
 
+    from alloc.instance import Instance
     from alloc.instances.readers.report import ReadReport
     from alloc.topology import Topology
     from alloc.topology.outlines import Branch, LinkOutline, Outline
@@ -61,6 +62,14 @@ HostTypeOption = Annotated[
         "file of nvidia-smi or lstopo. With HOSTS= for hosts of that name or pattern; may be "
         "repeated.",
         autocompletion=completion.complete_machine,
+        show_default=False,
+    ),
+]
+TopologyOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="The cluster, from a topology file, instead of the instance's own.",
         show_default=False,
     ),
 ]
@@ -268,6 +277,21 @@ def _read(
         allow_pieces=allow_pieces,
         **split_settings(option or [], "--option"),
     )
+
+
+def on_topology(problem: "Instance", file: str | None, host_type: list[str] | None) -> "Instance":
+    """Return an instance with the cluster that a topology file describes, if one is given.
+
+    Raises
+    ------
+    InstanceError
+        If the file cannot be read, or jobs run or ask for what its cluster does not have.
+    """
+    if file is None:
+        return problem
+    topology, account = _read(file, None, None, host_type, None, False, None)
+    say(str(account))
+    return problem.replace(topology=topology)
 
 
 def _host_types(given: Iterable[str]) -> Any:

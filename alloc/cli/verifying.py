@@ -11,6 +11,7 @@ from alloc.cli import options
 from alloc.cli.console import print_json, show
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.sources import STDIN, STDIN_NAME, read_answer, read_instance, solution_of, with_moves
+from alloc.cli.topology import HostTypeOption, TopologyOption, on_topology
 
 
 def verify_command(
@@ -26,15 +27,18 @@ def verify_command(
     ],
     move_budget: options.MoveBudgetOption = None,
     evict: options.EvictOption = False,
+    topology: TopologyOption = None,
+    host_type: HostTypeOption = None,
     json: options.JsonOption = False,
 ) -> ExitCode:
     """Check an answer against every rule of its instance, without any solver.
 
-    An answer of `alloc place` is checked with the --move-budget and --evict it was asked for with.
+    An answer of `alloc place` is checked with the --move-budget, --evict and --topology that it was
+    asked for with.
 
     Exit code: 0 if it is feasible, 3 if it breaks a rule or claims too much.
     """
-    problem = read_instance(instance)
+    problem = on_topology(read_instance(instance), topology, host_type)
     found = read_answer(answer)
     placed = isinstance(found, Result) and found.certificate.formulation == "placement"
     if placed or move_budget is not None or evict:

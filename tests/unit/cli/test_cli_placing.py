@@ -113,3 +113,23 @@ def test_explain_of_an_unknown_job_names_a_near_one(run, queue_file):
     done = run("explain", queue_file, "trian", "--no-moves")
     assert done.exit_code == 2
     assert 'has no job "trian"; did you mean "train"?' in done.stderr
+
+
+def test_the_cluster_may_come_from_a_topology_file(run, queue_file, tmp_path):
+    """A queue meets the cluster of Slurm's own file; what runs must be on hosts of it."""
+    file = tmp_path / "topology.conf"
+    leaves = "SwitchName=r0 Nodes=h[0-1]\nSwitchName=r1 Nodes=h[2-3]\n"
+    file.write_text(leaves + "SwitchName=rack Switches=r[0-1]\n")
+    cluster = ("--topology", file, "--host-type", "dgx-h100")
+    done = run("explain", queue_file, "tune", "--no-moves", *cluster)
+    assert done.exit_code == 2
+    assert 'job "train": level "rack" is not in the topology' in done.stderr
+    renamed = tmp_path / "queue.json"
+    renamed.write_text((tmp_path / "queue.json").read_text().replace('"rack"', '"leaf"'))
+    done = run("place", renamed, "--backend", "highs", "--json", *cluster)
+    assert done.exit_code == 0, done.stderr
+    assert list(json.loads(done.stdout)["solution"]["unplaced"]) == ["train"]
+    file.write_text("SwitchName=leaf Nodes=other[0-3]\n")
+    lost = run("place", renamed, *cluster)
+    assert lost.exit_code == 2
+    assert 'job "a": runs on host "h0", which is not in the topology' in lost.stderr
