@@ -25,6 +25,28 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class _Limits:
+    """What solves, for how long."""
+
+    backend: str
+    time_limit_s: float
+    seed: int
+    progress: Progress | None
+
+    def solve(self, problem: Instance, goal: str) -> Result:
+        """Return the best placement for a goal."""
+        return solve(
+            problem,
+            "placement",
+            self.backend,
+            objective=goal,
+            time_limit_s=self.time_limit_s,
+            seed=self.seed,
+            progress=self.progress,
+        )
+
+
+@dataclass(frozen=True)
 class Defragmentation:
     """A new placement of what runs, and the way there.
 
@@ -89,15 +111,8 @@ def make_room(
         affinities=_among(instance, {*running, job_id}),
         moves=Moves(move_budget),
     )
-    result = solve(
-        problem,
-        "placement",
-        backend,
-        objective="gpus_placed then moves",
-        time_limit_s=time_limit_s,
-        seed=seed,
-        progress=progress,
-    )
+    limits = _Limits(backend, time_limit_s, seed, progress)
+    result = limits.solve(problem, "gpus_placed then moves")
     let_in = isinstance(result.solution, Allocation) and (
         job_id in result.solution.configuration_of
     )
@@ -166,15 +181,8 @@ def drain(
         affinities=_among(instance, running),
         moves=Moves(None if move_budget is None else move_budget - stranded),
     )
-    result = solve(
-        problem,
-        "placement",
-        backend,
-        objective="moves",
-        time_limit_s=time_limit_s,
-        seed=seed,
-        progress=progress,
-    )
+    limits = _Limits(backend, time_limit_s, seed, progress)
+    result = limits.solve(problem, "moves")
     # The tasks that stood on the drained hosts move in any case.
     certificate = result.certificate
     value = certificate.objective
@@ -216,15 +224,8 @@ def consolidate(
         affinities=_among(instance, running),
         moves=Moves(move_budget),
     )
-    result = solve(
-        problem,
-        "placement",
-        backend,
-        objective=f"gpu_hosts_used + {move_cost:g} moves",
-        time_limit_s=time_limit_s,
-        seed=seed,
-        progress=progress,
-    )
+    limits = _Limits(backend, time_limit_s, seed, progress)
+    result = limits.solve(problem, f"gpu_hosts_used + {move_cost:g} moves")
     return _with_steps(problem, result)
 
 
