@@ -21,6 +21,7 @@ from alloc.instances.topologies.markup import Entry
 from alloc.instances.topologies.name_pattern import NamePattern, PatternError
 from alloc.instances.topologies.node_labels import NO_LABELS
 from alloc.instances.topologies.place import shown
+from alloc.instances.topologies.resources import resources
 from alloc.instances.topologies.text import TopologyText, read_text
 from alloc.instances.topologies.tree import TreeBuilder
 from alloc.topology import HostType, Topology
@@ -79,7 +80,7 @@ def read_hypernodes(text: TopologyText, request: Request) -> tuple[Topology, Rea
     nodes = _nodes(request)
     if nodes.report is not None:
         log.also.append(nodes.report)
-    entries = list(_entries(text, log))
+    entries = list(resources(text, "HyperNode", log))
     if not entries:
         raise text.place().error("holds no HyperNode; one has kind: HyperNode.")
     tree = TreeBuilder(text.file, domain_word="HyperNode", host_word="node")
@@ -102,22 +103,6 @@ def read_hypernodes(text: TopologyText, request: Request) -> tuple[Topology, Rea
         one_piece=False,
     )
     return topology, log.report()
-
-
-def _entries(text: TopologyText, log: ReportLog) -> Iterator[Entry]:
-    """Yield the HyperNodes of a list, or of several documents; count what else is there."""
-    documents = (text.json,) if text.text.lstrip().startswith("{") else text.yaml
-    for document in documents:
-        if document.value is None:
-            continue
-        items = document.get("items")
-        for entry in (document,) if items is None else items.elements():
-            log.rows_read += 1
-            kind = entry.get("kind")
-            if kind is not None and kind.value == "HyperNode":
-                yield entry
-            else:
-                log.drop("no HyperNode", "without kind" if kind is None else kind.text())
 
 
 def _levels(entries: Sequence[Entry], request: Request) -> dict[int, str]:

@@ -9,7 +9,6 @@ KAI Scheduler. Topology API, kai.scheduler. https://github.com/NVIDIA/KAI-Schedu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 from alloc.errors import nearest
@@ -21,6 +20,7 @@ from alloc.instances.topologies.kubernetes_nodes import read_kubernetes_nodes
 from alloc.instances.topologies.markup import Entry
 from alloc.instances.topologies.node_labels import HOSTNAME
 from alloc.instances.topologies.place import shown
+from alloc.instances.topologies.resources import resources
 from alloc.instances.topologies.text import TopologyText, read_text
 from alloc.topology import Topology
 
@@ -48,7 +48,9 @@ def read_kueue(text: TopologyText, request: Request) -> tuple[Topology, ReadRepo
     """
     log = ReportLog()
     log.files.append(text.file)
-    chosen = _chosen(list(_entries(text, log)), text, request.text_option("topology"), log)
+    chosen = _chosen(
+        list(resources(text, "Topology", log)), text, request.text_option("topology"), log
+    )
     labels = kueue_levels(chosen)
     for label in request.levels or ():
         if label not in labels:
@@ -89,22 +91,6 @@ def kueue_levels(topology: Entry) -> tuple[str, ...]:
     if not labels:
         raise levels.error(f"{levels.label} is empty; name at least one label, outermost first.")
     return tuple(labels)
-
-
-def _entries(text: TopologyText, log: ReportLog) -> Iterator[Entry]:
-    """Yield the Topologies of a list, or of several documents; count what else is there."""
-    documents = (text.json,) if text.text.lstrip().startswith("{") else text.yaml
-    for document in documents:
-        if document.value is None:
-            continue
-        items = document.get("items")
-        for entry in (document,) if items is None else items.elements():
-            log.rows_read += 1
-            kind = entry.get("kind")
-            if kind is not None and kind.value == "Topology":
-                yield entry
-            else:
-                log.drop("no Topology", "without kind" if kind is None else kind.text())
 
 
 def _chosen(entries: list[Entry], text: TopologyText, name: str | None, log: ReportLog) -> Entry:
