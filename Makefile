@@ -11,7 +11,7 @@ FLOOR := --cov --cov-report=term:skip-covered --cov-fail-under=90
 PYTEST_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint format bench lock clean
+.PHONY: help install install-learn demo test test-all lint format bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,13 @@ $(READY): $(LOCK) pyproject.toml
 	@# The build backend comes from the lock, so nothing outside the lock is fetched.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
+
+# PyTorch stands outside the lock: one version has a different file for every system and accelerator,
+# and pip picks the one configured here. Everything PyTorch needs is in the lock.
+install-learn: $(READY)  ## Add PyTorch, for training learned schedulers
+	@$(BIN)/python -c 'import torch' 2>/dev/null \
+	  || { echo "==> Installing PyTorch"; \
+	       $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps torch==2.13.0; }
 
 demo: $(READY)  ## Compare schedulers with the certified optimum on a small cluster
 	@echo "==> Running the demo"
@@ -67,7 +74,7 @@ lock:  ## Renew requirements/lock.txt from pyproject.toml
 	@$(PYTHON) -m venv build/lock-env
 	@build/lock-env/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.5"
 	@build/lock-env/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
-	  --no-config --upgrade --quiet --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --no-config --quiet --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command "make lock" --output-file $(LOCK)
 
 clean:  ## Remove everything the other targets made

@@ -1,0 +1,1 @@
+"""Training learned schedulers, on the package's own simulator."""

@@ -1,0 +1,1 @@
+"""DL2 as published: state, networks, supervised phase, actor-critic."""

@@ -1,0 +1,1 @@
+"""Learning from the optimum: policies trained on exact decisions."""

@@ -1,0 +1,1 @@
+"""Capacity planning: plans, what-ifs, and plans replayed in the simulator."""

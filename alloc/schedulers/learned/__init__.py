@@ -1,0 +1,1 @@
+"""Learned policies as schedulers: observations, policy files, ONNX Runtime."""

@@ -1,0 +1,1 @@
+"""The HTTP server: jobs that solve, place, compare and plan."""

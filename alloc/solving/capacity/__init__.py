@@ -1,0 +1,1 @@
+"""Solving the problems of family F7."""

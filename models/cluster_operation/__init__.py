@@ -1,0 +1,1 @@
+"""F7 in operation: which nodes are on, and what runs where, against energy and tardiness."""
