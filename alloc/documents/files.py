@@ -67,6 +67,17 @@ def write_text(path: str | PathLike[str], text: str) -> None:
     data = text.encode()
     if Path(path).suffix == ".gz":
         data = gzip.compress(data, mtime=0)
+    write_bytes(path, data)
+
+
+def write_bytes(path: str | PathLike[str], data: bytes) -> None:
+    """Write a file as a whole: until the last byte is on disk, the old file stays as it was.
+
+    Raises
+    ------
+    AllocError
+        If it cannot be written; the old file, if there was one, is still there.
+    """
     try:
         target = Path(path)
         if target.exists() and not target.is_file():

@@ -1,0 +1,173 @@
+"""The feature spec: what a policy's network is shown, and what it answers.
+
+A spec names a kind (`alloc.schedulers.learned.kinds`), gives the kind's parameters, and states the
+tensors that follow from them. It is written into the policy file, and the file's graph is held to
+it before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from alloc.errors import InstanceError, UnsupportedFeatureError
+
+DType = Literal["float32", "float64", "int32", "int64", "bool"]
+"""Element types that policies may use."""
+
+Overflow = Literal["oldest-first", "refuse"]
+"""What a policy with a window does when more jobs are in the system than it can see."""
+
+MAX_AXIS = 1_000_000
+"""Longest fixed axis of a tensor."""
+
+
+class Strict(BaseModel):
+    """A frozen document that refuses fields it does not know, NaN and infinity."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class KindParameters(Strict):
+    """The parameters of a kind; each kind derives its own, every field with its unit and range."""
+
+
+class WindowParameters(KindParameters):
+    """What kinds with a window of jobs have in common.
+
+    Parameters
+    ----------
+    window
+        Most jobs the network is shown at a time, 1 or more.
+    on_overflow
+        With more jobs in the system: ``oldest-first``, as DL2 does, shows the first `window` of
+        them in order of arrival, and the others stay invisible; ``refuse`` ends the run with one
+        sentence (`require_in_view`).
+    """
+
+    window: int = Field(ge=1, le=100_000)
+    on_overflow: Overflow = "oldest-first"
+
+
+class TensorSpec(Strict):
+    """An input or output of a network.
+
+    Parameters
+    ----------
+    name
+        Name in the graph.
+    dtype
+        Element type.
+    shape
+        Lengths of the axes; a name such as ``batch`` or ``jobs`` for an axis of any length.
+    """
+
+    name: str = Field(min_length=1, max_length=100)
+    dtype: DType
+    shape: tuple[int | str, ...]
+
+    @property
+    def text(self) -> str:
+        """The tensor for people, such as ``float32 [batch, 6, 20]``."""
+        return f"{self.dtype} [{', '.join(map(str, self.shape))}]"
+
+    def misfit(self, array: npt.NDArray[Any]) -> str | None:
+        """Return what is wrong with an array that should be this tensor, or None."""
+        fits = array.ndim == len(self.shape) and all(
+            isinstance(want, str) or want == have
+            for want, have in zip(self.shape, array.shape, strict=True)
+        )
+        if fits and array.dtype == np.dtype(self.dtype):
+            return None
+        return f"{self.name} must be {self.text}, and is {array.dtype} {list(array.shape)}"
+
+
+class FeatureSpec(Strict):
+    """What a network is shown and answers; make one with `FeatureSpec.of`.
+
+    Parameters
+    ----------
+    kind
+        Name of the kind, with the version of its features, such as ``dl2-window/1``.
+    parameters
+        Its parameters, plain JSON values; the kind says which there are.
+    inputs, outputs
+        The tensors, in the order of the graph; they follow from kind and parameters.
+    """
+
+    kind: str = Field(min_length=1, max_length=100)
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    inputs: tuple[TensorSpec, ...] = Field(min_length=1, max_length=64)
+    outputs: tuple[TensorSpec, ...] = Field(min_length=1, max_length=64)
+
+    @staticmethod
+    def of(kind: str, /, **parameters: Any) -> FeatureSpec:
+        """Return the spec of a kind with these parameters.
+
+        Raises
+        ------
+        InstanceError
+            If there is no such kind, or a parameter is unknown, missing or out of range.
+        """
+        from alloc.schedulers.learned.kinds import policy_kind
+
+        chosen = policy_kind(kind)
+        typed = typed_parameters(chosen.name, chosen.parameters, parameters)
+        return FeatureSpec(
+            kind=chosen.name,
+            parameters=typed.model_dump(mode="json"),
+            inputs=chosen.inputs(typed),
+            outputs=chosen.outputs(typed),
+        )
+
+
+def typed_parameters(
+    kind: str, parameters: type[KindParameters], values: Mapping[str, Any]
+) -> KindParameters:
+    """Return the parameters of a kind, checked.
+
+    Raises
+    ------
+    InstanceError
+        If one is unknown, missing or out of range.
+    """
+    try:
+        return parameters.model_validate(dict(values))
+    except ValidationError as error:
+        raise InstanceError(
+            f'kind "{kind}": {first_problem(error, parameters.model_fields)}'
+        ) from None
+
+
+def first_problem(error: ValidationError, known: Mapping[str, Any] | None = None) -> str:
+    """Return the first thing that pydantic found wrong, as a sentence."""
+    from alloc.errors import nearest
+
+    problem = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part)[:100] for part in problem["loc"]) or "the document"
+    count = error.error_count() - 1
+    more = f" ({count} more problems)" if count else ""
+    if problem["type"] == "extra_forbidden":
+        return f'"{where}" is not known{nearest(where, known or (), ";")} remove it{more}.'
+    text = str(problem["msg"])[:300]
+    return f'"{where}": {text[:1].lower()}{text[1:]}{more}.'
+
+
+def require_in_view(name: str, parameters: WindowParameters, num_jobs: int, now_s: float) -> None:
+    """Refuse more jobs than a policy with a window can see, if its spec says so.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If `num_jobs` exceeds the window and `on_overflow` is ``refuse``.
+    """
+    if parameters.on_overflow == "refuse" and num_jobs > parameters.window:
+        raise UnsupportedFeatureError(
+            f"policy {name} sees {parameters.window} jobs at a time, and {num_jobs} are in the "
+            f"system at {now_s:g} s; take a policy with a larger window, or one whose spec has "
+            'on_overflow "oldest-first".'
+        )

@@ -1,0 +1,84 @@
+"""The model card: where a policy comes from, how good it was, and where it must not be trusted."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from pydantic import Field
+
+from alloc.schedulers.learned.feature_spec import Strict
+
+NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+"""Names of policies: they are typed on command lines and become file names."""
+
+_LONG = 4000
+
+
+class CurvePoint(Strict):
+    """A point of the validation curve.
+
+    Parameters
+    ----------
+    step
+        Training step (update, round or minute, as `ModelCard.curve_step` says), 0 or more.
+    value
+        Validation result at that step, as `ModelCard.curve_value` says.
+    """
+
+    step: float = Field(ge=0)
+    value: float
+
+
+class ModelCard(Strict):
+    """What is to be known about a trained policy.
+
+    Parameters
+    ----------
+    name
+        Name of the policy: lower-case letters, digits, ``.``, ``_`` and ``-``.
+    title
+        What it is, in one line.
+    information
+        What it uses, in one sentence, for the table of a comparison.
+    data
+        What it was trained and validated on.
+    seeds
+        Seeds of training, one for each run that led to this file.
+    command
+        Command that trains it again.
+    training_hours
+        Hours of training, on the machine that `versions` describes.
+    curve
+        Validation curve, steps rising.
+    curve_step, curve_value
+        What the steps and the values of the curve are, with unit.
+    licence
+        Licence of the weights, an SPDX identifier where there is one.
+    versions
+        Versions of what it was trained with: Python, PyTorch, the machine.
+    date
+        Day of training.
+    alloc_version
+        Version of alloc that wrote it.
+    limits
+        Known limits, one sentence each.
+    references
+        Papers it follows.
+    """
+
+    name: str = Field(pattern=NAME_PATTERN)
+    title: str = Field(min_length=1, max_length=200)
+    information: str = Field(min_length=1, max_length=300)
+    data: str = Field(min_length=1, max_length=_LONG)
+    seeds: tuple[int, ...] = Field(max_length=1000)
+    command: str = Field(min_length=1, max_length=_LONG)
+    training_hours: float = Field(ge=0)
+    curve: tuple[CurvePoint, ...] = Field(default=(), max_length=10_000)
+    curve_step: str = Field(default="update", max_length=100)
+    curve_value: str = Field(default="mean JCT, s", max_length=100)
+    licence: str = Field(min_length=1, max_length=100)
+    versions: dict[str, str] = Field(default_factory=dict)
+    date: date
+    alloc_version: str = Field(min_length=1, max_length=50)
+    limits: tuple[str, ...] = Field(default=(), max_length=100)
+    references: tuple[str, ...] = Field(default=(), max_length=100)
