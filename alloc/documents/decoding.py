@@ -38,9 +38,20 @@ def check_structure(raw: Mapping[str, Any], kind: Kind) -> Any:
 
 def decode_instance(raw: Mapping[str, Any]) -> Instance:
     """Return the instance of a document; jobs of one set share one tuple of configurations."""
-    document: models.InstanceDocument = check_structure(raw, "instance")
+    return decode_instance_part(check_structure(raw, "instance"), raw)
+
+
+def decode_instance_part(
+    document: models.InstanceDocument, raw: Mapping[str, Any] | None = None
+) -> Instance:
+    """Return the instance of a checked model; `raw` is what it was made of, for messages."""
+
+    def owner(name: str, position: int) -> str:
+        plain = document.model_dump(exclude_unset=True) if raw is None else raw
+        return set_owner(plain, name, position)
+
     sets = {
-        name: _configurations(parts, partial(set_owner, raw, name))
+        name: _configurations(parts, partial(owner, name))
         for name, parts in document.configuration_sets.items()
     }
     return Instance(
@@ -65,14 +76,14 @@ def decode_topology(raw: Mapping[str, Any]) -> Topology:
 
 def decode_solution(raw: Mapping[str, Any]) -> Solution:
     """Return the solution of a document."""
-    return _solution(check_structure(raw, "solution"))
+    return decode_solution_part(check_structure(raw, "solution"))
 
 
 def decode_result(raw: Mapping[str, Any]) -> Result:
     """Return the result of a document."""
     document: models.ResultDocument = check_structure(raw, "result")
     return Result(
-        None if document.solution is None else _solution(document.solution),
+        None if document.solution is None else decode_solution_part(document.solution),
         Certificate(**_given(document.certificate)),
         tuple(document.log),
         document.conflict,
@@ -169,7 +180,8 @@ def _assignment(part: models.AssignmentPart) -> Assignment:
     return Assignment(part.job, part.configuration, _tasks(part.tasks))
 
 
-def _solution(part: models.AllocationPart | models.SchedulePart) -> Solution:
+def decode_solution_part(part: models.AllocationPart | models.SchedulePart) -> Solution:
+    """Return the solution of a checked model."""
     if isinstance(part, models.AllocationPart):
         return Allocation(tuple(map(_assignment, part.assignments)), part.unplaced)
     runs = tuple(
