@@ -41,17 +41,22 @@ class Entry:
 
     @staticmethod
     def of(value: str | Entry | Scheduler) -> Entry:
-        """Return the entry of a registered name, an entry, or a ready scheduler.
+        """Return the entry of a registered name or policy file, an entry, or a ready scheduler.
 
         Raises
         ------
         InstanceError
             If it is none of these.
         """
-        if isinstance(value, Entry):
-            return value
         if isinstance(value, str):
-            return Entry(value)
+            value = Entry(value)
+        if isinstance(value, Entry):
+            from alloc.schedulers.registry import is_learned, make_scheduler
+
+            if value.scheduler is not None or not is_learned(value.name):
+                return value
+            # By its content: the file of that name may hold another policy tomorrow.
+            value = make_scheduler(value.name, **value.options)
         if callable(getattr(value, "decide", None)) and isinstance(
             getattr(value, "name", None), str
         ):
@@ -133,7 +138,10 @@ class Settings:
 
 
 def _content(scheduler: Scheduler) -> str:
-    """Return a hash of a scheduler's attributes, arrays included."""
+    """Return a hash of a scheduler's attributes, arrays included, or the `content` it states."""
+    stated = getattr(scheduler, "content", None)
+    if isinstance(stated, str):
+        return stated
     import joblib
 
     scheduler.reset()

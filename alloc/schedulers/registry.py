@@ -7,9 +7,17 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, cast
 
 from alloc.errors import InstanceError, nearest
+from alloc.schedulers.shelf import (
+    ShelvedPolicy,
+    added_policies,
+    is_policy_path,
+    shipped_entries,
+    shipped_policies,
+)
 from alloc.schedulers.state import Scheduler
 
 ENTRY_POINTS = "alloc.schedulers"
@@ -36,6 +44,8 @@ SCHEDULERS: Mapping[str, str] = {
     "kueue-balanced": "alloc.schedulers.placement:KueueBalanced",
     "repack": "alloc.schedulers.placement:Repacking",
     "rolling-horizon": "alloc.simulation.rolling_horizon:RollingHorizon",
+    # Learned, each a file in learned/policies.
+    **shipped_entries(),
 }
 """The policies of alloc: name to ``module:attribute`` of what makes one."""
 
@@ -48,8 +58,16 @@ def _announced() -> dict[str, str]:
 
 
 def scheduler_names() -> tuple[str, ...]:
-    """Return the names of all policies, also of those that other packages announce."""
-    return (*SCHEDULERS, *_announced())
+    """Return the names of all policies, also of those announced or added with ``policies add``."""
+    names = (*SCHEDULERS, *_announced())
+    return (*names, *(name for name in added_policies() if name not in names))
+
+
+def is_learned(name: str) -> bool:
+    """Return whether a name stands for a policy file: its path, or a name on the shelf."""
+    if is_policy_path(name) or name in shipped_policies():
+        return True
+    return name not in SCHEDULERS and name not in _announced() and name in added_policies()
 
 
 def make_scheduler(name: str, **options: Any) -> Scheduler:
@@ -58,7 +76,7 @@ def make_scheduler(name: str, **options: Any) -> Scheduler:
     Parameters
     ----------
     name
-        A name of `scheduler_names`.
+        A name of `scheduler_names`, or the path of a policy file, which ends in ``.onnx``.
     **options
         The policy's own options.
 
@@ -67,13 +85,7 @@ def make_scheduler(name: str, **options: Any) -> Scheduler:
     InstanceError
         If there is no such policy or it has no such option.
     """
-    known = {**_announced(), **SCHEDULERS}
-    if name not in known:
-        raise InstanceError(
-            f'unknown scheduler "{name}"{nearest(name, known)} Known: {", ".join(known)}.'
-        )
-    module, _, attribute = known[name].partition(":")
-    factory = cast(Callable[..., Scheduler], getattr(import_module(module), attribute))
+    factory = _factory(name)
     taken = inspect.signature(factory).parameters
     for option in options:
         if option not in taken:
@@ -81,7 +93,30 @@ def make_scheduler(name: str, **options: Any) -> Scheduler:
             raise InstanceError(
                 f'scheduler {name} has no option "{option}"{nearest(option, taken)} {choices}.'
             )
-    return factory(**options)
+    made = factory(**options)
+    if is_policy_path(name) and made.name in SCHEDULERS and made.name not in shipped_policies():
+        raise InstanceError(
+            f'{name}: calls itself "{made.name}", which is another scheduler of alloc; give it '
+            "another name in its model card."
+        )
+    return made
+
+
+def _factory(name: str) -> Callable[..., Scheduler]:
+    """Return what makes the policy of that name."""
+    if is_policy_path(name):
+        return ShelvedPolicy(Path(name))
+    known = {**_announced(), **SCHEDULERS}
+    if name in known:
+        module, _, attribute = known[name].partition(":")
+        return cast(Callable[..., Scheduler], getattr(import_module(module), attribute))
+    added = added_policies()
+    if name in added:
+        return ShelvedPolicy(added[name], name)
+    names = scheduler_names()
+    raise InstanceError(
+        f'unknown scheduler "{name}"{nearest(name, names)} Known: {", ".join(names)}.'
+    )
 
 
 def schedulers_with(feature: str) -> tuple[str, ...]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
-from alloc.errors import InstanceError, UnsupportedFeatureError
+from alloc.errors import UnsupportedFeatureError
 from alloc.schedulers.learned.kinds import Decider, parameters_of, policy_kind
 from alloc.schedulers.learned.policy_file import PolicyFile, read_policy
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
@@ -15,8 +14,8 @@ from alloc.schedulers.state import ClusterState, Decision, Knowledge
 class PolicyScheduler:
     """Decide with a network learned beforehand, run by ONNX Runtime.
 
-    The session opens when a simulation begins and stays out of pickles: another process reads the
-    file again, and refuses it if it has changed.
+    The session opens when a simulation begins and stays out of pickles: another process opens its
+    own from the bytes that were checked here.
 
     Parameters
     ----------
@@ -43,38 +42,24 @@ class PolicyScheduler:
                 f"policy {policy.name} decides on all jobs at once and has nothing to draw; "
                 "leave out sample."
             )
-        self.name = policy.name
+        # Drawn, it is another row of the table.
+        self.name = f"{policy.name}(sample=True)" if sample else policy.name
         self.title = policy.card.title
         self.needs: Knowledge = kind.needs
         self.information = policy.card.information
         self.features = kind.features
         self.sample = sample
-        self.path = policy.path.absolute()
-        self.sha256 = policy.sha256
-        self._policy: PolicyFile | None = policy
+        self.policy = policy
         self._decider: Decider | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the weights and the session."""
-        return {**self.__dict__, "_policy": None, "_decider": None}
+        """Return all but the session."""
+        return {**self.__dict__, "_decider": None}
 
     @property
-    def policy(self) -> PolicyFile:
-        """The policy file, read again in another process.
-
-        Raises
-        ------
-        InstanceError
-            If the file is gone or has changed since it was read first.
-        """
-        if self._policy is None:
-            policy = read_policy(self.path)
-            if policy.sha256 != self.sha256:
-                raise InstanceError(
-                    f"{self.path}: has changed since the experiment began; start it again."
-                )
-            self._policy = policy
-        return self._policy
+    def content(self) -> str:
+        """What its decisions depend on, for the key of stored results."""
+        return f"{self.policy.sha256} sample={self.sample}"
 
     def reset(self) -> None:
         """Forget everything; called before each simulation.
@@ -95,13 +80,8 @@ class PolicyScheduler:
         from alloc.schedulers.learned.network import OnnxNetwork
 
         policy = self.policy
-        network = OnnxNetwork(policy.model, policy.spec, policy.name)
+        network = OnnxNetwork(policy.model, policy.spec, self.name)
         kind = policy_kind(policy.spec.kind)
         return kind.make_decider(
-            network, parameters_of(policy.spec), name=policy.name, sample=self.sample
+            network, parameters_of(policy.spec), name=self.name, sample=self.sample
         )
-
-
-def load_policy(path: str | PathLike[str], sample: bool = False) -> PolicyScheduler:
-    """Return the scheduler of a policy file."""
-    return PolicyScheduler(Path(path), sample)
