@@ -1,0 +1,296 @@
+"""Plans: what is ordered and when, how the work is served in every scenario, and what is proved."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+from alloc.certificate import Certificate
+from alloc.errors import AllocError
+
+
+@dataclass(frozen=True)
+class Order:
+    """Hosts bought or reserved.
+
+    Parameters
+    ----------
+    offer, site
+        Names of the offer and the site.
+    quarter
+        Quarter of the order, counted from 0; they serve after the offer's lead time.
+    count
+        Number of hosts, 1 or more.
+    """
+
+    offer: str
+    site: str
+    quarter: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Rental:
+    """Hosts rented by the hour in a band of hours.
+
+    Parameters
+    ----------
+    scenario, quarter, band
+        When; bands are those of `alloc.capacity.bands.bands_of`.
+    offer, site
+        What and where.
+    hosts
+        Mean number of hosts.
+    """
+
+    scenario: str
+    quarter: int
+    band: int
+    offer: str
+    site: str
+    hosts: float
+
+
+@dataclass(frozen=True)
+class Share:
+    """Jobs of a class that run in one way at one site.
+
+    Parameters
+    ----------
+    scenario, quarter, band
+        When.
+    job_class
+        Name of the class.
+    option
+        Position in the class's options, counted from 0.
+    site
+        Where.
+    spot
+        Whether on spot hosts.
+    jobs_per_hour
+        Rate, mean over the hours of the band.
+    """
+
+    scenario: str
+    quarter: int
+    band: int
+    job_class: str
+    option: int
+    site: str
+    spot: bool
+    jobs_per_hour: float
+
+
+@dataclass(frozen=True)
+class Unserved:
+    """Jobs that a waived scenario leaves unserved.
+
+    Parameters
+    ----------
+    scenario, quarter, band
+        When; the band is None for a deferrable class, whose jobs are counted over all hours.
+    job_class
+        Name of the class.
+    jobs_per_hour
+        Rate, mean over the hours of the band, or of the quarter.
+    """
+
+    scenario: str
+    quarter: int
+    band: int | None
+    job_class: str
+    jobs_per_hour: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan: one set of orders, and for every scenario how the work is served.
+
+    Parameters
+    ----------
+    orders
+        What is bought and reserved, the same in all scenarios.
+    waived
+        Names of the scenarios in which work may go unserved.
+    rentals
+        Hosts rented by the hour.
+    shares
+        Where and how the jobs run.
+    unserved
+        Jobs not served, in waived scenarios only.
+    """
+
+    orders: tuple[Order, ...]
+    waived: tuple[str, ...] = ()
+    rentals: tuple[Rental, ...] = field(default=(), repr=False)
+    shares: tuple[Share, ...] = field(default=(), repr=False)
+    unserved: tuple[Unserved, ...] = field(default=(), repr=False)
+
+    def to_json(self, path: str | PathLike[str] | None = None) -> str:
+        """Return the plan as a JSON document, and write it if a path is given."""
+        from alloc.documents import write_plan
+
+        return write_plan(self, path)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Plan:
+        """Read a plan from the text of a JSON document."""
+        from alloc.documents import parse_plan
+
+        return parse_plan(text)
+
+
+@dataclass(frozen=True)
+class CostBreakdown:
+    """Expected money by what it is spent on; an income is negative.
+
+    Parameters
+    ----------
+    purchase, reserved, maintenance
+        For orders, and owned hosts where they cost.
+    on_demand, spot
+        For hosts rented by the hour.
+    energy, carbon
+        For the energy of owned and bought hosts with cooling, and the carbon price on it.
+    residual
+        What bought hosts are worth at the end of the plan, 0 or less.
+    loss
+        For jobs that waived scenarios leave unserved.
+    """
+
+    purchase: float = 0.0
+    reserved: float = 0.0
+    maintenance: float = 0.0
+    on_demand: float = 0.0
+    spot: float = 0.0
+    energy: float = 0.0
+    carbon: float = 0.0
+    residual: float = 0.0
+    loss: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Sum of all parts."""
+        return float(sum(dataclasses.astuple(self)))
+
+
+@dataclass(frozen=True)
+class MarginalValue:
+    """What one more unit of something would save, by the dual values of the relaxation.
+
+    Parameters
+    ----------
+    kind
+        ``budget``, ``rack_units``, ``ports``, ``power_kw``, ``carbon``, ``host`` or ``demand``.
+    name
+        The site, offer or class; empty for the budget of the whole plan.
+    quarter
+        The quarter, or None for all together.
+    unit
+        The unit of which there would be one more.
+    saving
+        Expected discounted money saved by one more unit, negative if it costs.
+    """
+
+    kind: str
+    name: str
+    quarter: int | None
+    unit: str
+    saving: float
+
+
+@dataclass(frozen=True)
+class Relief:
+    """One limit of an infeasible problem that is given way, and by how much.
+
+    Parameters
+    ----------
+    kind
+        ``demand``, ``budget``, ``rack_units``, ``ports``, ``power_kw``, ``carbon`` or ``hosts``.
+    name
+        The class, site or offer; empty for the plan's budget.
+    scenario
+        The scenario in which it is short, or None if in all.
+    quarter
+        The quarter, or None for all together.
+    amount
+        How much is missing.
+    unit
+        Unit of the amount.
+    sentence
+        The same for people.
+    """
+
+    kind: str
+    name: str
+    scenario: str | None
+    quarter: int | None
+    amount: float
+    unit: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class PlanResult:
+    """A plan with what is proved about it.
+
+    Parameters
+    ----------
+    plan
+        The best plan found, or None.
+    certificate
+        Its expected discounted cost, and the proved bound.
+    costs
+        What the cost is made of, discounted; None without a plan.
+    assumptions
+        What the plan takes for granted, in sentences.
+    marginals
+        What one more unit of each resource saves, in the relaxation.
+    conflict
+        For an infeasible problem, what is missing, in a sentence.
+    reliefs
+        For an infeasible problem, the cheapest set of limits to give way.
+    log
+        What the method reports, one line a step.
+    """
+
+    plan: Plan | None
+    certificate: Certificate
+    costs: CostBreakdown | None = None
+    assumptions: tuple[str, ...] = ()
+    marginals: tuple[MarginalValue, ...] = ()
+    conflict: str | None = None
+    reliefs: tuple[Relief, ...] = ()
+    log: tuple[str, ...] = ()
+
+    def replace(self, **changes: Any) -> PlanResult:
+        """Return a copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    def require_plan(self) -> Plan:
+        """Return the plan.
+
+        Raises
+        ------
+        AllocError
+            If there is none; the message says why.
+        """
+        if self.plan is None:
+            reason = self.conflict or f"status {self.certificate.status}"
+            raise AllocError(f"there is no plan: {reason}")
+        return self.plan
+
+    def to_json(self, path: str | PathLike[str] | None = None) -> str:
+        """Return the result as a JSON document, and write it if a path is given."""
+        from alloc.documents import write_plan_result
+
+        return write_plan_result(self, path)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> PlanResult:
+        """Read a result from the text of a JSON document."""
+        from alloc.documents import parse_plan_result
+
+        return parse_plan_result(text)
