@@ -52,6 +52,9 @@ class JobView:
         Position in the instance: the order of jobs that arrive at the same time.
     placement
         Rules about the domains that its tasks stand in.
+    work_done
+        Work done so far, work units, or None when unknown. With an estimate it may pass `work`,
+        while `work_left` stays above 0.
     """
 
     id: str
@@ -73,6 +76,7 @@ class JobView:
     last: Assignment | None = None
     position: int = 0
     placement: PlacementRules = NO_RULES
+    work_done: float | None = None
 
     @property
     def in_order(self) -> tuple[float, int]:

@@ -6,4 +6,5 @@ from alloc.simulation.metrics import metrics_of as metrics_of
 from alloc.simulation.metrics import utilisation as utilisation
 from alloc.simulation.result import SimulationResult as SimulationResult
 from alloc.simulation.result import gpus_over_time as gpus_over_time
+from alloc.simulation.simulator import Simulation as Simulation
 from alloc.simulation.simulator import simulate as simulate

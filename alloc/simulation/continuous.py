@@ -16,28 +16,43 @@ PATIENCE = 100
 
 
 class EventClock:
-    """Runs a simulation from event to event.
+    """Goes from event to event: `next_decision` runs up to a decision, `apply` carries it out.
 
     Events are arrivals, completions and the times a scheduler asked to be woken at; all that happen
     at the same time make one decision.
+
+    Parameters
+    ----------
+    engine
+        The jobs, and what the scheduler sees of them.
+    stalls
+        Whether a scheduler that leaves jobs waiting for ever is an error, or the end.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, stalls: bool = True) -> None:
         self._engine = engine
+        self._stalls = stalls
+        self._begun = False
+        self._woken = False
         self._completions: list[tuple[float, int, int]] = []
         self._wake_s = math.inf
         self._idle = 0
 
-    def run(self) -> None:
-        """Run the simulation to its end."""
+    def next_decision(self) -> bool:
+        """Run to the next event that needs a decision; False when all is over."""
         engine = self._engine
-        self._resume()
+        if not self._begun:
+            self._begun = True
+            self._resume()
         while engine.active or math.isfinite(engine.next_arrival_s):
             now_s = self._next_event()
             if now_s >= engine.max_time_s:
                 self._stop_all(engine.max_time_s)
-                return
-            woken = now_s == self._wake_s
+                return False
+            if math.isinf(now_s):
+                self.stop()
+                return False
+            self._woken = now_s == self._wake_s
             self._complete(now_s)
             while engine.next_arrival_s <= now_s:
                 engine.admit()
@@ -45,8 +60,19 @@ class EventClock:
                 engine.end_s = now_s
                 continue
             self._sync_pool()
-            self._apply(engine.decide(now_s), now_s)
-            self._check_idle(woken, now_s)
+            engine.ask(now_s)
+            return True
+        return False
+
+    def apply(self, decision: Decision) -> None:
+        """Change what runs as decided."""
+        now_s = self._engine.state.now_s
+        self._apply(decision, now_s)
+        self._check_idle(self._woken, now_s)
+
+    def stop(self) -> None:
+        """End the simulation with jobs left."""
+        self._stop_all(self._engine.end_s)
 
     def _resume(self) -> None:
         """Let what ran before the start run on."""
@@ -82,6 +108,8 @@ class EventClock:
         if math.isinf(now_s):
             if math.isfinite(engine.max_time_s):
                 return engine.max_time_s
+            if not self._stalls:
+                return math.inf
             raise engine.stall(engine.end_s, "nothing runs to completion and no job will arrive")
         return now_s
 
@@ -117,7 +145,7 @@ class EventClock:
         if decision.wake_s is not None:
             if not decision.wake_s > now_s:
                 raise SimulationError(
-                    f"scheduler {engine.scheduler.name} at {now_s:g} s asks to be woken at "
+                    f"scheduler {engine.name} at {now_s:g} s asks to be woken at "
                     f"{decision.wake_s:g} s, which is not later."
                 )
             self._wake_s = decision.wake_s
@@ -157,7 +185,7 @@ class EventClock:
         engine = self._engine
         idle = woken and not self._completions and math.isinf(engine.next_arrival_s)
         self._idle = self._idle + 1 if idle else 0
-        if self._idle > PATIENCE:
+        if self._idle > PATIENCE and self._stalls:
             raise engine.stall(now_s, "it asks to be woken again and again and starts nothing")
 
     def _stop_all(self, now_s: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -12,7 +11,7 @@ import numpy as np
 from alloc.errors import InstanceError, SimulationError
 from alloc.instance import Instance
 from alloc.packing import HostPool
-from alloc.schedulers.state import ClusterState, Decision, JobTable, JobView, Scheduler
+from alloc.schedulers.state import ClusterState, Decision, JobTable, JobView
 from alloc.simulation.information import Forecast
 from alloc.simulation.live import LiveJob
 from alloc.simulation.rules import Referee
@@ -47,8 +46,8 @@ class Engine:
     ----------
     instance
         The truth.
-    scheduler
-        The policy; it is reset here.
+    name
+        Name of who decides, for messages.
     forecast
         What the policy is told.
     rng
@@ -62,18 +61,17 @@ class Engine:
     def __init__(
         self,
         instance: Instance,
-        scheduler: Scheduler,
+        name: str,
         forecast: Forecast,
         rng: np.random.Generator,
         max_time_s: float | None,
         progress: Progress | None,
     ) -> None:
-        scheduler.reset()
         self.instance = instance
-        self.scheduler = scheduler
+        self.name = name
         self.max_time_s = float("inf") if max_time_s is None else max_time_s
         self.active: dict[str, LiveJob] = {}
-        self.referee = Referee(instance, scheduler.name, self.active)
+        self.referee = Referee(instance, name, self.active)
         _check_running(instance)
         self._ran_before = {assignment.job: assignment for assignment in instance.running}
         # The jobs in the system, by position in the instance.
@@ -121,20 +119,29 @@ class Engine:
         (self.waiting if live.view.current is None else self.running).add(live.view)
         return live
 
-    def decide(self, now_s: float) -> Decision:
-        """Ask the scheduler, and refuse what it must not want of single jobs."""
+    def ask(self, now_s: float) -> ClusterState:
+        """Show what a decision at this time is taken on."""
         self.end_s = now_s
         state = self.state
         state.now_s = now_s
         if self._forecast.speeds_vary:
             self._forecast.look(self.jobs, self.active)
-        began = time.perf_counter()
-        decision = self.scheduler.decide(state)
-        self.decision_s.append(time.perf_counter() - began)
+        return state
+
+    def accept(self, decision: Decision, took_s: float) -> None:
+        """Enter a decision, and refuse what it must not want of single jobs.
+
+        Parameters
+        ----------
+        decision
+            What was decided on the state of the last `ask`.
+        took_s
+            Wall time it took, seconds.
+        """
+        self.decision_s.append(took_s)
         for name, amount in decision.notes.items():
             self.notes[name] = self.notes.get(name, 0.0) + amount
-        self.referee.check_jobs(decision, now_s)
-        return decision
+        self.referee.check_jobs(decision, self.state.now_s)
 
     def complete(self, live: LiveJob) -> None:
         """Let a job that is complete out of the system."""
@@ -153,7 +160,7 @@ class Engine:
         others = len(self.active) - len(names)
         more = f" and {others} more" if others else ""
         return SimulationError(
-            f"scheduler {self.scheduler.name} stalls at {now_s:g} s: {why}, while "
+            f"scheduler {self.name} stalls at {now_s:g} s: {why}, while "
             f"job {', '.join(names)}{more} cannot complete; it must start a job that fits the "
             "empty cluster, or set max_time_s to stop there."
         )

@@ -12,6 +12,7 @@ from alloc.instance import Instance
 from alloc.schedulers.state import JobView, Knowledge, Scheduler
 from alloc.simulation.live import LiveJob
 from alloc.solution import Assignment
+from alloc.units import require_positive
 from alloc.workload import Configuration, Job
 
 LEVELS: tuple[Knowledge, ...] = ("none", "estimate", "exact")
@@ -34,6 +35,9 @@ class Forecast:
         The same for rates, drawn again for every configuration at every decision.
     rng
         Where the errors are drawn from.
+    seen_work
+        The work that is seen, work units by job id, in place of a drawn error; only with
+        ``estimate``. Jobs that are not named are seen as they are.
 
     References
     ----------
@@ -49,6 +53,7 @@ class Forecast:
         work_error: float,
         speed_error: float,
         rng: np.random.Generator,
+        seen_work: Mapping[str, float] | None = None,
     ) -> None:
         if knowledge not in LEVELS:
             raise InstanceError(
@@ -63,14 +68,26 @@ class Forecast:
                     f'{name} is {value:g} but knowledge is "exact"; set knowledge="estimate".'
                 )
         self.knowledge = knowledge
-        self._speed_error = speed_error
+        self.work_error, self.speed_error = work_error, speed_error
         work_rng, self._speed_rng = rng.spawn(2)
         errors = work_rng.uniform(-1.0, 1.0, len(instance.jobs))
         self._factors = 1.0 + work_error * errors
+        self._seen_work = dict(seen_work or {})
+        if self._seen_work:
+            if knowledge != "estimate" or work_error:
+                raise InstanceError(
+                    f'seen_work is given with knowledge "{knowledge}" and work_error '
+                    f'{work_error:g}; set knowledge="estimate" and leave the error at 0.'
+                )
+            for job_id, seen in self._seen_work.items():
+                work = instance.job(job_id).work
+                require_positive(seen, f'job "{job_id}"', "seen_work")
+                self.work_error = max(self.work_error, abs(seen / work - 1.0))
 
     def live_job(self, position: int, job: Job, running: Assignment | None) -> LiveJob:
         """Return the live job for the instance's job at a position."""
         work = None if self.knowledge == "none" else job.work * float(self._factors[position])
+        work = self._seen_work.get(job.id, work)
         view = JobView(
             id=job.id,
             arrival_s=job.arrival_s,
@@ -95,13 +112,13 @@ class Forecast:
     @property
     def speeds_vary(self) -> bool:
         """Whether the rates seen differ from decision to decision."""
-        return self._speed_error > 0
+        return self.speed_error > 0
 
     def look(self, views: Iterable[JobView], jobs: Mapping[str, LiveJob]) -> None:
         """Draw the rates that the scheduler sees at this decision."""
         for view in views:
             truth = jobs[view.id].job.configurations
-            errors = self._speed_rng.uniform(-self._speed_error, self._speed_error, len(truth))
+            errors = self._speed_rng.uniform(-self.speed_error, self.speed_error, len(truth))
             view.configurations = tuple(
                 _with_rate(configuration, configuration.rate * (1.0 + float(error)))
                 for configuration, error in zip(truth, errors, strict=True)

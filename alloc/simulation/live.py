@@ -184,6 +184,7 @@ class LiveJob:
         almost done as far as anyone knows.
         """
         if self._seen_work is not None:
+            self.view.work_done = self.job.work - left
             seen = self._seen_work - (self.job.work - left)
             if seen < LEAST_LEFT * self._seen_work and self._seen_work != self.job.work:
                 seen = LEAST_LEFT * self._seen_work

@@ -1,8 +1,10 @@
-"""The simulator: runs a scheduler on an instance."""
+"""The simulator: runs a scheduler on an instance, or is driven decision by decision."""
 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -10,18 +12,174 @@ from alloc.errors import InstanceError, SimulationError
 from alloc.instance import Instance
 from alloc.progress import completions
 from alloc.schedulers.honouring import require_honoured
-from alloc.schedulers.state import Knowledge, Scheduler
+from alloc.schedulers.state import ClusterState, Decision, Knowledge, Scheduler
 from alloc.simulation.continuous import EventClock
 from alloc.simulation.engine import Engine, Progress
 from alloc.simulation.information import Forecast, require_knowledge
 from alloc.simulation.result import SimulationResult
-from alloc.simulation.slots import run_slots
+from alloc.simulation.slots import SlotClock
 from alloc.solution import Schedule
 from alloc.verification import verify
 from alloc.verification.time import TIME_TOLERANCE_S
 
 # Limits on completions. A policy may not know of them, so missing them is an outcome.
 _LATENESS = frozenset({"deadline", "horizon"})
+
+
+class Simulation:
+    """A simulation that is driven from outside, decision by decision.
+
+    `simulate` runs a scheduler on exactly this. Ask for the `next_decision`, look at the state that
+    it returns, `apply` a decision, and so on until there is no next one; then take the `result`.
+    Every decision is held against the judge's rules as it is applied.
+
+    Parameters
+    ----------
+    instance
+        The truth.
+    decider
+        Name of who decides, for messages and the result.
+    knowledge, work_error, speed_error, seen_work, rng, max_time_s, progress
+        As in `simulate`.
+    stalls
+        Whether it is an error when jobs wait for ever, or not: in slots the simulation then goes
+        on, in continuous time it ends where nothing would happen any more.
+
+    Examples
+    --------
+    >>> from alloc.instances import generate_elastic
+    >>> from alloc.schedulers import make_scheduler
+    >>> instance = generate_elastic("demo", num_jobs=3, num_hosts=2, max_workers=2, max_ps=2)
+    >>> simulation, policy = Simulation(instance), make_scheduler("fifo")
+    >>> while (state := simulation.next_decision()) is not None:
+    ...     simulation.apply(policy.decide(state))
+    >>> len(simulation.result().unfinished)
+    0
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        *,
+        decider: str = "agent",
+        knowledge: Knowledge = "exact",
+        work_error: float = 0.0,
+        speed_error: float = 0.0,
+        seen_work: Mapping[str, float] | None = None,
+        rng: np.random.Generator | int | None = None,
+        max_time_s: float | None = None,
+        progress: Progress | None = None,
+        stalls: bool = True,
+    ) -> None:
+        if max_time_s is not None and not max_time_s > 0:
+            raise InstanceError(f"max_time_s is {max_time_s:g}; it must be more than 0.")
+        forecast_rng, decider_rng = np.random.default_rng(0 if rng is None else rng).spawn(2)
+        self._forecast = Forecast(
+            instance, knowledge, work_error, speed_error, forecast_rng, seen_work
+        )
+        self.instance = instance
+        self._engine = Engine(instance, decider, self._forecast, decider_rng, max_time_s, progress)
+        self._clock: SlotClock | EventClock
+        if instance.slot_s is not None:
+            self._clock = SlotClock(self._engine, instance.slot_s, stalls=stalls)
+        else:
+            self._clock = EventClock(self._engine, stalls=stalls)
+        self._asked_s: float | None = None
+        self._over = False
+        self._result: dict[bool, SimulationResult] = {}
+
+    @property
+    def state(self) -> ClusterState:
+        """What is to be decided on; kept up to date, and good until the decision is applied."""
+        return self._engine.state
+
+    @property
+    def over(self) -> bool:
+        """Whether no decision is left to take."""
+        return self._over
+
+    @property
+    def num_complete(self) -> int:
+        """Jobs that have completed."""
+        return self._engine.num_complete
+
+    @property
+    def end_s(self) -> float:
+        """Time that the simulation has reached, seconds."""
+        return self._engine.end_s
+
+    def work_left(self) -> dict[str, float]:
+        """Return the work left of each job in the system at `end_s`, in truth, work units."""
+        return {j: live.left_at(self._engine.end_s) for j, live in self._engine.active.items()}
+
+    def completion_s(self, job_id: str) -> float | None:
+        """Return when a job completed, seconds, or None if it has not."""
+        return self._engine.record.completion_s.get(job_id)
+
+    def next_decision(self) -> ClusterState | None:
+        """Run to the next decision and return the state to take it on, or None at the end.
+
+        Raises
+        ------
+        SimulationError
+            If the last decision that was asked for has not been applied, or jobs wait for ever.
+        """
+        if self._asked_s is not None:
+            raise SimulationError(
+                f"{self._engine.name} at {self.state.now_s:g} s asks for the next decision before "
+                "this one is applied; apply(Decision()) if nothing shall run."
+            )
+        if self._over or not self._clock.next_decision():
+            self._over = True
+            return None
+        self._asked_s = time.perf_counter()
+        return self._engine.state
+
+    def apply(self, decision: Decision) -> None:
+        """Carry out the decision that was asked for.
+
+        Raises
+        ------
+        SimulationError
+            If none was asked for, or it breaks a rule, naming decider, job, time and rule.
+        """
+        if self._asked_s is None:
+            raise SimulationError(
+                f"{self._engine.name} decides at {self._engine.end_s:g} s without being asked; "
+                "call next_decision() before each apply()."
+            )
+        took_s, self._asked_s = time.perf_counter() - self._asked_s, None
+        self._engine.accept(decision, took_s)
+        self._clock.apply(decision)
+
+    def stop(self) -> None:
+        """End the simulation here; jobs that are left count as unfinished."""
+        if not self._over:
+            self._clock.stop()
+            self._asked_s = None
+            self._over = True
+
+    def result(self, *, check: bool = True) -> SimulationResult:
+        """Return what happened, once the simulation is over.
+
+        Parameters
+        ----------
+        check
+            Whether the judge checks the whole schedule once more.
+
+        Raises
+        ------
+        SimulationError
+            If it is not over, or the judge refuses the schedule.
+        """
+        if not self._over:
+            raise SimulationError(
+                f"{self._engine.name} asks for the result at {self._engine.end_s:g} s, before the "
+                "simulation is over; go on until next_decision() returns None, or stop() it."
+            )
+        if check not in self._result:
+            self._result[check] = _result(self._engine, self._forecast, check)
+        return self._result[check]
 
 
 def simulate(
@@ -31,6 +189,7 @@ def simulate(
     knowledge: Knowledge = "exact",
     work_error: float = 0.0,
     speed_error: float = 0.0,
+    seen_work: Mapping[str, float] | None = None,
     rng: np.random.Generator | int | None = None,
     max_time_s: float | None = None,
     check: bool = True,
@@ -60,6 +219,9 @@ def simulate(
         ``1 + e * U(-1, 1)``, drawn once.
     speed_error
         Largest relative error of rates, drawn again at each decision.
+    seen_work
+        The estimates themselves, work units by job id, in place of errors that are drawn; jobs that
+        are not named are seen as they are.
     rng
         Random generator or seed; None is seed 0. Errors and policy draw from streams of their own,
         so that two policies with the same seed see the same errors in work.
@@ -86,27 +248,31 @@ def simulate(
     InstanceError
         If an option is out of range.
     """
-    if max_time_s is not None and not max_time_s > 0:
-        raise InstanceError(f"max_time_s is {max_time_s:g}; it must be more than 0.")
-    forecast_rng, scheduler_rng = np.random.default_rng(0 if rng is None else rng).spawn(2)
-    forecast = Forecast(instance, knowledge, work_error, speed_error, forecast_rng)
+    simulation = Simulation(
+        instance,
+        decider=scheduler.name,
+        knowledge=knowledge,
+        work_error=work_error,
+        speed_error=speed_error,
+        seen_work=seen_work,
+        rng=rng,
+        max_time_s=max_time_s,
+        progress=progress,
+    )
     require_knowledge(scheduler, knowledge)
     require_honoured(scheduler, instance)
-    engine = Engine(instance, scheduler, forecast, scheduler_rng, max_time_s, progress)
-    if instance.slot_s is not None:
-        run_slots(engine, instance.slot_s)
-    else:
-        EventClock(engine).run()
-    return _result(engine, knowledge, work_error, speed_error, check)
+    scheduler.reset()
+    while (state := simulation.next_decision()) is not None:
+        simulation.apply(scheduler.decide(state))
+    return simulation.result(check=check)
 
 
-def _result(
-    engine: Engine, knowledge: Knowledge, work_error: float, speed_error: float, check: bool
-) -> SimulationResult:
-    instance, name = engine.instance, engine.scheduler.name
+def _result(engine: Engine, forecast: Forecast, check: bool) -> SimulationResult:
+    """Return what happened; the record of the engine is closed by it."""
+    instance, name = engine.instance, engine.name
     record = engine.record
-    for live in engine.live.values():
-        record.enter(live)
+    while engine.live:
+        record.enter(engine.live.popitem()[1])
     completion_s = {job.id: record.completion_s.get(job.id) for job in instance.jobs}
     index = instance.job_index
     schedule = Schedule(
@@ -122,9 +288,9 @@ def _result(
     return SimulationResult(
         instance=instance,
         scheduler=name,
-        knowledge=knowledge,
-        work_error=work_error,
-        speed_error=speed_error,
+        knowledge=forecast.knowledge,
+        work_error=forecast.work_error,
+        speed_error=forecast.speed_error,
         schedule=schedule,
         completion_s=completion_s,
         start_s={job.id: record.start_s.get(job.id) for job in instance.jobs},

@@ -17,33 +17,66 @@ A policy that draws may waste a slot now and then; a hundred in a row is no acci
 """
 
 
-def run_slots(engine: Engine, slot_s: float) -> None:
-    """Run the simulation slot by slot.
+class SlotClock:
+    """Goes from slot to slot: `next_decision` runs up to a decision, `apply` carries it out.
 
     A job joins at the first slot that starts at its arrival or later, completes within a slot at
     the moment its work is done, and holds its resources to the end of that slot.
+
+    Parameters
+    ----------
+    engine
+        The jobs, and what the scheduler sees of them.
+    slot_s
+        Length of a slot, seconds.
+    stalls
+        Whether a scheduler that does nothing for too long is an error.
     """
-    longest_pause_s = max(job.restart_cost_s for job in engine.instance.jobs)
-    patience = PATIENCE + math.ceil(longest_pause_s / slot_s)
-    idle = 0
-    slot = 0
-    while engine.active or math.isfinite(engine.next_arrival_s):
+
+    def __init__(self, engine: Engine, slot_s: float, *, stalls: bool = True) -> None:
+        self._engine = engine
+        self._slot_s = slot_s
+        longest_pause_s = max(job.restart_cost_s for job in engine.instance.jobs)
+        self._patience: float = PATIENCE + math.ceil(longest_pause_s / slot_s)
+        if not stalls:
+            self._patience = math.inf
+        self._idle = 0
+        self._slot = 0
+
+    def next_decision(self) -> bool:
+        """Run to the start of the next slot that needs a decision; False when all is over."""
+        engine = self._engine
         if not engine.active:
-            slot = max(slot, int(_slot_of(engine.next_arrival_s, slot_s)))
-        now_s, end_s = slot * slot_s, (slot + 1) * slot_s
+            if not math.isfinite(engine.next_arrival_s):
+                return False
+            self._slot = max(self._slot, int(_slot_of(engine.next_arrival_s, self._slot_s)))
+        now_s = self._slot * self._slot_s
         if now_s >= engine.max_time_s:
-            break
-        while _slot_of(engine.next_arrival_s, slot_s) <= slot:
+            self.stop()
+            return False
+        while _slot_of(engine.next_arrival_s, self._slot_s) <= self._slot:
             engine.admit()
         _show(engine)
-        _apply(engine, engine.decide(now_s), now_s)
-        idle = 0 if _advance(engine, now_s, end_s) else idle + 1
-        if idle > patience and math.isinf(engine.next_arrival_s):
-            raise engine.stall(now_s, f"no work was done for {idle} slots and no job will arrive")
-        slot += 1
-    for live in engine.active.values():
-        if live.assignment is not None:
-            live.stop(engine.end_s)
+        engine.ask(now_s)
+        return True
+
+    def apply(self, decision: Decision) -> None:
+        """Run the slot as decided."""
+        engine = self._engine
+        now_s, end_s = self._slot * self._slot_s, (self._slot + 1) * self._slot_s
+        _apply(engine, decision, now_s)
+        self._idle = 0 if _advance(engine, now_s, end_s) else self._idle + 1
+        if self._idle > self._patience and math.isinf(engine.next_arrival_s):
+            raise engine.stall(
+                now_s, f"no work was done for {self._idle} slots and no job will arrive"
+            )
+        self._slot += 1
+
+    def stop(self) -> None:
+        """End the simulation with jobs left."""
+        for live in self._engine.active.values():
+            if live.assignment is not None:
+                live.stop(self._engine.end_s)
 
 
 def _slot_of(arrival_s: float, slot_s: float) -> float:
