@@ -85,7 +85,7 @@ def bands_of(problem: PlanningProblem) -> Bands:
     weight = np.bincount(group).astype(float)
 
     def mean(values: Array) -> Array:
-        return np.array([np.bincount(group, row) for row in values]) / weight
+        return np.asarray(np.array([np.bincount(group, row) for row in values]) / weight)
 
     arrivals = mean(profiles)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from os import PathLike
 from typing import Any, TypeVar
 
+from alloc.capacity import Plan, PlanningProblem, PlanResult
 from alloc.certificate import Result
 from alloc.documents.decoding import (
     decode_instance,
@@ -31,6 +32,14 @@ from alloc.documents.files import MAX_BYTES, read_bytes, write_text
 from alloc.documents.layout import layout
 from alloc.documents.models import SCHEMA_VERSION, Kind
 from alloc.documents.parsing import parse_document
+from alloc.documents.planning import (
+    decode_plan,
+    decode_plan_result,
+    decode_planning_problem,
+    encode_plan,
+    encode_plan_result,
+    encode_planning_problem,
+)
 from alloc.documents.schema import json_schema, write_schemas
 from alloc.errors import InstanceError
 from alloc.instance import Instance
@@ -44,14 +53,23 @@ __all__ = [
     "canonical_json",
     "json_schema",
     "load_instance",
+    "load_plan",
+    "load_plan_result",
+    "load_planning_problem",
     "load_result",
     "load_solution",
     "load_topology",
     "parse_instance",
+    "parse_plan",
+    "parse_plan_result",
+    "parse_planning_problem",
     "parse_result",
     "parse_solution",
     "parse_topology",
     "write_instance",
+    "write_plan",
+    "write_plan_result",
+    "write_planning_problem",
     "write_result",
     "write_schemas",
     "write_solution",
@@ -180,6 +198,77 @@ def parse_topology(text: str | bytes) -> Topology:
 def load_topology(path: Path) -> Topology:
     """Read a topology from a JSON file; see `parse_topology`."""
     return _loaded(path, parse_topology)
+
+
+def write_planning_problem(problem: PlanningProblem, path: Path | None = None) -> str:
+    """Return a planning problem as a JSON document, and write it if a path is given.
+
+    Raises
+    ------
+    InstanceError
+        If a name or number in it has no place in a document.
+    AllocError
+        If the file cannot be written; what was there before is still there.
+    """
+    return _written(encode_planning_problem(problem), path)
+
+
+def parse_planning_problem(text: str | bytes) -> PlanningProblem:
+    """Read a planning problem from the text of a JSON document.
+
+    Raises
+    ------
+    InstanceError
+        If the document is malformed or the problem contradicts itself.
+    """
+    return decode_planning_problem(parse_document(text, "planning"))
+
+
+def load_planning_problem(path: Path) -> PlanningProblem:
+    """Read a planning problem from a JSON file; see `parse_planning_problem`."""
+    return _loaded(path, parse_planning_problem)
+
+
+def write_plan(plan: Plan, path: Path | None = None) -> str:
+    """Return a plan as a JSON document, and write it if a path is given."""
+    return _written(encode_plan(plan), path)
+
+
+def parse_plan(text: str | bytes) -> Plan:
+    """Read a plan from the text of a JSON document; the judge says whether it is feasible.
+
+    Raises
+    ------
+    InstanceError
+        If the document is malformed.
+    """
+    return decode_plan(parse_document(text, "plan"))
+
+
+def load_plan(path: Path) -> Plan:
+    """Read a plan from a JSON file; see `parse_plan`."""
+    return _loaded(path, parse_plan)
+
+
+def write_plan_result(result: PlanResult, path: Path | None = None) -> str:
+    """Return the result of planning as a JSON document, and write it if a path is given."""
+    return _written(encode_plan_result(result), path)
+
+
+def parse_plan_result(text: str | bytes) -> PlanResult:
+    """Read the result of planning from the text of a JSON document.
+
+    Raises
+    ------
+    InstanceError
+        If the document is malformed.
+    """
+    return decode_plan_result(parse_document(text, "plan_result"))
+
+
+def load_plan_result(path: Path) -> PlanResult:
+    """Read the result of planning from a JSON file; see `parse_plan_result`."""
+    return _loaded(path, parse_plan_result)
 
 
 def _written(document: dict[str, Any], path: Path | None) -> str:

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from alloc.certificate import Certificate, Result
 from alloc.documents import models
+from alloc.documents.adapters import ADAPTERS
 from alloc.documents.messages import set_owner, structure_error
-from alloc.documents.models import ADAPTERS, Kind, Part
+from alloc.documents.models import Kind, Part
 from alloc.errors import InstanceError, nearest
 from alloc.instance import Affinity, Instance, Moves, Tenant
 from alloc.solution import Allocation, Assignment, Run, Schedule, Solution, TaskPlacement
@@ -56,15 +57,15 @@ def decode_instance_part(
     }
     return Instance(
         **{
-            **_given(document),
+            **given_fields(document),
             "topology": decode_topology_part(document.topology),
             "jobs": tuple(_job(part, sets) for part in document.jobs),
-            "tenants": tuple(Tenant(**_given(part)) for part in document.tenants),
+            "tenants": tuple(Tenant(**given_fields(part)) for part in document.tenants),
             "running": tuple(_assignment(part) for part in document.running),
             "affinities": tuple(
                 Affinity(part.kind, part.level, tuple(part.jobs)) for part in document.affinities
             ),
-            "moves": None if document.moves is None else Moves(**_given(document.moves)),
+            "moves": None if document.moves is None else Moves(**given_fields(document.moves)),
         }
     )
 
@@ -84,14 +85,14 @@ def decode_result(raw: Mapping[str, Any]) -> Result:
     document: models.ResultDocument = check_structure(raw, "result")
     return Result(
         None if document.solution is None else decode_solution_part(document.solution),
-        Certificate(**_given(document.certificate)),
+        Certificate(**given_fields(document.certificate)),
         tuple(document.log),
         document.conflict,
-        tuple(Certificate(**_given(stage)) for stage in document.stages),
+        tuple(Certificate(**given_fields(stage)) for stage in document.stages),
     )
 
 
-def _given(part: Part) -> dict[str, Any]:
+def given_fields(part: Part) -> dict[str, Any]:
     """Return the fields that the document gives; the others keep the dataclass's defaults."""
     head = _HEAD if isinstance(part, models.Document) else ()
     return {name: getattr(part, name) for name in part.model_fields_set if name not in head}
@@ -101,22 +102,23 @@ def decode_topology_part(part: models.TopologyPart) -> Topology:
     """Return the topology of a checked model."""
     return Topology(
         **{
-            **_given(part),
-            "host_types": tuple(_host_type(inner) for inner in part.host_types),
+            **given_fields(part),
+            "host_types": tuple(decode_host_type(inner) for inner in part.host_types),
             "hosts": tuple(Host(inner.id, inner.type, inner.domain) for inner in part.hosts),
             "levels": tuple(part.levels),
             "domains": tuple(Domain(d.id, d.level, d.parent) for d in part.domains),
-            "links": tuple(NetworkLink(**_given(inner)) for inner in part.links),
+            "links": tuple(NetworkLink(**given_fields(inner)) for inner in part.links),
         }
     )
 
 
-def _host_type(part: models.HostTypePart) -> HostType:
+def decode_host_type(part: models.HostTypePart) -> HostType:
+    """Return the host type of a checked model."""
     try:
-        links = tuple(GpuLink(**_given(link)) for link in part.links)
+        links = tuple(GpuLink(**given_fields(link)) for link in part.links)
     except InstanceError as error:
         raise InstanceError(f'host type "{part.name}", {error}') from None
-    return HostType(**{**_given(part), "links": links})
+    return HostType(**{**given_fields(part), "links": links})
 
 
 def _job(part: models.JobPart, sets: Mapping[str, tuple[Configuration, ...]]) -> Job:
@@ -131,7 +133,7 @@ def _job(part: models.JobPart, sets: Mapping[str, tuple[Configuration, ...]]) ->
         configurations = _configurations(
             part.configurations, lambda k: f'job "{part.id}", configurations[{k}]'
         )
-    given = {**_given(part), "configurations": configurations}
+    given = {**given_fields(part), "configurations": configurations}
     if "placement" in given:
         given["placement"] = _rules(part)
     return Job(**given)
@@ -142,9 +144,9 @@ def _rules(part: models.JobPart) -> PlacementRules:
     try:
         return PlacementRules(
             **{
-                **_given(rules),
-                "slices": tuple(Slice(**_given(inner)) for inner in rules.slices),
-                "spread": tuple(Spread(**_given(inner)) for inner in rules.spread),
+                **given_fields(rules),
+                "slices": tuple(Slice(**given_fields(inner)) for inner in rules.slices),
+                "spread": tuple(Spread(**given_fields(inner)) for inner in rules.spread),
             }
         )
     except InstanceError as error:
@@ -162,8 +164,8 @@ def _configurations(
     found = []
     for k, part in enumerate(parts):
         try:
-            tasks = tuple(TaskGroup(**_given(group)) for group in part.tasks)
-            found.append(Configuration(**{**_given(part), "tasks": tasks}))
+            tasks = tuple(TaskGroup(**given_fields(group)) for group in part.tasks)
+            found.append(Configuration(**{**given_fields(part), "tasks": tasks}))
         except InstanceError as error:
             raise InstanceError(f"{owner(k)}: {error}") from None
     return tuple(found)

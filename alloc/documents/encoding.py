@@ -53,7 +53,7 @@ def encode_instance(instance: Instance) -> dict[str, Any]:
     plain = encode_part(instance, leave_out=("name", "description", "jobs"))
     description = _texts(instance.description, "description")
     return {
-        **_header("instance"),
+        **header("instance"),
         "name": instance.name,
         **({"description": description} if description else {}),
         **plain,
@@ -64,20 +64,21 @@ def encode_instance(instance: Instance) -> dict[str, Any]:
 
 def encode_solution(solution: Solution) -> dict[str, Any]:
     """Return a solution document."""
-    return {**_header("solution"), **_solution(solution)}
+    return {**header("solution"), **_solution(solution)}
 
 
 def encode_result(result: Result) -> dict[str, Any]:
     """Return a result document."""
     plain = encode_part(result, leave_out=("solution", "certificate", "stages"))
     if result.stages:
-        plain["stages"] = [_certificate(stage) for stage in result.stages]
+        plain["stages"] = [encode_certificate(stage) for stage in result.stages]
     solution = None if result.solution is None else _solution(result.solution)
-    certificate = _certificate(result.certificate)
-    return {**_header("result"), "certificate": certificate, **plain, "solution": solution}
+    certificate = encode_certificate(result.certificate)
+    return {**header("result"), "certificate": certificate, **plain, "solution": solution}
 
 
-def _certificate(certificate: Certificate) -> dict[str, Any]:
+def encode_certificate(certificate: Certificate) -> dict[str, Any]:
+    """Return a certificate as a JSON object."""
     # The only numbers that may be infinite; the others are refused by `encode`.
     infinite = {value: word for word, value in INFINITIES.items()}
     plain: dict[str, Any] = {"status": certificate.status}
@@ -89,10 +90,11 @@ def _certificate(certificate: Certificate) -> dict[str, Any]:
 
 def encode_topology(topology: Topology) -> dict[str, Any]:
     """Return a topology document."""
-    return {**_header("topology"), **encode_part(topology)}
+    return {**header("topology"), **encode_part(topology)}
 
 
-def _header(kind: str) -> dict[str, Any]:
+def header(kind: str) -> dict[str, Any]:
+    """Return what every document starts with."""
     return {"schema_version": SCHEMA_VERSION, "kind": kind}
 
 

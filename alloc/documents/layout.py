@@ -12,9 +12,9 @@ from typing import Any
 from alloc.errors import InstanceError
 
 # Their members are spread over lines too.
-_ROOMS = ("topology", "configuration_sets", "solution")
+_ROOMS = ("topology", "configuration_sets", "solution", "plan")
 # Lists of plain values that have one line each all the same.
-_LONG = ("log",)
+_LONG = ("log", "assumptions")
 
 
 def layout(document: dict[str, Any]) -> str:

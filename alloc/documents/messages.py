@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from alloc.documents import models
+from alloc.documents import models, planning_models
 from alloc.documents.models import BY_NAME, INLINE, Kind, Part
 from alloc.documents.parsing import describe
 from alloc.errors import InstanceError, nearest
@@ -36,6 +36,12 @@ _ITEMS = {
     "running": _Place("running job", "job", models.AssignmentPart),
     "assignments": _Place("assignment of job", "job", models.AssignmentPart),
     "runs": _Place("run of job", "job", models.RunPart),
+    "offers": _Place("offer", "name", planning_models.HostOfferPart),
+    "sites": _Place("site", "name", planning_models.SitePart),
+    "classes": _Place("job class", "name", planning_models.JobClassPart),
+    "scenarios": _Place("scenario", "name", planning_models.ScenarioPart),
+    "owned": _Place("owned hosts of offer", "offer", planning_models.OwnedPart),
+    "orders": _Place("order of offer", "offer", planning_models.OrderPart),
 }
 # Items of items: the number says more than the name, or the name needs the number.
 _NUMBERED: dict[str, type[Part]] = {
@@ -46,16 +52,30 @@ _NUMBERED: dict[str, type[Part]] = {
     "slices": models.SlicePart,
     "spread": models.SpreadPart,
     "stages": models.CertificatePart,
+    "options": planning_models.JobOptionPart,
+    "tightening": planning_models.TighteningPart,
+    "rentals": planning_models.RentalPart,
+    "shares": planning_models.SharePart,
+    "unserved": planning_models.UnservedPart,
+    "marginals": planning_models.MarginalValuePart,
+    "reliefs": planning_models.ReliefPart,
 }
 # Objects in objects.
 _PARTS: dict[str, type[Part]] = {
     "placement": models.PlacementRulesPart,
     "moves": models.MovesPart,
+    "host": models.HostTypePart,
+    "goal": planning_models.ServiceGoalPart,
+    "costs": planning_models.CostBreakdownPart,
+    "plan": planning_models.PlanPart,
 }
 _ROOTS: dict[Kind, type[Part]] = {
     "instance": models.InstanceDocument,
     "result": models.ResultDocument,
     "topology": models.TopologyDocument,
+    "planning": planning_models.PlanningDocument,
+    "plan": planning_models.PlanDocument,
+    "plan_result": planning_models.PlanResultDocument,
 }
 _SOLUTIONS: dict[Any, type[Part]] = {
     "allocation": models.AllocationPart,

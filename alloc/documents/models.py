@@ -17,7 +17,6 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
-    TypeAdapter,
     WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError
@@ -458,12 +457,4 @@ class ResultDocument(Document):
 
 SolutionDocument = Annotated[AllocationDocument | ScheduleDocument, Discriminator("type")]
 
-Kind = Literal["instance", "solution", "result", "topology"]
-
-ADAPTERS: dict[Kind, TypeAdapter[Any]] = {
-    "instance": TypeAdapter(InstanceDocument),
-    "solution": TypeAdapter(SolutionDocument),
-    "result": TypeAdapter(ResultDocument),
-    "topology": TypeAdapter(TopologyDocument),
-}
-"""What reads each kind of document, and makes its schema."""
+Kind = Literal["instance", "solution", "result", "topology", "planning", "plan", "plan_result"]

@@ -22,7 +22,13 @@ _OTHER_ENCODINGS = (
     (codecs.BOM_UTF16_BE, "UTF-16"),
 )
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
-_ARTICLE = {"instance": "an instance", "solution": "a solution", "result": "a result"}
+_ARTICLE = {
+    "instance": "an instance",
+    "solution": "a solution",
+    "result": "a result",
+    "planning": "a planning problem",
+    "plan_result": "a result of planning",
+}
 
 
 def parse_document(text: str | bytes, kind: Kind) -> dict[str, Any]:

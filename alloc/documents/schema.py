@@ -10,8 +10,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
 
+from alloc.documents.adapters import ADAPTERS
 from alloc.documents.files import write_text
-from alloc.documents.models import ADAPTERS, SCHEMA_VERSION, Kind
+from alloc.documents.models import SCHEMA_VERSION, Kind
 from alloc.errors import InstanceError, nearest
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -23,7 +24,8 @@ def json_schema(kind: Kind) -> dict[str, Any]:
     Parameters
     ----------
     kind
-        ``instance``, ``solution``, ``result`` or ``topology``.
+        ``instance``, ``solution``, ``result``, ``topology``, ``planning``, ``plan`` or
+        ``plan_result``.
 
     Raises
     ------
