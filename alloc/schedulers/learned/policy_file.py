@@ -25,6 +25,7 @@ from alloc.documents.files import write_bytes
 from alloc.errors import InstanceError
 from alloc.schedulers.learned.feature_spec import FeatureSpec, Strict, TensorSpec, first_problem
 from alloc.schedulers.learned.model_card import ModelCard
+from alloc.schedulers.shelf import SUFFIX
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -121,10 +122,23 @@ def write_policy(
     AllocError
         If the file cannot be written.
     """
+    policy = build_policy(path, onnx_model, spec, card)
+    write_bytes(policy.path, policy.model)
+    return policy
+
+
+def build_policy(
+    path: str | PathLike[str], onnx_model: ModelProto, spec: FeatureSpec, card: ModelCard
+) -> PolicyFile:
+    """Return the policy that `write_policy` would write, without writing it."""
     from alloc.schedulers.learned.onnx_rules import check_model
 
     target = Path(path)
-    require_suffix(target)
+    if target.suffix != SUFFIX:
+        raise InstanceError(
+            f"{target}: the name of a policy file must end in {SUFFIX}, so that it can be told "
+            "from the name of a scheduler."
+        )
     opset = check_model(onnx_model, spec, str(target))
     document = PolicyDocument(spec=spec, opset=opset, card=card)
     copy = type(onnx_model)()
@@ -134,10 +148,7 @@ def write_policy(
     for key, value in {**kept, KEY: document.model_dump_json()}.items():
         copy.metadata_props.add(key=key, value=value)
     # Deterministic: the same policy is the same file.
-    data = copy.SerializeToString(deterministic=True)
-    policy = parse_policy(data, target)
-    write_bytes(target, data)
-    return policy
+    return parse_policy(copy.SerializeToString(deterministic=True), target)
 
 
 def read_policy(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> PolicyFile:
@@ -174,12 +185,6 @@ def parse_policy(data: bytes, path: Path) -> PolicyFile:
             "it again with write_policy."
         )
     return PolicyFile(path, document, hashlib.sha256(data).hexdigest(), data)
-
-
-def require_suffix(path: Path) -> None:
-    """Refuse a name that does not end in ``.onnx``: by that, policies are told from other names."""
-    if path.suffix != ".onnx":
-        raise InstanceError(f"{path}: the name of a policy file must end in .onnx.")
 
 
 def _read(path: Path, max_bytes: int) -> bytes:
