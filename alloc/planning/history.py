@@ -1,0 +1,271 @@
+"""Histories: how many jobs of which class arrived week by week, from an instance or a trace."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.capacity.demand import JobClass, JobOption
+from alloc.capacity.goals import ServiceGoal
+from alloc.capacity.series import HOURS_OF_WEEK
+from alloc.errors import InstanceError
+from alloc.instance import Instance
+from alloc.instances.readers.jobs import TracedJob
+from alloc.units import MILLI, require_positive
+from alloc.workload import Job
+
+WEEK_S = HOURS_OF_WEEK * 3600.0
+GPU_EDGES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+"""Most GPUs of a job in each class of sizes, by default."""
+HOUR_EDGES = (1.0, 8.0, 48.0)
+"""Most hours of a job in each class of run times but the last, by default."""
+
+Goals = Mapping[str, ServiceGoal] | Callable[[int, float], ServiceGoal | None]
+
+
+@dataclass(frozen=True)
+class History:
+    """Arrivals of classes of jobs, week by week.
+
+    Parameters
+    ----------
+    classes
+        The classes.
+    jobs_per_hour
+        Arrivals of each class, mean over the hours of each week, shape (weeks, classes), in the
+        order of time.
+    left_out
+        What is not in it, with the number of jobs.
+    """
+
+    classes: tuple[JobClass, ...]
+    jobs_per_hour: npt.NDArray[np.float64]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.jobs_per_hour.ndim != 2 or self.jobs_per_hour.shape[1] != len(self.classes):
+            raise InstanceError(
+                f"history: arrivals have shape {self.jobs_per_hour.shape}; give one row for each "
+                f"week and one column for each of the {len(self.classes)} classes."
+            )
+        if not np.all(np.isfinite(self.jobs_per_hour)) or np.any(self.jobs_per_hour < 0):
+            raise InstanceError(
+                "history: its arrivals have a gap or a negative number; give a rate, 0 or more, "
+                "for every week and class."
+            )
+
+    @property
+    def num_weeks(self) -> int:
+        """Weeks of history."""
+        return len(self.jobs_per_hour)
+
+    def split(self, held_out_weeks: int) -> tuple[History, History]:
+        """Return all weeks but the last ones, and the last ones, to check a forecast on.
+
+        Raises
+        ------
+        InstanceError
+            If no week would be left on one side.
+        """
+        if not 0 < held_out_weeks < self.num_weeks:
+            raise InstanceError(
+                f"history: cannot hold out {held_out_weeks} of its {self.num_weeks} weeks; hold "
+                f"out from 1 to {self.num_weeks - 1}."
+            )
+        cut = self.num_weeks - held_out_weeks
+        return (
+            History(self.classes, self.jobs_per_hour[:cut], self.left_out),
+            History(self.classes, self.jobs_per_hour[cut:], self.left_out),
+        )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A job as a history sees it."""
+
+    arrival_s: float
+    gpus: int
+    hours: float
+
+
+def history_of_instance(
+    instance: Instance,
+    *,
+    speeds: Mapping[str, float],
+    gpu_edges: Sequence[int] = GPU_EDGES,
+    hour_edges: Sequence[float] = HOUR_EDGES,
+    goals: Goals | None = None,
+) -> History:
+    """Return the history of an instance's jobs: one class for each size and length.
+
+    A job counts in its most efficient configuration, the one with the most work for each GPU. Jobs
+    without a whole GPU are left out and counted.
+
+    Parameters
+    ----------
+    instance
+        At least one whole week of arrivals.
+    speeds, gpu_edges, hour_edges, goals
+        As in `history_of_jobs`.
+    """
+    seen = []
+    left_out = 0
+    for job in instance.jobs:
+        found = _efficient_run(job)
+        if found is None:
+            left_out += 1
+        else:
+            seen.append(_Seen(job.arrival_s, *found))
+    return _history(
+        seen, speeds, gpu_edges, hour_edges, goals, {"jobs without a whole GPU": left_out}
+    )
+
+
+def history_of_jobs(
+    jobs: Iterable[TracedJob],
+    *,
+    speeds: Mapping[str, float],
+    gpu_edges: Sequence[int] = GPU_EDGES,
+    hour_edges: Sequence[float] = HOUR_EDGES,
+    goals: Goals | None = None,
+) -> History:
+    """Return the history of traced jobs: one class for each size and length.
+
+    A class of jobs with at most k GPUs runs on k GPUs, for so many hours that the GPU time of all
+    its jobs together stays what it was. The last week counts only if it is whole.
+
+    Parameters
+    ----------
+    jobs
+        The jobs, in any order, over at least one whole week.
+    speeds
+        For each GPU type that may run them, its speed in relation to the traced GPUs, above 0.
+    gpu_edges
+        Most GPUs in each class of sizes, increasing; jobs with more are left out and counted.
+    hour_edges
+        Most hours in each class of run times, increasing; longer jobs are a class of their own.
+    goals
+        The goal of each class by name, or a function of its GPUs and mean hours; None: none.
+
+    Raises
+    ------
+    InstanceError
+        If there is no whole week, an edge or a speed is wrong, or a goal names no class.
+    """
+    seen = [_Seen(job.submit_s, job.num_gpus, job.duration_s / 3600) for job in jobs]
+    return _history(seen, speeds, gpu_edges, hour_edges, goals, {})
+
+
+def _efficient_run(job: Job) -> tuple[int, float] | None:
+    """Return GPUs and hours of a job in its most efficient configuration."""
+    runs = [
+        (configuration.demand[0] // MILLI, job.work / configuration.rate / 3600)
+        for configuration in job.configurations
+        if configuration.demand[0] >= MILLI and configuration.rate > 0
+    ]
+    if not runs:
+        return None
+    return min(runs, key=lambda run: (run[0] * run[1], run[0]))
+
+
+def _history(
+    seen: Sequence[_Seen],
+    speeds: Mapping[str, float],
+    gpu_edges: Sequence[int],
+    hour_edges: Sequence[float],
+    goals: Goals | None,
+    left_out: dict[str, int],
+) -> History:
+    _require_edges(gpu_edges, "gpu_edges")
+    _require_edges(hour_edges, "hour_edges")
+    if not speeds:
+        raise InstanceError("history: speeds names no GPU type; name those the plan may use.")
+    for gpu_type, speed in speeds.items():
+        require_positive(speed, "history", f'speed of "{gpu_type}"')
+    begin_s = min((job.arrival_s for job in seen), default=0.0)
+    end_s = max((job.arrival_s for job in seen), default=0.0)
+    num_weeks = math.floor((end_s - begin_s) / WEEK_S)
+    if num_weeks < 1:
+        days = (end_s - begin_s) / 86400
+        raise InstanceError(
+            f"history: {len(seen)} jobs with GPUs arrive within {days:.3g} days; a history needs "
+            "at least one whole week, so give a longer trace or rates for each class."
+        )
+    groups: dict[tuple[int, int], list[_Seen]] = defaultdict(list)
+    too_large = partial_week = 0
+    for job in seen:
+        if job.gpus > gpu_edges[-1]:
+            too_large += 1
+        elif job.arrival_s >= begin_s + num_weeks * WEEK_S:
+            partial_week += 1
+        else:
+            groups[bisect_left(gpu_edges, job.gpus), bisect_left(hour_edges, job.hours)].append(job)
+    left_out |= {
+        f"jobs of more than {gpu_edges[-1]} GPUs": too_large,
+        "jobs of the last week, which is not whole": partial_week,
+    }
+    if not groups:
+        raise InstanceError(f"history: no job has at most {gpu_edges[-1]} GPUs; raise gpu_edges.")
+    classes = []
+    weekly = np.zeros((num_weeks, len(groups)))
+    for column, (key, members) in enumerate(sorted(groups.items())):
+        classes.append(_class(key, members, gpu_edges, hour_edges, speeds))
+        weeks = [int((job.arrival_s - begin_s) // WEEK_S) for job in members]
+        weekly[:, column] = np.bincount(weeks, minlength=num_weeks) / HOURS_OF_WEEK
+    return History(
+        _with_goals(classes, goals), weekly, {why: many for why, many in left_out.items() if many}
+    )
+
+
+def _require_edges(edges: Sequence[float], name: str) -> None:
+    if not edges or edges[0] <= 0 or any(b <= a for a, b in pairwise(edges)):
+        raise InstanceError(
+            f"history: {name} is {list(edges)}; give positive numbers in increasing order."
+        )
+
+
+def _class(
+    key: tuple[int, int],
+    members: Sequence[_Seen],
+    gpu_edges: Sequence[int],
+    hour_edges: Sequence[float],
+    speeds: Mapping[str, float],
+) -> JobClass:
+    size, length = key
+    gpus = gpu_edges[size]
+    hours = math.fsum(job.gpus * job.hours for job in members) / gpus / len(members)
+    least = 0 if length == 0 else hour_edges[length - 1]
+    most = f"-{hour_edges[length]:g}h" if length < len(hour_edges) else "h+"
+    return JobClass(
+        name=f"{gpus}-gpu {least:g}{most}",
+        options=tuple(
+            JobOption(gpu_type, gpus, hours / speed) for gpu_type, speed in speeds.items()
+        ),
+    )
+
+
+def _with_goals(classes: Sequence[JobClass], goals: Goals | None) -> tuple[JobClass, ...]:
+    if goals is None:
+        return tuple(classes)
+    names = {job_class.name for job_class in classes}
+    if not callable(goals):
+        for name in goals:
+            if name not in names:
+                raise InstanceError(
+                    f'history: a goal is given for class "{name}", which no job is in; the classes '
+                    f"are {', '.join(sorted(names))}."
+                )
+    found = []
+    for job_class in classes:
+        gpus = job_class.options[0].gpus
+        hours = max(option.hours for option in job_class.options)
+        goal = goals(gpus, hours) if callable(goals) else goals.get(job_class.name)
+        found.append(replace(job_class, goal=goal))
+    return tuple(found)
