@@ -38,6 +38,7 @@ ENTRY_POINTS = "alloc.policy_kinds"
 """Entry-point group in which other packages announce their kinds."""
 
 KINDS: Mapping[str, str] = {
+    "dl2-window/1": "alloc.schedulers.learned.dl2_window:Dl2WindowKind",
     "job-priority/1": "alloc.schedulers.learned.job_priority:JobPriorityKind",
 }
 """The kinds of alloc: name to ``module:class``."""

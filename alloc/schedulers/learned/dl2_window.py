@@ -1,0 +1,92 @@
+"""Kind ``dl2-window/1``: DL2's network, asked for one worker, PS or bundle after the other."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from alloc.instances.dl2 import JOB_TYPES
+from alloc.schedulers.learned.feature_spec import TensorSpec, WindowParameters, require_in_view
+from alloc.schedulers.learned.kinds import Actor, Decider, Network, decider_of_steps
+from alloc.schedulers.learned.window import WindowPolicyDecider
+from alloc.schedulers.learned.window_features import WindowFeatures
+from alloc.schedulers.state import ClusterState, Decision, Knowledge
+
+
+class Dl2WindowParameters(WindowParameters):
+    """The parameters of the kind; `WindowFeatures` says what they mean.
+
+    Parameters
+    ----------
+    max_tasks
+        Most workers, and most PSs, of a job.
+    encoding
+        How the window is shown.
+    models
+        The known models, in the order of their numbers.
+    initial_bundle
+        Whether each slot begins with a worker and a PS for every job.
+    """
+
+    max_tasks: int = Field(default=16, ge=1, le=10_000)
+    encoding: Literal["released", "rescaled", "paper"] = "released"
+    models: tuple[str, ...] = Field(default=tuple(JOB_TYPES), max_length=1000)
+    initial_bundle: bool = True
+
+    @property
+    def window_features(self) -> WindowFeatures:
+        """The features that these parameters stand for."""
+        return WindowFeatures(
+            self.window, self.max_tasks, self.encoding, self.models, self.initial_bundle
+        )
+
+
+class Dl2WindowKind:
+    """DL2's window: logits over ``3 window + 1`` actions, one action at a time."""
+
+    name = "dl2-window/1"
+    title = "sees a window of jobs and gives out one worker, PS or bundle at a time, as DL2 does"
+    needs: Knowledge = "estimate"
+    features: tuple[str, ...] = ()
+    parameters = Dl2WindowParameters
+    can_sample = True
+
+    def inputs(self, parameters: Dl2WindowParameters) -> tuple[TensorSpec, ...]:
+        """Return the observation, `WindowFeatures.shape` with a batch axis in front."""
+        rows, columns = parameters.window_features.shape
+        return (TensorSpec(name="window", dtype="float32", shape=("batch", rows, columns)),)
+
+    def outputs(self, parameters: Dl2WindowParameters) -> tuple[TensorSpec, ...]:
+        """Return the logits of the actions."""
+        actions = parameters.window_features.num_actions
+        return (TensorSpec(name="logits", dtype="float32", shape=("batch", actions)),)
+
+    def make_decider(
+        self,
+        network: Network,
+        parameters: Dl2WindowParameters,
+        *,
+        name: str,
+        sample: bool = False,
+    ) -> Decider:
+        """Return what decides with a network."""
+        return decider_of_steps(self, network, parameters, name=name, sample=sample)
+
+    def make_stepwise(self, act: Actor, parameters: Dl2WindowParameters, *, name: str) -> Decider:
+        """Return what decides with an actor."""
+        return _InView(act, parameters, name)
+
+
+class _InView(WindowPolicyDecider):
+    """A window policy that may refuse more jobs than it can see."""
+
+    def __init__(self, act: Actor, parameters: Dl2WindowParameters, name: str) -> None:
+        super().__init__(act, parameters.window_features, name=name)
+        self._parameters = parameters
+        self._name = name
+
+    def decide(self, state: ClusterState) -> Decision:
+        """Return the decision at `state.now_s`."""
+        require_in_view(self._name, self._parameters, len(state.jobs), state.now_s)
+        return super().decide(state)
