@@ -39,6 +39,7 @@ ENTRY_POINTS = "alloc.policy_kinds"
 
 KINDS: Mapping[str, str] = {
     "dl2-window/1": "alloc.schedulers.learned.dl2_window:Dl2WindowKind",
+    "job-set/1": "alloc.schedulers.learned.job_set:JobSetKind",
     "job-priority/1": "alloc.schedulers.learned.job_priority:JobPriorityKind",
 }
 """The kinds of alloc: name to ``module:class``."""

@@ -1,0 +1,169 @@
+"""What the network of the kind ``job-set/1`` is shown: one row for each job, one for each resource.
+
+Nothing names a type of job, and nothing grows with the cluster or the queue: what a job takes is
+stated relative to its fair share, an n-th of the cluster with n jobs in the system, and times in
+slots. So a network can be asked about more jobs, more hosts and other types than it was trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.schedulers.learned.job_set_ladders import SPEEDS, LadderBook
+from alloc.schedulers.state import JobView
+from alloc.units import RESOURCES
+
+Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+
+JOB_FEATURES = (
+    *(f"need_{round(100 * speed)}" for speed in SPEEDS),
+    *(f"lean_{resource.partition('_')[0]}" for resource in RESOURCES),
+    "frugality",
+    "slots_at_best",
+    "slots_at_least",
+    "left_fraction",
+    "age",
+    "weight",
+    "running",
+    "restart",
+)
+"""The columns of a job. ``need_s``: log of the dominant share that s % of its best rate takes at
+least, over its fair share. ``lean_r``: share of resource r over dominant share, at 70 % of the best
+rate. ``frugality``: log of the rate per dominant share of its thriftiest configuration over that of
+its fastest. ``slots_at_best``, ``slots_at_least``: log of the slots that the remaining work takes
+at the best rate and in the smallest configuration. ``left_fraction``: log of remaining over all
+work. ``age``: log of 1 plus the slots since its arrival. ``weight``: log of the weight over the
+mean weight. ``running``: rate in the slot before over the best rate, 0 to 1. ``restart``: slots
+that a restart costs, at most 1. All are clipped to `CLIP` either way."""
+
+RESOURCE_FEATURES = ("at_best", "at_70", "at_least", "users", "lean", "backlog", "present")
+"""The columns of a resource: logs of what all jobs would take of it at their best rate, at 70 % of
+it and in their smallest configurations, over what is free; the fraction of jobs that take any; the
+mean of ``lean_r``; log of 1 plus the slots for which the remaining work would fill it, every job at
+70 % of its best rate; and whether there is any, 0 or 1."""
+
+CLIP = 8.0
+"""Largest size of a feature: logs of ratios up to 3,000."""
+
+_TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class JobSet:
+    """The jobs of a round as arrays.
+
+    Parameters
+    ----------
+    views
+        The jobs.
+    table
+        Ladder of each job in the book, shape (jobs,).
+    left, work
+        Remaining and total work as known, work units, shape (jobs,).
+    weight
+        Weights, shape (jobs,).
+    age_s
+        Seconds since arrival, shape (jobs,).
+    running
+        Rate in the slot before, work units per second, 0 for none, shape (jobs,).
+    restart_s
+        Restart costs of jobs that have started, 0 for others, seconds, shape (jobs,).
+    """
+
+    views: Sequence[JobView]
+    table: Index
+    left: Array
+    work: Array
+    weight: Array
+    age_s: Array
+    running: Array
+    restart_s: Array
+
+
+def job_set(views: Sequence[JobView], book: LadderBook, now_s: float) -> JobSet:
+    """Return the arrays of the jobs of a round; unknown work counts as one unit."""
+    arrival_s = np.array([view.arrival_s for view in views])
+    work = [1.0 if view.work is None else view.work for view in views]
+    left = [w if v.work_left is None else v.work_left for v, w in zip(views, work, strict=True)]
+    return JobSet(
+        views=views,
+        table=book.tables_of(views),
+        left=np.maximum(np.array(left), _TINY),
+        work=np.array(work),
+        weight=np.array([view.weight for view in views]),
+        age_s=now_s - arrival_s,
+        running=np.array(
+            [
+                0.0
+                if (current := view.current) is None
+                else view.configurations[current.configuration].rate
+                for view in views
+            ]
+        ),
+        restart_s=np.array([0.0 if view.last is None else view.restart_cost_s for view in views]),
+    )
+
+
+def features(
+    jobs: JobSet, book: LadderBook, slot_s: float, free: Array
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Return the input tensors ``jobs`` and ``resources``.
+
+    Parameters
+    ----------
+    jobs
+        The jobs, at least one, each with at least one configuration in its ladder.
+    book
+        Their ladders.
+    slot_s
+        Length of the slot, seconds.
+    free
+        Share of each resource that is free, shape (resources,).
+    """
+    stats = book.stats
+    t = jobs.table
+    n = len(t)
+    at_best = jobs.left / (stats.best[t] * slot_s)
+    at_least = jobs.left / (stats.least[t] * slot_s)
+    rows = np.empty((n, len(JOB_FEATURES)))
+    k, r = len(SPEEDS), len(RESOURCES)
+    rows[:, :k] = stats.need[t] + np.log(n)
+    rows[:, k : k + r] = stats.lean[t]
+    rows[:, k + r] = stats.frugality[t]
+    rows[:, k + r + 1] = np.log(np.maximum(at_best, _TINY))
+    rows[:, k + r + 2] = np.log(np.maximum(at_least, _TINY))
+    rows[:, k + r + 3] = np.log(np.maximum(jobs.left / jobs.work, _TINY))
+    rows[:, k + r + 4] = np.log1p(np.maximum(jobs.age_s, 0.0) / slot_s)
+    rows[:, k + r + 5] = np.log(jobs.weight / jobs.weight.mean())
+    rows[:, k + r + 6] = np.minimum(jobs.running / stats.best[t], 1.0)
+    rows[:, k + r + 7] = np.minimum(jobs.restart_s / slot_s, 1.0)
+    np.clip(rows, -CLIP, CLIP, out=rows)
+    return {
+        "jobs": rows.astype(np.float32),
+        "resources": _resources(jobs, book, at_best, free).astype(np.float32),
+    }
+
+
+def _resources(jobs: JobSet, book: LadderBook, at_best: Array, free: Array) -> Array:
+    stats, t = book.stats, jobs.table
+    n = len(t)
+    # Sums over jobs by way of their tables: there are far fewer of those.
+    count = np.bincount(t, minlength=len(book.ladders)).astype(float)
+    slots = np.bincount(t, weights=at_best / 0.7, minlength=len(book.ladders))
+    room = np.maximum(free, 1e-6)
+    mid = stats.shares[:, 1]
+    rows = np.empty((len(free), len(RESOURCE_FEATURES)))
+    for k in range(3):
+        # Fastest, at 70 %, smallest.
+        taken = count @ stats.shares[:, k]
+        rows[:, k] = np.log(np.maximum(taken / room, _TINY))
+    rows[:, 3] = count @ (mid > 0) / n
+    rows[:, 4] = count @ stats.lean / n
+    rows[:, 5] = np.log1p(slots @ mid / room)
+    rows[:, 6] = book.total > 0
+    return np.clip(rows, -CLIP, CLIP)

@@ -1,0 +1,236 @@
+"""Putting a choice of configurations on hosts.
+
+Part of the kind ``job-set/1``. Where all tasks go on any host that has room, they are dealt out
+over the hosts in whole arrays, kind by kind, the most demanding first. All else - GPU types,
+levels, shared GPUs, quotas, restarts that cost - goes job by job through the pool of hosts, and so
+does a gang that the deal leaves without room: it takes the best of its configurations that fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.packing import HostPool
+from alloc.schedulers.learned.job_set_ladders import JobLadder, LadderBook
+from alloc.schedulers.state import ClusterState, JobView
+from alloc.solution import Assignment, TaskPlacement
+
+Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+
+
+class Usher:
+    """Seats gangs on the hosts of one cluster.
+
+    Parameters
+    ----------
+    book
+        The ladders.
+    """
+
+    def __init__(self, book: LadderBook) -> None:
+        self._book = book
+        self._hosts = [host.id for host in book.topology.hosts]
+        self._tasks: dict[tuple[int, str, int], TaskPlacement] = {}
+
+    def seat(
+        self,
+        state: ClusterState,
+        views: Sequence[JobView],
+        table: Index,
+        column: Index,
+        score: Array,
+    ) -> list[Assignment]:
+        """Return the assignments of a choice; takes them from ``state.pool``.
+
+        Parameters
+        ----------
+        state
+            The state; its pool and `held` already carry the jobs that keep what they have.
+        views
+            The jobs.
+        table
+            Ladder of each, shape (jobs,).
+        column
+            Column chosen for each, -1 for none, shape (jobs,).
+        score
+            Score of each job in each column before prices, shape (jobs, C).
+        """
+        chosen = np.flatnonzero(column >= 0)
+        seating = _OneByOne(state, views, [self._book.ladders[t] for t in table], score)
+        if self._may_deal(state, views, table[chosen]):
+            dealt, missed = self._deal(state.pool, views, table, column, chosen)
+        else:
+            wanted = chosen.tolist()
+            dealt = seating.keep(wanted, column)
+            stays = {assignment.job for assignment in dealt}
+            missed = [j for j in wanted if views[j].id not in stays]
+        return dealt + seating.seat(missed, column)
+
+    def _may_deal(self, state: ClusterState, views: Sequence[JobView], table: Index) -> bool:
+        return (
+            not state.quotas
+            and not state.pool.open_gpus
+            and not state.pool.cut.on_host
+            and bool(self._book.plain[table].all())
+            and not any(view.restart_cost_s or view.placement.required for view in views)
+        )
+
+    def _deal(
+        self, pool: HostPool, views: Sequence[JobView], table: Index, column: Index, chosen: Index
+    ) -> tuple[list[Assignment], list[int]]:
+        """Deal out all tasks; return the assignments, and the jobs that found no room."""
+        counts = self._book.counts[:, table[chosen], column[chosen]]
+        parts: list[tuple[Index, Index, Index, int]] = []
+        missed = np.zeros(len(chosen), dtype=bool)
+        free = pool.free
+        for k, (_, demand) in enumerate(self._book.kinds):
+            wanted = np.where(missed, 0, counts[k])
+            if not wanted.any():
+                continue
+            needed = np.array(demand)
+            asked = needed > 0
+            room = (
+                np.maximum((free[:, asked] // needed[asked]).min(axis=1), 0)
+                if asked.any()
+                else np.full(len(free), int(wanted.sum()))
+            )
+            # Hosts with fewer free GPUs first: CPU tasks fill them up and leave GPU hosts whole.
+            order = np.argsort(free[:, 0], kind="stable")
+            order = order[room[order] > 0]
+            there = np.cumsum(room[order])
+            ends = np.cumsum(wanted)
+            if not len(there) or ends[-1] > there[-1]:
+                beyond = (ends > (there[-1] if len(there) else 0)) & (wanted > 0)
+                missed |= beyond
+                wanted = np.where(beyond, 0, wanted)
+                ends = np.cumsum(wanted)
+            if not ends[-1]:
+                continue
+            # Cut the row of tasks at the end of every job and of every host.
+            cuts = np.union1d(ends[wanted > 0], there[there < ends[-1]])
+            job = np.searchsorted(ends, cuts, side="left")
+            host = order[np.searchsorted(there, cuts, side="left")]
+            count = np.diff(cuts, prepend=0)
+            free -= (
+                np.bincount(host, weights=count, minlength=len(free)).astype(np.int64)[:, None]
+                * needed
+            )
+            parts.append((job, host, count, k))
+        return self._collect(pool, views, table, column, chosen, parts, missed)
+
+    def _collect(
+        self,
+        pool: HostPool,
+        views: Sequence[JobView],
+        table: Index,
+        column: Index,
+        chosen: Index,
+        parts: Sequence[tuple[Index, Index, Index, int]],
+        missed: npt.NDArray[np.bool_],
+    ) -> tuple[list[Assignment], list[int]]:
+        """Make assignments of the parts, and give back what jobs without room had been dealt."""
+        tasks: list[list[TaskPlacement]] = [[] for _ in chosen]
+        known, hosts = self._tasks, self._hosts
+        for job, host, count, k in parts:
+            role = self._book.kinds[k][0]
+            for j, h, n in zip(job.tolist(), host.tolist(), count.tolist(), strict=True):
+                task = known.get((h, role, n))
+                if task is None:
+                    task = known[h, role, n] = TaskPlacement(hosts[h], role, n)
+                tasks[j].append(task)
+        dealt = []
+        ladders = self._book.ladders
+        for j, k, t, c, misses in zip(
+            chosen.tolist(),
+            range(len(chosen)),
+            table[chosen].tolist(),
+            column[chosen].tolist(),
+            missed.tolist(),
+            strict=True,
+        ):
+            ladder = ladders[t]
+            if misses:
+                way = ladder.configurations[ladder.columns[c]]
+                pool.release(way, tasks[k])
+            else:
+                dealt.append(Assignment(views[j].id, ladder.positions[c], tuple(tasks[k])))
+        return dealt, [int(j) for j in chosen[missed]]
+
+
+class _OneByOne:
+    """Seats gangs one after the other, each in the best configuration that still fits."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        views: Sequence[JobView],
+        ladders: Sequence[JobLadder],
+        score: Array,
+    ) -> None:
+        self._state = state
+        self._views = views
+        self._ladders = ladders
+        self._score = score
+        self._held = dict.fromkeys(state.quotas, 0)
+        for view in state.jobs if state.quotas else ():
+            # What must not be paused was taken from the pool before.
+            if view.current is not None and not view.preemptible:
+                self._hold(view, view.configurations[view.current.configuration].demand[0])
+
+    def keep(self, chosen: Iterable[int], column: Index) -> list[Assignment]:
+        """Leave jobs whose configuration stays on their hosts, as far as those fit."""
+        kept = []
+        pool = self._state.pool
+        for j in chosen:
+            view, ladder = self._views[j], self._ladders[j]
+            current = view.current
+            position = ladder.positions[column[j]]
+            if current is None or current.configuration != position or not current.tasks:
+                continue
+            way = ladder.configurations[position]
+            if self._allows(view, way.demand[0]) and pool.fits(way, current.tasks):
+                pool.take(way, current.tasks)
+                self._hold(view, way.demand[0])
+                kept.append(current)
+        return kept
+
+    def seat(self, jobs: Iterable[int], column: Index) -> list[Assignment]:
+        """Seat jobs, the largest demand first: what is tied to one domain needs it whole."""
+
+        def order(j: int) -> tuple[bool, list[int]]:
+            ladder, c = self._ladders[j], column[j]
+            way = ladder.configurations[ladder.positions[c]]
+            tied = way.within is not None or self._views[j].placement.required is not None
+            return tied, ladder.demand[c].tolist()
+
+        seated = (self._seat(j, int(column[j])) for j in sorted(jobs, key=order, reverse=True))
+        return [assignment for assignment in seated if assignment is not None]
+
+    def _seat(self, j: int, chosen: int) -> Assignment | None:
+        view, ladder = self._views[j], self._ladders[j]
+        score = self._score[j, : len(ladder.positions)]
+        falling = np.argsort(-score, kind="stable")
+        # After the choice itself, whatever is worth less: more would take what others were given.
+        for c in (chosen, *(int(c) for c in falling if score[c] <= score[chosen] and c != chosen)):
+            if score[c] <= 0:
+                break
+            way = ladder.configurations[ladder.positions[c]]
+            if not self._allows(view, way.demand[0]):
+                continue
+            tasks = self._state.pool.place(way, required=view.placement.required)
+            if tasks is not None:
+                self._hold(view, way.demand[0])
+                return Assignment(view.id, ladder.positions[c], tasks)
+        return None
+
+    def _allows(self, view: JobView, gpu_milli: int) -> bool:
+        quota = None if view.tenant is None else self._state.quotas.get(view.tenant)
+        return quota is None or self._held[view.tenant or ""] + gpu_milli <= quota
+
+    def _hold(self, view: JobView, gpu_milli: int) -> None:
+        if view.tenant in self._held and view.tenant is not None:
+            self._held[view.tenant] += gpu_milli

@@ -1,0 +1,270 @@
+"""Ladders of jobs as arrays: what each undominated configuration of a job gives and takes.
+
+Part of the kind ``job-set/1``. Jobs that share a table of configurations share its ladder, which is
+worked out when the table is first seen; the rest of a decision is arithmetic on whole arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.instance import misfit
+from alloc.models.capacity import UseOrder, burden, pareto_front, shape_of, use_order
+from alloc.schedulers.state import JobView
+from alloc.topology import Topology
+from alloc.units import RESOURCES
+from alloc.workload import Configuration
+
+Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+
+SPEEDS = (0.25, 0.5, 0.7, 0.85, 0.95, 1.0)
+"""Fractions of the best rate at which the table's embedding states what they take."""
+
+TaskKind = tuple[str, tuple[int, ...]]
+"""Role and demand of one task, in the order of `RESOURCES`."""
+
+FULL = 1e9
+"""Share that a column takes which is only there to fill up an array: nobody can afford it."""
+
+
+@dataclass(frozen=True)
+class JobLadder:
+    """The undominated configurations of a table, by rising dominant share.
+
+    Parameters
+    ----------
+    configurations
+        The table itself, kept so that its identity stays its own.
+    columns
+        Positions in the table, shape (C,).
+    positions
+        The same as plain integers.
+    rate
+        Work units per second, more than 0, shape (C,).
+    demand
+        Demand in the order of `RESOURCES`, shape (C, resources).
+    share
+        Demand over what the whole cluster has, shape (C, resources).
+    plain
+        Whether all tasks go on any host that has room: no GPU type, level, shared GPU or MIG slice.
+    tasks
+        For a plain ladder, its kinds of tasks and how many of each kind, shape (C,).
+    slowest
+        Least rate above 0 of the whole table, work units per second.
+    """
+
+    configurations: tuple[Configuration, ...]
+    columns: Index
+    positions: tuple[int, ...]
+    rate: Array
+    demand: Index
+    share: Array
+    plain: bool
+    tasks: Mapping[TaskKind, Index]
+    slowest: float
+
+
+@dataclass(frozen=True)
+class LadderStats:
+    """What a network is shown of ladders, all ladders of a book side by side.
+
+    Parameters
+    ----------
+    best, least, slowest
+        Rate of the fastest configuration, of the smallest one, and the least rate of the table,
+        work units per second, shape (tables,).
+    need
+        Log of the dominant share that a rate of each of `SPEEDS` times the best takes at least,
+        shape (tables, speeds).
+    lean
+        Share of each resource that the configuration at 0.7 of the best rate takes, over its
+        dominant share, shape (tables, resources).
+    frugality
+        Log of the rate per dominant share of the thriftiest configuration, over that of the
+        fastest; 0 or more, shape (tables,).
+    shares
+        Shares of the fastest configuration, of the one at 0.7 of its rate, and of the smallest,
+        shape (tables, 3, resources).
+    """
+
+    best: Array
+    least: Array
+    slowest: Array
+    need: Array
+    lean: Array
+    frugality: Array
+    shares: Array
+
+
+class LadderBook:
+    """The ladders of all tables seen on one cluster, and their arrays side by side.
+
+    Attributes
+    ----------
+    rate, share
+        Ladders padded to a common length, shape (tables, C) and (tables, C, resources). Padding
+        has rate 0 and takes `FULL`.
+    stats
+        What a network is shown of them.
+    kinds
+        The kinds of tasks of plain ladders, the most demanding first.
+    counts
+        Tasks of each kind, shape (kinds, tables, C).
+    plain
+        Which ladders are plain, shape (tables,).
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.total = topology.capacity.sum(axis=0).astype(float)
+        self.ladders: list[JobLadder] = []
+        self.rate: Array = np.zeros((0, 0))
+        self.share: Array = np.zeros((0, 0, len(RESOURCES)))
+        self.stats = _stats([])
+        self.kinds: tuple[TaskKind, ...] = ()
+        self.counts: Index = np.zeros((0, 0, 0), dtype=np.int64)
+        self.plain = np.zeros(0, dtype=bool)
+        self._of_table: dict[tuple[int, int | None], int] = {}
+        self._orders: dict[Hashable, tuple[object, Index, UseOrder]] = {}
+        self._stale = False
+
+    def forget(self) -> None:
+        """Forget all tables."""
+        self.ladders.clear()
+        self._of_table.clear()
+        self._orders.clear()
+        self._stale = True
+
+    def tables_of(self, views: Sequence[JobView]) -> Index:
+        """Return the position of each job's ladder in `ladders`, shape (jobs,)."""
+        # With an error in the rates seen, tables are new at each look: old ones must not pile up.
+        if len(self.ladders) > 2 * len(views) + 256:
+            self.forget()
+        known = self._of_table
+        tables = [known.get((id(view.configurations), view.bound_to), -1) for view in views]
+        if -1 in tables:
+            for k, table in enumerate(tables):
+                if table < 0:
+                    tables[k] = self._table_of(views[k])
+        if self._stale:
+            self._stack()
+        return np.array(tables, dtype=np.int64)
+
+    def _table_of(self, view: JobView) -> int:
+        key = (id(view.configurations), view.bound_to)
+        table = self._of_table.get(key)
+        if table is None:
+            table = self._of_table[key] = len(self.ladders)
+            self.ladders.append(self._build(view.configurations, view.bound_to))
+            self._stale = True
+        return table
+
+    def _build(self, configurations: tuple[Configuration, ...], bound: int | None) -> JobLadder:
+        if bound is None:
+            columns = self._front(configurations)
+        else:
+            columns = np.array([bound], dtype=np.int64)
+        demand = np.array([configurations[c].demand for c in columns], dtype=np.int64)
+        demand = demand.reshape(-1, len(RESOURCES))
+        rate = np.array([configurations[c].rate for c in columns])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(demand > 0, demand / self.total, 0.0)
+        order = np.lexsort((columns, share.sum(axis=1), share.max(axis=1, initial=0.0)))
+        columns, demand, rate, share = columns[order], demand[order], rate[order], share[order]
+        chosen = [configurations[c] for c in columns]
+        tasks = _tasks(chosen)
+        return JobLadder(
+            configurations=configurations,
+            columns=columns,
+            positions=tuple(columns.tolist()),
+            rate=rate,
+            demand=demand,
+            share=share,
+            plain=tasks is not None,
+            tasks=tasks or {},
+            slowest=min((way.rate for way in configurations if way.rate > 0), default=0.0),
+        )
+
+    def _front(self, configurations: tuple[Configuration, ...]) -> Index:
+        """Return the configurations that fit the empty cluster and that no other dominates."""
+        shape = shape_of(configurations)
+        if shape not in self._orders:
+            fitting = np.array(
+                [c for c, way in enumerate(configurations) if misfit(self.topology, way) is None],
+                dtype=np.int64,
+            )
+            ways = [configurations[c] for c in fitting]
+            use = np.array([way.demand for way in ways], dtype=float)
+            use = use.reshape(-1, len(RESOURCES))
+            # The table is kept: the key is good while its configurations live.
+            self._orders[shape] = (configurations, fitting, use_order(burden(ways, use)))
+        _, fitting, order = self._orders[shape]
+        rate = np.array([configurations[c].rate for c in fitting])
+        return np.asarray(fitting[pareto_front(order, rate)], dtype=np.int64)
+
+    def _stack(self) -> None:
+        width = max((len(ladder.rate) for ladder in self.ladders), default=0)
+        self.rate = np.zeros((len(self.ladders), width))
+        self.share = np.full((len(self.ladders), width, len(RESOURCES)), FULL)
+        for t, ladder in enumerate(self.ladders):
+            self.rate[t, : len(ladder.rate)] = ladder.rate
+            self.share[t, : len(ladder.rate)] = ladder.share
+        self.stats = _stats(self.ladders)
+        self.plain = np.array([ladder.plain for ladder in self.ladders], dtype=bool)
+        kinds = {kind for ladder in self.ladders for kind in ladder.tasks}
+        self.kinds = tuple(sorted(kinds, key=lambda kind: (kind[1], kind[0]), reverse=True))
+        self.counts = np.zeros((len(self.kinds), len(self.ladders), width), dtype=np.int64)
+        for k, kind in enumerate(self.kinds):
+            for t, ladder in enumerate(self.ladders):
+                if kind in ladder.tasks:
+                    self.counts[k, t, : len(ladder.rate)] = ladder.tasks[kind]
+        self._stale = False
+
+
+def _tasks(ways: Sequence[Configuration]) -> dict[TaskKind, Index] | None:
+    """Return how many tasks of each kind the configurations of a ladder have; None if not plain."""
+    tasks: dict[TaskKind, Index] = {}
+    for c, way in enumerate(ways):
+        if way.gpu_type is not None or way.within is not None:
+            return None
+        for group in way.tasks:
+            if group.shares_gpu or group.mig_profile is not None or group.gpu_memory_mib:
+                return None
+            kind = (group.role, group.demand)
+            tasks.setdefault(kind, np.zeros(len(ways), dtype=np.int64))[c] = group.count
+    return tasks
+
+
+def _stats(ladders: Sequence[JobLadder]) -> LadderStats:
+    """Return the stats of ladders; a ladder in which nothing fits has rate 1 and takes nothing."""
+    count, resources = len(ladders), len(RESOURCES)
+    stats = LadderStats(
+        best=np.ones(count),
+        least=np.ones(count),
+        slowest=np.ones(count),
+        need=np.zeros((count, len(SPEEDS))),
+        lean=np.zeros((count, resources)),
+        frugality=np.zeros(count),
+        shares=np.zeros((count, 3, resources)),
+    )
+    for t, ladder in enumerate(ladders):
+        if not len(ladder.rate):
+            continue
+        rate, share = ladder.rate, ladder.share
+        dominant = np.maximum(share.max(axis=1), 1e-12)
+        best = rate.max()
+        # The cheapest at each speed: rows are in order of dominant share.
+        at = [int((rate >= speed * best * (1 - 1e-9)).argmax()) for speed in SPEEDS]
+        mid = at[SPEEDS.index(0.7)]
+        thrift = rate / dominant
+        stats.best[t], stats.least[t], stats.slowest[t] = best, rate[0], ladder.slowest
+        stats.need[t] = np.log(dominant[at])
+        stats.lean[t] = share[mid] / dominant[mid]
+        stats.frugality[t] = np.log(thrift.max() / thrift[at[-1]])
+        stats.shares[t] = share[[at[-1], mid, 0]]
+    return stats
