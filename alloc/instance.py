@@ -280,14 +280,24 @@ def _check_demands(instance: Instance) -> None:
     for job in instance.jobs:
         key = id(job.configurations)
         if key not in checked:
-            smallest_first = sorted(job.configurations, key=lambda c: c.demand)
-            reasons = [misfit(instance.topology, c) for c in smallest_first if c.rate > 0]
-            checked[key] = None if None in reasons else reasons[0]
+            checked[key] = _unfit(instance.topology, job.configurations)
         if (reason := checked[key]) is not None:
             raise InstanceError(
                 f'job "{job.id}": fits the empty cluster in none of its configurations ({reason}); '
                 "add hosts, shrink the job or drop it."
             )
+
+
+def _unfit(topology: Topology, configurations: tuple[Configuration, ...]) -> str | None:
+    """Return why the smallest configuration fits the empty cluster not, or None if some does."""
+    first: str | None = None
+    for configuration in sorted(configurations, key=lambda c: c.demand):
+        if configuration.rate > 0:
+            reason = misfit(topology, configuration)
+            if reason is None:
+                return None
+            first = reason if first is None else first
+    return first
 
 
 def _check_running(instance: Instance, where: str) -> None:

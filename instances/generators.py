@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from alloc.errors import InstanceError, nearest
 from alloc.instance import Instance
 from alloc.instances.arrivals import DAY_S, draw_arrival_slots
 from alloc.instances.dl2 import JOB_TYPES, SERVER, SLOT_S, TASK_CPU_MILLI, JobType
-from alloc.instances.speed_tables import Demand, configurations, speed_table
+from alloc.instances.speed_tables import DRAWLESS, Demand, configurations, speed_table
 from alloc.topology import flat_cluster
 from alloc.units import require_positive
 from alloc.workload import Configuration, Elasticity, Job
@@ -125,9 +126,14 @@ def generate_elastic(
     # One tuple a type: it is stored once, and models recognise equal jobs by it.
     ways = {}
     for job_type in job_types:
-        fit = job_type.fit.with_compute(compute_scale)
-        speeds = speed_table(fit, max_ps, max_workers, table, rng)
-        ways[job_type.model] = configurations(job_type, speeds, ask)
+        if table in DRAWLESS:
+            ways[job_type.model] = _same_ways(
+                job_type, compute_scale, max_ps, max_workers, table, ask
+            )
+        else:
+            fit = job_type.fit.with_compute(compute_scale)
+            speeds = speed_table(fit, max_ps, max_workers, table, rng)
+            ways[job_type.model] = configurations(job_type, speeds, ask)
     slots = draw_arrival_slots(
         arrivals,
         num_jobs,
@@ -170,6 +176,20 @@ GENERATORS: dict[str, Callable[..., Instance]] = {"generate_elastic": generate_e
 """The generators that stored instances name."""
 
 WorkRule = Callable[[JobType, tuple[Configuration, ...], np.random.Generator], float]
+
+
+@lru_cache(maxsize=32)
+def _same_ways(
+    job_type: JobType, compute_scale: float, max_ps: int, max_workers: int, table: str, ask: Demand
+) -> tuple[Configuration, ...]:
+    """Return the configurations of a table that draws nothing: made once, for all instances.
+
+    Training draws an instance an episode, and would spend most of its time here.
+    """
+    fit = job_type.fit.with_compute(compute_scale)
+    nothing = np.random.default_rng()
+    speeds = speed_table(fit, max_ps, max_workers, table, nothing)
+    return configurations(job_type, speeds, ask)
 
 
 def _job_types(where: str, models: Sequence[str]) -> list[JobType]:

@@ -36,6 +36,9 @@ SHAPES = {
 }
 """The shapes of a speed table."""
 
+DRAWLESS = frozenset(("fit", "coarse", "plateaus"))
+"""The shapes that draw nothing: the same table each time."""
+
 
 @dataclass(frozen=True)
 class Demand:
@@ -71,7 +74,7 @@ def speed_table(
     shape
         One of `SHAPES`.
     rng
-        Source of randomness. ``fit``, ``coarse`` and ``plateaus`` draw nothing.
+        Source of randomness; those of `DRAWLESS` draw nothing.
 
     Returns
     -------

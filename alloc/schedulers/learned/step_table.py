@@ -121,6 +121,9 @@ def step_table(ladder: TaskLadder, totals: tuple[int, ...], max_tasks: int) -> S
     return StepTable(cells, stride, (need, serve, ladder.bundle))
 
 
+_Key = tuple[int, str, tuple[int, ...], tuple[int, ...]]
+
+
 class StepTables:
     """Step tables already worked out, by speed table and cluster.
 
@@ -133,9 +136,10 @@ class StepTables:
     def __init__(self, max_tasks: int) -> None:
         self._max_tasks = max_tasks
         # What a key names is kept beside it, so that its id stays its own.
-        self._known: OrderedDict[
-            tuple[int, int], tuple[tuple[Configuration, ...], Topology, StepTable]
-        ] = OrderedDict()
+        self._known: OrderedDict[_Key, tuple[tuple[Configuration, ...], StepTable]] = OrderedDict()
+        self._topology: Topology | None = None
+        self._totals: tuple[int, ...] = ()
+        self._least: tuple[int, ...] = ()
 
     def get(self, view: JobView, topology: Topology, name: str) -> StepTable:
         """Return the step table of a job.
@@ -145,15 +149,19 @@ class StepTables:
         UnsupportedFeatureError
             If it is no malleable job of workers and PSs for hosts that are all alike to it.
         """
-        key = (id(view.configurations), id(topology))
+        if topology is not self._topology:
+            self._topology = topology
+            self._totals = tuple(topology.capacity.sum(axis=0).tolist())
+            self._least = tuple(topology.capacity.min(axis=0).tolist())
+        # The smallest host is all that the ladder asks of the hosts, the totals all of the shares.
+        key = (id(view.configurations), view.elasticity, self._totals, self._least)
         known = self._known.get(key)
         if known is not None:
-            return known[2]
+            return known[1]
         ladder = ladder_of(view, topology)
         table = None
         if isinstance(ladder, TaskLadder):
-            totals = tuple(int(amount) for amount in topology.capacity.sum(axis=0))
-            table = step_table(ladder, totals, self._max_tasks)
+            table = step_table(ladder, self._totals, self._max_tasks)
         if table is None or not table.cells[0].open:
             raise UnsupportedFeatureError(
                 f'policy {name} gives out workers and PSs one by one, but job "{view.id}" is no '
@@ -161,7 +169,7 @@ class StepTables:
                 f"{self._max_tasks} of each) that fit every host; take a policy for gangs, or "
                 "leave such jobs out."
             )
-        self._known[key] = (view.configurations, topology, table)
+        self._known[key] = (view.configurations, table)
         if len(self._known) > _MOST_TABLES:
             self._known.popitem(last=False)
         return table
