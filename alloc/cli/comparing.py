@@ -39,7 +39,7 @@ def compare_command(
         str,
         typer.Option(
             metavar="NAME,NAME...",
-            help="The policies to compare, or all.",
+            help="The policies to compare: names, policy files (.onnx), or all.",
             autocompletion=completion.complete_scheduler_list,
         ),
     ] = ALL,

@@ -50,6 +50,18 @@ def _schedulers() -> Iterable[str]:
     return scheduler_names()
 
 
+def _policies() -> Iterable[str]:
+    from alloc.schedulers.shelf import shelf
+
+    return [name for name, _, _ in shelf()]
+
+
+def _added_policies() -> Iterable[str]:
+    from alloc.schedulers.shelf import added_policies
+
+    return added_policies()
+
+
 def _readers() -> Iterable[str]:
     from alloc.instances.readers import READERS
 
@@ -90,6 +102,8 @@ complete_formulation = _offer(_formulations)
 complete_objective = _offer(_objectives)
 complete_backend = _offer(_backends)
 complete_scheduler = _offer(_schedulers)
+complete_policy = _offer(_policies)
+complete_added_policy = _offer(_added_policies)
 complete_reader = _offer(_readers)
 complete_topology_format = _offer(_topology_formats)
 complete_written_topology_format = _offer(_written_topology_formats)

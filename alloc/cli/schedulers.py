@@ -6,6 +6,8 @@ import typer
 
 from alloc.cli import options
 from alloc.cli.console import print_json, show
+from alloc.cli.door import say
+from alloc.errors import AllocError
 
 app = typer.Typer(help="The scheduling policies.", no_args_is_help=True)
 
@@ -15,7 +17,12 @@ def list_schedulers(json: options.JsonOption = False) -> None:
     """List the scheduling policies, and what each needs to know."""
     from alloc.schedulers import make_scheduler, scheduler_names
 
-    made = [(name, make_scheduler(name)) for name in scheduler_names()]
+    made = []
+    for name in scheduler_names():
+        try:
+            made.append((name, make_scheduler(name)))
+        except AllocError as error:  # somebody's package or policy file does not hide the others
+            say(f"left out {name}: {error}")
     if json:
         print_json(
             [
@@ -36,5 +43,10 @@ def list_schedulers(json: options.JsonOption = False) -> None:
 
 
 def _title(scheduler: object) -> str:
-    """Return the first line of the class's docstring."""
-    return (inspect.getdoc(type(scheduler)) or "").partition("\n")[0]
+    """Return what a policy calls itself, or the first line of its class's docstring."""
+    title = getattr(scheduler, "title", None)
+    return (
+        title
+        if isinstance(title, str)
+        else (inspect.getdoc(type(scheduler)) or "").partition("\n")[0]
+    )

@@ -24,7 +24,7 @@ def simulate_command(
     scheduler: Annotated[
         str,
         typer.Option(
-            help="Name of the policy; `alloc schedulers list` lists them.",
+            help="A policy by name (`alloc schedulers list`), or a policy file (.onnx).",
             autocompletion=completion.complete_scheduler,
             show_default=False,
         ),

@@ -1,4 +1,4 @@
-"""Figures: schedules, utilisation, completion times, gaps, convergence and topologies."""
+"""Figures: schedules, utilisation, completion times, gaps, convergence, topologies, training."""
 
 from alloc.plotting.convergence import TracePoint as TracePoint
 from alloc.plotting.convergence import plot_convergence as plot_convergence
@@ -14,3 +14,4 @@ from alloc.plotting.jct import plot_jct_distribution as plot_jct_distribution
 from alloc.plotting.topology import draw_topology as draw_topology
 from alloc.plotting.topology import plot_topology as plot_topology
 from alloc.plotting.utilisation import plot_utilisation as plot_utilisation
+from alloc.plotting.validation import plot_validation_curve as plot_validation_curve
