@@ -1,0 +1,204 @@
+"""Plan and replay in turn, until the goals hold in the simulator as well as in the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from alloc.capacity.demand import Tightening
+from alloc.capacity.headroom import headroom, reference_gpus, tightening_factors
+from alloc.capacity.plan import PlanResult
+from alloc.capacity.problem import PlanningProblem
+from alloc.planning.pools import Operation, fullest, operations_of
+from alloc.planning.replay import Measured, ReplaySettings, gpus_needed, replay_all
+from alloc.units import require_count
+
+Outcome = Literal["holds", "missed", "impossible", "no plan"]
+Solve = Callable[[PlanningProblem, PlanResult | None], PlanResult]
+"""Solves a problem, given the result of the round before or None."""
+Watch = Callable[[str], None]
+
+# A little more than the replay asked for, so that the next round does not miss by round-off.
+_MARGIN = 1.01
+
+
+@dataclass(frozen=True)
+class Round:
+    """One turn: a plan and what its replay measured.
+
+    Parameters
+    ----------
+    tightening
+        The room that was kept beyond the queueing formula.
+    result
+        The plan, with its certificate.
+    measured
+        What every class with a goal met in every pool replayed.
+    """
+
+    tightening: tuple[Tightening, ...]
+    result: PlanResult
+    measured: tuple[Measured, ...]
+
+    @property
+    def missed(self) -> tuple[Measured, ...]:
+        """The goals that were missed."""
+        return tuple(measured for measured in self.measured if not measured.holds)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """Rounds of planning and replaying, and how they ended.
+
+    Parameters
+    ----------
+    rounds
+        The rounds, in order; the last one's plan is the answer.
+    outcome
+        ``holds``: every goal holds in the replay; ``missed``: some did not when the rounds were
+        over; ``impossible``: with the room that the replay asks for, the problem is infeasible;
+        ``no plan``: there was none to replay.
+    sentence
+        The outcome in words.
+    """
+
+    rounds: tuple[Round, ...]
+    outcome: Outcome
+    sentence: str
+
+    @property
+    def result(self) -> PlanResult:
+        """The plan of the last round that has one, or else the last result."""
+        for turn in reversed(self.rounds):
+            if turn.result.plan is not None:
+                return turn.result
+        return self.rounds[-1].result
+
+
+def plan_and_replay(
+    problem: PlanningProblem,
+    solve: Solve,
+    settings: ReplaySettings,
+    *,
+    max_rounds: int = 5,
+    watch: Watch | None = None,
+) -> Replayed:
+    """Solve, replay every pool where it is fullest, keep more room where goals are missed; repeat.
+
+    How much more room is measured and not guessed: the pool that misses a goal is replayed with
+    more hosts until it holds, and the headroom of the classes that missed is raised by what the
+    pool then needs.
+
+    Parameters
+    ----------
+    problem
+        The problem; its tightening is where the first round begins.
+    solve
+        Solves it.
+    settings
+        How plans are replayed.
+    max_rounds
+        Most rounds, 1 or more.
+    watch
+        Told in a sentence what each step does.
+    """
+    require_count(max_rounds, "replay", "max_rounds", least=1)
+    tell = watch or (lambda sentence: None)
+    rounds: list[Round] = []
+    previous: PlanResult | None = None
+    for number in range(1, max_rounds + 1):
+        tell(f"round {number}: solving the plan")
+        result = solve(problem, previous)
+        if result.plan is None:
+            rounds.append(Round(problem.tightening, result, ()))
+            return _without_plan(rounds)
+        operations = fullest(operations_of(problem, result.plan), settings.regimes)
+        tell(f"round {number}: replaying {len(operations)} regimes of pools")
+        measured = replay_all(operations, settings)
+        rounds.append(
+            Round(problem.tightening, result, tuple(m for found in measured for m in found))
+        )
+        missed = rounds[-1].missed
+        if not missed:
+            return Replayed(tuple(rounds), "holds", _holds_sentence(rounds, settings))
+        tell(f"round {number}: {_classes(missed)} missed the goal")
+        if number < max_rounds:
+            problem = problem.replace(
+                tightening=_tightened(problem, zip(operations, measured, strict=True), settings)
+            )
+            previous = result
+    return Replayed(
+        tuple(rounds),
+        "missed",
+        f"after {max_rounds} rounds {_classes(rounds[-1].missed)} still missed the goal in the "
+        f"replay with {settings.scheduler}; allow more rounds.",
+    )
+
+
+def _tightened(
+    problem: PlanningProblem,
+    replayed: Iterable[tuple[Operation, Sequence[Measured]]],
+    settings: ReplaySettings,
+) -> tuple[Tightening, ...]:
+    """Return the tightening with which each pool that missed has the GPUs it needs."""
+    factors = tightening_factors(problem)
+    raised = dict(factors)
+    pool_gpus = reference_gpus(problem)
+    for operation, measured in replayed:
+        missed = {m.job_class for m in measured if not m.holds}
+        if not missed:
+            continue
+        reserved = {name: 0.0 for name in (s.job_class.name for s in operation.streams)}
+        for stream in operation.streams:
+            name = stream.job_class.name
+            factor = headroom(
+                problem, stream.job_class, stream.option, pool_gpus, operation.pool.spot
+            )
+            key = (name, operation.pool.gpu_type, operation.pool.site)
+            reserved[name] += stream.load * (factor or 1.0) * factors.get(key, 1.0)
+        others = math.fsum(gpus for name, gpus in reserved.items() if name not in missed)
+        own = math.fsum(gpus for name, gpus in reserved.items() if name in missed)
+        needed = gpus_needed(operation, settings)
+        step = max(_MARGIN, _MARGIN * (needed - others) / own)
+        for name in missed:
+            key = (name, operation.pool.gpu_type, operation.pool.site)
+            raised[key] = max(raised.get(key, 1.0), factors.get(key, 1.0) * step)
+    return tuple(Tightening(*key, factor) for key, factor in sorted(raised.items()))
+
+
+def _without_plan(rounds: Sequence[Round]) -> Replayed:
+    result = rounds[-1].result
+    why = result.conflict or f"the solver ended with status {result.certificate.status}"
+    if len(rounds) == 1:
+        return Replayed(tuple(rounds), "no plan", f"there is no plan: {why}")
+    missed = rounds[-2].missed
+    if result.certificate.status == "infeasible":
+        return Replayed(
+            tuple(rounds),
+            "impossible",
+            f"{_classes(missed)} missed the goal in the replay, and with the room that the replay "
+            f"asks for there is no plan: {why}",
+        )
+    return Replayed(
+        tuple(rounds),
+        "missed",
+        f"{_classes(missed)} missed the goal in the replay, and no tighter plan was found: {why}",
+    )
+
+
+def _holds_sentence(rounds: Sequence[Round], settings: ReplaySettings) -> str:
+    goals = len(rounds[-1].measured)
+    if not goals:
+        return "no class has a goal, so there was nothing to replay."
+    after = "at once" if len(rounds) == 1 else f"after {len(rounds)} rounds"
+    return (
+        f"all {goals} goals replayed with {settings.scheduler} hold {after}, in the "
+        f"{settings.regimes} fullest regimes of every pool."
+    )
+
+
+def _classes(measured: Sequence[Measured]) -> str:
+    names = sorted({m.job_class for m in measured})
+    return ", ".join(f'"{name}"' for name in names)

@@ -1,0 +1,208 @@
+"""Pools in operation: a plan taken apart into pools, each with its hosts and its jobs."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from alloc.capacity.demand import JobClass
+from alloc.capacity.fleet import hosts_in_service
+from alloc.capacity.plan import Plan
+from alloc.capacity.problem import PlanningProblem
+
+# Rates and mean numbers of hosts come from a linear program; below this they are its round-off.
+_ROUND_OFF = 1e-7
+
+
+@dataclass(frozen=True, order=True)
+class Pool:
+    """GPUs of one type at one site that jobs share.
+
+    Parameters
+    ----------
+    gpu_type, site
+        Names.
+    spot
+        Whether its hosts are rented on spot terms.
+    """
+
+    gpu_type: str
+    site: str
+    spot: bool
+
+    def __str__(self) -> str:
+        return f"{self.gpu_type} at {self.site}{' (spot)' if self.spot else ''}"
+
+
+@dataclass(frozen=True, order=True)
+class Regime:
+    """When a pool works: in one scenario, one quarter and one band of hours.
+
+    Parameters
+    ----------
+    scenario
+        Name of the scenario.
+    quarter, band
+        Counted from 0.
+    """
+
+    scenario: str
+    quarter: int
+    band: int
+
+    def __str__(self) -> str:
+        return f"scenario {self.scenario}, quarter {self.quarter}, band {self.band}"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Jobs of one class that arrive at a pool.
+
+    Parameters
+    ----------
+    job_class
+        The class.
+    option
+        Position of the option that its jobs run in.
+    hours
+        Run time of a job there, hours; on spot hosts longer than the option says.
+    jobs_per_hour
+        Rate.
+    """
+
+    job_class: JobClass
+    option: int
+    hours: float
+    jobs_per_hour: float
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of a job."""
+        return self.job_class.options[self.option].gpus
+
+    @property
+    def load(self) -> float:
+        """GPUs busy on average."""
+        return self.gpus * self.hours * self.jobs_per_hour
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A pool in a regime: its hosts and what arrives.
+
+    Parameters
+    ----------
+    pool, regime
+        Which and when.
+    hosts
+        Hosts by number of GPUs. Hosts rented by the hour are rounded up; the spare hosts, which
+        may be down, are not among them.
+    streams
+        What arrives.
+    """
+
+    pool: Pool
+    regime: Regime
+    hosts: Mapping[int, int]
+    streams: tuple[Stream, ...]
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of its hosts."""
+        return sum(gpus * count for gpus, count in self.hosts.items())
+
+    @property
+    def load(self) -> float:
+        """GPUs busy on average."""
+        return math.fsum(stream.load for stream in self.streams)
+
+
+def operations_of(problem: PlanningProblem, plan: Plan) -> tuple[Operation, ...]:
+    """Return every pool of a plan in every regime in which jobs are sent to it."""
+    streams: dict[tuple[Pool, Regime], list[Stream]] = defaultdict(list)
+    for share in plan.shares:
+        if share.jobs_per_hour <= _ROUND_OFF:
+            continue
+        job_class = problem.classes[problem.class_index[share.job_class]]
+        option = job_class.options[share.option]
+        pool = Pool(option.gpu_type, share.site, share.spot)
+        hours = option.hours * (1 + (job_class.spot_overhead if share.spot else 0.0))
+        streams[pool, Regime(share.scenario, share.quarter, share.band)].append(
+            Stream(job_class, share.option, hours, share.jobs_per_hour)
+        )
+    hosts = _hosts(problem, plan)
+    return tuple(
+        Operation(
+            pool,
+            regime,
+            _without_spares(
+                _sum(hosts[pool, None, regime.quarter], hosts[pool, regime, None]),
+                0 if pool.spot else problem.failures,
+                hosts[pool, None, regime.quarter],
+            ),
+            tuple(found),
+        )
+        for (pool, regime), found in sorted(streams.items(), key=lambda item: item[0])
+    )
+
+
+def fullest(operations: tuple[Operation, ...], each: int = 1) -> tuple[Operation, ...]:
+    """Return for every pool the regimes in which it is fullest, by load over GPUs.
+
+    Parameters
+    ----------
+    operations
+        As from `operations_of`.
+    each
+        Regimes of each pool.
+    """
+    by_pool: dict[Pool, list[Operation]] = defaultdict(list)
+    for operation in operations:
+        by_pool[operation.pool].append(operation)
+    return tuple(
+        operation
+        for _, found in sorted(by_pool.items())
+        for operation in sorted(
+            found, key=lambda o: (-o.load / o.gpus if o.gpus else -math.inf, o.regime)
+        )[:each]
+    )
+
+
+Counts = dict[int, int]
+
+
+def _hosts(
+    problem: PlanningProblem, plan: Plan
+) -> defaultdict[tuple[Pool, Regime | None, int | None], Counts]:
+    """Return hosts by GPUs: in service by (pool, None, quarter), rented by (pool, regime, None)."""
+    found: defaultdict[tuple[Pool, Regime | None, int | None], Counts] = defaultdict(dict)
+    for (name, site), counts in hosts_in_service(problem, plan.orders).items():
+        offer = problem.offers[problem.offer_index[name]]
+        pool = Pool(offer.gpu_type, site, spot=False)
+        for quarter, count in enumerate(counts):
+            own = found[pool, None, quarter]
+            own[offer.gpus] = own.get(offer.gpus, 0) + count
+    for rental in plan.rentals:
+        if rental.hosts <= _ROUND_OFF:
+            continue
+        offer = problem.offers[problem.offer_index[rental.offer]]
+        pool = Pool(offer.gpu_type, rental.site, offer.terms == "spot")
+        hired = found[pool, Regime(rental.scenario, rental.quarter, rental.band), None]
+        hired[offer.gpus] = hired.get(offer.gpus, 0) + math.ceil(rental.hosts - _ROUND_OFF)
+    return found
+
+
+def _sum(first: Counts, second: Counts) -> Counts:
+    return {gpus: first.get(gpus, 0) + second.get(gpus, 0) for gpus in first.keys() | second.keys()}
+
+
+def _without_spares(hosts: Counts, spares: int, own: Counts) -> Counts:
+    """Return the hosts without the spare ones: the largest that are in service."""
+    left = dict(hosts)
+    for gpus in sorted(own, reverse=True):
+        down = min(spares, own[gpus])
+        left[gpus] -= down
+        spares -= down
+    return {gpus: count for gpus, count in sorted(left.items()) if count}
