@@ -1,0 +1,66 @@
+"""The application: routes, middleware and the service behind them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI
+
+from alloc.server import routes_catalogue, routes_health, routes_jobs
+from alloc.server.answers import add_handlers
+from alloc.server.metrics import Metrics
+from alloc.server.openapi import describe
+from alloc.server.operations import operations
+from alloc.server.routes_operations import operations_router
+from alloc.server.service import Service
+from alloc.server.settings import Settings
+from alloc.server.shield import Shield
+
+
+def make_app(settings: Settings) -> FastAPI:
+    """Return the application; see `alloc.server.create_app`."""
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service = Service(settings, metrics)
+        app.state.service = service
+        await service.start()
+        try:
+            yield
+        finally:
+            await service.stop()
+
+    app = FastAPI(
+        title="alloc",
+        version=version("alloc"),
+        lifespan=lifespan,
+        openapi_url="/v1/openapi.json",
+        # Their pages load scripts from other hosts.
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    known = operations(settings.operations)
+    # FastAPI's way to replace the description.
+    app.openapi = _described(app, known)  # type: ignore[method-assign]
+    app.state.settings = settings
+    add_handlers(app)
+    app.include_router(operations_router(known))
+    app.include_router(routes_jobs.router)
+    app.include_router(routes_catalogue.router)
+    app.include_router(routes_health.router)
+    app.add_middleware(Shield, settings=settings, metrics=metrics)
+    return app
+
+
+def _described(app: FastAPI, known: Any) -> Any:
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = describe(app, known)
+        return app.openapi_schema
+
+    return openapi

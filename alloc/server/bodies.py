@@ -1,0 +1,98 @@
+"""Bodies: from the bytes of a request to its model, or to the problem with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from alloc.documents.decoding import check_structure
+from alloc.documents.models import Kind
+from alloc.documents.parsing import parse_json
+from alloc.errors import InstanceError
+from alloc.server.problems import refuse
+from alloc.server.requests import DOCUMENT, STORED, Request
+
+_MOST_ERRORS = 20
+R = TypeVar("R", bound=Request)
+
+_TAGS = {STORED, DOCUMENT, "<name>", "<list>"}
+_DOCUMENTS: Mapping[str, Kind] = {
+    "instance": "instance",
+    "topology": "topology",
+    "warm_start": "solution",
+}
+
+
+def read_quickly(body: bytes, model: type[R]) -> R:
+    """Return the request in a body; what is wrong with it is found out by `read_carefully`."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError:
+        return read_carefully(body, model)
+
+
+def read_carefully(body: bytes, model: type[R]) -> R:
+    """Return the request in a body.
+
+    Raises
+    ------
+    ProblemError
+        If it is not JSON, a key comes twice, or it does not fit the model.
+    """
+    try:
+        raw = parse_json(body, "the body")
+    except InstanceError as error:
+        raise refuse("malformed-json", str(error)) from None
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False, include_context=False)
+        errors = [
+            {"pointer": pointer(detail["loc"], raw), "detail": str(detail["msg"])}
+            for detail in details[:_MOST_ERRORS]
+        ]
+        more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
+        sentence = _document_sentence(raw)
+        if sentence is None:
+            where = errors[0]["pointer"] or "the body"
+            sentence = f"{where}: {errors[0]['detail']}{more}; see /v1/openapi.json."
+        raise refuse("invalid-request", sentence, errors=errors) from None
+
+
+def pointer(location: Sequence[str | int], raw: Any) -> str:
+    """Return the JSON pointer (RFC 6901) of a place in a body, without pydantic's tags."""
+    found = ""
+    value = raw
+    for step in location:
+        inside = (isinstance(value, dict) and step in value) or (
+            isinstance(value, list) and isinstance(step, int) and step < len(value)
+        )
+        if not inside and (step in _TAGS or _is_tag(step, value)):
+            continue
+        found += "/" + str(step).replace("~", "~0").replace("/", "~1")
+        value = value[step] if inside else None
+    return found
+
+
+def _is_tag(step: str | int, value: Any) -> bool:
+    """Return whether a step is the type by which pydantic told a solution apart."""
+    return isinstance(value, dict) and value.get("type") == step
+
+
+def _document_sentence(raw: Any) -> str | None:
+    """Return what alloc itself says of the first document in a body that is malformed."""
+    if not isinstance(raw, dict):
+        return None
+    documents = [(raw.get(name), kind) for name, kind in _DOCUMENTS.items()]
+    several = raw.get("instances")
+    if isinstance(several, list):
+        documents += [(one, "instance") for one in several]
+    for document, kind in documents:
+        if isinstance(document, dict):
+            try:
+                check_structure(document, kind)
+            except InstanceError as error:
+                return str(error)
+    return None

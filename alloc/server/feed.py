@@ -1,0 +1,93 @@
+"""The feed: what happens to a job, for those who watch it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+_KEPT = 500
+"""Events that are kept for watchers who come late or come back."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a job.
+
+    Parameters
+    ----------
+    id
+        A whole number; later events have larger ones, also after a restart of the server.
+    kind
+        ``status`` (data: the job document), ``progress`` (data: ``{"line": ...}``).
+    data
+        JSON text.
+    last
+        Whether nothing follows it.
+    """
+
+    id: int
+    kind: str
+    data: str
+    last: bool = False
+
+
+def last_event_id(text: str | None) -> int:
+    """Return the id in a ``Last-Event-ID`` header; -1, before all, without a usable one."""
+    return int(text) if text is not None and text.isdecimal() and len(text) <= 18 else -1
+
+
+def event_id(seconds: float) -> int:
+    """Return the id of an event at a time, seconds since 1970."""
+    return int(1000 * seconds)
+
+
+class Feed:
+    """The events of one job that has not ended, and those who wait for more."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque(maxlen=_KEPT)
+        self._latest = 0
+        self._waiting: set[asyncio.Event] = set()
+        self.progress: str | None = None
+
+    def status(self, document: dict[str, Any], *, last: bool = False) -> None:
+        """Report a change of state; the document shows the job after it."""
+        self._add("status", json.dumps(document, separators=(",", ":")), last)
+
+    def tell(self, line: str) -> None:
+        """Report progress."""
+        self.progress = line
+        self._add("progress", json.dumps({"line": line}), last=False)
+
+    def wake(self) -> None:
+        """Let all watchers look again, for instance because the server stops."""
+        for event in self._waiting:
+            event.set()
+
+    async def watch(self, after: int, stop: asyncio.Event) -> AsyncIterator[Event]:
+        """Yield the events after the id `after`, until the last one or until `stop`."""
+        seen = after
+        news = asyncio.Event()
+        self._waiting.add(news)
+        try:
+            while not stop.is_set():
+                news.clear()
+                for event in [event for event in self._events if event.id > seen]:
+                    seen = event.id
+                    yield event
+                    if event.last:
+                        return
+                await news.wait()
+        finally:
+            self._waiting.discard(news)
+
+    def _add(self, kind: str, data: str, last: bool) -> None:
+        # By the clock, so that ids go on where they were when the server has been restarted.
+        self._latest = max(self._latest + 1, event_id(time.time()))
+        self._events.append(Event(self._latest, kind, data, last))
+        self.wake()

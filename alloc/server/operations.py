@@ -1,0 +1,151 @@
+"""Operations: what the server can be asked to do, by name.
+
+To add one, write its request (a `Request`), the function that runs it, and a line here. The
+function lives in a module that workers load when they start, so it may load solvers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from alloc.errors import InstanceError
+from alloc.server.requests import (
+    CompareRequest,
+    ExplainRequest,
+    PlaceRequest,
+    Request,
+    SolveRequest,
+)
+
+Tell = Callable[[str], None]
+"""Takes a line about how far the work is."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a job may use.
+
+    Parameters
+    ----------
+    job_limit_s
+        Most wall time of a job, seconds.
+    threads
+        Most threads of a solver.
+    """
+
+    job_limit_s: float
+    threads: int
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Something that the server can be asked to do.
+
+    Parameters
+    ----------
+    name
+        Its address under ``/v1/``.
+    summary
+        What it does, in a line.
+    request
+        The model of its body.
+    run
+        ``module:function`` of ``(request, tell, limits) -> document``: JSON text or plain values.
+    returns
+        What the result is, in a line.
+    seconds
+        Wall time that a request asks for, or None if it has no bound but the server's. A request
+        that asks for more than the server allows is refused.
+    """
+
+    name: str
+    summary: str
+    request: type[Request]
+    run: str
+    returns: str
+    seconds: Callable[[Any], float | None] = lambda request: None
+
+    def execute(self, request: Request, tell: Tell, limits: Limits) -> bytes:
+        """Run it; return the JSON document of the result."""
+        module, _, function = self.run.partition(":")
+        document = getattr(import_module(module), function)(request, tell, limits)
+        if isinstance(document, str):
+            return document.encode()
+        return json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+
+    def require_time(self, request: Request, limits: Limits) -> float | None:
+        """Return the wall time that a request asks for.
+
+        Raises
+        ------
+        InstanceError
+            If it is more than the server allows.
+        """
+        wanted = self.seconds(request)
+        if wanted is not None and wanted > limits.job_limit_s:
+            raise InstanceError(
+                f"time_limit_s asks for {wanted:g} s, and this server runs a job for at most "
+                f"{limits.job_limit_s:g} s; ask for less."
+            )
+        return wanted
+
+
+def _time_limit(request: Any) -> float:
+    return float(request.time_limit_s)
+
+
+OPERATIONS: Sequence[Operation] = (
+    Operation(
+        "solve",
+        "Solve an instance, with a proof of how good the answer is.",
+        SolveRequest,
+        "alloc.server.runs:run_solve",
+        "A result document.",
+        _time_limit,
+    ),
+    Operation(
+        "place",
+        "Place a queue on a cluster as it stands.",
+        PlaceRequest,
+        "alloc.server.runs:run_place",
+        "A result document, and what was broken before.",
+        _time_limit,
+    ),
+    Operation(
+        "explain",
+        "Say why waiting jobs cannot start now, and what would let them.",
+        ExplainRequest,
+        "alloc.server.runs:run_explain",
+        "For each job whether it starts, the reason if not, and the cures.",
+    ),
+    Operation(
+        "compare",
+        "Run schedulers on instances, beside the certified bound.",
+        CompareRequest,
+        "alloc.server.runs:run_compare",
+        "A comparison document.",
+    ),
+)
+
+
+def operations(modules: Sequence[str] = ()) -> Mapping[str, Operation]:
+    """Return all operations by name, also those of other modules.
+
+    Raises
+    ------
+    InstanceError
+        If two have the same name.
+    """
+    found: dict[str, Operation] = {}
+    for operation in (
+        *OPERATIONS,
+        *(one for module in modules for one in import_module(module).OPERATIONS),
+    ):
+        if operation.name in found:
+            raise InstanceError(f'two operations are called "{operation.name}"; rename one.')
+        found[operation.name] = operation
+    return found

@@ -1,0 +1,27 @@
+"""What workers need, loaded once in the process that they are forked from.
+
+Loading takes about a second, forking a few milliseconds; and what is loaded before the fork is in
+memory once for all of them.
+"""
+
+import gc
+
+import highspy  # noqa: F401
+from ortools.sat.python import cp_model  # noqa: F401
+
+import alloc.comparison
+import alloc.instances
+import alloc.server.bodies
+import alloc.server.runs
+import alloc.server.worker
+import alloc.solving.column_generation
+import alloc.solving.explaining
+import alloc.solving.malleable
+import alloc.solving.placement.placement
+import alloc.solving.placing
+import alloc.solving.rounds
+import alloc.solving.sharing  # noqa: F401
+
+# Nothing loaded here ever goes; counting it as garbage to look at would only copy its pages.
+gc.collect()
+gc.freeze()

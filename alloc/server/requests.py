@@ -1,0 +1,175 @@
+"""Requests: the bodies that the operations take, as pydantic models.
+
+Instances, topologies and solutions in them are the documents of `alloc.documents`; where one is
+wanted that is stored with alloc, its id does. No field is a path.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from alloc.documents.decoding import decode_instance_part, decode_topology_part
+from alloc.documents.models import InstanceDocument, Part, TopologyDocument, Whole
+from alloc.documents.models import SolutionDocument as AnySolution
+from alloc.errors import InstanceError, nearest
+from alloc.instance import Instance, Moves
+from alloc.topology import Topology
+
+STORED, DOCUMENT = "<id>", "<document>"
+_MOST_INSTANCES = 50
+_MOST_SCHEDULERS = 50
+_MOST_SEEDS = 100
+
+
+def _instance_kind(value: Any) -> str:
+    return STORED if isinstance(value, str) else DOCUMENT
+
+
+InstanceField = Annotated[
+    Annotated[str, Tag(STORED)] | Annotated[InstanceDocument, Tag(DOCUMENT)],
+    Discriminator(_instance_kind),
+]
+"""An instance document, or the id of a stored instance such as ``elastic-tiny/01``."""
+
+TimeLimit = Annotated[float, Field(gt=0, description="Wall time of the search, seconds.")]
+Seed = Annotated[Whole, Field(ge=0, le=2**31 - 1, description="Seed of everything random.")]
+Threads = Annotated[Whole, Field(ge=1, le=64, description="Threads of the solver.")]
+Backend = Annotated[
+    str,
+    Field(description="Solver: auto for the formulation's own method, or highs, pyomo, cpsat."),
+]
+
+
+class Request(Part):
+    """Base of all requests."""
+
+
+class SolveRequest(Request):
+    """Solve an instance, with a proof of how good the answer is."""
+
+    instance: InstanceField = Field(description="The problem, or the id of a stored one.")
+    formulation: str = Field("malleable", description="What is solved; see /v1/formulations.")
+    objective: str | None = Field(
+        None, description="What is optimised; null: the formulation's own objective."
+    )
+    backend: Backend = "auto"
+    time_limit_s: TimeLimit = 60.0
+    seed: Seed = 0
+    workers: Threads = 1
+    warm_start: AnySolution | None = Field(None, description="A solution to start from.")
+
+
+class PlaceRequest(Request):
+    """Place a queue on a cluster as it stands."""
+
+    instance: InstanceField = Field(description="Cluster, running jobs and queue.")
+    topology: TopologyDocument | None = Field(
+        None, description="A cluster instead of the instance's own."
+    )
+    goal: str = Field(
+        "gpus_placed then moves",
+        description="Objectives, for example `gpus_placed then moves` or `balance + 0.05 moves`.",
+    )
+    backend: Backend = "auto"
+    move_budget: Annotated[Whole, Field(ge=0)] | None = Field(
+        None, description="Most running tasks that may move; null: what the instance says."
+    )
+    evict: bool = Field(False, description="Whether running preemptible jobs may be stopped.")
+    repair: bool = Field(
+        False, description="Whether to make right what running jobs break from the start."
+    )
+    time_limit_s: TimeLimit = 60.0
+    seed: Seed = 0
+    workers: Threads = 1
+
+
+class ExplainRequest(Request):
+    """Say why waiting jobs cannot start now, and what would let them."""
+
+    instance: InstanceField = Field(description="Cluster, running jobs and queue.")
+    topology: TopologyDocument | None = Field(
+        None, description="A cluster instead of the instance's own."
+    )
+    job: str | None = Field(None, description="A waiting job; null: all of them.")
+    moves: bool = Field(True, description="Whether to look for moves of running jobs that help.")
+    time_limit_s: TimeLimit = 10.0
+
+
+class CompareRequest(Request):
+    """Run schedulers on instances, beside the certified bound."""
+
+    instances: list[InstanceField] = Field(
+        min_length=1, max_length=_MOST_INSTANCES, description="The instances, all different."
+    )
+    schedulers: list[str] = Field(
+        min_length=1, max_length=_MOST_SCHEDULERS, description="Names; see /v1/schedulers."
+    )
+    seeds: Annotated[Whole, Field(ge=1, le=_MOST_SEEDS)] = Field(
+        1, description="Simulations of each scheduler on each instance, with seeds from 0."
+    )
+    knowledge: Literal["exact", "estimate", "none"] = Field(
+        "exact", description="What schedulers are told of the work of a job."
+    )
+    work_error: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="Largest relative error in the work that schedulers see."
+    )
+    speed_error: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="Largest relative error in the speeds that schedulers see."
+    )
+    objective: str = Field("weighted_jct", description="What the gap is about.")
+    formulation: str = Field("malleable", description="What is solved for the bound.")
+    backend: Backend = "auto"
+    time_limit_s: TimeLimit = 60.0
+
+
+def instance_of(part: InstanceDocument | str) -> Instance:
+    """Return the instance that a field of a request stands for.
+
+    Raises
+    ------
+    InstanceError
+        If the instance contradicts itself, or no instance of that id is stored.
+    """
+    if not isinstance(part, str):
+        return decode_instance_part(part)
+    from alloc.instances import load, manifest
+
+    known = [entry.id for entry in manifest()]
+    # Looked up, never opened: an id that is not in the manifest reaches no file.
+    if part not in known:
+        raise InstanceError(
+            f'instance "{part}" is not stored with alloc{nearest(part, known) or ";"} '
+            "/v1/instances lists the ids."
+        )
+    return load(part)
+
+
+def problem_of(request: PlaceRequest | ExplainRequest) -> Instance:
+    """Return the instance of a request, on the topology that it gives.
+
+    Raises
+    ------
+    InstanceError
+        If they contradict themselves or each other.
+    """
+    problem = instance_of(request.instance)
+    topology = None if request.topology is None else topology_of(request.topology)
+    return problem if topology is None else problem.replace(topology=topology)
+
+
+def topology_of(part: TopologyDocument) -> Topology:
+    """Return the topology of a document in a request."""
+    return decode_topology_part(part)
+
+
+def with_moves(problem: Instance, budget: int | None, evict: bool) -> Instance:
+    """Return an instance with what a request says of its running jobs.
+
+    Without a word, there or in the instance, they stay where they are.
+    """
+    if budget is None and not evict:
+        pinned = problem.moves is None and bool(problem.running)
+        return problem.replace(moves=Moves(budget=0)) if pinned else problem
+    return problem.replace(moves=Moves(budget, evict))

@@ -1,0 +1,110 @@
+"""Runs: what the operations do, in a worker process. Solvers load here, and only here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from alloc.documents.decoding import decode_solution_part
+from alloc.errors import InstanceError, nearest
+from alloc.server.operations import Limits, Tell
+from alloc.server.requests import (
+    CompareRequest,
+    ExplainRequest,
+    PlaceRequest,
+    SolveRequest,
+    instance_of,
+    problem_of,
+    with_moves,
+)
+
+if TYPE_CHECKING:
+    from alloc.comparison.experiment import CellEvent
+
+
+def run_solve(request: SolveRequest, tell: Tell, limits: Limits) -> str:
+    """Return the result document of a solve."""
+    from alloc.solving import solve
+
+    start = None if request.warm_start is None else decode_solution_part(request.warm_start)
+    return solve(
+        instance_of(request.instance),
+        request.formulation,
+        request.backend,
+        objective=request.objective,
+        time_limit_s=request.time_limit_s,
+        seed=request.seed,
+        workers=min(request.workers, limits.threads),
+        warm_start=start,
+        progress=tell,
+    ).to_json()
+
+
+def run_place(request: PlaceRequest, tell: Tell, limits: Limits) -> dict[str, Any]:
+    """Return the result document of a placement, with what was broken before it."""
+    from alloc.documents.encoding import encode_result
+    from alloc.solving.placing import place
+
+    placement = place(
+        with_moves(problem_of(request), request.move_budget, request.evict),
+        request.goal,
+        backend=request.backend,
+        repair=request.repair,
+        time_limit_s=request.time_limit_s,
+        seed=request.seed,
+        workers=min(request.workers, limits.threads),
+        progress=tell,
+    )
+    return {
+        "schema_version": 1,
+        "kind": "placement",
+        "result": encode_result(placement.result),
+        "broken": [str(violation) for violation in placement.broken],
+        "repaired": placement.repaired,
+    }
+
+
+def run_explain(request: ExplainRequest, tell: Tell, limits: Limits) -> dict[str, Any]:
+    """Return for each job that was asked about whether it starts, and why not."""
+    from alloc.solving.explaining import explain
+
+    problem = problem_of(request)
+    running = {assignment.job for assignment in problem.running}
+    asked = [job.id for job in problem.jobs if job.id not in running]
+    answers = {}
+    for name in asked if request.job is None else [request.job]:
+        tell(f"job {name}")
+        found = explain(problem, name, moves=request.moves, time_limit_s=request.time_limit_s)
+        answers[name] = {"starts": found is None, **({} if found is None else asdict(found))}
+    return {"schema_version": 1, "kind": "explanations", "jobs": answers}
+
+
+def run_compare(request: CompareRequest, tell: Tell, limits: Limits) -> str:
+    """Return the document of a comparison."""
+    from alloc.comparison import compare
+    from alloc.schedulers import scheduler_names
+
+    known = scheduler_names()
+    for name in request.schedulers:
+        if name not in known:
+            raise InstanceError(
+                f'unknown scheduler "{name}"{nearest(name, known) or ";"} '
+                "/v1/schedulers lists the names."
+            )
+
+    def report(event: CellEvent) -> None:
+        tell(f"{event.done}/{event.total}  {event.label}: {event.error or 'done'}")
+
+    return compare(
+        [instance_of(part) for part in request.instances],
+        request.schedulers,
+        seeds=range(request.seeds),
+        knowledge=request.knowledge,
+        work_error=request.work_error,
+        speed_error=request.speed_error,
+        objective=request.objective,
+        formulation=request.formulation,
+        backend=request.backend,
+        time_limit_s=request.time_limit_s,
+        progress=report,
+    ).to_json()

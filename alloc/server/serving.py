@@ -1,0 +1,105 @@
+"""Serving: the application under uvicorn, from the first check to the graceful end."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import structlog
+import uvicorn
+
+from alloc.errors import AllocError, InstanceError
+from alloc.server.app import make_app
+from alloc.server.logs import configure_logs
+from alloc.server.settings import Settings
+from alloc.server.tables import open_database
+from alloc.server.tokens import good_tokens
+
+_log = structlog.get_logger("alloc.server")
+_KEEP_ALIVE_S = 75
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn that tells the service first: streams and waiting requests must let go."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        service = getattr(self.config.app.state, "service", None)  # type: ignore[union-attr]
+        if service is not None:
+            service.begin_stop()
+        await super().shutdown(sockets)
+
+
+def run(settings: Settings) -> None:
+    """Serve until a signal ends it; see `alloc.server.serve`."""
+    require_safe(settings)
+    configure_logs(settings.log_level)
+    listener = _listen(settings)
+    host, port = listener.getsockname()[:2]
+    app = make_app(settings)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=int(settings.drain_s) + 5,
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    _log.info(
+        "listening",
+        address=f"http://{f'[{host}]' if ':' in host else host}:{port}",
+        open=not settings.needs_tokens,
+        workers=settings.workers,
+    )
+    server = _Server(config)
+    try:
+        server.run(sockets=[listener])
+    finally:
+        listener.close()
+    if not server.started:
+        raise AllocError("the server could not start; the log above says why.")
+
+
+def require_safe(settings: Settings) -> None:
+    """Refuse to be open to other machines without tokens.
+
+    Raises
+    ------
+    InstanceError
+        If it would be.
+    """
+    if not settings.needs_tokens:
+        if settings.is_loopback:
+            return
+        raise InstanceError(
+            f"server: {settings.host} is open to other machines, and require_tokens is off; "
+            "leave it on, or listen on 127.0.0.1."
+        )
+    engine = open_database(settings.database)
+    try:
+        found: dict[str, Any] = good_tokens(engine)
+    finally:
+        engine.dispose()
+    if not found:
+        raise InstanceError(
+            f"server: {settings.host} needs tokens, and there are none; make one with "
+            "`alloc serve tokens add NAME`, or listen on 127.0.0.1 without --require-tokens."
+        )
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host.strip("[]"), settings.port))
+    except OSError as error:
+        listener.close()
+        raise AllocError(
+            f"server: cannot listen on {settings.host}:{settings.port} "
+            f"({error.strerror or error}); choose another --port or --host."
+        ) from None
+    listener.set_inheritable(False)
+    return listener

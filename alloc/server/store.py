@@ -1,0 +1,310 @@
+"""The store: jobs, requests and results in the database, each change a method.
+
+Every job that has not ended has an owner, the server that looks after it. Servers show every few
+seconds that they live; the jobs of one that does not are taken over by another, or by the same one
+after a restart. Whoever lost a job can no longer store anything for it, so a result is stored once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import secrets
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    Connection,
+    Insert,
+    bindparam,
+    delete,
+    extract,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from alloc.server.locking import FileLock
+from alloc.server.records import Job, State
+from alloc.server.settings import Settings
+from alloc.server.tables import jobs, open_database, owners, requests, results, sqlite_path
+from alloc.server.writer import Writer
+
+T = TypeVar("T")
+
+_COLUMNS = tuple(jobs.c[known.name] for known in dataclasses.fields(Job))
+_OPEN: tuple[State, ...] = ("queued", "running")
+_WORTH_PACKING = 1024
+"""Bytes from which compression is worth its time."""
+_CHUNK = 500
+
+# Built once: putting a statement together costs more than running it.
+_MINE = (jobs.c.id == bindparam("job")) & (jobs.c.owner == bindparam("me"))
+_UPDATE = update(jobs).where(_MINE, jobs.c.state.in_(_OPEN))
+_START = _UPDATE.values(state="running", started=bindparam("at"), attempt=bindparam("number"))
+_END = _UPDATE.values(
+    state=bindparam("ending"),
+    started=bindparam("begun"),
+    finished=bindparam("at"),
+    expires=bindparam("until"),
+    attempt=bindparam("number"),
+    problem=bindparam("why"),
+    owner=None,
+)
+_RELEASE = _UPDATE.values(state="queued", owner=None)
+_INSERT_REQUEST = insert(requests)
+_INSERT_RESULT = insert(results)
+_BY_KEY = select(*_COLUMNS).where(
+    jobs.c.client == bindparam("whose"), jobs.c.idempotency_key == bindparam("key")
+)
+_BY_ID = select(*_COLUMNS).where(jobs.c.id == bindparam("job"))
+
+
+class Store:
+    """Jobs in a database.
+
+    Parameters
+    ----------
+    settings
+        Where the database is, and how long a lease lasts.
+
+    Raises
+    ------
+    DatabaseError
+        If it cannot be opened, or another server has the SQLite file.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        path = sqlite_path(settings.database)
+        # One server to a file; so whatever jobs are in it when it opens, nobody runs them.
+        self._lock = None
+        self.engine = open_database(settings.database)
+        if path is not None:
+            self._lock = FileLock(path.with_name(f"{path.name}.lock"), settings.database)
+        self._writer = Writer(self.engine)
+        self.owner = ""
+        dialect = postgresql if self.engine.dialect.name == "postgresql" else sqlite
+        self._insert_job: Insert = dialect.insert(jobs).on_conflict_do_nothing()
+
+    async def close(self) -> None:
+        """Write what is left, and let the database go."""
+        await asyncio.to_thread(self._writer.close)
+        self.engine.dispose()
+        if self._lock is not None:
+            self._lock.release()
+
+    async def register(self) -> None:
+        """Become an owner of jobs, under a new name."""
+        name = secrets.token_hex(8)
+
+        def change(connection: Connection) -> None:
+            if self._lock is not None:
+                connection.execute(delete(owners))
+            connection.execute(insert(owners).values(id=name, seen=_clock(connection)))
+
+        await self._writer.write(change)
+        self.owner = name
+
+    async def resign(self) -> None:
+        """Own nothing any more: what is left is for others to take over at once."""
+        name = self.owner
+        await self._writer.write(lambda c: c.execute(delete(owners).where(owners.c.id == name)))
+
+    async def show_life(self) -> bool:
+        """Renew the lease; return False if it was lost."""
+        name = self.owner
+
+        def change(connection: Connection) -> bool:
+            renewed = connection.execute(
+                update(owners).where(owners.c.id == name).values(seen=_clock(connection))
+            )
+            return renewed.rowcount == 1
+
+        return await self._writer.write(change)
+
+    async def adopt(self) -> list[Job]:
+        """Take over the jobs that nobody looks after; return them as they were found."""
+        name = self.owner
+
+        def change(connection: Connection) -> list[Job]:
+            dead = owners.c.seen < _clock(connection) - self._settings.lease_s
+            connection.execute(delete(owners).where(dead, owners.c.id != name))
+            orphan = or_(jobs.c.owner.is_(None), jobs.c.owner.not_in(select(owners.c.id)))
+            adopted = connection.execute(
+                update(jobs)
+                .where(jobs.c.state.in_(_OPEN), orphan)
+                .values(owner=name)
+                .returning(*_COLUMNS)
+            )
+            return sorted((Job(*row) for row in adopted), key=lambda job: job.id)
+
+        return await self._writer.write(change)
+
+    async def add(self, job: Job, body: bytes) -> Job | None:
+        """Store a new job; return the earlier one of the same idempotency key instead, if any."""
+        values = {**_plain(job), "owner": self.owner, "cancel": False}
+        packed = _pack(body)
+
+        def change(connection: Connection) -> Job | None:
+            added = connection.execute(self._insert_job, values)
+            if added.rowcount != 1:
+                found = connection.execute(
+                    _BY_KEY, {"whose": job.client, "key": job.idempotency_key}
+                ).one()
+                return Job(*found)
+            connection.execute(_INSERT_REQUEST, {"job": job.id, "body": packed})
+            return None
+
+        return await self._writer.write(change)
+
+    async def start(self, job: Job) -> None:
+        """Store that a job has been started."""
+        values = {"job": job.id, "me": self.owner, "at": job.started, "number": job.attempt}
+        await self._writer.write(lambda c: c.execute(_START, values))
+
+    async def end(self, job: Job, result: bytes | None = None) -> bool:
+        """Store how a job ended; return False if it was no longer this server's."""
+        values = {
+            "job": job.id,
+            "me": self.owner,
+            "ending": job.state,
+            "begun": job.started,
+            "at": job.finished,
+            "until": job.expires,
+            "number": job.attempt,
+            "why": job.problem,
+        }
+        packed = None if result is None else _pack(result)
+
+        def change(connection: Connection) -> bool:
+            if connection.execute(_END, values).rowcount != 1:
+                return False
+            if packed is not None:
+                connection.execute(_INSERT_RESULT, {"job": job.id, "body": packed})
+            return True
+
+        return await self._writer.write(change)
+
+    async def release(self, job: Job) -> None:
+        """Put a job back, for whoever takes it over."""
+        values = {"job": job.id, "me": self.owner}
+        await self._writer.write(lambda c: c.execute(_RELEASE, values))
+
+    async def ask_to_cancel(self, job_id: str) -> None:
+        """Leave word for the owner of a job, another server, that it is to be cancelled."""
+        await self._writer.write(
+            lambda c: c.execute(update(jobs).where(jobs.c.id == job_id).values(cancel=True))
+        )
+
+    async def to_cancel(self) -> list[str]:
+        """Return the ids of the own jobs that another server was asked to cancel."""
+        query = select(jobs.c.id).where(jobs.c.owner == self.owner, jobs.c.cancel)
+        return await self._read(lambda c: list(c.execute(query).scalars()))
+
+    async def get(self, job_id: str) -> Job | None:
+        """Return the job of that id, if there is one."""
+        return await self._read(lambda c: _first(c, job_id))
+
+    async def result(self, job_id: str) -> bytes | None:
+        """Return the result of a job, if there is one."""
+        query = select(results.c.body).where(results.c.job == job_id)
+        return await self._read(lambda c: _unpack(c.execute(query).scalar()))
+
+    async def request(self, job_id: str) -> bytes | None:
+        """Return the body that a job was asked for with, if it is still kept."""
+        query = select(requests.c.body).where(requests.c.job == job_id)
+        return await self._read(lambda c: _unpack(c.execute(query).scalar()))
+
+    async def list(
+        self,
+        client: str | None,
+        *,
+        limit: int,
+        before: str | None = None,
+        states: Sequence[str] = (),
+        operation: str | None = None,
+        label: str | None = None,
+        created_after: float | None = None,
+        created_before: float | None = None,
+    ) -> list[Job]:
+        """Return jobs, the latest first, from below the id `before`."""
+        query = select(*_COLUMNS).order_by(jobs.c.id.desc()).limit(limit)
+        if client is not None:
+            query = query.where(jobs.c.client == client)
+        if before is not None:
+            query = query.where(jobs.c.id < before)
+        if operation is not None:
+            query = query.where(jobs.c.operation == operation)
+        if label is not None:
+            query = query.where(jobs.c.label == label)
+        if created_after is not None:
+            query = query.where(jobs.c.created >= created_after)
+        if created_before is not None:
+            query = query.where(jobs.c.created < created_before)
+        if states:
+            query = query.where(jobs.c.state.in_(states))
+        return await self._read(lambda c: [Job(*row) for row in c.execute(query)])
+
+    async def expire(self) -> int:
+        """Drop results that are past their time, and forget old jobs; return how many."""
+        now = time.time()
+        past = jobs.c.expires < now
+        old = select(jobs.c.id).where(past, jobs.c.state != "expired").limit(_CHUNK)
+        buried = select(jobs.c.id).where(
+            jobs.c.expires < now - self._settings.tombstone_ttl_s, jobs.c.state == "expired"
+        )
+
+        def change(connection: Connection) -> int:
+            ids = list(connection.execute(old).scalars())
+            for table in (results, requests):
+                connection.execute(delete(table).where(table.c.job.in_(ids)))
+            connection.execute(update(jobs).where(jobs.c.id.in_(ids)).values(state="expired"))
+            gone = list(connection.execute(buried.limit(_CHUNK)).scalars())
+            connection.execute(delete(jobs).where(jobs.c.id.in_(gone)))
+            return len(ids) + len(gone)
+
+        return await self._writer.write(change)
+
+    async def ping(self) -> None:
+        """Ask the database whether it is there."""
+        await self._read(lambda c: c.execute(select(1)).scalar())
+
+    async def _read(self, query: Callable[[Connection], T]) -> T:
+        def work() -> T:
+            with self.engine.connect() as connection:
+                return query(connection)
+
+        return await asyncio.to_thread(work)
+
+
+def _clock(connection: Connection) -> float:
+    """Return the time in seconds by the clock that all servers of a database share."""
+    if connection.dialect.name == "sqlite":
+        return time.time()
+    return float(connection.execute(select(extract("epoch", func.clock_timestamp()))).scalar_one())
+
+
+def _first(connection: Connection, job_id: str) -> Job | None:
+    row = connection.execute(_BY_ID, {"job": job_id}).one_or_none()
+    return None if row is None else Job(*row)
+
+
+def _plain(job: Job) -> dict[str, Any]:
+    return {column.name: getattr(job, column.name) for column in _COLUMNS}
+
+
+def _pack(body: bytes) -> bytes:
+    return zlib.compress(body, 1) if len(body) >= _WORTH_PACKING else body
+
+
+def _unpack(body: bytes | None) -> bytes | None:
+    """Return what was stored; JSON never begins as a zlib stream does."""
+    if body is None or body[:1] != b"\x78":
+        return body
+    return zlib.decompress(body)

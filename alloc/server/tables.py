@@ -1,0 +1,202 @@
+"""The tables of the server, and the connection to the database that holds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Double,
+    Engine,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    create_engine,
+    event,
+    insert,
+    select,
+)
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from alloc.errors import AllocError
+
+SCHEMA_VERSION = "1"
+"""Version of the tables below; a database of another version is refused, not guessed at."""
+_PATIENCE_S = 20.0
+"""How long to wait for another process that writes to the same SQLite file."""
+
+metadata = MetaData()
+
+meta = Table(
+    "alloc_server_meta",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", String(64), nullable=False),
+)
+
+owners = Table(
+    "alloc_server_owners",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("seen", Double, nullable=False),
+)
+
+jobs = Table(
+    "alloc_server_jobs",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("client", String(64), nullable=False),
+    Column("operation", String(64), nullable=False),
+    Column("created", Double, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("started", Double),
+    Column("finished", Double),
+    Column("expires", Double),
+    Column("attempt", Integer, nullable=False),
+    Column("label", String(200)),
+    Column("problem", Text),
+    Column("idempotency_key", String(255)),
+    Column("body_hash", String(64)),
+    # The server that looks after the job until it has ended.
+    Column("owner", String(32)),
+    Column("cancel", Boolean, nullable=False),
+    UniqueConstraint("client", "idempotency_key"),
+    Index("alloc_server_jobs_of_client", "client", "id"),
+    Index("alloc_server_jobs_of_owner", "owner"),
+    Index("alloc_server_jobs_by_expiry", "expires"),
+)
+
+requests = Table(
+    "alloc_server_requests",
+    metadata,
+    Column("job", String(32), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+)
+
+results = Table(
+    "alloc_server_results",
+    metadata,
+    # The key is what makes a result stored once: a second one for the same job is refused.
+    Column("job", String(32), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+)
+
+tokens = Table(
+    "alloc_server_tokens",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("hash", String(64), nullable=False, unique=True),
+    Column("weight", Double, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("revoked", Double),
+)
+
+
+class DatabaseError(AllocError):
+    """The database of the server cannot be opened, read or written."""
+
+
+def open_database(location: str) -> Engine:
+    """Return a connection to a database, with the tables of the server in it.
+
+    Parameters
+    ----------
+    location
+        Path of an SQLite file, made when absent, or a database URL.
+
+    Raises
+    ------
+    DatabaseError
+        If it cannot be opened, or holds tables of another version.
+    """
+    engine = _engine(location)
+    try:
+        with engine.begin() as connection:
+            metadata.create_all(connection)
+            found = connection.execute(select(meta.c.value).where(meta.c.name == "schema")).scalar()
+            if found is None:
+                connection.execute(insert(meta).values(name="schema", value=SCHEMA_VERSION))
+    except SQLAlchemyError as error:
+        engine.dispose()
+        raise database_error("open", location, error) from error
+    if found not in (None, SCHEMA_VERSION):
+        engine.dispose()
+        raise DatabaseError(
+            f"{display_name(location)} has version {found} of the server's tables and this alloc "
+            f"uses version {SCHEMA_VERSION}; use the alloc that wrote it, or another database."
+        )
+    return engine
+
+
+def is_sqlite(location: str) -> bool:
+    """Return whether a location is an SQLite file."""
+    return "://" not in location or location.startswith("sqlite")
+
+
+def sqlite_path(location: str) -> Path | None:
+    """Return the path of an SQLite file, or None for other databases."""
+    if not is_sqlite(location):
+        return None
+    if "://" not in location:
+        return Path(location)
+    name = make_url(location).database
+    return Path(name) if name else None
+
+
+def display_name(location: str) -> str:
+    """Return how messages call a database: never with the password of a URL."""
+    if "://" not in location:
+        return f'the database "{location}"'
+    try:
+        return f'the database "{make_url(location).render_as_string(hide_password=True)}"'
+    except ArgumentError:
+        return "the database"
+
+
+def database_error(verb: str, location: str, error: Exception) -> DatabaseError:
+    """Return one sentence about what a database refuses."""
+    reason = str(getattr(error, "orig", None) or error).strip().splitlines()
+    first = reason[0] if reason else type(error).__name__
+    return DatabaseError(
+        f"cannot {verb} {display_name(location)}: {first.rstrip('.')}; check that it is reachable "
+        "and may be written to."
+    )
+
+
+def _engine(location: str) -> Engine:
+    try:
+        path = sqlite_path(location)
+        if path is not None:
+            path.absolute().parent.mkdir(parents=True, exist_ok=True)
+            url = location if "://" in location else f"sqlite:///{location}"
+            engine = create_engine(url, connect_args={"timeout": _PATIENCE_S})
+            event.listen(engine, "connect", _set_up_sqlite)
+            return engine
+        if is_sqlite(location):
+            raise DatabaseError(
+                "a database in memory goes with its server; give the path of a file."
+            )
+        return create_engine(location, pool_pre_ping=True)
+    except (ArgumentError, NoSuchModuleError, ImportError) as error:
+        raise DatabaseError(
+            f"cannot open {display_name(location)}: {error}; give the path of a file, or a "
+            "database URL whose driver is installed (postgresql+psycopg://...)."
+        ) from None
+    except OSError as error:
+        raise database_error("open", location, error) from None
+
+
+def _set_up_sqlite(connection: Any, _record: Any) -> None:
+    cursor = connection.cursor()
+    # Readers and the writer do not wait for each other; a commit is on disk when it returns.
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.close()

@@ -1,0 +1,129 @@
+"""The worker: a process that runs one job after the other and may be killed at any time."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+from alloc.errors import (
+    AllocError,
+    BackendUnavailableError,
+    InstanceError,
+    UnsupportedFeatureError,
+)
+from alloc.server.bodies import read_quickly
+from alloc.server.frames import Failure, Tag, pack, receive_job
+from alloc.server.operations import Limits, Operation, operations
+from alloc.server.problems import Problem, ProblemError
+
+_PAUSE_S = 0.2
+"""Shortest time between two lines of progress; a solver may have thousands a second to say."""
+_SLACK_MIB = 1024
+"""Address space beyond the memory limit: reserved by allocators and threads, never used."""
+_PR_SET_PDEATHSIG = 1
+
+
+def main(
+    channel: socket.socket, modules: tuple[str, ...], limits: Limits, memory_limit_mib: int
+) -> None:
+    """Run jobs from the channel until it is closed."""
+    _die_with_parent()
+    # Ctrl-C reaches the whole group of processes; the server decides what becomes of its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # What a solver prints is no log.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    known = operations(modules)
+    _limit_memory(memory_limit_mib)
+    channel.sendall(pack("ready"))
+    while (job := receive_job(channel)) is not None:
+        name, body = job
+        tag, content = run_job(known[name], body, limits, channel)
+        channel.sendall(pack(tag, content))
+
+
+def run_job(
+    operation: Operation, body: bytes, limits: Limits, channel: socket.socket
+) -> tuple[Tag, bytes]:
+    """Run a job; return its last frame. Whatever goes wrong is its failure, not the worker's."""
+    said = 0.0
+
+    def tell(line: str) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said >= _PAUSE_S:
+            said = now
+            channel.sendall(pack("progress", line.encode("utf-8", "replace")))
+
+    try:
+        request = read_quickly(body, operation.request)
+        seconds = operation.require_time(request, limits)
+        if seconds is not None:
+            channel.sendall(pack("limit", repr(seconds).encode()))
+        return "result", operation.execute(request, tell, limits)
+    except Exception as error:  # the boundary of the process
+        return "failure", _failure(error).to_bytes()
+
+
+def _failure(error: Exception) -> Failure:
+    """Return what the client hears, and what the log keeps."""
+    match error:
+        case ProblemError():
+            return Failure(error.problem.to_json())
+        case InstanceError():
+            return Failure(Problem("invalid-instance", str(error)).to_json())
+        case UnsupportedFeatureError() | BackendUnavailableError():
+            return Failure(Problem("unsupported", str(error)).to_json())
+        case MemoryError():
+            sentence = (
+                "the job needed more memory than the server gives a job; send a smaller "
+                "instance, or choose another method."
+            )
+            return Failure(Problem("memory-limit", sentence).to_json())
+        case AllocError():
+            return Failure(Problem("solver-failed", str(error)).to_json(), _trace(error))
+        case _:
+            sentence = (
+                "an error that is a bug in alloc; report it with what the server logged under "
+                "the id of this job."
+            )
+            return Failure(Problem("internal", sentence).to_json(), _trace(error))
+
+
+def _trace(error: Exception) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def _limit_memory(memory_limit_mib: int) -> None:
+    """Let what is allocated beyond the limit fail here, before the server has to kill."""
+    if not sys.platform.startswith("linux"):
+        return
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    used = pages * resource.getpagesize()
+    most = used + (memory_limit_mib + _SLACK_MIB) * 2**20
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+def _die_with_parent() -> None:
+    """Let no worker outlive its server, not even one that is killed."""
+    parent = os.getppid()
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

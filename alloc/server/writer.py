@@ -1,0 +1,108 @@
+"""The writer: one thread through which everything is written, many changes to a commit.
+
+A commit costs the same for one change as for fifty. While one is on its way to the disk, the next
+changes gather; each waits for its own commit, so what was acknowledged is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+T = TypeVar("T")
+_MOST = 500
+"""Most changes in a commit: a crowd must not hold up the first of it for long."""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A change that waits to be written, and who waits for it."""
+
+    apply: Callable[[Connection], Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
+class Writer:
+    """Writes to a database, in the order in which changes are handed in."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._changes: queue.SimpleQueue[_Change | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="alloc-writer", daemon=True)
+        self._thread.start()
+
+    def write(self, apply: Callable[[Connection], T]) -> asyncio.Future[T]:
+        """Hand in a change; the future ends once it is on disk.
+
+        The change may be applied twice, the first time in a transaction that failed and was undone.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._changes.put(_Change(apply, loop, future))
+        return future
+
+    def close(self) -> None:
+        """Write what is left, and stop."""
+        self._changes.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        going = True
+        while going:
+            batch = [self._changes.get()]
+            while len(batch) < _MOST and not self._changes.empty():
+                batch.append(self._changes.get())
+            going = None not in batch
+            changes = [change for change in batch if change is not None]
+            if not changes:
+                continue
+            try:
+                values = self._commit(changes)
+            except Exception as error:
+                self._one_by_one(changes, error)
+            else:
+                _settle(changes, values)
+
+    def _commit(self, changes: list[_Change]) -> list[Any]:
+        with self._engine.begin() as connection:
+            return [change.apply(connection) for change in changes]
+
+    def _one_by_one(self, changes: list[_Change], error: Exception) -> None:
+        """Let what is wrong with one change not keep the others from being written."""
+        for change in changes:
+            try:
+                if len(changes) == 1:
+                    raise error
+                values = self._commit([change])
+            except Exception as reason:
+                change.loop.call_soon_threadsafe(_fail, change.future, reason)
+            else:
+                _settle([change], values)
+
+
+def _settle(changes: list[_Change], values: list[Any]) -> None:
+    # One wake-up of the loop for the whole batch.
+    changes[0].loop.call_soon_threadsafe(_succeed, changes, values)
+
+
+def _succeed(changes: list[_Change], values: list[Any]) -> None:
+    for change, value in zip(changes, values, strict=True):
+        if not change.future.done():
+            change.future.set_result(value)
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+WriteError = SQLAlchemyError
+"""What a write ends with when the database refuses."""
