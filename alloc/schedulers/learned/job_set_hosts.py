@@ -22,6 +22,9 @@ Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
 
+_COUNT_BITS = 32
+
+
 class Usher:
     """Seats gangs on the hosts of one cluster.
 
@@ -34,7 +37,9 @@ class Usher:
     def __init__(self, book: LadderBook) -> None:
         self._book = book
         self._hosts = [host.id for host in book.topology.hosts]
-        self._tasks: dict[tuple[int, str, int], TaskPlacement] = {}
+        # Placements already made, by host, kind and count: equal ones are one object.
+        self._tasks: dict[int, TaskPlacement] = {}
+        self._kinds = book.kinds
 
     def seat(
         self,
@@ -122,6 +127,23 @@ class Usher:
             parts.append((job, host, count, k))
         return self._collect(pool, views, table, column, chosen, parts, missed)
 
+    def _placements(self, host: Index, kind: Index, count: Index) -> list[TaskPlacement]:
+        """Return the placements of tasks, as so many as there are hosts."""
+        if self._kinds is not self._book.kinds:
+            self._tasks.clear()
+            self._kinds = self._book.kinds
+        known = self._tasks
+        codes = (((host * len(self._kinds) + kind) << _COUNT_BITS) + count).tolist()
+        try:
+            return [known[code] for code in codes]
+        except KeyError:
+            for code, h, k, n in zip(
+                codes, host.tolist(), kind.tolist(), count.tolist(), strict=True
+            ):
+                if code not in known:
+                    known[code] = TaskPlacement(self._hosts[h], self._kinds[k][0], n)
+            return [known[code] for code in codes]
+
     def _collect(
         self,
         pool: HostPool,
@@ -133,32 +155,30 @@ class Usher:
         missed: npt.NDArray[np.bool_],
     ) -> tuple[list[Assignment], list[int]]:
         """Make assignments of the parts, and give back what jobs without room had been dealt."""
-        tasks: list[list[TaskPlacement]] = [[] for _ in chosen]
-        known, hosts = self._tasks, self._hosts
-        for job, host, count, k in parts:
-            role = self._book.kinds[k][0]
-            for j, h, n in zip(job.tolist(), host.tolist(), count.tolist(), strict=True):
-                task = known.get((h, role, n))
-                if task is None:
-                    task = known[h, role, n] = TaskPlacement(hosts[h], role, n)
-                tasks[j].append(task)
-        dealt = []
+        if not parts:
+            return [], chosen.tolist()
+        job, host, count = (np.concatenate([part[k] for part in parts]) for k in range(3))
+        kind = np.repeat([part[3] for part in parts], [len(part[0]) for part in parts])
+        order = np.argsort(job, kind="stable")
+        placed = self._placements(host[order], kind[order], count[order])
+        ends = np.cumsum(np.bincount(job, minlength=len(chosen))).tolist()
         ladders = self._book.ladders
-        for j, k, t, c, misses in zip(
-            chosen.tolist(),
-            range(len(chosen)),
-            table[chosen].tolist(),
-            column[chosen].tolist(),
-            missed.tolist(),
-            strict=True,
-        ):
-            ladder = ladders[t]
-            if misses:
-                way = ladder.configurations[ladder.columns[c]]
-                pool.release(way, tasks[k])
-            else:
-                dealt.append(Assignment(views[j].id, ladder.positions[c], tuple(tasks[k])))
-        return dealt, [int(j) for j in chosen[missed]]
+        tables, columns = table[chosen].tolist(), column[chosen].tolist()
+        if missed.any():
+            for k in np.flatnonzero(missed).tolist():
+                ladder = ladders[tables[k]]
+                way = ladder.configurations[ladder.positions[columns[k]]]
+                pool.release(way, placed[ends[k - 1] if k else 0 : ends[k]])
+        stays = (~missed).tolist()
+        positions = [ladders[t].positions[c] for t, c in zip(tables, columns, strict=True)]
+        dealt = [
+            Assignment(views[j].id, position, tuple(placed[start:end]))
+            for j, position, start, end, stay in zip(
+                chosen.tolist(), positions, [0, *ends[:-1]], ends, stays, strict=True
+            )
+            if stay
+        ]
+        return dealt, chosen[missed].tolist()
 
 
 class _OneByOne:

@@ -1,0 +1,291 @@
+"""What all trainers share: steps, checkpoints that survive anything, the curve, the clock.
+
+A trainer is a deterministic machine: `advance` takes one step, and what it does depends on nothing
+but its state and its settings. Randomness comes from generators whose state is in the checkpoint or
+that are made anew for each step from the seed (`step_rng`). So training that is interrupted at any
+moment, and taken up from the last checkpoint, ends in the same weights as training in one go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from alloc.documents.files import read_bytes, write_bytes, write_text
+from alloc.errors import BackendUnavailableError, InstanceError
+
+if TYPE_CHECKING:
+    import torch
+
+State = dict[str, Any]
+"""What a checkpoint holds: tensors, numbers, strings, and lists and dicts of those."""
+
+Report = Callable[[int, int, str], None]
+"""Told after each step: steps done, steps in all, and in words how it goes."""
+
+CHECKPOINT = "checkpoint.pt"
+"""Name of the checkpoint in a training folder."""
+CURVE = "curve.json"
+"""Name of the training curve in a training folder."""
+
+_MAGIC = b"alloc checkpoint 1\n"
+
+
+def require_torch() -> Any:
+    """Return PyTorch.
+
+    Raises
+    ------
+    BackendUnavailableError
+        Without it; the message says how to get it.
+    """
+    try:
+        import torch
+    except ImportError:
+        raise BackendUnavailableError(
+            'training needs PyTorch, which is not installed; pip install "alloc[learn]".'
+        ) from None
+    return torch
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A point of the training curve.
+
+    Parameters
+    ----------
+    step
+        Steps done by then.
+    stage
+        Stage of the training.
+    values
+        What was measured, by name, with the unit in the name.
+    """
+
+    step: int
+    stage: str
+    values: Mapping[str, float]
+
+
+@dataclass
+class Curve:
+    """The training curve: what was measured when."""
+
+    points: list[Measurement] = field(default_factory=list)
+
+    def add(self, step: int, stage: str, **values: float) -> None:
+        """Add a point."""
+        self.points.append(Measurement(step, stage, values))
+
+    def series(self, name: str) -> tuple[list[int], list[float]]:
+        """Return the steps at which a value was measured, and the values."""
+        found = [(p.step, p.values[name]) for p in self.points if name in p.values]
+        return [step for step, _ in found], [value for _, value in found]
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """Return the points as plain JSON values."""
+        return [{"step": p.step, "stage": p.stage, **p.values} for p in self.points]
+
+    @staticmethod
+    def from_list(rows: list[dict[str, Any]]) -> Curve:
+        """Return the curve of `to_list`."""
+        curve = Curve()
+        for row in rows:
+            values = {k: float(v) for k, v in row.items() if k not in ("step", "stage")}
+            curve.add(int(row["step"]), str(row["stage"]), **values)
+        return curve
+
+
+class Trainer(Protocol):
+    """A training run, step by step.
+
+    `kind` names what is trained, `settings` are plain JSON values: a checkpoint is taken up only
+    by a trainer of equal kind and settings. `steps` is the number of steps in all, `step` how many
+    are done; `curve` grows as training goes on.
+    """
+
+    kind: str
+    settings: Mapping[str, Any]
+    steps: int
+    step: int
+    curve: Curve
+
+    def advance(self) -> str:
+        """Take one step; return in words how it went."""
+        ...
+
+    def state(self) -> State:
+        """Return all that the next step depends on."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Take up a state."""
+        ...
+
+
+def train(
+    trainer: Trainer,
+    folder: str | PathLike[str],
+    *,
+    resume: bool = True,
+    report: Report | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> float:
+    """Run a trainer to its end, with a checkpoint after every step.
+
+    Parameters
+    ----------
+    trainer
+        What to run; at its beginning.
+    folder
+        Where checkpoint and curve are kept; made if it is not there.
+    resume
+        Whether to go on from a checkpoint that is there; otherwise one that is there is refused.
+    report
+        Told after each step.
+    stop
+        Asked before each step whether to stop there; a later call goes on.
+
+    Returns
+    -------
+    float
+        CPU time of the training so far, hours, also of the runs before an interruption.
+
+    Raises
+    ------
+    InstanceError
+        If the checkpoint is of other settings, damaged, or not wanted.
+    """
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InstanceError(f"{folder}: cannot be made ({error.strerror}).") from None
+    path = folder / CHECKPOINT
+    before_s = 0.0
+    if path.exists():
+        if not resume:
+            raise InstanceError(
+                f"{path}: is there already; resume it, or name another folder for a new run."
+            )
+        before_s = _take_up(trainer, path)
+    began_s = time.process_time()
+    while trainer.step < trainer.steps and not (stop is not None and stop()):
+        said = trainer.advance()
+        spent_s = before_s + time.process_time() - began_s
+        _keep(trainer, path, spent_s)
+        if report is not None:
+            report(trainer.step, trainer.steps, said)
+    return (before_s + time.process_time() - began_s) / 3600
+
+
+def _take_up(trainer: Trainer, path: Path) -> float:
+    kept = load_checkpoint(path)
+    for name, mine in (("kind", trainer.kind), ("settings", dict(trainer.settings))):
+        if kept[name] != mine:
+            raise InstanceError(
+                f"{path}: belongs to a training of other {name} ({_difference(kept[name], mine)}); "
+                "give the same ones, or name another folder."
+            )
+    trainer.step = kept["step"]
+    trainer.curve.points[:] = Curve.from_list(kept["curve"]).points
+    trainer.restore(kept["state"])
+    return float(kept["cpu_s"])
+
+
+def _keep(trainer: Trainer, path: Path, cpu_s: float) -> None:
+    curve = trainer.curve.to_list()
+    save_checkpoint(
+        path,
+        {
+            "kind": trainer.kind,
+            "settings": dict(trainer.settings),
+            "step": trainer.step,
+            "curve": curve,
+            "cpu_s": cpu_s,
+            "state": trainer.state(),
+        },
+    )
+    write_text(path.with_name(CURVE), json.dumps(curve, indent=1) + "\n")
+
+
+def _difference(theirs: Any, mine: Any) -> str:
+    if not isinstance(theirs, dict) or not isinstance(mine, dict):
+        return f"there {theirs}, here {mine}"
+    for name in sorted({*theirs, *mine}):
+        if theirs.get(name) != mine.get(name):
+            return f"{name}: there {theirs.get(name)}, here {mine.get(name)}"
+    return "they differ"
+
+
+def save_checkpoint(path: str | PathLike[str], state: State) -> None:
+    """Write a checkpoint as a whole: until the last byte is on disk, the old one stays.
+
+    The file begins with the SHA-256 of what follows.
+    """
+    torch = require_torch()
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    payload = buffer.getvalue()
+    digest = hashlib.sha256(payload).hexdigest().encode()
+    write_bytes(path, _MAGIC + digest + b"\n" + payload)
+
+
+def load_checkpoint(path: str | PathLike[str]) -> State:
+    """Read a checkpoint; nothing in it is executed.
+
+    Raises
+    ------
+    InstanceError
+        If it is not there, is not a checkpoint, or is not whole.
+    """
+    torch = require_torch()
+    path = Path(path)
+    data = read_bytes(path)
+    head, length = len(_MAGIC), 64
+    if data[:head] != _MAGIC[: len(data)]:
+        raise InstanceError(f"{path}: is not a checkpoint of alloc.")
+    digest, payload = data[head : head + length], data[head + length + 1 :]
+    if hashlib.sha256(payload).hexdigest().encode() != digest:
+        raise InstanceError(
+            f"{path}: is damaged or cut short; go back to a copy, or train from the start in "
+            "another folder."
+        )
+    try:
+        state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    except Exception as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise InstanceError(f"{path}: cannot be read as a checkpoint ({reason}).") from None
+    if not isinstance(state, dict) or not {"kind", "settings", "step", "state"} <= state.keys():
+        raise InstanceError(f"{path}: is not a checkpoint of alloc.")
+    return state
+
+
+def step_rng(seed: int, *position: int) -> np.random.Generator:
+    """Return the generator of a step: the same whenever that step is taken.
+
+    Parameters
+    ----------
+    seed
+        Seed of the training.
+    position
+        What sets this use apart from all others: stage, step, purpose.
+    """
+    return np.random.default_rng([seed, *position])
+
+
+def step_generator(seed: int, *position: int) -> torch.Generator:
+    """Return PyTorch's generator of a step, see `step_rng`."""
+    torch = require_torch()
+    generator = torch.Generator()
+    generator.manual_seed(int(step_rng(seed, *position).integers(2**63 - 1)))
+    return generator  # type: ignore[no-any-return]
