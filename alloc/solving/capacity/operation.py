@@ -1,0 +1,313 @@
+"""Solving a decision in operation: the aggregated model, its proved bound, and named policies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import highspy
+import numpy as np
+
+from alloc.backends import SolverOptions
+from alloc.backends.highs import highs_model, quiet_solver, solve, version
+from alloc.capacity.operation import OperationPlan, OperationProblem
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Certificate, Limit, Status, relative_gap
+from alloc.errors import CertificateError
+from alloc.formulation import Array, ArrayModel
+from alloc.models.cluster_operation.arrays import OperationArrays, operation_arrays
+from alloc.models.cluster_operation.data import operation_data
+from alloc.models.cluster_operation.unrolling import plan_of, values_of
+from alloc.solving.capacity.operation_rules import cheapest_insertion, pressure_order
+from alloc.solving.outcome import Settings
+from alloc.verification.operation import OperationCosts, operation_costs, verify_operation
+
+Report = Callable[[str], None]
+
+_DIVE_COLUMNS = 6000
+_LARGE = 60_000
+"""Columns from which a first integer program over the most promising of them pays."""
+
+
+@dataclass(frozen=True)
+class OperationResult:
+    """A plan with its costs and certificate.
+
+    Parameters
+    ----------
+    plan
+        The plan; there always is one: every job may wait.
+    costs
+        Its costs, as the judge recomputes them.
+    certificate
+        What is proved about it. Of a policy that proves nothing, the bound is -inf.
+    log
+        What the method reports, one line a step.
+    """
+
+    plan: OperationPlan
+    costs: OperationCosts
+    certificate: Certificate
+    log: tuple[str, ...] = ()
+
+
+def solve_operation(
+    problem: OperationProblem,
+    settings: Settings | None = None,
+    *,
+    objective: str = "operation-cost",
+    gap: float = OPTIMALITY_GAP,
+    report: Report | None = None,
+) -> OperationResult:
+    """Return the best plan found and a proved bound on every plan.
+
+    A greedy plan is there after milliseconds; the linear relaxation of the aggregated model gives
+    a bound that is proved again in numpy from its multipliers; an integer program over the columns
+    that these two leave in play ends it. Whatever the time limit, the best plan is returned.
+
+    Parameters
+    ----------
+    problem
+        The decision.
+    settings
+        Time limit, seed, threads.
+    objective
+        One of `alloc.verification.operation.OBJECTIVES`.
+    gap
+        Relative gap at which to stop.
+    report
+        Takes a line of progress.
+
+    Raises
+    ------
+    CertificateError
+        If the judge contradicts a claim; a bug.
+
+    Examples
+    --------
+    >>> from alloc.instances.operation import generate_operation
+    >>> result = solve_operation(generate_operation(num_nodes=3, num_jobs=8))
+    >>> result.certificate.status
+    'optimal'
+    """
+    search = _Search(problem, settings or Settings(), objective, gap, report)
+    search.run()
+    return search.result()
+
+
+class _Search:
+    """The state of a solve: incumbent, bound, log."""
+
+    def __init__(
+        self,
+        problem: OperationProblem,
+        settings: Settings,
+        objective: str,
+        gap: float,
+        report: Report | None,
+    ) -> None:
+        self.problem, self.settings, self.objective = problem, settings, objective
+        self.gap = gap
+        self.data = operation_data(problem, objective)
+        self.plan = OperationPlan((), tuple(job.id for job in problem.jobs))
+        self.value = self._cost(self.plan).total
+        self.bound = self._trivial_bound()
+        self.proof: BoundProof = "recomputed"
+        self.limit: Limit | None = None
+        self.log: list[str] = []
+        self._report = report
+
+    def run(self) -> None:
+        self.offer(cheapest_insertion(self.data, pressure_order(self.data)).plan(), "greedy")
+        if not self.problem.jobs or self._done():
+            return
+        arrays = operation_arrays(self.data)
+        prices = self._relaxed(arrays.model)
+        if prices is None or self._done():
+            return
+        reduced, bound = reduced_costs(arrays, prices)
+        self.raise_bound(bound, "recomputed", "linear relaxation")
+        if self._done():
+            return
+        if len(reduced) > _LARGE:
+            # The best columns alone give a good plan soon.
+            some = np.argpartition(reduced, _DIVE_COLUMNS)[:_DIVE_COLUMNS]
+            self._integer(arrays, np.isin(np.arange(len(reduced)), some), 0.3)
+            if self._done():
+                return
+        # A plan with a column of higher reduced cost costs more than the incumbent.
+        in_play = reduced <= (self.value - self.bound) * (1 + 1e-6) + 1e-9 * abs(self.value)
+        bound = self._integer(arrays, in_play, 1.0)
+        self.raise_bound(min(bound, self.value), "claimed", "integer program")
+
+    def offer(self, plan: OperationPlan, who: str) -> None:
+        """Take a plan if it is the best so far."""
+        cost = self._cost(plan).total
+        if cost < self.value or not self.log:
+            self.plan, self.value = plan, cost
+        self._say(f"{who}: cost {cost:.6g}")
+
+    def raise_bound(self, bound: float, proof: BoundProof, who: str) -> None:
+        """Take a bound if it is the best so far."""
+        if bound > self.bound:
+            self.bound, self.proof = bound, proof
+        self._say(f"{who}: bound {bound:.6g}")
+
+    def _cost(self, plan: OperationPlan) -> OperationCosts:
+        return operation_costs(self.problem, plan, self.objective)
+
+    def _trivial_bound(self) -> float:
+        """Each job at the least that it can cost by itself, on nodes without charge."""
+        least = np.minimum(self.data.wait_cost, self.data.run_cost.min(axis=(1, 2)))
+        return float(least.sum())
+
+    def _done(self) -> bool:
+        gap = relative_gap(self.value, self.bound)
+        if gap is not None and gap <= self.gap:
+            return True
+        if self.settings.seconds_left() <= 0:
+            self.limit = "time"
+            return True
+        return False
+
+    def _relaxed(self, model: ArrayModel) -> Array | None:
+        """Return the multipliers of the linear relaxation, or None when time is up."""
+        options = SolverOptions(self.settings.seconds_left(), self.settings.seed)
+        solver = quiet_solver(options)
+        solver.passModel(highs_model(replace(model, integer=np.zeros(len(model.cost), bool))))
+        solver.run()
+        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            self.limit = "time"
+            return None
+        return np.array(solver.getSolution().row_dual)
+
+    def _integer(self, arrays: OperationArrays, in_play: np.ndarray, part: float) -> float:
+        """Solve the integer program over some columns; return its bound."""
+        start = values_of(arrays, self.plan)
+        keep = np.flatnonzero(in_play | (start > 0) | (arrays.kind >= 2))
+        model = arrays.model
+        reduced = replace(
+            model,
+            cost=model.cost[keep],
+            matrix=model.matrix[:, keep],
+            lower=model.lower[keep],
+            upper=model.upper[keep],
+            integer=model.integer[keep],
+        )
+        options = SolverOptions(
+            self.settings.seconds_left() * part,
+            self.settings.seed,
+            self.settings.workers,
+            self.gap,
+            start[keep],
+        )
+        raw = solve(reduced, options)
+        if raw.values is not None:
+            values: Array = np.zeros(len(start))
+            values[keep] = raw.values
+            self.offer(plan_of(arrays, values), f"integer program over {len(keep):,} columns")
+        self.limit = raw.limit
+        return raw.bound
+
+    def _say(self, line: str) -> None:
+        seconds = self.settings.time_limit_s - self.settings.seconds_left()
+        self.log.append(f"{seconds:.2f} s  {line}")
+        if self._report is not None:
+            self._report(self.log[-1])
+
+    def result(self) -> OperationResult:
+        """Return the result, judged."""
+        return judged(
+            self.problem,
+            self.plan,
+            self.settings,
+            objective=self.objective,
+            bound=self.bound,
+            proof=self.proof,
+            method="aggregated",
+            backend=version(),
+            limit=self.limit,
+            log=tuple(self.log),
+        )
+
+
+def reduced_costs(arrays: OperationArrays, prices: Array) -> tuple[Array, float]:
+    """Return reduced costs, and the bound that the prices prove by weak duality, in plain numpy.
+
+    Every job takes one of its columns, so it costs at least the least of theirs at the prices of
+    the other rows; every other column lies between its limits.
+
+    Parameters
+    ----------
+    arrays
+        The aggregated model.
+    prices
+        A multiplier for each row, of any sign and quality, shape (rows,).
+    """
+    model = arrays.model
+    rows = model.rows["A1_jobs"]
+    price = np.array(prices)
+    price[rows] = 0.0
+    # A row with one limit only takes multipliers of one sign.
+    price = np.where(np.isneginf(model.row_lower), np.minimum(price, 0.0), price)
+    price = np.where(np.isposinf(model.row_upper), np.maximum(price, 0.0), price)
+    limit = np.where(price > 0, model.row_lower, model.row_upper)
+    bound = float((price * np.where(price == 0, 0.0, limit)).sum())
+    reduced: Array = model.cost - model.matrix.T @ price
+    least = np.full(arrays.data.num_jobs, np.inf)
+    np.minimum.at(least, arrays.owner[arrays.is_jobs], reduced[arrays.is_jobs])
+    bound += float(least.sum())
+    others = ~arrays.is_jobs
+    bound += float((np.minimum(reduced[others], 0.0) * model.upper[others]).sum())
+    reduced[arrays.is_jobs] -= least[arrays.owner[arrays.is_jobs]]
+    return reduced, bound
+
+
+def judged(
+    problem: OperationProblem,
+    plan: OperationPlan,
+    settings: Settings,
+    *,
+    objective: str,
+    bound: float = -math.inf,
+    proof: BoundProof = "none",
+    method: str,
+    backend: str,
+    limit: Limit | None = None,
+    log: tuple[str, ...] = (),
+) -> OperationResult:
+    """Return a plan as a result, after the judge has looked at it.
+
+    Raises
+    ------
+    CertificateError
+        If the plan breaks a rule or beats the bound.
+    """
+    if violations := verify_operation(problem, plan):
+        raise CertificateError(f'the plan of "{method}" breaks a rule: {violations[0]}')
+    costs = operation_costs(problem, plan, objective)
+    if bound > costs.total + 1e-6 * max(1.0, abs(costs.total)):
+        raise CertificateError(
+            f'the bound {bound:g} of "{method}" is above the cost {costs.total:g} of its own plan.'
+        )
+    bound = min(bound, costs.total)
+    gap = relative_gap(costs.total, bound)
+    status: Status = "optimal" if gap is not None and gap <= OPTIMALITY_GAP else "feasible"
+    certificate = Certificate(
+        status=status,
+        objective=costs.total,
+        bound=bound,
+        sense="min",
+        objective_name=objective,
+        formulation="operation",
+        backend=f"{method} ({backend})",
+        backend_version=backend,
+        seed=settings.seed,
+        workers=settings.workers,
+        seconds=settings.time_limit_s - settings.seconds_left(),
+        fingerprint=problem.fingerprint,
+        limit=None if status == "optimal" else limit,
+        verified=True,
+        bound_proof=proof,
+    )
+    return OperationResult(plan, costs, certificate, log)

@@ -1,0 +1,88 @@
+"""Operation: brute force, the whiteboard and the aggregated model are one problem."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from operation_oracle import best_cost, operation_problems
+
+from alloc.backends import SolverOptions
+from alloc.backends.highs import solve as solve_arrays
+from alloc.backends.pyomo_highs import solve as solve_pyomo
+from alloc.capacity.operation import OperationProblem
+from alloc.instances.operation import generate_operation
+from alloc.models.cluster_operation import operation_arrays, operation_data
+from alloc.models.cluster_operation.pyomo_model import draw_pyomo, read_plan
+from alloc.models.cluster_operation.unrolling import plan_of, values_of
+from alloc.solving.capacity.operation import reduced_costs, solve_operation
+from alloc.solving.capacity.operation_policies import POLICIES, decide_operation
+from alloc.solving.outcome import Settings
+from alloc.verification.operation import OBJECTIVES, operation_costs, verify_operation
+
+TOLERANCE = 1e-6
+
+
+def close(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=1e-6)
+
+
+@settings(max_examples=120, deadline=None)
+@given(operation_problems())
+def test_the_solver_finds_the_best_of_all_plans(problem: OperationProblem):
+    """Every plan tried by hand: with restarts, stops, caps, pools and both accountings."""
+    for objective in OBJECTIVES:
+        result = solve_operation(problem, objective=objective)
+        assert not verify_operation(problem, result.plan)
+        assert result.certificate.status == "optimal"
+        assert close(result.costs.total, best_cost(problem, objective))
+
+
+@settings(max_examples=25, deadline=None)
+@given(operation_problems())
+def test_the_whiteboard_is_the_same_problem(problem: OperationProblem):
+    """The textbook's model, node by node, has the optimum of the aggregated one."""
+    data = operation_data(problem)
+    drawn = draw_pyomo(data)
+    raw = solve_pyomo(drawn, SolverOptions(gap=0.0))
+    plan = read_plan(data, drawn.model, raw.values)
+    assert not verify_operation(problem, plan)
+    assert close(operation_costs(problem, plan).total, raw.objective)
+    assert close(raw.objective, solve_operation(problem).costs.total)
+
+
+@settings(max_examples=120, deadline=None)
+@given(operation_problems(most_jobs=5, most_gpus=4))
+def test_bounds_and_policies_are_on_their_sides(problem: OperationProblem):
+    """No policy beats the optimum, no multipliers prove more than it, plans fit the model."""
+    data = operation_data(problem)
+    arrays = operation_arrays(data)
+    result = solve_operation(problem)
+    best = result.costs.total
+    rng = np.random.default_rng(0)
+    for scale in (0.0, 1.0, 10.0):
+        prices = scale * rng.normal(size=len(arrays.model.row_upper))
+        assert reduced_costs(arrays, prices)[1] <= best + TOLERANCE * max(1.0, best)
+    for name in POLICIES:
+        if name == "exact-expected":
+            continue
+        decided = decide_operation(problem, name, Settings(time_limit_s=5.0))
+        assert decided.costs.total >= best - TOLERANCE * max(1.0, best), name
+        values = values_of(arrays, decided.plan)
+        rows = arrays.model.matrix @ values
+        assert (rows <= arrays.model.row_upper + 1e-9).all(), name
+        assert (rows >= arrays.model.row_lower - 1e-9).all(), name
+        assert arrays.model.cost @ values <= decided.costs.total + 1e-6, name
+        assert not verify_operation(problem, plan_of(arrays, values)), name
+
+
+@pytest.mark.parametrize("kind", ["cloud", "own"])
+@pytest.mark.parametrize("accounting", ["first-completion", "whole-job"])
+def test_a_plan_read_from_the_model_costs_what_the_model_says(kind, accounting):
+    """In an optimum the job called first is the first: aggregating nodes loses nothing."""
+    problem = generate_operation(num_nodes=6, num_jobs=25, kind=kind, accounting=accounting, seed=3)
+    arrays = operation_arrays(operation_data(problem))
+    raw = solve_arrays(arrays.model, SolverOptions(gap=1e-9))
+    plan = plan_of(arrays, raw.values)
+    assert not verify_operation(problem, plan)
+    assert close(operation_costs(problem, plan).total, raw.objective)

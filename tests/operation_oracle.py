@@ -1,0 +1,116 @@
+"""Decisions in operation small enough to try every plan, and random ones to try them on."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import strategies as st
+
+from alloc.capacity.operation import (
+    EarlyStop,
+    NodePlan,
+    NodePool,
+    NodeType,
+    OperationJob,
+    OperationPlan,
+    OperationProblem,
+    RunningJob,
+)
+from alloc.verification.operation import operation_costs, verify_operation
+
+
+def every_plan(problem: OperationProblem) -> Iterator[OperationPlan]:
+    """Yield every plan: each job on each number of GPUs of each node, every type of each node."""
+    nodes = [(node, pool) for pool in problem.pools for node in pool.nodes]
+    most = max(t.num_gpus for t in problem.types)
+    places = [None, *itertools.product(range(len(nodes)), range(1, most + 1))]
+    for chosen in itertools.product(places, repeat=len(problem.jobs)):
+        on: dict[int, list[tuple[str, int]]] = {}
+        for job, place in zip(problem.jobs, chosen, strict=True):
+            if place is not None:
+                on.setdefault(place[0], []).append((job.id, place[1]))
+        if any(sum(g for _, g in jobs) > most for jobs in on.values()):
+            continue
+        waiting = tuple(
+            job.id for job, place in zip(problem.jobs, chosen, strict=True) if place is None
+        )
+        for types in itertools.product(*(nodes[n][1].types for n in on)):
+            yield OperationPlan(
+                tuple(
+                    NodePlan(nodes[n][0], kind, tuple(jobs))
+                    for (n, jobs), kind in zip(on.items(), types, strict=True)
+                ),
+                waiting,
+            )
+
+
+def best_cost(problem: OperationProblem, objective: str = "operation-cost") -> float:
+    """Return the least cost of any plan, as the judge counts."""
+    best = math.inf
+    for plan in every_plan(problem):
+        if not verify_operation(problem, plan):
+            best = min(best, operation_costs(problem, plan, objective).total)
+    return best
+
+
+@st.composite
+def operation_problems(draw: Any, *, most_jobs: int = 3, most_gpus: int = 2) -> OperationProblem:
+    """Random decisions of up to three jobs on up to two nodes, with all that a problem can have."""
+    types = []
+    for k in range(draw(st.integers(1, 2))):
+        gpus = draw(st.integers(1, most_gpus))
+        table = sorted(draw(st.lists(st.integers(0, 20), min_size=gpus, max_size=gpus)))
+        power = sorted(draw(st.lists(st.integers(1, 900), min_size=gpus, max_size=gpus)))
+        types.append(NodeType(f"t{k}", gpus, tuple(map(float, table)), tuple(map(float, power))))
+    names = [t.name for t in types]
+    pools = [
+        NodePool(f"p{k}", 1, tuple(draw(st.lists(st.sampled_from(names), min_size=1, unique=True))))
+        for k in range(draw(st.integers(1, 2)))
+    ]
+    offered = sorted({name for pool in pools for name in pool.types})
+    gpus_of = {t.name: t.num_gpus for t in types}
+    now = float(draw(st.integers(0, 2)) * 1800)
+    jobs, running = [], []
+    for k in range(draw(st.integers(1, most_jobs))):
+        must = draw(st.sampled_from(offered))
+        duration = {}
+        for name in {must, *draw(st.lists(st.sampled_from(names), max_size=2))}:
+            times = [
+                draw(st.one_of(st.none(), st.integers(1, 20))) for _ in range(gpus_of[name])
+            ]
+            if name == must and times.count(None) == len(times):
+                times[0] = 7
+            duration[name] = tuple(None if t is None else t * 600.0 for t in times)
+        stops = ()
+        if draw(st.booleans()):
+            stops = (EarlyStop(0.5, draw(st.sampled_from((0.25, 0.5, 1.0)))),)
+        job = OperationJob(
+            f"j{k}",
+            duration,
+            due_date_s=draw(st.integers(1, 24)) * 600.0,
+            tardiness_cost_per_h=float(draw(st.integers(0, 9))),
+            restart_s=draw(st.sampled_from((0.0, 0.0, 600.0))),
+            stops=stops,
+        )
+        jobs.append(job)
+        pool = draw(st.sampled_from(pools))
+        if draw(st.booleans()) and k == 0:
+            kind = draw(st.sampled_from(pool.types))
+            running.append(RunningJob(job.id, pool.nodes[0], kind, gpus_of[kind]))
+    capped = draw(st.booleans())
+    return OperationProblem(
+        "random",
+        tuple(types),
+        tuple(pools),
+        tuple(jobs),
+        now_s=now,
+        replan_s=draw(st.sampled_from((0.0, 3600.0))),
+        postponement_factor=float(draw(st.sampled_from((0, 1, 10)))),
+        energy_price_per_kwh=draw(st.sampled_from((0.0, 0.5, 2.0))),
+        power_cap_w=float(draw(st.integers(1, 1500))) if capped else None,
+        running=tuple(running),
+        accounting=draw(st.sampled_from(("first-completion", "whole-job"))),
+    )
