@@ -1,6 +1,7 @@
 """The simulator: schedulers in slots and in continuous time, checked by the judge."""
 
 from alloc.simulation.metrics import Metrics as Metrics
+from alloc.simulation.metrics import completion_times_s as completion_times_s
 from alloc.simulation.metrics import finish_time_fairness as finish_time_fairness
 from alloc.simulation.metrics import metrics_of as metrics_of
 from alloc.simulation.metrics import utilisation as utilisation

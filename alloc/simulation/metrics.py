@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,6 @@ import numpy.typing as npt
 from alloc.instance import Instance
 from alloc.simulation.result import SimulationResult, gpus_over_time
 from alloc.solution import Schedule
-from alloc.topology import Topology
 from alloc.workload import Configuration, Job
 
 Array = npt.NDArray[np.float64]
@@ -67,10 +66,8 @@ def metrics_of(result: SimulationResult) -> Metrics:
     """Return the metrics of a simulation."""
     instance = result.instance
     jobs = instance.jobs
-    ends = np.array(
-        [math.inf if (end := result.completion_s[job.id]) is None else end for job in jobs]
-    )
-    jcts = ends - np.array([job.arrival_s for job in jobs])
+    ends = _ends(result)
+    jcts = completion_times_s(result)
     rho = np.array(list(finish_time_fairness(instance, result.completion_s).values()))
     decisions = result.decision_s
     return Metrics(
@@ -90,6 +87,17 @@ def metrics_of(result: SimulationResult) -> Metrics:
         migrations=result.migrations,
         num_late=len(result.late),
     )
+
+
+def completion_times_s(result: SimulationResult) -> Array:
+    """Return the completion time of each job, seconds, shape (jobs,); infinite if unfinished."""
+    return np.asarray(_ends(result) - np.array([job.arrival_s for job in result.instance.jobs]))
+
+
+def _ends(result: SimulationResult) -> Array:
+    """Return when each job completes, seconds, shape (jobs,); infinite if it does not."""
+    given = [result.completion_s[job.id] for job in result.instance.jobs]
+    return np.array([math.inf if end is None else end for end in given])
 
 
 def utilisation(instance: Instance, schedule: Schedule, until_s: float = math.inf) -> float:
@@ -177,22 +185,22 @@ def _contention(instance: Instance, completion_s: Mapping[str, float | None]) ->
 def _rate_alone(instance: Instance, job: Job, rivals: float) -> float:
     """Return the rate of a job alone in a share of one in `rivals` of the cluster."""
     topology = instance.topology
+    totals: dict[str | None, list[int]] = {None: topology.capacity.sum(axis=0).tolist()}
+    for gpu_type in {configuration.gpu_type for configuration in job.configurations} - {None}:
+        its = [t == gpu_type for t in topology.gpu_types]
+        totals[gpu_type] = topology.capacity[its].sum(axis=0).tolist()
     return max(
-        configuration.rate * _share(topology, configuration, rivals)
+        configuration.rate * _share(totals[configuration.gpu_type], configuration, rivals)
         for configuration in job.configurations
     )
 
 
-def _share(topology: Topology, configuration: Configuration, rivals: float) -> float:
+def _share(totals: Sequence[int], configuration: Configuration, rivals: float) -> float:
     """Return the part of the time that a share pays for a configuration, 0 to 1."""
-    capacity = topology.capacity
-    if configuration.gpu_type is not None:
-        capacity = capacity[[t == configuration.gpu_type for t in topology.gpu_types]]
-    totals = capacity.sum(axis=0)
     return min(
         [1.0]
         + [
-            float(total) / (rivals * need)
+            total / (rivals * need)
             for need, total in zip(configuration.demand, totals, strict=True)
             if need
         ]

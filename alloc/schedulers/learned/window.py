@@ -291,6 +291,13 @@ class WindowSlot:
                 )
         return Decision(assign=tuple(assignments))
 
+    def blank(self) -> None:
+        """Show no job: all that can be done is to end the slot."""
+        self._columns = []
+        self.observation.fill(0.0)
+        self.mask.fill(False)
+        self.mask[-1] = True
+
     @property
     def has_moves(self) -> bool:
         """Whether there is anything to do but to end the slot."""
@@ -388,10 +395,7 @@ class WindowSlot:
 
     def _show_all(self) -> None:
         """Fill the window from the first job on."""
-        self.observation.fill(0.0)
-        self.mask.fill(False)
-        self.mask[-1] = True
-        self._columns = []
+        self.blank()
         self._next = 0
         while len(self._columns) < self.features.window and self._add_next():
             pass
