@@ -7,14 +7,14 @@ it before anything runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from alloc.errors import InstanceError, UnsupportedFeatureError
+from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
 
 DType = Literal["float32", "float64", "int32", "int64", "bool"]
 """Element types that policies may use."""
@@ -22,8 +22,23 @@ DType = Literal["float32", "float64", "int32", "int64", "bool"]
 Overflow = Literal["oldest-first", "refuse"]
 """What a policy with a window does when more jobs are in the system than it can see."""
 
-MAX_AXIS = 1_000_000
-"""Longest fixed axis of a tensor."""
+
+def shown(text: object, most: int = 100) -> str:
+    """Return a file's own words as they may be printed: no escape codes, and not for ever."""
+    whole = str(text)
+    cut = whole[:most] + ("..." if len(whole) > most else "")
+    return "".join(sign if sign.isprintable() else "?" for sign in cut)
+
+
+def _printable(text: str) -> str:
+    """Refuse control characters: what a file says of itself is printed on terminals."""
+    if not all(sign.isprintable() or sign in "\n\t" for sign in text):
+        raise ValueError("holds control characters, and is text for people")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_printable)]
+"""Text that may be printed."""
 
 
 class Strict(BaseModel):
@@ -66,9 +81,9 @@ class TensorSpec(Strict):
         Lengths of the axes; a name such as ``batch`` or ``jobs`` for an axis of any length.
     """
 
-    name: str = Field(min_length=1, max_length=100)
+    name: Text = Field(min_length=1, max_length=100)
     dtype: DType
-    shape: tuple[int | str, ...]
+    shape: tuple[int | Text, ...] = Field(max_length=16)
 
     @property
     def text(self) -> str:
@@ -99,7 +114,7 @@ class FeatureSpec(Strict):
         The tensors, in the order of the graph; they follow from kind and parameters.
     """
 
-    kind: str = Field(min_length=1, max_length=100)
+    kind: Text = Field(min_length=1, max_length=100)
     parameters: dict[str, Any] = Field(default_factory=dict)
     inputs: tuple[TensorSpec, ...] = Field(min_length=1, max_length=64)
     outputs: tuple[TensorSpec, ...] = Field(min_length=1, max_length=64)
@@ -138,23 +153,35 @@ def typed_parameters(
     try:
         return parameters.model_validate(dict(values))
     except ValidationError as error:
-        raise InstanceError(
-            f'kind "{kind}": {first_problem(error, parameters.model_fields)}'
-        ) from None
+        raise InstanceError(f'kind "{kind}": {first_problem(error, parameters)}') from None
 
 
-def first_problem(error: ValidationError, known: Mapping[str, Any] | None = None) -> str:
-    """Return the first thing that pydantic found wrong, as a sentence."""
-    from alloc.errors import nearest
+def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
+    """Return what pydantic found wrong first in a document of that model, as a sentence.
 
-    problem = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part)[:100] for part in problem["loc"]) or "the document"
-    count = error.error_count() - 1
-    more = f" ({count} more problems)" if count else ""
+    An unknown field goes first: where a name is misspelled, another one is missing.
+    """
+    problems = error.errors(include_url=False, include_input=False)
+    problem = min(problems, key=lambda found: found["type"] != "extra_forbidden")
+    where = shown(".".join(map(str, problem["loc"]))) or "the document"
+    more = f" ({len(problems) - 1} more problems)" if len(problems) > 1 else ""
     if problem["type"] == "extra_forbidden":
-        return f'"{where}" is not known{nearest(where, known or (), ";")} remove it{more}.'
-    text = str(problem["msg"])[:300]
+        *outer, name = problem["loc"]
+        near = nearest(str(name), _fields_at(model, outer), ";")
+        return f'"{where}" is not known{near} remove it or correct its name{more}.'
+    text = shown(problem["msg"], 300)
     return f'"{where}": {text[:1].lower()}{text[1:]}{more}.'
+
+
+def _fields_at(model: type[BaseModel], path: Iterable[int | str]) -> Iterable[str]:
+    """Return the names of the fields at a place in a document, as far as they are known."""
+    for part in path:
+        field = model.model_fields.get(str(part))
+        inner = None if field is None else field.annotation
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return ()
+        model = inner
+    return model.model_fields
 
 
 def require_in_view(name: str, parameters: WindowParameters, num_jobs: int, now_s: float) -> None:

@@ -30,6 +30,7 @@ from alloc.schedulers.learned.feature_spec import (
     FeatureSpec,
     KindParameters,
     TensorSpec,
+    shown,
     typed_parameters,
 )
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
@@ -205,7 +206,7 @@ def policy_kind(name: str) -> PolicyKind[Any]:
     known = {**_announced(), **KINDS}
     if name not in known:
         raise InstanceError(
-            f'unknown kind of policy "{name[:100]}"{nearest(name, known, ".")} '
+            f'unknown kind of policy "{shown(name)}"{nearest(name, known, ".")} '
             f"Known: {', '.join(known)}."
         )
     module, _, attribute = known[name].partition(":")

@@ -6,7 +6,7 @@ from datetime import date
 
 from pydantic import Field
 
-from alloc.schedulers.learned.feature_spec import Strict
+from alloc.schedulers.learned.feature_spec import Strict, Text
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 """Names of policies: they are typed on command lines and become file names."""
@@ -67,18 +67,18 @@ class ModelCard(Strict):
     """
 
     name: str = Field(pattern=NAME_PATTERN)
-    title: str = Field(min_length=1, max_length=200)
-    information: str = Field(min_length=1, max_length=300)
-    data: str = Field(min_length=1, max_length=_LONG)
+    title: Text = Field(min_length=1, max_length=200)
+    information: Text = Field(min_length=1, max_length=300)
+    data: Text = Field(min_length=1, max_length=_LONG)
     seeds: tuple[int, ...] = Field(max_length=1000)
-    command: str = Field(min_length=1, max_length=_LONG)
+    command: Text = Field(min_length=1, max_length=_LONG)
     training_hours: float = Field(ge=0)
     curve: tuple[CurvePoint, ...] = Field(default=(), max_length=10_000)
-    curve_step: str = Field(default="update", max_length=100)
-    curve_value: str = Field(default="mean JCT, s", max_length=100)
-    licence: str = Field(min_length=1, max_length=100)
-    versions: dict[str, str] = Field(default_factory=dict)
+    curve_step: Text = Field(default="update", max_length=100)
+    curve_value: Text = Field(default="mean JCT, s", max_length=100)
+    licence: Text = Field(min_length=1, max_length=100)
+    versions: dict[Text, Text] = Field(default_factory=dict)
     date: date
-    alloc_version: str = Field(min_length=1, max_length=50)
-    limits: tuple[str, ...] = Field(default=(), max_length=100)
-    references: tuple[str, ...] = Field(default=(), max_length=100)
+    alloc_version: Text = Field(min_length=1, max_length=50)
+    limits: tuple[Text, ...] = Field(default=(), max_length=100)
+    references: tuple[Text, ...] = Field(default=(), max_length=100)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import BackendUnavailableError, InstanceError, SimulationError
-from alloc.schedulers.learned.feature_spec import FeatureSpec
+from alloc.schedulers.learned.feature_spec import FeatureSpec, shown
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -53,8 +53,7 @@ class OnnxNetwork:
             answers = self._session.run(self._outputs, dict(inputs))
         except Exception as error:  # ONNX Runtime's own classes, which differ between versions
             raise SimulationError(
-                f"policy {self._name}: ONNX Runtime could not run it "
-                f"({str(error).splitlines()[0][:300]})."
+                f"policy {self._name}: ONNX Runtime could not run it ({_first_line(error)})."
             ) from None
         for tensor, answer in zip(self._spec.outputs, answers, strict=True):
             self._require(tensor.misfit(answer), "output")
@@ -88,5 +87,9 @@ def _open(model: bytes, name: str) -> InferenceSession:
     except Exception as error:  # as in OnnxNetwork
         raise InstanceError(
             f"policy {name}: ONNX Runtime {onnxruntime.__version__} refuses it "
-            f"({str(error).splitlines()[0][:300]}); export it again."
+            f"({_first_line(error)}); export it again."
         ) from None
+
+
+def _first_line(error: Exception) -> str:
+    return shown((str(error).strip().splitlines() or [type(error).__name__])[0], 300)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from alloc.errors import InstanceError
-from alloc.schedulers.learned.feature_spec import FeatureSpec, TensorSpec
+from alloc.schedulers.learned.feature_spec import FeatureSpec, TensorSpec, shown
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -93,7 +93,7 @@ def check_graph(model: ModelProto, where: str) -> int:
     for node in model.graph.node:
         _check_node(node, where)
     for tensor in model.graph.initializer:
-        _check_weights(tensor, f'weights "{tensor.name[:100]}"', where)
+        _check_weights(tensor, f'weights "{shown(tensor.name)}"', where)
     _check_with_onnx(model, where)
     return opset
 
@@ -124,7 +124,8 @@ def _check_versions(model: ModelProto, where: str) -> int:
 
 def _custom(domain: str, where: str) -> InstanceError:
     return InstanceError(
-        f'{where}: uses custom operators of "{domain[:100]}"; a policy has standard operators only.'
+        f'{where}: uses custom operators of "{shown(domain)}"; a policy has standard operators '
+        "only."
     )
 
 
@@ -139,7 +140,7 @@ def _check_node(node: NodeProto, where: str) -> None:
     for attribute in node.attribute:
         if attribute.HasField("g") or attribute.graphs:
             raise InstanceError(
-                f"{where}: has control flow ({node.op_type[:100]}), which policies must not; "
+                f"{where}: has control flow ({shown(node.op_type)}), which policies must not; "
                 "write the network without branches and loops."
             )
         if attribute.ref_attr_name:
@@ -149,10 +150,10 @@ def _check_node(node: NodeProto, where: str) -> None:
         if attribute.HasField("sparse_tensor") or attribute.sparse_tensors:
             raise InstanceError(f"{where}: has sparse constants; store them dense.")
         for tensor in _tensors_of(attribute):
-            _check_weights(tensor, f"a constant of {node.op_type[:100]}", where)
+            _check_weights(tensor, f"a constant of {shown(node.op_type)}", where)
         # -inf is what a mask is filled with, so only NaN is wrong in a single number.
         if any(math.isnan(value) for value in (attribute.f, *attribute.floats)):
-            raise _not_finite(f"{node.op_type[:100]} {attribute.name[:100]}", where)
+            raise _not_finite(f"{shown(node.op_type)} {shown(attribute.name)}", where)
 
 
 def _tensors_of(attribute: AttributeProto) -> Iterator[TensorProto]:
@@ -229,7 +230,7 @@ def _check_with_onnx(model: ModelProto, where: str) -> None:
             if axis.HasField("dim_value")
         ]
         if math.prod(shape) > MAX_ELEMENTS:
-            raise _too_large(f'tensor "{value.name[:100]}"', shape, where)
+            raise _too_large(f'tensor "{shown(value.name)}"', shape, where)
 
 
 def _check_ends(
@@ -245,8 +246,8 @@ def _check_ends(
     for value, tensor in zip(have, want, strict=True):
         if not _alike(value, tensor, side):
             raise InstanceError(
-                f'{where}: {side} "{value.name}" is {_text_of(value)}, and its feature spec asks '
-                f"for {tensor.text}; export the network with that shape and type."
+                f'{where}: {side} "{shown(value.name)}" is {_text_of(value)}, and its feature '
+                f"spec asks for {tensor.text}; export the network with that shape and type."
             )
 
 
@@ -276,7 +277,7 @@ def _text_of(value: ValueInfoProto) -> str:
         return "no tensor"
     kind = value.type.tensor_type
     axes = [
-        str(axis.dim_value) if axis.HasField("dim_value") else (axis.dim_param[:50] or "?")
+        str(axis.dim_value) if axis.HasField("dim_value") else (shown(axis.dim_param, 50) or "?")
         for axis in kind.shape.dim
     ]
     return f"{_type_name(kind.elem_type)} [{', '.join(axes)}]"
@@ -296,9 +297,9 @@ def _type_name(number: int) -> str:
 
 
 def _list(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name[:100]}"' for name in names[:10]) or "none"
+    return ", ".join(f'"{shown(name)}"' for name in names[:10]) or "none"
 
 
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:200].rstrip(".")
+    return shown(lines[0] if lines else type(error).__name__, 200).rstrip(".")

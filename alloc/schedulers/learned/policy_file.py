@@ -23,7 +23,13 @@ from pydantic import Field, ValidationError
 
 from alloc.documents.files import write_bytes
 from alloc.errors import InstanceError
-from alloc.schedulers.learned.feature_spec import FeatureSpec, Strict, TensorSpec, first_problem
+from alloc.schedulers.learned.feature_spec import (
+    FeatureSpec,
+    Strict,
+    TensorSpec,
+    first_problem,
+    shown,
+)
 from alloc.schedulers.learned.model_card import ModelCard
 from alloc.schedulers.shelf import SUFFIX
 
@@ -258,13 +264,15 @@ def _parse_document(model: ModelProto, where: str) -> PolicyDocument:
     version = raw.get("schema_version") if isinstance(raw, dict) else None
     if version != SCHEMA_VERSION or isinstance(version, bool):
         raise InstanceError(
-            f"{where}: its document has schema version {str(version)[:50]}, and this alloc reads "
+            f"{where}: its document has schema version {shown(version, 50)}, and this alloc reads "
             f"version {SCHEMA_VERSION}; update alloc or write the policy again."
         )
     try:
         return PolicyDocument.model_validate_json(texts[0])
     except ValidationError as error:
-        raise InstanceError(f"{where}: its document: {first_problem(error)}") from None
+        raise InstanceError(
+            f"{where}: its document: {first_problem(error, PolicyDocument)}"
+        ) from None
 
 
 def _require_true_spec(spec: FeatureSpec, where: str) -> None:
