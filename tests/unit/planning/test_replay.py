@@ -1,0 +1,183 @@
+"""Plans in the simulator: pools hold what the plan sends them, and goals are measured honestly."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from alloc.capacity import (
+    HostOffer,
+    JobClass,
+    JobOption,
+    Order,
+    Owned,
+    Plan,
+    PlanningProblem,
+    Rental,
+    Scenario,
+    ServiceGoal,
+    Share,
+    Site,
+)
+from alloc.capacity.fleet import hosts_in_service
+from alloc.capacity.queueing import wait_in_queue
+from alloc.errors import InstanceError
+from alloc.planning.pools import Operation, Pool, Regime, Stream, fullest, operations_of
+from alloc.planning.replay import ReplaySettings, gpus_needed, replay
+from alloc.topology import HostType
+
+QUICK = ReplaySettings(jobs=200, replications=3)
+
+
+def problem(**changes: object) -> PlanningProblem:
+    small = JobClass("small", (JobOption("a100", 1, 2.0),), goal=ServiceGoal("wait", 1.0, 0.9))
+    batch = JobClass("batch", (JobOption("a100", 8, 5.0),), interruptible=True, spot_overhead=0.2)
+    eight, four = HostType("eight", 8, "a100"), HostType("four", 4, "a100")
+    base = PlanningProblem(
+        name="two pools",
+        currency="EUR",
+        num_quarters=3,
+        offers=(
+            HostOffer("buy-8", eight, "purchase", 1e5, lead_time_quarters=1, service_quarters=1),
+            HostOffer("buy-4", four, "purchase", 6e4),
+            HostOffer("hire-4", four, "on_demand", 10.0),
+            HostOffer("spot-8", eight, "spot", 6.0),
+        ),
+        sites=(Site("north"),),
+        classes=(small, batch),
+        scenarios=(Scenario("1", 1.0, {"small": (4.0, 4.0, 4.0), "batch": (0.1, 0.1, 0.1)}),),
+        owned=(Owned("buy-8", "north", 2, 2),),
+        failures=1,
+    )
+    return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
+
+
+PLAN = Plan(
+    orders=(Order("buy-8", "north", 0, 3), Order("buy-4", "north", 1, 1)),
+    rentals=(
+        Rental("1", 0, 0, "hire-4", "north", 1.2),
+        Rental("1", 0, 0, "spot-8", "north", 0.6),
+        Rental("1", 1, 0, "hire-4", "north", 1e-12),
+    ),
+    shares=(
+        Share("1", 0, 0, "small", 0, "north", False, 4.0),
+        Share("1", 1, 0, "small", 0, "north", False, 3.0),
+        Share("1", 0, 0, "batch", 0, "north", True, 0.1),
+        Share("1", 1, 0, "batch", 0, "north", False, 1e-12),
+    ),
+)
+
+
+def test_hosts_serve_after_their_lead_time_until_they_retire() -> None:
+    fleet = hosts_in_service(problem(), PLAN.orders)
+    assert fleet == {("buy-8", "north"): (2, 5, 0), ("buy-4", "north"): (0, 1, 1)}
+
+
+def test_a_plan_taken_apart_has_its_hosts_and_jobs_in_every_pool() -> None:
+    """Spares are down, rented hosts rounded up, round-off of the linear program left out."""
+    firm, spot = Pool("a100", "north", False), Pool("a100", "north", True)
+    operations = operations_of(problem(), PLAN)
+    assert [(o.pool, o.regime.quarter, o.hosts) for o in operations] == [
+        (firm, 0, {8: 1, 4: 2}),
+        (firm, 1, {4: 1, 8: 4}),
+        (spot, 0, {8: 1}),
+    ]
+    (batch,) = operations[2].streams
+    assert (batch.gpus, batch.hours) == (8, 6.0)
+    assert batch.load == pytest.approx(4.8)
+    assert [o.regime.quarter for o in fullest(operations)] == [0, 0]
+    assert len(fullest(operations, each=2)) == 3
+
+
+def operation(hosts: dict[int, int], *streams: Stream) -> Operation:
+    return Operation(Pool("a100", "north", False), Regime("1", 0, 0), hosts, streams)
+
+
+def stream(goal: ServiceGoal | None, *, gpus: int = 1, hours: float = 2.0, rate: float) -> Stream:
+    job_class = JobClass(f"{gpus}-gpu", (JobOption("a100", gpus, hours),), goal=goal)
+    return Stream(job_class, 0, hours, rate)
+
+
+def test_the_replay_measures_what_queueing_theory_says() -> None:
+    """One-GPU jobs with exponential-like run times in one pool are a queue with known waits."""
+    goal = ServiceGoal("wait", 0.5, 0.9)
+    pool = operation({8: 1}, stream(goal, rate=3.2))
+    (measured,) = replay(pool, ReplaySettings(jobs=6000, replications=6, variation=1.0, seed=1))
+    expected = 1 - wait_in_queue(8, 3.2, 2.0, 1.0).exceeds(0.5)
+    assert measured.value.mean == pytest.approx(expected, abs=0.03)
+    assert measured.jobs == pytest.approx(6 * 0.75 * 6000, rel=0.05)
+
+
+@pytest.mark.parametrize("measure", ["wait", "jct"])
+@pytest.mark.parametrize("fraction", [None, 0.9])
+def test_goals_hold_with_room_and_fail_without(measure: str, fraction: float | None) -> None:
+    goal = ServiceGoal(measure, 2.5, fraction)  # type: ignore[arg-type]
+    idle, full = ({8: 10}, {8: 1})
+    for hosts, holds in ((idle, True), (full, False)):
+        (measured,) = replay(operation(hosts, stream(goal, rate=5.0)), QUICK)
+        assert measured.holds is holds
+        assert measured.goal == goal.sentence
+
+
+def test_jobs_of_the_class_without_a_goal_are_not_judged_but_take_room() -> None:
+    goal = ServiceGoal("wait", 0.1, 0.9)
+    alone = operation({8: 2}, stream(goal, rate=2.0))
+    crowded = operation({8: 2}, *alone.streams, stream(None, gpus=8, hours=10.0, rate=0.15))
+    assert [m.holds for m in replay(alone, QUICK)] == [True]
+    assert [m.holds for m in replay(crowded, QUICK)] == [False]
+    assert replay(operation({8: 2}, stream(None, rate=1.0)), QUICK) == ()
+
+
+def test_a_pool_that_holds_no_gang_serves_nobody() -> None:
+    for fraction, value in ((0.9, 0.0), (None, math.inf)):
+        goal = ServiceGoal("wait", 1.0, fraction)
+        (measured,) = replay(
+            operation({4: 1}, stream(goal, gpus=8, rate=0.1), stream(None, rate=0.1)), QUICK
+        )
+        assert not measured.holds
+        assert measured.value.mean == value
+
+
+def test_the_fewest_gpus_that_hold_are_found() -> None:
+    """One host fewer misses, by the same replay."""
+    goal = ServiceGoal("wait", 0.5, 0.9)
+    pool = operation({4: 1}, stream(goal, rate=5.0))
+    needed = gpus_needed(pool, QUICK)
+    assert needed % 4 == 0
+    assert all(m.holds for m in replay(dataclasses.replace(pool, hosts={4: needed // 4}), QUICK))
+    below = dataclasses.replace(pool, hosts={4: needed // 4 - 1})
+    assert not all(m.holds for m in replay(below, QUICK))
+    assert gpus_needed(dataclasses.replace(pool, hosts={4: needed}), QUICK) == 4 * needed
+
+
+def test_a_goal_that_no_number_of_hosts_keeps_is_said() -> None:
+    goal = ServiceGoal("jct", 1.0, 0.9)
+    slow = JobClass("slow", (JobOption("h100", 1, 0.5), JobOption("a100", 1, 2.0)), goal=goal)
+    with pytest.raises(InstanceError, match="misses the goal of slow with any number of hosts"):
+        gpus_needed(
+            operation({8: 1}, Stream(slow, 1, 2.0, 1.0)), ReplaySettings(jobs=20, replications=2)
+        )
+
+
+def test_a_replay_is_the_same_every_time_and_other_with_another_seed() -> None:
+    pool = operation({8: 1}, stream(ServiceGoal("wait", 0.5, 0.9), rate=3.0))
+    assert replay(pool, QUICK) == replay(pool, QUICK)
+    assert replay(pool, QUICK) != replay(pool, dataclasses.replace(QUICK, seed=1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"scheduler": "fifoo"}, "fifo"),
+        ({"replications": 1}, "replications"),
+        ({"jobs": 3}, "jobs"),
+        ({"variation": -1.0}, "variation"),
+    ],
+)
+def test_settings_out_of_range_are_refused_before_anything_runs(
+    changes: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(InstanceError, match=sentence):
+        ReplaySettings(**changes)  # type: ignore[arg-type]
