@@ -59,8 +59,7 @@ class PlanningProblem:
     carbon_price_per_kg
         Money per kg of carbon dioxide.
     carbon_caps_kg
-        Most carbon dioxide in each quarter, kg, in every scenario that is not waived; empty without
-        limit.
+        Most carbon dioxide in each quarter, kg, in every scenario; empty without limit.
     failures
         Hosts that any pool can lose and still serve: every pool in use keeps so many spare hosts of
         the largest kind counted in it. Hosts rented by the hour are replaced and need none.

@@ -1,0 +1,143 @@
+"""Right-sizing: the cheapest plan for a forecast, with a proof; the door to its methods."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Literal, get_args
+
+from alloc.backends import highs
+from alloc.capacity.accounting import account
+from alloc.capacity.plan import Plan, PlanResult
+from alloc.capacity.problem import PlanningProblem
+from alloc.certificate import OPTIMALITY_GAP, Certificate, Status
+from alloc.errors import CertificateError, InstanceError, SolverError, nearest
+from alloc.models.right_sizing.data import SizingData
+from alloc.solving.capacity.right_sizing_extensive import solve_extensive
+from alloc.solving.capacity.right_sizing_state import Found, Watch
+from alloc.solving.capacity.right_sizing_words import assumptions
+from alloc.solving.outcome import Settings
+from alloc.units import require_non_negative, require_positive
+from alloc.verification.plan import check_plan_claims, verify_plan
+
+FORMULATION = "right_sizing"
+Method = Literal["auto", "extensive"]
+"""``extensive``: one program; ``auto``: by size."""
+
+
+def right_size(
+    problem: PlanningProblem,
+    *,
+    time_limit_s: float = 60.0,
+    gap: float = 1e-4,
+    seed: int = 0,
+    workers: int = 1,
+    method: Method = "auto",
+    start: Plan | None = None,
+    progress: Watch | None = None,
+) -> PlanResult:
+    """Find the cheapest plan, and prove how cheap any plan can be.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    time_limit_s
+        Wall time, seconds. The best plan found by then is returned with the bound proved by then.
+    gap
+        Relative gap between cost and bound at which the search stops.
+    seed
+        Random seed of the solver.
+    workers
+        Threads of the solver.
+    method
+        ``auto`` or ``extensive``.
+    start
+        A plan to start from, for example that of a similar problem; it need not be feasible.
+    progress
+        Takes a line of progress.
+
+    Returns
+    -------
+    PlanResult
+        The plan, judged; or, if there is none, what is missing.
+
+    Raises
+    ------
+    InstanceError
+        If an option makes no sense.
+    CertificateError
+        If the judge contradicts the solver.
+    """
+    require_positive(time_limit_s, "right_size", "time_limit_s")
+    require_non_negative(gap, "right_size", "gap")
+    if method not in get_args(Method):
+        raise InstanceError(
+            f'unknown method "{method}"{nearest(str(method), get_args(Method)) or ";"} known: '
+            f"{', '.join(get_args(Method))}."
+        )
+    began = time.perf_counter()
+    settings = Settings(time_limit_s, seed, workers)
+    data = SizingData(problem)
+    found = solve_extensive(data, settings, gap, start)
+    return _result(problem, data, found, settings, began)
+
+
+def _result(
+    problem: PlanningProblem, data: SizingData, found: Found, settings: Settings, began: float
+) -> PlanResult:
+    costs = None
+    if found.plan is not None:
+        costs = account(problem, found.plan, data.bands).costs
+        violations = verify_plan(problem, found.plan)
+        if violations:
+            raise SolverError(
+                f"the plan breaks {len(violations)} limits, first: {violations[0].sentence} This "
+                "is a bug of the method."
+            )
+    cost = None if costs is None else costs.total
+    # Sums in another order differ in their last digits; a bound above them would be a lie.
+    bound = found.bound if cost is None else min(found.bound, cost)
+    certificate = Certificate(
+        status=_status(cost, bound, found),
+        objective=cost,
+        bound=math.inf if found.infeasible else bound,
+        sense="min",
+        objective_name="cost",
+        formulation=FORMULATION,
+        backend="alloc right-sizing + HiGHS",
+        backend_version=highs.version(),
+        seed=settings.seed,
+        workers=settings.workers,
+        seconds=time.perf_counter() - began,
+        fingerprint=problem.fingerprint,
+        limit=found.limit,
+        verified=cost is not None,
+        bound_proof=found.proof,
+    )
+    result = PlanResult(
+        found.plan,
+        certificate,
+        costs,
+        assumptions(data),
+        found.marginals,
+        log=tuple(found.log),
+    )
+    if cost is not None and found.bound > cost + 1e-5 * max(1.0, abs(cost)):
+        raise CertificateError(
+            f"the bound {found.bound:g} on the cost is above the cost of a plan, {cost:g}; it is "
+            "false."
+        )
+    claims = check_plan_claims(problem, result)
+    if claims:
+        raise CertificateError(claims[0].sentence)
+    return result
+
+
+def _status(cost: float | None, bound: float, found: Found) -> Status:
+    if found.infeasible:
+        return "infeasible"
+    if cost is None:
+        return "no_solution"
+    close = cost - bound <= OPTIMALITY_GAP * max(1e-9, abs(cost))
+    return "optimal" if close else "feasible"

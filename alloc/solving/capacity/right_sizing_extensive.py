@@ -1,0 +1,53 @@
+"""Right-sizing as one mixed-integer program: the extensive form handed to HiGHS."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from alloc.backends import SolverOptions, highs
+from alloc.capacity.plan import Plan
+from alloc.certificate import BoundProof
+from alloc.models.right_sizing.arrays import Extensive, extensive
+from alloc.models.right_sizing.data import Array, SizingData
+from alloc.models.right_sizing.reading import read_plan
+from alloc.solving.capacity.right_sizing_state import Found, money_unit
+from alloc.solving.outcome import Settings
+
+
+def solve_extensive(
+    data: SizingData, settings: Settings, gap: float, start: Plan | None = None
+) -> Found:
+    """Return the best plan within the limits, and the bound that HiGHS claims."""
+    unit = money_unit(data)
+    form = extensive(data, unit=unit)
+    options = SolverOptions(
+        settings.seconds_left(),
+        settings.seed,
+        settings.workers,
+        gap=gap,
+        start=None if start is None else _start(data, form, start),
+    )
+    raw = highs.solve(form.model, options)
+    proof: BoundProof = "claimed" if np.isfinite(raw.bound) else "none"
+    infeasible = raw.status == "infeasible"
+    plan = None if raw.values is None else _read(data, form, raw.values)
+    return Found(plan, raw.bound * unit, proof, infeasible, raw.limit)
+
+
+def _read(data: SizingData, form: Extensive, values: Array) -> Plan:
+    first, running = form.split(values)
+    return read_plan(data, form.first, form.blocks, first, running)
+
+
+def _start(data: SizingData, form: Extensive, plan: Plan) -> Array:
+    """Return the plan's orders as a start, everything else unknown."""
+    values = np.full(len(form.model.cost), np.nan)
+    values[form.first.order[form.first.order >= 0]] = 0.0
+    stands = {(data.offer(s).name, s.site): k for k, s in enumerate(data.stands)}
+    for order in plan.orders:
+        stand = stands.get((order.offer, data.problem.site_index.get(order.site, -1)))
+        if stand is not None and order.quarter < data.num_quarters:
+            column = form.first.order[stand, order.quarter]
+            if column >= 0:
+                values[column] += order.count
+    return np.asarray(np.minimum(values, form.model.upper))

@@ -1,0 +1,66 @@
+"""What the methods of right-sizing hand each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from alloc.capacity.plan import MarginalValue, Plan
+from alloc.certificate import BoundProof, Limit
+from alloc.models.right_sizing.data import SizingData
+
+Watch = Callable[[str], None]
+"""Takes a line of progress."""
+
+
+@dataclass
+class Found:
+    """What a method found.
+
+    Parameters
+    ----------
+    plan
+        The incumbent, or None.
+    bound
+        Proved lower bound on the cost, -inf if there is none.
+    proof
+        On whose word.
+    infeasible
+        Whether it is proved that there is no plan.
+    limit
+        What stopped the search early, or None.
+    marginals
+        Marginal values, where the method has them.
+    log
+        A line a step.
+    """
+
+    plan: Plan | None
+    bound: float
+    proof: BoundProof
+    infeasible: bool = False
+    limit: Limit | None = None
+    marginals: tuple[MarginalValue, ...] = ()
+    log: list[str] = field(default_factory=list)
+
+
+def money_unit(data: SizingData) -> float:
+    """Return a unit of money in which costs are neither huge nor tiny for a solver.
+
+    The expected demand, each GPU-hour at the geometric mean of the prices of a GPU-hour, is a
+    thousand units: a currency of other size gives the solver the same numbers.
+    """
+    prices = []
+    for offer in data.problem.offers:
+        hours = 1.0 if offer.is_hourly else data.problem.quarter_hours
+        if offer.terms == "purchase":
+            hours *= min(offer.service_quarters, data.num_quarters)
+        prices.append(offer.price / offer.gpus / hours)
+    known = [price for price in prices if price > 0]
+    if not known:
+        return 1.0
+    gpus = float(np.tensordot(data.probability, data.demand, axes=1).sum())
+    price = float(np.exp(np.mean(np.log(known))))
+    return max(gpus * data.problem.quarter_hours, 1.0) * price / 1000.0

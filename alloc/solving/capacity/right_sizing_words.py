@@ -1,0 +1,107 @@
+"""What a plan takes for granted, in sentences."""
+
+from __future__ import annotations
+
+from alloc.capacity.problem import PlanningProblem
+from alloc.models.right_sizing.data import SizingData
+
+
+def assumptions(data: SizingData) -> tuple[str, ...]:
+    """Return what a plan takes for granted."""
+    problem = data.problem
+    return tuple(
+        [
+            f"Money is in {problem.currency}, discounted by {100 * problem.discount_rate:g} % a quarter.",
+            f"A quarter has {problem.quarter_hours:g} hours; {data.bands.sentence()}.",
+            *_queueing(data),
+            *_scenarios(problem),
+            *_hosts(problem),
+            *_limits(problem),
+        ]
+    )
+
+
+def _queueing(data: SizingData) -> list[str]:
+    problem = data.problem
+    found = [
+        f"Pools are loaded to at most {100 * problem.utilisation:g} %; jobs of any size that fit "
+        "their pool find room in it (the replay in the simulator checks it)."
+    ]
+    goals = [c for c in problem.classes if c.goal is not None]
+    if goals:
+        origin = (
+            "the expected load shared out over the sites"
+            if problem.pool_gpus is None
+            else "as the problem says"
+        )
+        found.append(
+            f"Room for the goals of {len(goals)} classes is by Erlang's formula for waiting times "
+            f"in pools of {data.pool_gpus:.0f} GPUs ({origin}): Poisson arrivals, exponential run "
+            "times, first come first served; smaller pools need more, larger ones less."
+        )
+    if problem.tightening:
+        found.append(
+            f"In {len(problem.tightening)} combinations of class and pool more room is kept, up to "
+            f"{max(part.factor for part in problem.tightening):.2f} times the formula's."
+        )
+    return found
+
+
+def _scenarios(problem: PlanningProblem) -> list[str]:
+    found = [
+        f"The future is one of {len(problem.scenarios)} scenarios; orders are the same in all of "
+        "them, and the rest is decided when the scenario is known."
+    ]
+    if problem.epsilon:
+        found.append(
+            f"Scenarios of at most {100 * problem.epsilon:g} % probability together may be waived; "
+            "there only critical classes are sure to be served."
+        )
+    else:
+        found.append("All work of all scenarios is served.")
+    if any(c.deferrable for c in problem.classes):
+        found.append("Deferrable jobs run at any hours of their quarter, however long they wait.")
+    return found
+
+
+def _hosts(problem: PlanningProblem) -> list[str]:
+    terms = {offer.terms for offer in problem.offers}
+    found = []
+    if terms & {"purchase", "reserved"}:
+        found.append("Hosts are ordered at the start of a quarter and arrive at the start of one.")
+    if "reserved" in terms:
+        found.append(
+            "Reservations are paid by the quarter; what is due after the plan's end is left out."
+        )
+    if terms & {"on_demand", "spot"}:
+        found.append(
+            "Hosts rented by the hour follow the load from band to band, in fractions on average."
+        )
+    if any(offer.terms == "purchase" and offer.residual_fraction for offer in problem.offers):
+        found.append("Bought hosts lose their worth in a straight line over their life.")
+    if "purchase" in terms and not all(
+        offer.residual_fraction for offer in problem.offers if offer.terms == "purchase"
+    ):
+        found.append("Bought hosts without a residual value are worth nothing at the plan's end.")
+    if any(offer.busy_kw for offer in problem.offers):
+        found.append(
+            "Hosts in service draw their idle power at all hours and the rest in proportion to the "
+            "GPUs busy; the power limit counts their full power."
+        )
+    return found
+
+
+def _limits(problem: PlanningProblem) -> list[str]:
+    found = []
+    if problem.failures:
+        found.append(
+            f"Every pool with hosts bought or reserved keeps {problem.failures} of them spare, as "
+            "large as the largest one counted; rented hosts are replaced when they fail."
+        )
+    else:
+        found.append("No hosts are kept spare for failures.")
+    if problem.budget is not None or problem.quarter_budgets:
+        found.append("Budgets count money as it is paid, the cost of running as expected.")
+    if problem.carbon_caps_kg:
+        found.append("Carbon caps hold in every scenario.")
+    return found

@@ -1,0 +1,347 @@
+"""The second stage: one linear program for each scenario and quarter, all with the same matrix.
+
+``min cost @ y  subject to  matrix @ y + first_stage @ z >= right_hand_side(w, t)`` and
+``0 <= y <= upper(w, t)``, where z are the usable GPUs of the pools and the hosts in service at the
+stands, in quarter t.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from alloc.models.right_sizing.data import Array, Ints, SizingData
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Where the variables of a block are; -1 where there is none.
+
+    Parameters
+    ----------
+    way
+        GPUs busy for a way in a band, shape (ways, bands).
+    hire
+        Hosts rented, shape (hires, bands).
+    kind
+        GPUs busy on hosts of a power kind, shape (kinds, bands).
+    short
+        Demand left unserved, GPUs of the leanest option, shape (classes, bands); a deferrable
+        class has it in band 0, mean over all hours.
+    """
+
+    way: Ints
+    hire: Ints
+    kind: Ints
+    short: Ints
+
+
+class _Rows:
+    """A sparse matrix in the making."""
+
+    def __init__(self) -> None:
+        self.row: list[int] = []
+        self.column: list[int] = []
+        self.value: list[float] = []
+        self.count = 0
+
+    def add(self, entries: Iterable[tuple[int, float]]) -> int:
+        for column, value in entries:
+            self.row.append(self.count)
+            self.column.append(column)
+            self.value.append(value)
+        self.count += 1
+        return self.count - 1
+
+    def matrix(self, columns: int) -> sparse.csr_array:
+        shape = (self.count, columns)
+        found = sparse.coo_array((self.value, (self.row, self.column)), shape=shape)
+        return found.tocsr()
+
+
+class Blocks:
+    """The linear programs of the second stage.
+
+    Parameters
+    ----------
+    data
+        The problem.
+    short
+        For each class whether its demand may be left unserved.
+    """
+
+    def __init__(self, data: SizingData, short: Iterable[bool] | None = None) -> None:
+        self.data = data
+        classes = data.problem.classes
+        if short is None:
+            allowed = data.problem.epsilon > 0
+            short = [allowed and not c.critical for c in classes]
+        self.may_be_short = np.array(list(short), dtype=bool)
+        self._direct = self._direct_energy()
+        self.columns = self._number_columns()
+        self.cost, self.carbon = self._cost()
+        self.matrix: sparse.csr_array
+        self.first_stage: sparse.csr_array
+        self._build()
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of a block."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of a block."""
+        return len(self.cost)
+
+    @property
+    def num_linked(self) -> int:
+        """Length of z: usable GPUs of the pools, then hosts at the stands."""
+        return len(self.data.pools) + len(self.data.stands)
+
+    def _direct_energy(self) -> dict[int, float]:
+        """Return the pools in which every busy GPU draws the same power, with its kW.
+
+        There the energy is charged to the jobs; elsewhere it depends on which hosts are busy.
+        """
+        data = self.data
+        hired = {hire.pool for hire in data.hires if not hire.spot}
+        found: dict[int, list[float]] = defaultdict(list)
+        for kind in data.kinds:
+            found[kind.pool].append(kind.kw_per_gpu)
+        return {
+            pool: kws[0]
+            for pool, kws in found.items()
+            if max(kws) == 0 or (len(kws) == 1 and pool not in hired)
+        }
+
+    def _number_columns(self) -> Columns:
+        data, bands = self.data, self.data.bands.count
+        count = 0
+
+        def number(shape: tuple[int, int], wanted: Array) -> Ints:
+            nonlocal count
+            found = np.full(shape, -1, dtype=np.int64)
+            picked = np.broadcast_to(wanted, shape)
+            total = int(picked.sum())
+            found[picked] = np.arange(count, count + total)
+            count += total
+            return found
+
+        def every(items: int) -> Array:
+            return np.ones((items, 1), dtype=bool)
+
+        with_kind = np.array([[k.pool not in self._direct] for k in data.kinds], dtype=bool)
+        short = np.repeat(self.may_be_short[:, None], bands, axis=1)
+        for c, job_class in enumerate(data.problem.classes):
+            if job_class.deferrable:
+                short[c, 1:] = False
+        columns = Columns(
+            number((len(data.ways), bands), every(len(data.ways))),
+            number((len(data.hires), bands), every(len(data.hires))),
+            number((len(data.kinds), bands), with_kind.reshape(-1, 1)),
+            number(short.shape, short),
+        )
+        self._num_columns = count
+        return columns
+
+    def _cost(self) -> tuple[Array, Array]:
+        """Return money and kg of carbon dioxide per unit of each column, for a quarter."""
+        data, hours = self.data, self.data.bands.hours
+        cost, carbon = np.zeros(self._num_columns), np.zeros(self._num_columns)
+
+        def draw(column: Ints, kw: float, site: int) -> None:
+            cost[column] += kw * hours * data.energy_cost[site]
+            carbon[column] += kw * hours * data.bands.carbon[site]
+
+        for w, way in enumerate(data.ways):
+            if not way.spot and way.pool in self._direct:
+                site = data.pools[way.pool].site
+                draw(self.columns.way[w], self._direct[way.pool], site)
+        for k, kind in enumerate(data.kinds):
+            if kind.pool not in self._direct:
+                draw(self.columns.kind[k], kind.kw_per_gpu, data.pools[kind.pool].site)
+        for h, hire in enumerate(data.hires):
+            cost[self.columns.hire[h]] += hire.price * hours
+        for c, job_class in enumerate(data.problem.classes):
+            loss = job_class.loss_per_job / data.base[c]
+            columns = self.columns.short[c]
+            if job_class.deferrable:
+                cost[columns[:1][columns[:1] >= 0]] += loss * hours.sum()
+            else:
+                cost[columns[columns >= 0]] += loss * hours[columns >= 0]
+        return cost, carbon
+
+    def _build(self) -> None:
+        data, columns, rows, links = self.data, self.columns, _Rows(), _Rows()
+        bands, pools = data.bands.count, len(data.pools)
+        self.family: dict[str, slice] = {}
+        ways_of_class, ways_of_pool = defaultdict(list), defaultdict(list)
+        for w, way in enumerate(data.ways):
+            ways_of_class[way.job_class].append(w)
+            ways_of_pool[way.pool, way.spot].append(w)
+        hires_of_pool = defaultdict(list)
+        for h, hire in enumerate(data.hires):
+            hires_of_pool[hire.pool, hire.spot].append(h)
+
+        def family(name: str) -> None:
+            begin = max((s.stop for s in self.family.values()), default=0)
+            self.family[name] = slice(begin, rows.count)
+
+        # (C9) demand
+        self.demand_rows: list[tuple[int, int]] = []
+        share = data.bands.hours / data.bands.hours.sum()
+        for c, job_class in enumerate(data.problem.classes):
+            if not data.demand[:, :, c].any():
+                continue
+            per_unit = [(w, 1 / data.ways[w].gpus_per_unit) for w in ways_of_class[c]]
+            for b in range(1 if job_class.deferrable else bands):
+                if job_class.deferrable:
+                    found = [
+                        (int(columns.way[w, at]), value * float(share[at]))
+                        for w, value in per_unit
+                        for at in range(bands)
+                    ]
+                else:
+                    found = [(int(columns.way[w, b]), value) for w, value in per_unit]
+                if columns.short[c, b] >= 0:
+                    found.append((int(columns.short[c, b]), 1.0))
+                rows.add(found)
+                links.add(())
+                self.demand_rows.append((c, b))
+        family("demand")
+        # (C10) room on firm hosts, (C11) on spot hosts
+        stands_of_pool = {stand.pool for stand in data.stands}
+        for spot in (False, True):
+            for p in range(pools):
+                if not ways_of_pool[p, spot]:
+                    continue
+                for b in range(bands):
+                    rows.add(
+                        [
+                            *(
+                                (int(columns.way[w, b]), -data.ways[w].room)
+                                for w in ways_of_pool[p, spot]
+                            ),
+                            *(
+                                (int(columns.hire[h, b]), float(data.hires[h].gpus))
+                                for h in hires_of_pool[p, spot]
+                            ),
+                        ]
+                    )
+                    links.add([(p, 1.0)] if not spot and p in stands_of_pool else ())
+            family("spot room" if spot else "firm room")
+        # (C12) which hosts are busy, (C13) no more than there are
+        kinds_of_pool = defaultdict(list)
+        for k, kind in enumerate(data.kinds):
+            if kind.pool not in self._direct:
+                kinds_of_pool[kind.pool].append(k)
+        for p, kinds in kinds_of_pool.items():
+            if not ways_of_pool[p, False]:
+                continue
+            for b in range(bands):
+                rows.add(
+                    [
+                        *((int(columns.way[w, b]), -1.0) for w in ways_of_pool[p, False]),
+                        *(
+                            (int(columns.hire[h, b]), float(data.hires[h].gpus))
+                            for h in hires_of_pool[p, False]
+                        ),
+                        *((int(columns.kind[k, b]), 1.0) for k in kinds),
+                    ]
+                )
+                links.add(())
+        family("busy")
+        for kinds in kinds_of_pool.values():
+            for k in kinds:
+                for b in range(bands):
+                    rows.add([(int(columns.kind[k, b]), -1.0)])
+                    links.add(
+                        (pools + s, float(data.offer(data.stands[s]).gpus))
+                        for s in data.kinds[k].stands
+                    )
+        family("kind")
+        # (C14) carbon
+        if data.problem.carbon_caps_kg:
+            rows.add((int(j), -float(self.carbon[j])) for j in np.flatnonzero(self.carbon))
+            links.add((pools + s, -float(kg)) for s, kg in enumerate(data.idle_carbon) if kg > 0)
+        family("carbon")
+        # (C15) only what is waived is short; its link with v depends on the scenario
+        self.short_rows: list[tuple[int, int]] = []
+        for c, b in np.argwhere(columns.short >= 0).tolist():
+            rows.add([(int(columns.short[c, b]), -1.0)])
+            links.add(())
+            self.short_rows.append((c, b))
+        family("short")
+        self.matrix = rows.matrix(self._num_columns)
+        self.first_stage = links.matrix(self.num_linked)
+
+    # What differs from block to block ---------------------------------------------------------
+
+    @cached_property
+    def _arrivals(self) -> Array:
+        """Demand in a band over the class's mean, with 1 for deferrable classes."""
+        found = self.data.bands.arrivals.copy()
+        for c, job_class in enumerate(self.data.problem.classes):
+            if job_class.deferrable:
+                found[c] = 1.0
+        return found
+
+    def right_hand_sides(self) -> Array:
+        """Return the right-hand sides, shape (scenarios, quarters, rows)."""
+        data = self.data
+        found = np.zeros((*data.demand.shape[:2], self.num_rows))
+        if self.demand_rows:
+            at = np.array(self.demand_rows)
+            found[:, :, self.family["demand"]] = (
+                data.demand[:, :, at[:, 0]] * self._arrivals[at[:, 0], at[:, 1]]
+            )
+        if data.problem.carbon_caps_kg:
+            found[:, :, self.family["carbon"]] = -np.array(data.problem.carbon_caps_kg)[
+                None, :, None
+            ]
+        return found
+
+    def waived(self) -> Array:
+        """Return what waiving a scenario adds to each row, shape (scenarios, quarters, rows)."""
+        data = self.data
+        found = np.zeros((*data.demand.shape[:2], self.num_rows))
+        if self.short_rows:
+            at = np.array(self.short_rows)
+            found[:, :, self.family["short"]] = (
+                data.demand[:, :, at[:, 0]] * self._arrivals[at[:, 0], at[:, 1]]
+            )
+        return found
+
+    def uppers(self) -> Array:
+        """Return upper bounds of the columns, all finite, shape (scenarios, quarters, columns)."""
+        data, columns = self.data, self.columns
+        found = np.zeros((*data.demand.shape[:2], self.num_columns))
+        for w, way in enumerate(data.ways):
+            most = data.demand_in_band[way.job_class] * way.gpus_per_unit
+            found[:, :, columns.way[w]] = most
+        need = np.zeros((len(data.pools), 2, data.bands.count))
+        for p, spot, c in {(w.pool, w.spot, w.job_class) for w in data.ways}:
+            rooms = [
+                w.gpus_per_unit * w.room
+                for w in data.ways
+                if (w.pool, w.spot, w.job_class) == (p, spot, c)
+            ]
+            need[p, int(spot)] += data.demand_in_band[c] * max(rooms)
+        for h, hire in enumerate(data.hires):
+            useful = need[hire.pool, int(hire.spot)] / hire.gpus
+            most = hire.most * (data.spot_available if hire.spot else np.ones(1))
+            limit = np.broadcast_to(most, data.demand.shape[:2])
+            found[:, :, columns.hire[h]] = np.minimum(limit[:, :, None], useful)
+        for k, kind in enumerate(data.kinds):
+            if columns.kind[k, 0] >= 0:
+                found[:, :, columns.kind[k]] = need[kind.pool, 0]
+        at = columns.short[columns.short >= 0]
+        if len(at):
+            found[:, :, at] = self.waived()[:, :, self.family["short"]]
+        return found

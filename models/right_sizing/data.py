@@ -1,0 +1,407 @@
+"""The data of right-sizing: a planning problem as pools, stands, ways and rates, all numbered.
+
+Both drawings, and the methods in `alloc.solving.capacity`, read these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.capacity.bands import Bands, bands_of
+from alloc.capacity.demand import JobClass
+from alloc.capacity.headroom import headroom, reference_gpus, tightening_factors
+from alloc.capacity.offers import HostOffer
+from alloc.capacity.problem import PlanningProblem
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """GPUs of one type at one site; firm and spot hosts apart."""
+
+    gpu_type: str
+    site: int
+
+
+@dataclass(frozen=True, eq=False)
+class Stand:
+    """Hosts of one offer at one site that can be in service: ordered, or owned already.
+
+    Parameters
+    ----------
+    offer, site, pool
+        Positions.
+    owned
+        Hosts owned in each quarter, shape (quarters,).
+    can_order
+        Whether more can be ordered.
+    """
+
+    offer: int
+    site: int
+    pool: int
+    owned: Array
+    can_order: bool
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way in which jobs of a class run: an option in a pool, on firm or on spot hosts.
+
+    Parameters
+    ----------
+    job_class, option, pool, spot
+        Positions, and the kind of hosts.
+    gpus_per_unit
+        GPUs busy for a unit of the class's demand (GPUs of its leanest option), with the overhead
+        on spot hosts.
+    room
+        GPUs of the pool needed for a busy GPU: headroom times tightening.
+    """
+
+    job_class: int
+    option: int
+    pool: int
+    spot: bool
+    gpus_per_unit: float
+    room: float
+
+
+@dataclass(frozen=True)
+class Hire:
+    """An offer by the hour at a site."""
+
+    offer: int
+    site: int
+    pool: int
+    spot: bool
+    gpus: int
+    price: float
+    most: float
+
+
+@dataclass(frozen=True)
+class PowerKind:
+    """Hosts of a pool that draw the same power per busy GPU beyond what they draw idle.
+
+    Parameters
+    ----------
+    pool
+        Position of the pool.
+    kw_per_gpu
+        kW with cooling for a busy GPU.
+    stands
+        Positions of the stands.
+    """
+
+    pool: int
+    kw_per_gpu: float
+    stands: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Level:
+    """Hosts of one size in a pool; sizes of a pool stand largest first.
+
+    Parameters
+    ----------
+    pool
+        Position of the pool.
+    gpus
+        GPUs of a host.
+    step
+        GPUs of a host beyond those of the next smaller size.
+    stands
+        Positions of the stands with hosts of this size.
+    """
+
+    pool: int
+    gpus: int
+    step: int
+    stands: tuple[int, ...]
+
+
+class SizingData:
+    """A planning problem, numbered.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    """
+
+    def __init__(self, problem: PlanningProblem) -> None:
+        self.problem = problem
+        self.bands: Bands = bands_of(problem)
+        self.num_quarters = problem.num_quarters
+        self.pool_gpus = reference_gpus(problem)
+        """GPUs that a pool is taken to have in the queueing formula."""
+        self.base = np.array([min(o.gpu_hours for o in c.options) for c in problem.classes])
+        """GPU-hours of a job in each class's leanest option, shape (classes,)."""
+        self.demand = (
+            np.array(
+                [[s.arrivals[c.name] for c in problem.classes] for s in problem.scenarios]
+            ).transpose(0, 2, 1)
+            * self.base
+        )
+        """Mean demand, GPUs of the leanest option, shape (scenarios, quarters, classes)."""
+        self.spot_available = np.array(
+            [s.spot_availability or (1.0,) * self.num_quarters for s in problem.scenarios]
+        )
+        """Fraction of spot hosts to be had, shape (scenarios, quarters)."""
+        self.probability = np.array([s.probability for s in problem.scenarios])
+        self.discount = np.array([problem.discount(t) for t in range(self.num_quarters)])
+        self._owned = self._owned_hosts()
+        self.pools: tuple[Pool, ...] = self._pools()
+        self._pool_of = {(p.gpu_type, p.site): i for i, p in enumerate(self.pools)}
+        self.stands: tuple[Stand, ...] = self._stands()
+        self.hires: tuple[Hire, ...] = self._hires()
+        self.ways: tuple[Way, ...] = self._ways()
+        self.kinds: tuple[PowerKind, ...] = self._kinds()
+        self.levels: tuple[Level, ...] = self._levels()
+
+    def offer(self, stand: Stand) -> HostOffer:
+        """Return the offer of a stand."""
+        return self.problem.offers[stand.offer]
+
+    # What there is ---------------------------------------------------------------------------
+
+    def _owned_hosts(self) -> dict[tuple[int, int], Array]:
+        found: dict[tuple[int, int], Array] = defaultdict(lambda: np.zeros(self.num_quarters))
+        for hosts in self.problem.owned:
+            key = self.problem.offer_index[hosts.offer], self.problem.site_index[hosts.site]
+            found[key][: hosts.quarters_left] += hosts.count
+        return found
+
+    def _wanted(self) -> set[tuple[str, int]]:
+        """Return the (GPU type, site) where some class may run."""
+        return {
+            (option.gpu_type, s)
+            for c in self.problem.classes
+            for option in c.options
+            for s, site in enumerate(self.problem.sites)
+            if c.at(site.name)
+        }
+
+    def _pools(self) -> tuple[Pool, ...]:
+        wanted = self._wanted()
+        found = {
+            (offer.gpu_type, s): None
+            for s, site in enumerate(self.problem.sites)
+            for i, offer in enumerate(self.problem.offers)
+            if (i, s) in self._owned
+            or (offer.at(site.name) and offer.most_hosts != 0 and (offer.gpu_type, s) in wanted)
+        }
+        return tuple(Pool(*key) for key in found)
+
+    def _stands(self) -> tuple[Stand, ...]:
+        wanted = self._wanted()
+        found = []
+        for s, site in enumerate(self.problem.sites):
+            for i, offer in enumerate(self.problem.offers):
+                if offer.is_hourly:
+                    continue
+                can_order = (
+                    offer.at(site.name)
+                    and offer.most_hosts != 0
+                    and offer.lead_time_quarters < self.num_quarters
+                    and (offer.gpu_type, s) in wanted
+                )
+                if can_order or (i, s) in self._owned:
+                    owned = self._owned.get((i, s), np.zeros(self.num_quarters))
+                    pool = self._pool_of[offer.gpu_type, s]
+                    found.append(Stand(i, s, pool, owned, can_order))
+        return tuple(found)
+
+    def _hires(self) -> tuple[Hire, ...]:
+        found = []
+        for (gpu_type, s), pool in self._pool_of.items():
+            site = self.problem.sites[s]
+            for spot in (False, True):
+                rows = [
+                    Hire(
+                        i,
+                        s,
+                        pool,
+                        spot,
+                        o.gpus,
+                        o.price,
+                        math.inf if o.most_hosts is None else float(o.most_hosts),
+                    )
+                    for i, o in enumerate(self.problem.offers)
+                    if o.terms == ("spot" if spot else "on_demand")
+                    and o.gpu_type == gpu_type
+                    and o.at(site.name)
+                    and o.most_hosts != 0
+                ]
+                # Of offers without limit, hosts being counted in fractions, the cheapest per GPU
+                # is all that anybody rents.
+                rows.sort(key=lambda hire: hire.price / hire.gpus)
+                for hire in rows:
+                    found.append(hire)
+                    if math.isinf(hire.most):
+                        break
+        return tuple(found)
+
+    def _ways(self) -> tuple[Way, ...]:
+        firm = {stand.pool for stand in self.stands} | {h.pool for h in self.hires if not h.spot}
+        spot = {h.pool for h in self.hires if h.spot}
+        factors = tightening_factors(self.problem)
+        found = []
+        for c, job_class in enumerate(self.problem.classes):
+            if not self.demand[:, :, c].any():
+                continue
+            for p, pool in enumerate(self.pools):
+                site = self.problem.sites[pool.site].name
+                if not job_class.at(site):
+                    continue
+                factor = factors.get((job_class.name, pool.gpu_type, site), 1.0)
+                if p in firm:
+                    found += self._best(c, job_class, p, False, factor)
+                if p in spot and job_class.interruptible:
+                    found += self._best(c, job_class, p, True, factor)
+        return tuple(found)
+
+    def _best(self, c: int, job_class: JobClass, pool: int, spot: bool, factor: float) -> list[Way]:
+        """Return the options of a class in a pool that no other beats in GPUs busy and needed."""
+        ways = []
+        for k, option in enumerate(job_class.options):
+            if option.gpu_type != self.pools[pool].gpu_type:
+                continue
+            room = headroom(self.problem, job_class, k, self.pool_gpus, spot)
+            if room is not None:
+                overhead = 1 + job_class.spot_overhead if spot else 1.0
+                busy = option.gpu_hours / float(self.base[c]) * overhead
+                ways.append(Way(c, k, pool, spot, busy, room * factor))
+        ways.sort(key=lambda w: (w.gpus_per_unit, w.gpus_per_unit * w.room))
+        kept: list[Way] = []
+        for way in ways:
+            if all(w.gpus_per_unit * w.room > way.gpus_per_unit * way.room for w in kept):
+                kept.append(way)
+        return kept
+
+    def _kinds(self) -> tuple[PowerKind, ...]:
+        found: dict[tuple[int, float], list[int]] = defaultdict(list)
+        for k, stand in enumerate(self.stands):
+            offer = self.offer(stand)
+            kw = (offer.busy_kw - offer.idle_kw) / offer.gpus * self.problem.sites[stand.site].pue
+            found[stand.pool, kw].append(k)
+        return tuple(PowerKind(pool, kw, tuple(at)) for (pool, kw), at in sorted(found.items()))
+
+    def _levels(self) -> tuple[Level, ...]:
+        found: list[Level] = []
+        for p in range(len(self.pools)):
+            by_size: dict[int, list[int]] = defaultdict(list)
+            for k, stand in enumerate(self.stands):
+                if stand.pool == p:
+                    by_size[self.offer(stand).gpus].append(k)
+            sizes = sorted(by_size, reverse=True)
+            for i, size in enumerate(sizes):
+                smaller = sizes[i + 1] if i + 1 < len(sizes) else 0
+                found.append(Level(p, size, size - smaller, tuple(by_size[size])))
+        return tuple(found)
+
+    # Money and energy -------------------------------------------------------------------------
+
+    @cached_property
+    def energy_cost(self) -> Array:
+        """Money for a kWh with its carbon, shape (sites, bands)."""
+        return np.asarray(
+            self.bands.energy_price + self.problem.carbon_price_per_kg * self.bands.carbon
+        )
+
+    @cached_property
+    def idle_kw(self) -> Array:
+        """Power of an idle host with cooling, kW, shape (stands,)."""
+        return np.array(
+            [self.offer(s).idle_kw * self.problem.sites[s.site].pue for s in self.stands]
+        )
+
+    @cached_property
+    def running_cost(self) -> Array:
+        """Money for a host in service for a quarter: idle energy and maintenance, (stands,)."""
+        sites = [stand.site for stand in self.stands]
+        hourly = self.energy_cost[sites] @ self.bands.hours if sites else np.zeros(0)
+        fixed = [self.offer(stand).maintenance_per_quarter for stand in self.stands]
+        return np.asarray(self.idle_kw * hourly + np.array(fixed))
+
+    @cached_property
+    def idle_carbon(self) -> Array:
+        """Carbon dioxide of an idle host in a quarter, kg, shape (stands,)."""
+        sites = [stand.site for stand in self.stands]
+        return np.asarray(self.idle_kw * (self.bands.carbon[sites] @ self.bands.hours))
+
+    def reserved_cost(self, stand: int) -> float:
+        """Money for a host in service for a quarter by its reservation."""
+        offer = self.offer(self.stands[stand])
+        return offer.price if offer.terms == "reserved" else 0.0
+
+    def order_cost(self, stand: int, quarter: int) -> float:
+        """Money for a host when it is ordered, 0 for reservations."""
+        offer = self.offer(self.stands[stand])
+        return offer.price if offer.terms == "purchase" else 0.0
+
+    def residual(self, stand: int, quarter: int) -> float:
+        """Return what a host ordered in a quarter is worth at the end of the plan."""
+        offer = self.offer(self.stands[stand])
+        if offer.terms != "purchase":
+            return 0.0
+        left = quarter + offer.lead_time_quarters + offer.service_quarters - self.num_quarters
+        share = min(max(left / offer.service_quarters, 0.0), 1.0)
+        return offer.price * offer.residual_fraction * share
+
+    def in_service(self, stand: int, quarter: int) -> range:
+        """Return the quarters in which a host ordered in a quarter is in service."""
+        offer = self.offer(self.stands[stand])
+        first = quarter + offer.lead_time_quarters
+        return range(first, min(first + offer.service_quarters, self.num_quarters))
+
+    # What is needed at most -------------------------------------------------------------------
+
+    @cached_property
+    def demand_in_band(self) -> Array:
+        """Most demand of each class in each band, GPUs of the leanest option, (classes, bands).
+
+        A deferrable class may come all in one band.
+        """
+        peak = self.demand.max(axis=(0, 1))
+        total = self.bands.hours.sum()
+        found = peak[:, None] * self.bands.arrivals
+        for c, job_class in enumerate(self.problem.classes):
+            if job_class.deferrable:
+                found[c] = peak[c] * total / self.bands.hours
+        return np.asarray(found)
+
+    @cached_property
+    def most_gpus(self) -> Array:
+        """GPUs beyond which more firm ones in a pool are never of use, shape (pools,)."""
+        need = np.zeros((len(self.pools), len(self.problem.classes)))
+        for way in self.ways:
+            if not way.spot:
+                most = float(self.demand_in_band[way.job_class].max()) * way.gpus_per_unit
+                need[way.pool, way.job_class] = max(need[way.pool, way.job_class], most * way.room)
+        return np.asarray(need.sum(axis=1))
+
+    def most_ordered(self, stand: int) -> int:
+        """Return a number of hosts of a stand beyond which more are never of use."""
+        at = self.stands[stand]
+        offer = self.offer(at)
+        useful = math.ceil(float(self.most_gpus[at.pool]) / offer.gpus + 1e-9)
+        limits = [useful + self.problem.failures]
+        site = self.problem.sites[at.site]
+        for each, room in (
+            (offer.rack_units, site.rack_units),
+            (offer.ports, site.ports),
+            (offer.busy_kw * site.pue, site.power_kw),
+        ):
+            if each > 0 and room is not None:
+                limits.append(math.floor(room / each + 1e-9))
+        return max(min(limits), 0)

@@ -1,0 +1,253 @@
+"""The first stage: what is ordered, what stands where, and which GPUs can be counted on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from alloc.models.right_sizing.data import Array, Ints, SizingData
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class FirstStage:
+    """Rows and columns of the first stage; money discounted.
+
+    ``row_lower <= matrix @ x <= row_upper``. `order[k, t]` is the column of the order of stand k in
+    quarter t (-1 if none makes sense), `hosts[k, t]` the hosts in service, `usable[p, t]` the
+    usable GPUs of a pool, `counted` and `open` those of a level with spare hosts, `waive[w]`
+    whether a scenario is waived.
+
+    Parameters
+    ----------
+    cost
+        Discounted money, shape (columns,).
+    spent
+        Undiscounted money in each quarter, without what is worth something at the end, shape
+        (quarters, columns).
+    """
+
+    order: Ints
+    hosts: Ints
+    usable: Ints
+    counted: Ints
+    open: Ints
+    waive: Ints
+    cost: Array
+    spent: sparse.csr_array
+    matrix: sparse.csr_array
+    row_lower: Array
+    row_upper: Array
+    lower: Array
+    upper: Array
+    integer: Flags
+    rows: dict[str, slice]
+
+    def linked(self, quarter: int) -> Ints:
+        """Return the columns of z in a quarter, as the blocks number them."""
+        return np.concatenate([self.usable[:, quarter], self.hosts[:, quarter]])
+
+
+def first_stage(data: SizingData) -> FirstStage:
+    """Return the first stage of a problem."""
+    return _Builder(data).build()
+
+
+class _Builder:
+    def __init__(self, data: SizingData) -> None:
+        self.data = data
+        self.quarters = data.num_quarters
+        self.count = 0
+        self.lower: list[float] = []
+        self.upper: list[float] = []
+        self.integer: list[bool] = []
+        self.entries: list[tuple[int, int, float]] = []
+        self.low: list[float] = []
+        self.high: list[float] = []
+        self.rows: dict[str, slice] = {}
+        self.begun = 0
+
+    def column(self, upper: float, integer: bool = False, lower: float = 0.0) -> int:
+        self.lower.append(lower)
+        self.upper.append(upper)
+        self.integer.append(integer)
+        self.count += 1
+        return self.count - 1
+
+    def row(self, entries: list[tuple[int, float]], low: float, high: float) -> None:
+        at = len(self.low)
+        self.entries += [(at, column, value) for column, value in entries]
+        self.low.append(low)
+        self.high.append(high)
+
+    def family(self, name: str) -> None:
+        self.rows[name] = slice(self.begun, len(self.low))
+        self.begun = len(self.low)
+
+    def build(self) -> FirstStage:
+        data, quarters = self.data, self.quarters
+        order = np.full((len(data.stands), quarters), -1, dtype=np.int64)
+        hosts = np.zeros((len(data.stands), quarters), dtype=np.int64)
+        for k, stand in enumerate(data.stands):
+            offer = data.offer(stand)
+            most = data.most_ordered(k)
+            if offer.most_hosts is not None:
+                most = min(most, offer.most_hosts)
+            for t in range(quarters):
+                if stand.can_order and most and data.in_service(k, t):
+                    order[k, t] = self.column(most, integer=True)
+        for k, stand in enumerate(data.stands):
+            for t in range(quarters):
+                arriving = [
+                    float(self.upper[order[k, q]])
+                    for q in range(quarters)
+                    if order[k, q] >= 0 and t in data.in_service(k, q)
+                ]
+                hosts[k, t] = self.column(float(stand.owned[t]) + sum(arriving))
+        usable = np.array(
+            [
+                [self.column(float(data.most_gpus[p])) for _ in range(quarters)]
+                for p in range(len(data.pools))
+            ],
+            dtype=np.int64,
+        ).reshape(len(data.pools), quarters)
+        self._service(order, hosts)
+        self._room(hosts)
+        counted, opened = self._usable(hosts, usable)
+        waive = self._chance()
+        cost, spent = self._money(order, hosts)
+        shape = (len(self.low), self.count)
+        at = np.array([(r, c) for r, c, _ in self.entries], dtype=np.int64).reshape(-1, 2)
+        values = np.array([v for _, _, v in self.entries])
+        return FirstStage(
+            order,
+            hosts,
+            usable,
+            counted,
+            opened,
+            waive,
+            cost,
+            spent,
+            sparse.coo_array((values, (at[:, 0], at[:, 1])), shape=shape).tocsr(),
+            np.array(self.low),
+            np.array(self.high),
+            np.array(self.lower),
+            np.array(self.upper),
+            np.array(self.integer, dtype=bool),
+            self.rows,
+        )
+
+    def _service(self, order: Ints, hosts: Ints) -> None:
+        """(C1) Hosts in service are those owned and those ordered, from arrival to retirement."""
+        data = self.data
+        for k, stand in enumerate(data.stands):
+            for t in range(self.quarters):
+                arrived = [
+                    (int(order[k, q]), -1.0)
+                    for q in range(t + 1)
+                    if order[k, q] >= 0 and t in data.in_service(k, q)
+                ]
+                owned = float(stand.owned[t])
+                self.row([(int(hosts[k, t]), 1.0), *arrived], owned, owned)
+        self.family("C1")
+
+    def _room(self, hosts: Ints) -> None:
+        """(C2) rack units, (C3) ports and (C4) power of each site hold its hosts."""
+        data = self.data
+        for name, field in (("C2", "rack_units"), ("C3", "ports"), ("C4", "power_kw")):
+            for s, site in enumerate(data.problem.sites):
+                limit = getattr(site, field)
+                if limit is None:
+                    continue
+                each = [(k, self._each(k, field)) for k, a in enumerate(data.stands) if a.site == s]
+                for t in range(self.quarters):
+                    entries = [(int(hosts[k, t]), value) for k, value in each if value > 0]
+                    self.row(entries, -np.inf, float(limit))
+            self.family(name)
+
+    def _each(self, stand: int, field: str) -> float:
+        offer = self.data.offer(self.data.stands[stand])
+        if field == "power_kw":
+            site = self.data.problem.sites[self.data.stands[stand].site]
+            return offer.busy_kw * site.pue
+        return float(getattr(offer, field))
+
+    def _usable(self, hosts: Ints, usable: Ints) -> tuple[Ints, Ints]:
+        """(C5)-(C7) The usable GPUs of a pool are those of its hosts less the spare ones."""
+        data, spares = self.data, self.data.problem.failures
+        counted = np.full((len(data.levels), self.quarters), -1, dtype=np.int64)
+        opened = counted.copy()
+        levels = defaultdict(list)
+        for i, level in enumerate(data.levels):
+            levels[level.pool].append(i)
+        most = np.zeros(len(data.levels))
+        for i, level in enumerate(data.levels):
+            most[i] = np.ceil(data.most_gpus[level.pool] / level.gpus + 1e-9) + spares
+            if spares:
+                for t in range(self.quarters):
+                    counted[i, t] = self.column(most[i])
+                    opened[i, t] = self.column(1.0, integer=True)
+        for p in range(len(data.pools)):
+            for t in range(self.quarters):
+                entries = [(int(usable[p, t]), 1.0)]
+                for i in levels[p]:
+                    level = data.levels[i]
+                    if spares:
+                        entries.append((int(counted[i, t]), -float(level.gpus)))
+                        entries.append((int(opened[i, t]), float(spares * level.step)))
+                    else:
+                        entries += [(int(hosts[k, t]), -float(level.gpus)) for k in level.stands]
+                self.row(entries, -np.inf, 0.0)
+        self.family("C5")
+        if spares:
+            for i, level in enumerate(data.levels):
+                for t in range(self.quarters):
+                    standing = [(int(hosts[k, t]), -1.0) for k in level.stands]
+                    self.row([(int(counted[i, t]), 1.0), *standing], -np.inf, 0.0)
+        self.family("C6")
+        if spares:
+            for i, level in enumerate(data.levels):
+                for t in range(self.quarters):
+                    own = (int(opened[i, t]), -float(most[i]))
+                    self.row([(int(counted[i, t]), 1.0), own], -np.inf, 0.0)
+                    if i and data.levels[i - 1].pool == level.pool:
+                        larger = (int(opened[i - 1, t]), 1.0)
+                        self.row([larger, (int(opened[i, t]), -1.0)], -np.inf, 0.0)
+        self.family("C7")
+        return counted, opened
+
+    def _chance(self) -> Ints:
+        """(C8) The scenarios waived have at most the probability allowed."""
+        problem = self.data.problem
+        if not problem.epsilon:
+            self.family("C8")
+            return np.zeros(0, dtype=np.int64)
+        waive = np.array([self.column(1.0, integer=True) for _ in problem.scenarios])
+        # Probabilities written with few digits may just miss epsilon.
+        self.row(
+            [(int(v), s.probability) for v, s in zip(waive, problem.scenarios, strict=True)],
+            -np.inf,
+            problem.epsilon + 1e-9,
+        )
+        self.family("C8")
+        return waive
+
+    def _money(self, order: Ints, hosts: Ints) -> tuple[Array, sparse.csr_array]:
+        data, quarters = self.data, self.quarters
+        spent = sparse.lil_array((quarters, self.count))
+        worth = np.zeros(self.count)
+        for k in range(len(data.stands)):
+            for t in range(quarters):
+                running = float(data.running_cost[k]) + data.reserved_cost(k)
+                spent[t, hosts[k, t]] = running
+                if order[k, t] >= 0:
+                    spent[t, order[k, t]] = data.order_cost(k, t)
+                    worth[order[k, t]] = data.residual(k, t)
+        spent = spent.tocsr()
+        end = data.problem.discount(quarters)
+        return np.asarray(spent.T @ data.discount - end * worth), spent
