@@ -185,9 +185,10 @@ def _check_weights(tensor: TensorProto, what: str, where: str) -> None:
         raise InstanceError(
             f"{where}: {what} is of type {name}; a policy's weights are numbers of 16 to 64 bits."
         )
-    # One number (a scalar) may be the -inf of a mask.
-    wrong = np.isnan(values) if values.size == 1 else ~np.isfinite(values.astype(np.float64))
-    if wrong.any():
+    with np.errstate(invalid="ignore"):  # a signalling NaN warns as it is converted
+        numbers = values.astype(np.float64)
+    # A single number may be the -inf of a mask.
+    if np.isnan(numbers).any() or (numbers.size > 1 and np.isinf(numbers).any()):
         raise _not_finite(what, where)
 
 
