@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from alloc.capacity.demand import JobClass
-from alloc.capacity.fleet import hosts_in_service
+from alloc.capacity.accounting import hosts_in_service
 from alloc.capacity.plan import Plan
 from alloc.capacity.problem import PlanningProblem
 
@@ -178,12 +178,12 @@ def _hosts(
 ) -> defaultdict[tuple[Pool, Regime | None, int | None], Counts]:
     """Return hosts by GPUs: in service by (pool, None, quarter), rented by (pool, regime, None)."""
     found: defaultdict[tuple[Pool, Regime | None, int | None], Counts] = defaultdict(dict)
-    for (name, site), counts in hosts_in_service(problem, plan.orders).items():
+    for (name, site), counts in hosts_in_service(problem, plan).items():
         offer = problem.offers[problem.offer_index[name]]
         pool = Pool(offer.gpu_type, site, spot=False)
         for quarter, count in enumerate(counts):
             own = found[pool, None, quarter]
-            own[offer.gpus] = own.get(offer.gpus, 0) + count
+            own[offer.gpus] = own.get(offer.gpus, 0) + round(count)
     for rental in plan.rentals:
         if rental.hosts <= _ROUND_OFF:
             continue

@@ -21,7 +21,7 @@ from alloc.capacity import (
     Share,
     Site,
 )
-from alloc.capacity.fleet import hosts_in_service
+from alloc.capacity.accounting import hosts_in_service
 from alloc.capacity.queueing import wait_in_queue
 from alloc.errors import InstanceError
 from alloc.planning.pools import Operation, Pool, Regime, Stream, fullest, operations_of
@@ -71,8 +71,11 @@ PLAN = Plan(
 
 
 def test_hosts_serve_after_their_lead_time_until_they_retire() -> None:
-    fleet = hosts_in_service(problem(), PLAN.orders)
-    assert fleet == {("buy-8", "north"): (2, 5, 0), ("buy-4", "north"): (0, 1, 1)}
+    fleet = hosts_in_service(problem(), PLAN)
+    assert {place: list(counts) for place, counts in fleet.items()} == {
+        ("buy-8", "north"): [2, 5, 0],
+        ("buy-4", "north"): [0, 1, 1],
+    }
 
 
 def test_a_plan_taken_apart_has_its_hosts_and_jobs_in_every_pool() -> None:
