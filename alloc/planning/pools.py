@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from alloc.capacity.demand import JobClass
 from alloc.capacity.accounting import hosts_in_service
+from alloc.capacity.demand import JobClass
 from alloc.capacity.plan import Plan
 from alloc.capacity.problem import PlanningProblem
 
