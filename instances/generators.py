@@ -141,6 +141,7 @@ def generate_elastic(
         rng,
         slots_per_day=DAY_S / slot_s if slots_per_day is None else slots_per_day,
     )
+    fastest = {model: max(way.rate for way in its) for model, its in ways.items()}
     width = len(str(num_jobs - 1))
     jobs = []
     for j, slot in enumerate(slots):
@@ -150,7 +151,7 @@ def generate_elastic(
             Job(
                 id=f"{job_type.model}-{j:0{width}d}",
                 arrival_s=slot * slot_s,
-                work=draw_work(job_type, configuration, rng),
+                work=draw_work(job_type, fastest[job_type.model], rng),
                 configurations=configuration,
                 weight=draw_weight(rng),
                 elasticity=elasticity,
@@ -175,7 +176,8 @@ def generate_elastic(
 GENERATORS: dict[str, Callable[..., Instance]] = {"generate_elastic": generate_elastic}
 """The generators that stored instances name."""
 
-WorkRule = Callable[[JobType, tuple[Configuration, ...], np.random.Generator], float]
+WorkRule = Callable[[JobType, float, np.random.Generator], float]
+"""Draws the work of a job from its type and its highest rate."""
 
 
 @lru_cache(maxsize=32)
@@ -222,9 +224,7 @@ def _work_rule(
     if max_epochs is not None:
         require_positive(max_epochs, where, "max_epochs")
 
-        def by_epochs(
-            job_type: JobType, ways: tuple[Configuration, ...], rng: np.random.Generator
-        ) -> float:
+        def by_epochs(job_type: JobType, fastest: float, rng: np.random.Generator) -> float:
             percent = 90 + int(rng.random() * 20)
             epochs = int(job_type.length_fraction * max_epochs) * percent / 100
             return float(max(1, round(epochs * job_type.epoch_size)))
@@ -237,11 +237,9 @@ def _work_rule(
         )
     least, most = run_slots
 
-    def by_run_time(
-        job_type: JobType, ways: tuple[Configuration, ...], rng: np.random.Generator
-    ) -> float:
+    def by_run_time(job_type: JobType, fastest: float, rng: np.random.Generator) -> float:
         slots = least * (most / least) ** rng.random()
-        work = slots * slot_s * max(way.rate for way in ways)
+        work = slots * slot_s * fastest
         return float(max(1, float(f"{work:.4g}")))
 
     return by_run_time

@@ -12,7 +12,7 @@ from alloc.errors import InstanceError, SimulationError
 from alloc.instance import Instance
 from alloc.progress import completions
 from alloc.schedulers.honouring import require_honoured
-from alloc.schedulers.state import ClusterState, Decision, Knowledge, Scheduler
+from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge, Scheduler
 from alloc.simulation.continuous import EventClock
 from alloc.simulation.engine import Engine, Progress
 from alloc.simulation.information import Forecast, require_knowledge
@@ -21,6 +21,7 @@ from alloc.simulation.slots import SlotClock
 from alloc.solution import Schedule
 from alloc.verification import verify
 from alloc.verification.time import TIME_TOLERANCE_S
+from alloc.workload import Job
 
 # Limits on completions. A policy may not know of them, so missing them is an outcome.
 _LATENESS = frozenset({"deadline", "horizon"})
@@ -111,6 +112,11 @@ class Simulation:
     def work_left(self) -> dict[str, float]:
         """Return the work left of each job in the system at `end_s`, in truth, work units."""
         return {j: live.left_at(self._engine.end_s) for j, live in self._engine.active.items()}
+
+    def in_system(self) -> list[tuple[Job, JobView, float]]:
+        """Return the jobs in the system: the truth, what is seen, and the work left at `end_s`."""
+        end_s = self._engine.end_s
+        return [(x.job, x.view, x.left_at(end_s)) for x in self._engine.active.values()]
 
     def completion_s(self, job_id: str) -> float | None:
         """Return when a job completed, seconds, or None if it has not."""

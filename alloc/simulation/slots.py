@@ -131,7 +131,7 @@ def _advance(engine: Engine, now_s: float, end_s: float) -> bool:
         if live.assignment is None:
             continue
         left = live.left_at(end_s)
-        worked |= left < live.left_at(now_s)
+        worked = worked or left < live.left_at(now_s)
         if left == 0.0:
             live.stop(end_s)
             engine.complete(live)

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from alloc.instance import Instance
-from alloc.solution import Run
+from alloc.solution import Run, TaskPlacement
 from alloc.units import MILLI, RESOURCES
 from alloc.verification.mig import check_gpu_sharing
 from alloc.verification.peaks import peaks_of
 from alloc.verification.quotas import check_quotas
 from alloc.verification.violation import Violation
-from alloc.workload import TaskGroup
+from alloc.workload import Configuration, TaskGroup
 
 # A count beyond is wrong by the gang rule anyway; its demand must not overflow 64 bits.
 _MOST_TASKS = 1_000_000
@@ -31,29 +31,29 @@ def check_capacity(instance: Instance, runs: Sequence[Run]) -> Iterator[Violatio
     demands: list[tuple[int, ...]] = []
     shares: dict[int, list[tuple[float, float, int, int]]] = {}
     wholes: dict[int, list[tuple[float, float, int]]] = {}
-    groups_of: dict[int, dict[str, TaskGroup]] = {}
+    # Tasks of one kind repeat by the thousand: what a count of them asks for is worked out once.
+    asked: dict[tuple[int, str, int], tuple[TaskGroup, int, tuple[int, ...]] | None] = {}
+    jobs, index, host_index = instance.jobs, instance.job_index, topology.host_index
     for run in runs:
-        configuration = instance.job(run.job).configurations[run.configuration]
-        groups = groups_of.get(id(configuration))
-        if groups is None:
-            groups = {group.role: group for group in configuration.tasks}
-            groups_of[id(configuration)] = groups
+        configuration = jobs[index[run.job]].configurations[run.configuration]
+        span = (run.start_s, run.end_s)
         for task in run.tasks:
-            group = groups.get(task.role)
-            if group is None or task.host not in topology.host_index:
+            h = host_index.get(task.host)
+            key = (id(configuration), task.role, task.count)
+            if key not in asked:
+                asked[key] = _asked(configuration, task)
+            found = asked[key]
+            if found is None or h is None:
                 continue  # reported by the placement rules
-            h = topology.host_index[task.host]
+            group, count, demand = found
             host_ids.append(h)
-            spans.append((run.start_s, run.end_s))
-            count = min(max(task.count, 0), _MOST_TASKS)
-            demands.append(tuple(amount * count for amount in group.demand))
+            spans.append(span)
+            demands.append(demand)
             if group.shares_gpu:
                 for g in task.gpus:
-                    shares.setdefault(h, []).append((run.start_s, run.end_s, g, group.gpu_milli))
+                    shares.setdefault(h, []).append((*span, g, group.gpu_milli))
             elif group.gpu_milli:
-                wholes.setdefault(h, []).append(
-                    (run.start_s, run.end_s, count * group.gpu_milli // MILLI)
-                )
+                wholes.setdefault(h, []).append((*span, count * group.gpu_milli // MILLI))
     if host_ids:
         peaks, times = peaks_of(
             np.array(host_ids), np.array(spans), np.array(demands), topology.num_hosts
@@ -73,6 +73,19 @@ def check_capacity(instance: Instance, runs: Sequence[Run]) -> Iterator[Violatio
         yield from _check_shared_host(instance, h, shared, wholes.get(h, []))
     yield from check_gpu_sharing(instance, runs)
     yield from check_quotas(instance, runs)
+
+
+def _asked(
+    configuration: Configuration, task: TaskPlacement
+) -> tuple[TaskGroup, int, tuple[int, ...]] | None:
+    """Return the group of placed tasks, their number and their demand; None without a group."""
+    for group in configuration.tasks:
+        if group.role == task.role:
+            break
+    else:
+        return None
+    count = min(max(task.count, 0), _MOST_TASKS)
+    return group, count, tuple(amount * count for amount in group.demand)
 
 
 def _check_shared_host(

@@ -8,14 +8,15 @@ from alloc.instance import Instance
 from alloc.solution import TaskPlacement
 from alloc.verification.rules import check_rules
 from alloc.verification.violation import Violation
-from alloc.workload import Configuration
+from alloc.workload import NO_RULES, Configuration
 
 
 def check_assignment(
     instance: Instance, job_id: str, configuration_index: int, tasks: Sequence[TaskPlacement]
 ) -> Iterator[Violation]:
     """Yield what is wrong with a job running in a configuration on hosts, whatever else runs."""
-    if job_id not in instance.job_index:
+    position = instance.job_index.get(job_id)
+    if position is None:
         yield Violation(
             "unknown_job",
             (job_id,),
@@ -26,7 +27,8 @@ def check_assignment(
             f'job "{job_id}" is not in the instance; is the solution for another one?',
         )
         return
-    configurations = instance.job(job_id).configurations
+    job = instance.jobs[position]
+    configurations = job.configurations
     if not 0 <= configuration_index < len(configurations):
         yield Violation(
             "unknown_configuration",
@@ -39,18 +41,22 @@ def check_assignment(
         return
     configuration = configurations[configuration_index]
     yield from _check_gang(job_id, configuration, tasks)
-    known = [task for task in tasks if task.host in instance.topology.host_index]
-    for task in tasks:
-        if task.host not in instance.topology.host_index:
-            yield Violation(
-                "unknown_host",
-                (job_id, task.host),
-                1,
-                "host",
-                f'job "{job_id}" is on host "{task.host}", which is not in the topology.',
-            )
-    yield from _check_hosts(instance, job_id, configuration, known)
-    yield from check_rules(instance, instance.job(job_id), configuration, known)
+    index = instance.topology.host_index
+    known = [task for task in tasks if task.host in index]
+    if len(known) < len(tasks):
+        for task in tasks:
+            if task.host not in index:
+                yield Violation(
+                    "unknown_host",
+                    (job_id, task.host),
+                    1,
+                    "host",
+                    f'job "{job_id}" is on host "{task.host}", which is not in the topology.',
+                )
+    if not configuration.any_hosts:
+        yield from _check_hosts(instance, job_id, configuration, known)
+    if job.placement is not NO_RULES:
+        yield from check_rules(instance, job, configuration, known)
 
 
 def _check_gang(
@@ -68,6 +74,8 @@ def _check_gang(
                 "tasks",
                 f'job "{job_id}" has {task.count} {task.role} tasks on host "{task.host}".',
             )
+    if placed == configuration.counts:
+        return
     for role in sorted(placed.keys() | {group.role for group in configuration.tasks}):
         wanted = configuration.num_tasks(role)
         if placed.get(role, 0) != wanted:

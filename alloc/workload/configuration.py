@@ -138,13 +138,27 @@ class Configuration:
         return " + ".join(f"{group.count} {group.role}" for group in self.tasks)
 
     @cached_property
+    def counts(self) -> dict[str, int]:
+        """Number of tasks by role."""
+        return {group.role: group.count for group in self.tasks}
+
+    @cached_property
+    def any_hosts(self) -> bool:
+        """Whether any hosts with room will do: no GPU type, no level, no share of a GPU."""
+        return (
+            self.gpu_type is None
+            and self.within is None
+            and not any(group.shares_gpu for group in self.tasks)
+        )
+
+    @cached_property
     def ruled_groups(self) -> tuple[TaskGroup, ...]:
         """The task groups that slices and spreads count: those with GPUs, or all if none has."""
         return tuple(group for group in self.tasks if group.uses_gpu) or self.tasks
 
     def num_tasks(self, role: str) -> int:
         """Return the number of tasks of a role, 0 if there are none."""
-        return next((group.count for group in self.tasks if group.role == role), 0)
+        return self.counts.get(role, 0)
 
 
 def rigid_gang(

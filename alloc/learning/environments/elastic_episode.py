@@ -176,7 +176,7 @@ class ElasticEpisode:
         """Run the slot as chosen and open the next; return the slot's reward."""
         simulation = self._simulation
         assert simulation is not None
-        self._clock.start(simulation.state)
+        self._clock.start()
         simulation.apply(self.slot.close())
         self.num_slots += 1
         going = self._open()

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from alloc.errors import InstanceError, nearest
-from alloc.schedulers.state import ClusterState
 from alloc.simulation import Simulation
 from alloc.workload import Job
 
@@ -136,16 +135,13 @@ class Clock:
         # Up to when the time of a job in the system has been counted.
         self._counted_s: dict[str, float] = {}
 
-    def start(self, state: ClusterState) -> None:
+    def start(self) -> None:
         """Note how things stand at a decision, before it is applied."""
-        instance = self._simulation.instance
-        left = self._simulation.work_left()
-        self._start_s = state.now_s
-        self._before = []
-        for view in state.jobs:
-            job = instance.jobs[view.position]
-            seen = job.work if view.work is None else view.work
-            self._before.append((job, seen, left[view.id]))
+        self._start_s = self._simulation.end_s
+        self._before = [
+            (job, job.work if view.work is None else view.work, left)
+            for job, view, left in self._simulation.in_system()
+        ]
 
     def elapsed(self) -> Elapsed:
         """Return what happened since `start`, once the simulation has run to its next decision."""
