@@ -14,7 +14,7 @@ F. Filippini et al., IEEE Trans. Services Computing 16(3), 2023, doi:10.1109/TSC
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from alloc.capacity.operation import (
     OperationJob,
     OperationProblem,
 )
+from alloc.capacity.operation_stream import OperationStream, StreamJob
 from alloc.errors import InstanceError
 from alloc.units import require_count, require_non_negative, require_positive
 
@@ -226,3 +227,83 @@ def node_world(
             pools.append(NodePool("fast", few, (fast.name,)))
         return (slow, fast), tuple(pools)
     raise InstanceError(f'problem "{name}": kind is "{kind}"; it is "cloud" or "own".')
+
+
+def generate_operation_stream(
+    name: str = "operation-stream",
+    *,
+    num_nodes: int = 10,
+    num_jobs: int = 50,
+    kind: str = "cloud",
+    load: float = 0.6,
+    slack: tuple[float, float] = (1.5, 5.0),
+    mean_hours: float = 6.0,
+    stops: bool = False,
+    restart_s: float = 120.0,
+    replan_s: float = 3600.0,
+    postponement_factor: float = 10.0,
+    energy_price_per_kwh: float = 0.25,
+    accounting: Accounting = "whole-job",
+    seed: int = 0,
+) -> OperationStream:
+    """Return a random stream of jobs with Poisson arrivals.
+
+    Parameters
+    ----------
+    name
+        Name of the stream.
+    num_nodes, num_jobs, kind
+        As in `generate_operation`.
+    load
+        Work that arrives per time, relative to what all nodes do on single GPUs, more than 0: at 1
+        the cluster would be full of jobs on one GPU each.
+    slack, mean_hours, stops
+        As in `draw_job`. Where a job may stop early, when it does is drawn from its chances.
+    restart_s
+        Time that a job loses when it goes on in another way, seconds.
+    replan_s, postponement_factor, energy_price_per_kwh, accounting
+        As in `OperationStream`.
+    seed
+        Seed of the random numbers.
+
+    Raises
+    ------
+    InstanceError
+        If a parameter is out of range.
+    """
+    types, pools = node_world(name, num_nodes, kind)
+    where = f'stream "{name}"'
+    require_count(num_jobs, where, "num_jobs", least=1)
+    require_positive(load, where, "load")
+    rng = np.random.default_rng(seed)
+    gpus = {t.name: t.num_gpus * _speed(t.name) for t in types}
+    speed = sum(pool.count * max(gpus[t] for t in pool.types) for pool in pools)
+    between_s = mean_hours * 3600 / (speed * load)
+    jobs = []
+    at_s = 0.0
+    for k in range(num_jobs):
+        job = draw_job(
+            rng,
+            f"job-{k}",
+            types,
+            arrival_s=round(at_s, 3),
+            slack=slack,
+            mean_hours=mean_hours,
+            stops=stops,
+        )
+        job = replace(job, restart_s=restart_s)
+        chances = [stop.probability for stop in job.stops]
+        ends = [*(stop.fraction for stop in job.stops), 1.0]
+        which = rng.choice(len(ends), p=[*chances, 1.0 - sum(chances)])
+        jobs.append(StreamJob(job, float(ends[which])))
+        at_s += float(rng.exponential(between_s))
+    return OperationStream(
+        name,
+        types,
+        pools,
+        tuple(jobs),
+        replan_s=replan_s,
+        postponement_factor=postponement_factor,
+        energy_price_per_kwh=energy_price_per_kwh if kind == "own" else 0.0,
+        accounting=accounting,
+    )

@@ -61,7 +61,7 @@ def operation_problems(draw: Any, *, most_jobs: int = 3, most_gpus: int = 2) -> 
     """Random decisions of up to three jobs on up to two nodes, with all that a problem can have."""
     types = []
     for k in range(draw(st.integers(1, 2))):
-        gpus = draw(st.integers(1, most_gpus))
+        gpus = draw(st.integers(max(1, most_gpus - k), most_gpus))
         table = sorted(draw(st.lists(st.integers(0, 20), min_size=gpus, max_size=gpus)))
         power = sorted(draw(st.lists(st.integers(1, 900), min_size=gpus, max_size=gpus)))
         types.append(NodeType(f"t{k}", gpus, tuple(map(float, table)), tuple(map(float, power))))
@@ -79,7 +79,7 @@ def operation_problems(draw: Any, *, most_jobs: int = 3, most_gpus: int = 2) -> 
         duration = {}
         for name in {must, *draw(st.lists(st.sampled_from(names), max_size=2))}:
             times = [
-                draw(st.one_of(st.none(), st.integers(1, 20))) for _ in range(gpus_of[name])
+                draw(st.one_of(st.integers(1, 20), st.integers(1, 20), st.none())) for _ in range(gpus_of[name])
             ]
             if name == must and times.count(None) == len(times):
                 times[0] = 7
@@ -90,8 +90,8 @@ def operation_problems(draw: Any, *, most_jobs: int = 3, most_gpus: int = 2) -> 
         job = OperationJob(
             f"j{k}",
             duration,
-            due_date_s=draw(st.integers(1, 24)) * 600.0,
-            tardiness_cost_per_h=float(draw(st.integers(0, 9))),
+            due_date_s=draw(st.integers(1, 12)) * 600.0,
+            tardiness_cost_per_h=float(draw(st.integers(0, 9)) * 10),
             restart_s=draw(st.sampled_from((0.0, 0.0, 600.0))),
             stops=stops,
         )
@@ -100,17 +100,17 @@ def operation_problems(draw: Any, *, most_jobs: int = 3, most_gpus: int = 2) -> 
         if draw(st.booleans()) and k == 0:
             kind = draw(st.sampled_from(pool.types))
             running.append(RunningJob(job.id, pool.nodes[0], kind, gpus_of[kind]))
-    capped = draw(st.booleans())
+    capped = draw(st.integers(0, 3)) == 3
     return OperationProblem(
         "random",
         tuple(types),
         tuple(pools),
         tuple(jobs),
         now_s=now,
-        replan_s=draw(st.sampled_from((0.0, 3600.0))),
-        postponement_factor=float(draw(st.sampled_from((0, 1, 10)))),
+        replan_s=draw(st.sampled_from((3600.0, 0.0))),
+        postponement_factor=float(draw(st.sampled_from((10, 10, 1, 0)))),
         energy_price_per_kwh=draw(st.sampled_from((0.0, 0.5, 2.0))),
-        power_cap_w=float(draw(st.integers(1, 1500))) if capped else None,
+        power_cap_w=float(draw(st.integers(300, 1800))) if capped else None,
         running=tuple(running),
         accounting=draw(st.sampled_from(("first-completion", "whole-job"))),
     )

@@ -16,16 +16,17 @@ Cloud Computing, 2024 (HAL hal-04337856); the program here is ours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from alloc.capacity.operation import HOUR_S, OperationJob, OperationProblem
 from alloc.formulation import Array
-from alloc.models.cluster_operation.data import OperationData
+from alloc.models.cluster_operation.data import OperationData, operation_data
 from alloc.solving.capacity.operation_board import Board
-from alloc.solving.capacity.operation_rules import insert, place_way, pressure_order
+from alloc.solving.capacity.operation_rules import cheapest_insertion, pressure_order
+from alloc.solving.capacity.operation_search import reinsert
 
 
 @dataclass(frozen=True)
@@ -188,18 +189,19 @@ def first_stage_costs(problem: OperationProblem, job: OperationJob) -> dict[tupl
 
 
 def stage_by_stage(data: OperationData) -> Board:
-    """Run every job, by pressure, in the best way for its first stage that fits; else squeezed in.
+    """Run each job where it adds least to the expected cost of all its stages.
 
-    With the next stage comes a new decision, seen from there: a job that has survived has less
-    chance to stop, and is given more GPUs where its due date asks for them.
+    A run costs what the best sequence that begins with it is expected to cost; the rest of a
+    node's rate is charged until its first completion. Insertion by pressure, then improvement job
+    by job. With the next stage comes a new decision, seen from there: a job that has survived has
+    less chance to stop, and is given more GPUs where its due date asks for them.
     """
-    board = Board(data)
-    problem = data.problem
-    for j in pressure_order(data):
-        values = first_stage_costs(problem, problem.jobs[j])
-        for name, gpus in sorted(values, key=lambda way: values[way]):
-            if place_way(board, j, (problem.type_index[name], gpus)):
-                break
-        else:
-            insert(board, j)
+    problem = data.problem.replace(accounting="whole-job")
+    seen = operation_data(problem, "expected-operation-cost")
+    run_cost = np.full_like(seen.run_cost, np.inf)
+    for j, job in enumerate(problem.jobs):
+        for (name, gpus), cost in first_stage_costs(problem, job).items():
+            run_cost[j, problem.type_index[name], gpus] = cost
+    board = cheapest_insertion(replace(seen, run_cost=run_cost), pressure_order(seen))
+    reinsert(board, np.random.default_rng(0), lambda: False, passes=1)
     return board

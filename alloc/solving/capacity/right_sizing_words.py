@@ -11,7 +11,7 @@ def assumptions(data: SizingData) -> tuple[str, ...]:
     problem = data.problem
     return tuple(
         [
-            f"Money is in {problem.currency}, discounted by {100 * problem.discount_rate:g} % a quarter.",
+            f"Money is in {problem.currency}, discounted by {problem.discount_rate:.3%} a quarter.",
             f"A quarter has {problem.quarter_hours:g} hours; {data.bands.sentence()}.",
             *_queueing(data),
             *_scenarios(problem),
