@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from typing import Any
 
@@ -55,7 +56,9 @@ def run(settings: Settings) -> None:
     )
     server = _Server(config)
     try:
-        server.run(sockets=[listener])
+        # Uvicorn raises the signal that ended it once more when all is done.
+        with contextlib.suppress(KeyboardInterrupt):
+            server.run(sockets=[listener])
     finally:
         listener.close()
     if not server.started:
