@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from alloc.packing import HostPool
 from alloc.schedulers.honouring import REQUIRED_LEVELS
 from alloc.schedulers.ladder import LadderCache
-from alloc.schedulers.round import Outcome, Round
+from alloc.schedulers.round import Outcome, Round, Watch
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 
 
@@ -18,6 +18,11 @@ class Policy(ABC):
     In slots every job competes from the empty cluster, except jobs that must not be paused, which
     keep what they have. In continuous time running jobs keep what they have, too, unless they are
     malleable and preemptible, or the policy is `preemptive`.
+
+    Attributes
+    ----------
+    watch
+        Told of each task as it is given out, in order, or None: how a policy is imitated.
     """
 
     name: str
@@ -30,6 +35,7 @@ class Policy(ABC):
     def __init__(self) -> None:
         self._ladders = LadderCache()
         self._pool: HostPool | None = None
+        self.watch: Watch | None = None
 
     def reset(self) -> None:
         """Forget everything; called before each simulation."""
@@ -46,7 +52,7 @@ class Policy(ABC):
         competing: list[JobView] = []
         for view in state.jobs:
             (kept if self._stays(view, state) else competing).append(view)
-        round_ = Round(state, self._ladders, self._empty_pool(state), {})
+        round_ = Round(state, self._ladders, self._empty_pool(state), {}, self.watch)
         round_.pin(kept)
         return round_, competing
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -23,6 +23,10 @@ from alloc.schedulers.ladder import (
 from alloc.schedulers.state import ClusterState, Decision, JobView
 from alloc.solution import Assignment, TaskPlacement
 from alloc.workload import Configuration
+
+
+Watch = Callable[[str, str], None]
+"""Told of each task that is given out, as it is: job id and role."""
 
 
 class Outcome(Enum):
@@ -92,6 +96,9 @@ class Round:
         Where to take from.
     held
         GPU that tenants with a quota hold already, milli-GPU.
+    watch
+        Told of each task that is given out, or None. What is taken back later was told all the
+        same.
     """
 
     def __init__(
@@ -100,6 +107,7 @@ class Round:
         ladders: LadderCache,
         pool: HostPool,
         held: dict[str, int],
+        watch: Watch | None = None,
     ) -> None:
         self.state = state
         self.pool = pool
@@ -107,6 +115,7 @@ class Round:
         self.pinned: dict[str, tuple[JobView, Assignment]] = {}
         self._ladders = ladders
         self._held = held
+        self._watch = watch
         self._load: npt.NDArray[np.float64] | None = None
 
     def grant_of(self, view: JobView) -> Grant:
@@ -356,6 +365,8 @@ class Round:
         return Outcome.GRANTED
 
     def _enter(self, grant: Grant, host: int, role: str, count: int) -> None:
+        if self._watch is not None and count > 0:
+            self._watch(grant.view.id, role)
         key = (host, role)
         grant.on_hosts[key] = grant.on_hosts.get(key, 0) + count
         if role == WORKER:
