@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
-from alloc.capacity.served import ServedModel, named, require_unique
+from alloc.capacity.served import OptionKey, ServedModel, named, require_unique
 from alloc.errors import InstanceError, nearest
 from alloc.units import (
     require_count,
@@ -102,6 +104,44 @@ class Period:
 
 
 @dataclass(frozen=True)
+class RateTightening:
+    """Less trust in the closed form: a replay missed a goal at the rate that it promises.
+
+    Parameters
+    ----------
+    model, period
+        Names.
+    gpu_type, tensor_parallel, pipeline_parallel
+        The option.
+    factor
+        What is left of the rate that replicas sustain, above 0 and at most 1.
+    """
+
+    model: str
+    period: str
+    gpu_type: str
+    tensor_parallel: int
+    pipeline_parallel: int
+    factor: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.factor <= 1:
+            raise InstanceError(
+                f'tightening of model "{self.model}" in period "{self.period}": factor is '
+                f"{self.factor:g}; give a number above 0 and at most 1."
+            )
+
+    @property
+    def place(self) -> tuple[str, str, OptionKey]:
+        """Model, period and option."""
+        return (
+            self.model,
+            self.period,
+            (self.gpu_type, self.tensor_parallel, self.pipeline_parallel),
+        )
+
+
+@dataclass(frozen=True)
 class InferenceProblem:
     """What is to be served, and on what.
 
@@ -115,12 +155,15 @@ class InferenceProblem:
         The periods planned for, one or more.
     name
         Name for people.
+    tightened
+        Where the closed form promises too much; `alloc.planning.size_inference` adds to it.
     """
 
     models: tuple[ServedModel, ...]
     pools: tuple[GpuPool, ...]
     periods: tuple[Period, ...]
     name: str = "inference"
+    tightened: tuple[RateTightening, ...] = ()
 
     def __post_init__(self) -> None:
         where = f'inference problem "{self.name}"'
@@ -137,6 +180,10 @@ class InferenceProblem:
             )
         self._check_lengths()
         self._check_types(where)
+        for tightening in self.tightened:
+            model = self.model(tightening.model)
+            named(self.periods, tightening.period, "period")
+            model.option(tightening.place[2])
 
     def _check_lengths(self) -> None:
         number = len(self.periods)
@@ -191,6 +238,14 @@ class InferenceProblem:
     def hours(self) -> float:
         """Hours of all periods."""
         return sum(period.hours for period in self.periods)
+
+    @cached_property
+    def factors(self) -> Mapping[tuple[str, str, OptionKey], float]:
+        """What is left of the rate that replicas sustain, by model, period and option."""
+        found: dict[tuple[str, str, OptionKey], float] = {}
+        for tightening in self.tightened:
+            found[tightening.place] = found.get(tightening.place, 1.0) * tightening.factor
+        return found
 
     def model(self, name: str) -> ServedModel:
         """Return a model by name."""

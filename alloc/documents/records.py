@@ -1,0 +1,317 @@
+"""Documents of plain dataclasses: structure, sentences and schema made from the classes themselves.
+
+The fields, their types and defaults are those of the dataclass; what each means is read from the
+"Parameters" section of its docstring. So a class is written once, and its documents are as strict
+as all others: no unknown field, no number in quotes, no NaN.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+import types
+from collections.abc import Mapping
+from functools import cache, reduce
+from operator import or_
+from os import PathLike
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, create_model
+
+from alloc.certificate import Certificate
+from alloc.documents.encoding import encode, encode_certificate
+from alloc.documents.files import read_bytes, write_text
+from alloc.documents.layout import layout
+from alloc.documents.models import SCHEMA_VERSION, CertificatePart, Part, Whole
+from alloc.documents.parsing import describe, parse_json
+from alloc.documents.schema import DIALECT
+from alloc.errors import InstanceError, nearest
+
+T = TypeVar("T")
+
+_WANTED = {
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false",
+    "string_type": "text in quotes",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+}
+_CLASSES: dict[type[Part], type[Any]] = {CertificatePart: Certificate}
+"""The dataclass of each model."""
+
+
+def write_record(record: Any, kind: str, path: str | PathLike[str] | None = None) -> str:
+    """Return a dataclass as a JSON document of a kind, and write it if a path is given.
+
+    Raises
+    ------
+    InstanceError
+        If a number in it has no place in a document.
+    AllocError
+        If the file cannot be written; what was there before is still there.
+    """
+    text = layout({"schema_version": SCHEMA_VERSION, "kind": kind, **_plain(record)})
+    if path is not None:
+        write_text(path, text)
+    return text
+
+
+def parse_record(text: str | bytes, record_class: type[T], kind: str) -> T:
+    """Read a dataclass from the text of a JSON document.
+
+    Raises
+    ------
+    InstanceError
+        If the document is malformed or contradicts itself; one sentence with place and cure.
+    """
+    where = f"the {kind} document"
+    raw = parse_json(text, where)
+    if not isinstance(raw, dict):
+        raise InstanceError(f"{where} is {describe(raw)}; a document is a JSON object, in braces.")
+    for field, wanted in (("kind", kind), ("schema_version", SCHEMA_VERSION)):
+        if raw.get(field) != wanted:
+            found = describe(raw[field]) if field in raw else "missing"
+            raise InstanceError(
+                f'{where}: "{field}" is {found}; this alloc reads "{field}": {describe(wanted)}.'
+            )
+    body = {k: v for k, v in raw.items() if k not in ("kind", "schema_version")}
+    try:
+        return cast(T, _built(_adapter(cast(Any, record_class)).validate_json(json.dumps(body))))
+    except ValidationError as error:
+        raise _structure_error(error, body, record_class, kind) from None
+
+
+def load_record(path: str | PathLike[str], record_class: type[T], kind: str) -> T:
+    """Read a dataclass from a JSON file; what is wrong in it is said with its name."""
+    data = read_bytes(path)
+    try:
+        return parse_record(data, record_class, kind)
+    except InstanceError as error:
+        raise InstanceError(f"{path}: {error}") from None
+
+
+def record_schema(record_class: type[Any], kind: str) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of the documents of a dataclass."""
+    schema = _adapter(cast(Any, record_class)).json_schema()
+    head = {
+        "schema_version": {"const": SCHEMA_VERSION},
+        "kind": {"const": kind},
+    }
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:alloc:{kind}:{SCHEMA_VERSION}",
+        **schema,
+        "title": f"alloc {kind} document",
+        "properties": {**head, **schema.get("properties", {})},
+        "required": [*head, *schema.get("required", [])],
+    }
+
+
+def fingerprint(record: Any) -> str:
+    """Return the SHA-256 of a dataclass in canonical JSON, hexadecimal."""
+    text = json.dumps(_plain(record), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _plain(value: Any, field: str = "value") -> Any:
+    """Return a dataclass as plain JSON values, fields with their default left out."""
+    if isinstance(value, Certificate):
+        return encode_certificate(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        found = {}
+        for member in dataclasses.fields(value):
+            item = getattr(value, member.name)
+            if member.default is dataclasses.MISSING or item != member.default:
+                found[member.name] = _plain(item, member.name)
+        return found
+    if isinstance(value, list | tuple):
+        return [_plain(item, field) for item in value]
+    if isinstance(value, Mapping):
+        return {name: _plain(item, field) for name, item in value.items()}
+    return encode(value, field)
+
+
+@cache
+def _adapter(record_class: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(_model(record_class))
+
+
+@cache
+def _model(record_class: Any) -> type[Part]:
+    """Return the pydantic model of a dataclass."""
+    if record_class is Certificate:
+        return CertificatePart
+    hints = get_type_hints(record_class)
+    meanings = _meanings(record_class)
+    fields: dict[str, Any] = {}
+    for member in dataclasses.fields(record_class):
+        default: Any = ... if member.default is dataclasses.MISSING else member.default
+        fields[member.name] = (
+            _type(hints[member.name]),
+            Field(default, description=meanings.get(member.name)),
+        )
+    name = f"{record_class.__name__}Part"
+    first_line = (record_class.__doc__ or "").strip().partition("\n")[0]
+    model: type[Part] = create_model(name, __base__=Part, __doc__=first_line, **fields)
+    _CLASSES[model] = record_class
+    return model
+
+
+def _type(hint: Any) -> Any:
+    """Return the type that a document has for a type of a field."""
+    if hint is int:
+        return Whole
+    origin, arguments = get_origin(hint), get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        return _model(hint)  # type: ignore[arg-type]
+    if origin is tuple:
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return list[_type(arguments[0])]  # type: ignore[misc]
+        return tuple[tuple(map(_type, arguments))]  # type: ignore[misc]
+    if origin in (Union, types.UnionType):
+        records = [a for a in arguments if dataclasses.is_dataclass(a)]
+        if len(records) > 1:
+            return _either(records)
+        return reduce(or_, map(_type, arguments))
+    return hint
+
+
+def _either(records: list[Any]) -> Any:
+    """Return a union of dataclasses, told apart by the fields that are there."""
+    names = {r.__name__: {f.name for f in dataclasses.fields(r)} for r in records}
+
+    def choose(value: Any) -> str:
+        given = set(value) if isinstance(value, dict) else set()
+        best: str = max(names, key=lambda name: len(names[name] & given))
+        return best
+
+    tagged = [Annotated[_model(r), Tag(r.__name__)] for r in records]
+    return Annotated[reduce(or_, tagged), Discriminator(choose)]
+
+
+@cache
+def _meanings(record_class: Any) -> dict[str, str]:
+    """Return what each field means, from the "Parameters" of the docstring."""
+    doc = re.sub(r"^ {4}", "", record_class.__doc__ or "", flags=re.MULTILINE)
+    _, _, section = doc.partition("Parameters\n----------\n")
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in section.splitlines():
+        if line.startswith(" ") and names:
+            for name in names:
+                found[name] = f"{found.get(name, '')} {line.strip()}".strip()
+        elif line.strip() and not line.startswith("---"):
+            names = [name.strip() for name in line.split(",")]
+    return found
+
+
+def _built(value: Any) -> Any:
+    """Turn a validated document into the dataclasses that it describes."""
+    if isinstance(value, Part):
+        record_class = _CLASSES[type(value)]
+        given = {name: _built(getattr(value, name)) for name in value.model_fields_set}
+        return record_class(**given)
+    if isinstance(value, list | tuple):
+        return tuple(_built(item) for item in value)
+    return value
+
+
+def _structure_error(
+    error: ValidationError, body: Mapping[str, Any], record_class: type[Any], kind: str
+) -> InstanceError:
+    """Return the first error of a document in a sentence, and how many more places have one."""
+    sentences: dict[tuple[str, ...], str] = {}
+    details = error.errors(include_url=False, include_context=True)
+    # Unknown fields first: they often explain why another is missing.
+    details.sort(key=lambda detail: detail["type"] != "extra_forbidden")
+    for detail in details:
+        place, owner, model = _locate(detail["loc"], body, record_class, kind)
+        sentences.setdefault(tuple(place), _sentence(detail, place, owner, model))
+    first, more = next(iter(sentences.values())), len(sentences) - 1
+    return InstanceError(first + (f" (and {more} more)" if more else ""))
+
+
+def _locate(
+    location: tuple[int | str, ...], body: Any, record_class: type[Any], kind: str
+) -> tuple[list[str], str, type[Part]]:
+    """Walk to the innermost named object; steps that lead nowhere are tags of unions."""
+    value, model, owner = body, _model(cast(Any, record_class)), f"the {kind} document"
+    place: list[str] = []
+    field = ""
+    for step in location:
+        if isinstance(value, dict) and (step in value or step in model.model_fields):
+            field = str(step)
+            place.append(field)
+            value = value.get(field)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            place[-1] += f"[{step}]"
+            value = value[step]
+        else:
+            named = _model_named(model, str(step))
+            if named is not None:
+                model = named
+            elif isinstance(value, dict) and step == location[-1]:
+                place.append(str(step))
+            continue
+        if isinstance(value, dict):
+            outer = model.model_fields.get(field)
+            model = (_model_in(outer.annotation) if outer else None) or model
+            name = value.get("name")
+            label = place[-1] if not isinstance(name, str) else f"{place[-1]} {describe(name)}"
+            owner = label if owner.startswith("the ") else f"{owner}, {label}"
+            place = [label]
+            field = ""
+    return [owner, *place[-1:]], owner, model
+
+
+def _model_named(model: type[Part], name: str) -> type[Part] | None:
+    """Return the model that a tag of a union names, if it is one."""
+    for found, record_class in _CLASSES.items():
+        if record_class.__name__ == name and found is not model:
+            return found
+    return None
+
+
+def _model_in(annotation: Any) -> type[Part] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Part):
+        return annotation
+    for inner in get_args(annotation):
+        found = _model_in(inner)
+        if found is not None:
+            return found
+    return None
+
+
+def _sentence(detail: Any, place: list[str], owner: str, model: type[Part]) -> str:
+    kind, value = detail["type"], detail.get("input")
+    last = place[-1] if len(place) > 1 else ""
+    field = f"{owner}: {last}" if last and not owner.endswith(last) else owner
+    if kind == "missing":
+        info = model.model_fields.get(str(detail["loc"][-1]))
+        meaning = f" ({info.description.rstrip('.')})" if info and info.description else ""
+        return f'{owner}: field "{detail["loc"][-1]}" is missing; add it{meaning}.'
+    if kind == "extra_forbidden":
+        name, known = str(detail["loc"][-1]), list(model.model_fields)
+        cure = nearest(name, known, f"; known fields: {', '.join(known)}.")
+        return f"{owner}: unknown field {describe(name)}{cure}"
+    if kind == "finite_number":
+        return f"{field} is {value}; give a finite number."
+    if kind == "literal_error":
+        known = [str(word).strip("'") for word in _words(detail)]
+        guess = nearest(value, known) if isinstance(value, str) else ""
+        return f"{field} is {describe(value)}{guess or ';'} known: {', '.join(known)}."
+    wanted = _WANTED.get(kind)
+    if wanted is None:
+        return f"{field} is {describe(value)}: {detail['msg'][0].lower()}{detail['msg'][1:]}."
+    quotes = isinstance(value, str) and wanted in ("a number", "a whole number", "true or false")
+    return f"{field} is {describe(value)}; give {wanted}{' without quotes' if quotes else ''}."
+
+
+def _words(detail: Any) -> list[str]:
+    return str(detail.get("ctx", {}).get("expected", "")).replace(" or ", ", ").split(", ")

@@ -1,0 +1,247 @@
+"""Inference sizing from end to end: solve, simulate, tighten, and say what more would change."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from os import PathLike
+
+from alloc.capacity.inference import GpuPool, InferenceProblem
+from alloc.capacity.inference_result import GoalCheck, InferenceResult, Resolve
+from alloc.capacity.served import ServedModel
+from alloc.documents.records import load_record, parse_record, write_record
+from alloc.errors import InstanceError
+from alloc.planning.inference_replay import Replayer, tightenings
+from alloc.solving.capacity.inference import SizingOutcome, solve_inference
+from alloc.solving.capacity.inference_relaxations import diagnose
+from alloc.solving.outcome import Settings
+
+PROBLEM_KIND = "inference_problem"
+RESULT_KIND = "inference_result"
+_MORE_REQUESTS = 0.1
+_LEAST_REQUESTS = 100
+
+Report = Callable[[str], None]
+
+
+def size_inference(
+    problem: InferenceProblem,
+    settings: Settings | None = None,
+    *,
+    replayed_requests: int = 10_000,
+    most_rounds: int = 5,
+    what_if: bool = True,
+    progress: Report | None = None,
+) -> InferenceResult:
+    """Find the cheapest replicas that serve every request within its goals, and check them.
+
+    The plan is proved against the closed form (`alloc.capacity.serving`), then each group of
+    replicas is simulated at its rate. Where the simulation misses a goal, the closed form is
+    trusted with less from then on, and the problem is solved again.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    settings
+        Limits for everything together; by default 60 s, one thread.
+    replayed_requests
+        Requests to simulate for each group, 100 or more; 0: no simulation.
+    most_rounds
+        Rounds of solving and simulating, 1 or more.
+    what_if
+        Whether to solve again with one more host of each pool and 10 % more requests of each model.
+    progress
+        Called with a line of text now and then.
+
+    Returns
+    -------
+    InferenceResult
+        A limit or infeasibility is a result, not an exception.
+
+    Raises
+    ------
+    InstanceError
+        If an option is out of range.
+    CertificateError
+        If a plan or a bound contradicts what the judge recomputes.
+    """
+    if replayed_requests and replayed_requests < _LEAST_REQUESTS:
+        raise InstanceError(
+            f"replayed_requests is {replayed_requests}; give {_LEAST_REQUESTS} or more to see a "
+            "percentile, or 0 for no simulation."
+        )
+    if most_rounds < 1:
+        raise InstanceError(f"most_rounds is {most_rounds}; give 1 or more.")
+    settings = settings or Settings()
+    log: list[str] = []
+
+    def report(line: str) -> None:
+        log.append(f"{time.perf_counter() - settings.started:8.2f} s  {line}")
+        if progress is not None:
+            progress(log[-1])
+
+    outcome, checks, rounds, final = _rounds(
+        problem, settings, replayed_requests, most_rounds, report
+    )
+    result = InferenceResult(
+        outcome.plan,
+        outcome.certificate,
+        checks,
+        rounds,
+        converged=bool(checks) and all(check.holds for check in checks),
+        assumptions=assumptions(problem, replayed_requests),
+    )
+    if outcome.certificate.status == "infeasible":
+        diagnosis = diagnose(final, settings)
+        conflict = diagnosis.conflict
+        if final.tightened:
+            conflict += (
+                "; the closed form alone has a plan, and the simulation shows that it misses goals"
+            )
+        result = dataclasses.replace(result, conflict=conflict, relaxations=diagnosis.relaxations)
+    elif what_if and outcome.plan is not None:
+        resolves = tuple(_resolves(final, outcome, settings, report))
+        result = dataclasses.replace(result, resolves=resolves)
+    return dataclasses.replace(result, log=tuple(log))
+
+
+def _rounds(
+    problem: InferenceProblem,
+    settings: Settings,
+    requests: int,
+    most_rounds: int,
+    report: Report,
+) -> tuple[SizingOutcome, tuple[GoalCheck, ...], int, InferenceProblem]:
+    """Solve and simulate until every goal holds; return also the problem as it was tightened."""
+    for number in range(1, most_rounds + 1):
+        outcome = solve_inference(problem, settings, report=report)
+        certificate = outcome.certificate
+        report(f"round {number}: {certificate.status}, cost {certificate.objective}, "
+               f"bound {certificate.bound:g}")  # fmt: skip
+        if outcome.plan is None or not requests:
+            return outcome, (), number, problem
+        replayer = Replayer(problem, requests, settings.seed)
+        checks = tuple(replayer.checks(outcome.plan))
+        missed = sum(not check.holds for check in checks)
+        report(f"round {number}: simulation keeps {len(checks) - missed} of {len(checks)} goals")
+        if not missed or number == most_rounds or settings.seconds_left() <= 0:
+            break
+        added = tightenings(replayer, outcome.plan, checks, report)
+        problem = problem.replace(tightened=(*problem.tightened, *added))
+    return outcome, checks, number, problem
+
+
+def _resolves(
+    problem: InferenceProblem, outcome: SizingOutcome, settings: Settings, report: Report
+) -> list[Resolve]:
+    """Solve again with a little more of each thing."""
+    before = outcome.certificate
+    assert before.objective is not None
+    changes: list[tuple[str, str, float, str, InferenceProblem]] = [
+        ("host", pool.name, 1.0, "hosts", problem.replace(
+            pools=tuple(_grown(other, pool) for other in problem.pools)))
+        for pool in problem.pools
+    ] + [
+        ("rate", model.name, 100 * _MORE_REQUESTS, "% more requests", problem.replace(
+            models=tuple(_busier(other, model) for other in problem.models)))
+        for model in problem.models
+    ]  # fmt: skip
+    found = []
+    for k, (kind, name, amount, unit, changed) in enumerate(changes):
+        left = settings.seconds_left() / (len(changes) - k)
+        if left <= 0:
+            report(f"no time left for {len(changes) - k} of {len(changes)} what-ifs")
+            break
+        after = solve_inference(changed, Settings(left, settings.seed, settings.workers))
+        cost = after.certificate.objective
+        found.append(
+            Resolve(
+                kind,
+                name,
+                amount,
+                unit,
+                None if cost is None else cost - before.objective,
+                before.status == after.certificate.status == "optimal",
+            )
+        )
+    return found
+
+
+def _grown(pool: GpuPool, which: GpuPool) -> GpuPool:
+    if pool.name != which.name:
+        return pool
+    hosts = pool.hosts
+    more = tuple(n + 1 for n in hosts) if isinstance(hosts, tuple) else hosts + 1
+    return dataclasses.replace(pool, hosts=more)
+
+
+def _busier(model: ServedModel, which: ServedModel) -> ServedModel:
+    if model.name != which.name:
+        return model
+    classes = tuple(
+        dataclasses.replace(c, rate_per_s=tuple(r * (1 + _MORE_REQUESTS) for r in c.rate_per_s))
+        for c in model.classes
+    )
+    return dataclasses.replace(model, classes=classes)
+
+
+def assumptions(problem: InferenceProblem, replayed_requests: int) -> tuple[str, ...]:
+    """Return what a plan takes for granted, in sentences."""
+    found = [
+        "Requests of a period arrive at a steady rate, and every period is long against a request.",
+        "Replicas batch continuously, prompts first; a batch is as slow as the slowest measured up "
+        "to its cap.",
+        "One queue per group of replicas, first come first served; requests are split over groups "
+        "at random.",
+        "Input and output tokens are independent within a class.",
+        "Starting, stopping and lending replicas between periods takes no time and costs nothing.",
+    ]
+    if any(model.failures for model in problem.models):
+        found.append(
+            "After failures the requests are split anew over what is left, and queues that built "
+            "up meanwhile are not counted."
+        )
+    if any(m.failures and m.failure_unit == "host" for m in problem.models):
+        found.append(
+            "A failing host takes with it as many replicas of a model as can stand on one."
+        )
+    if any(pool.lender for pool in problem.pools):
+        lenders = sorted({pool.lender for pool in problem.pools if pool.lender})
+        found.append(
+            f"What {' and '.join(lenders)} loses by lending is in the price of the lent GPUs."
+        )
+    if replayed_requests:
+        found.append(
+            f"Each group was simulated with {replayed_requests:,} requests; rarer misses are not "
+            "seen."
+        )
+    return tuple(found)
+
+
+def read_inference_problem(text: str | bytes) -> InferenceProblem:
+    """Read a problem from the text of a JSON document."""
+    return parse_record(text, InferenceProblem, PROBLEM_KIND)
+
+
+def load_inference_problem(path: str | PathLike[str]) -> InferenceProblem:
+    """Read a problem from a JSON file."""
+    return load_record(path, InferenceProblem, PROBLEM_KIND)
+
+
+def write_inference_problem(
+    problem: InferenceProblem, path: str | PathLike[str] | None = None
+) -> str:
+    """Return a problem as a JSON document, and write it if a path is given."""
+    return write_record(problem, PROBLEM_KIND, path)
+
+
+def read_inference_result(text: str | bytes) -> InferenceResult:
+    """Read a result from the text of a JSON document."""
+    return parse_record(text, InferenceResult, RESULT_KIND)
+
+
+def write_inference_result(result: InferenceResult, path: str | PathLike[str] | None = None) -> str:
+    """Return a result as a JSON document, and write it if a path is given."""
+    return write_record(result, RESULT_KIND, path)

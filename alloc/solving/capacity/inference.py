@@ -1,0 +1,210 @@
+"""Solving inference sizing: replicas per option and period at least cost, with a proof."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from alloc.backends import SolverOptions, backend
+from alloc.capacity.inference import InferenceProblem
+from alloc.capacity.inference_plan import InferencePlan, plan_cost
+from alloc.certificate import OPTIMALITY_GAP, Certificate, Limit, Status, relative_gap
+from alloc.documents.records import fingerprint
+from alloc.errors import CertificateError
+from alloc.models.inference_sizing import (
+    MixLayout,
+    SizingData,
+    draw_arrays,
+    frontier,
+    mix_model,
+    sizing_data,
+)
+from alloc.models.inference_sizing.layout import Layout
+from alloc.solving.outcome import Settings
+from alloc.verification.inference import verify_inference
+
+FORMULATION = "inference_sizing"
+_BOUND_TOLERANCE = 1e-6
+
+Report = Callable[[str], None]
+Method = Literal["mixes", "columns", "pyomo"]
+
+
+@dataclass(frozen=True)
+class SizingOutcome:
+    """A plan, or none, and what is proved.
+
+    Parameters
+    ----------
+    plan
+        The best plan found, or None.
+    certificate
+        Its cost and the bound.
+    """
+
+    plan: InferencePlan | None
+    certificate: Certificate
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What was found for some periods."""
+
+    plan: InferencePlan | None
+    bound: float
+    limit: Limit | None
+    infeasible: bool
+
+
+def solve_inference(
+    problem: InferenceProblem,
+    settings: Settings | None = None,
+    *,
+    method: Method = "mixes",
+    report: Report | None = None,
+) -> SizingOutcome:
+    """Find the cheapest replicas that serve every request within its goals.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    settings
+        Limits; by default 60 s, one thread.
+    method
+        ``"mixes"``: the strong drawing where it applies, else the columns; ``"columns"``: the
+        drawing by columns as arrays; ``"pyomo"``: the whiteboard model.
+    report
+        Called with a line of text now and then.
+
+    Raises
+    ------
+    CertificateError
+        If the plan or the bound contradicts what the judge recomputes.
+    """
+    settings = settings or Settings()
+    data = sizing_data(problem)
+    if report is not None:
+        number = sum(len(choice.columns) for choice in data.choices)
+        report(f"{len(data.periods)} kinds of periods, {number} numbers of replicas to choose from")
+    parts = []
+    for k, some in enumerate(pieces := _pieces(data)):
+        # What earlier pieces leave over goes to the later ones.
+        share = settings.seconds_left() / (len(pieces) - k)
+        parts.append(_solve_piece(some, share, settings, method))
+        if parts[-1].infeasible:
+            break
+    return certify_sizing(problem, _joined(parts), settings, _backend_of(method))
+
+
+def _pieces(data: SizingData) -> list[SizingData]:
+    """Cut a problem into its periods where nothing is held from one to another."""
+    if any(pool.billing == "held" for pool in data.problem.pools):
+        return [data]
+    return [
+        dataclasses.replace(
+            data,
+            periods=(period,),
+            choices=tuple(
+                dataclasses.replace(choice, period=0)
+                for choice in data.choices
+                if choice.period == t
+            ),
+        )
+        for t, period in enumerate(data.periods)
+    ]
+
+
+def _solve_piece(data: SizingData, seconds: float, settings: Settings, method: Method) -> _Part:
+    solver = backend(_backend_of(method))
+    options = SolverOptions(seconds, settings.seed, settings.workers, OPTIMALITY_GAP / 2)
+    found = frontier(data) if method == "mixes" else None
+    layout: MixLayout | Layout
+    if found is not None:
+        layout = MixLayout(data, found)
+        if not all(found.mixes.values()):
+            return _Part(None, math.inf, None, True)
+        raw = solver.solve(mix_model(layout), options)
+    elif method == "pyomo":
+        from alloc.models.inference_sizing.pyomo_model import draw_pyomo
+
+        whiteboard, layout = draw_pyomo(data)
+        raw = solver.solve(whiteboard, options)
+    else:
+        model, layout = draw_arrays(data)
+        raw = solver.solve(model, options)
+    plan = None if raw.values is None else layout.plan(raw.values)
+    return _Part(plan, raw.bound, raw.limit, raw.status == "infeasible")
+
+
+def _backend_of(method: Method) -> str:
+    return "pyomo" if method == "pyomo" else "highs"
+
+
+def _joined(parts: list[_Part]) -> _Part:
+    """Join what was found for the pieces of a problem."""
+    infeasible = any(part.infeasible for part in parts)
+    limit = next((part.limit for part in parts if part.limit is not None), None)
+    if infeasible:
+        return _Part(None, math.inf, None, True)
+    bound = sum(part.bound for part in parts)
+    plans = [part.plan for part in parts if part.plan is not None]
+    if len(plans) < len(parts):
+        return _Part(None, bound, limit, False)
+    joined = InferencePlan(
+        tuple(group for plan in plans for group in plan.groups),
+        tuple(contents for plan in plans for contents in plan.contents),
+        tuple(held for plan in plans for held in plan.held),
+    )
+    return _Part(joined, bound, limit, False)
+
+
+def certify_sizing(
+    problem: InferenceProblem, part: _Part, settings: Settings, backend_name: str
+) -> SizingOutcome:
+    """Let the judge check a plan and write its certificate.
+
+    Raises
+    ------
+    CertificateError
+        If the plan breaks a rule or is cheaper than the bound allows.
+    """
+    cost, bound = None, part.bound
+    if part.plan is not None:
+        violations = verify_inference(problem, part.plan)
+        if violations:
+            raise CertificateError(f"{backend_name} returned a plan that breaks a rule: "
+                                   f"{violations[0]}")  # fmt: skip
+        cost = plan_cost(problem, part.plan)
+        if bound - cost > _BOUND_TOLERANCE * max(1.0, abs(cost)):
+            raise CertificateError(
+                f"{backend_name} claims the bound {bound:g}, but its own plan costs {cost:g}; the "
+                "bound is false."
+            )
+        bound = min(bound, cost)
+    gap = relative_gap(cost, bound)
+    status: Status = "infeasible" if part.infeasible else "no_solution"
+    if gap is not None:
+        status = "optimal" if gap <= OPTIMALITY_GAP else "feasible"
+    certificate = Certificate(
+        status=status,
+        objective=cost,
+        bound=bound,
+        sense="min",
+        objective_name="cost",
+        formulation=FORMULATION,
+        backend=backend_name,
+        backend_version=backend(backend_name).version(),
+        seed=settings.seed,
+        workers=settings.workers,
+        seconds=time.perf_counter() - settings.started,
+        fingerprint=fingerprint(problem),
+        limit=part.limit,
+        verified=part.plan is not None,
+        bound_proof="claimed" if math.isfinite(bound) else "none",
+    )
+    return SizingOutcome(part.plan, certificate)

@@ -1,0 +1,169 @@
+"""Inference sizing as sparse arrays (the fast lane)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from scipy import sparse
+
+from alloc.formulation import ArrayModel
+from alloc.models.inference_sizing.data import SizingData
+from alloc.models.inference_sizing.layout import Layout
+
+
+class Rows:
+    """Rows under construction."""
+
+    def __init__(self) -> None:
+        self.row: list[int] = []
+        self.column: list[int] = []
+        self.value: list[float] = []
+        self.lower: list[float] = []
+        self.upper: list[float] = []
+        self.slices: dict[str, slice] = {}
+
+    def add(self, terms: Iterable[tuple[int, float]], lower: float, upper: float) -> None:
+        """Add a row ``lower <= sum value x column <= upper``."""
+        for column, value in terms:
+            self.row.append(len(self.lower))
+            self.column.append(column)
+            self.value.append(value)
+        self.lower.append(lower)
+        self.upper.append(upper)
+
+    def close(self, name: str, begin: int) -> int:
+        """Name the rows since `begin`; return where the next family begins."""
+        self.slices[name] = slice(begin, len(self.lower))
+        return len(self.lower)
+
+
+def draw_arrays(data: SizingData) -> tuple[ArrayModel, Layout]:
+    """Return the model and the way back to a plan."""
+    layout = Layout(data)
+    return array_model(layout), layout
+
+
+def array_model(layout: Layout) -> ArrayModel:
+    """Return the integer program."""
+    data = layout.data
+    first_x = len(layout.z)
+    first_y = first_x + len(layout.x)
+    first_h = first_y + len(layout.y)
+    z_of: dict[int, list[tuple[int, int]]] = {}
+    for k, (c, j) in enumerate(layout.z):
+        z_of.setdefault(c, []).append((k, j))
+    x_at = {key: first_x + k for k, key in enumerate(layout.x)}
+    h_at = {p: first_h + k for k, p in enumerate(layout.held)}
+    rows = Rows()
+
+    begin = 0
+    for columns in z_of.values():
+        rows.add(((k, 1.0) for k, _ in columns), -np.inf, 1.0)
+    begin = rows.close("C1_one_column", begin)
+    _cover(rows, layout, z_of)
+    begin = rows.close("C2_rate", begin)
+    _stand(rows, layout, z_of, x_at)
+    begin = rows.close("C3_replicas_stand", begin)
+    _room(rows, layout, x_at, h_at, first_y)
+    rows.close("C4_C5_hosts", begin)
+
+    number = layout.num_columns
+    cost, upper = np.zeros(number), np.ones(number)
+    problem = data.problem
+    for (t, p, s), k in x_at.items():
+        pool = problem.pools[p]
+        upper[k] = data.hosts(p, t) * (pool.gpus_per_host // s)
+        cost[k] = s * data.price(p, t) if pool.billing == "used" else 0.0
+    for k, (t, p, _) in enumerate(layout.y):
+        upper[first_y + k] = data.hosts(p, t)
+    for p, k in h_at.items():
+        upper[k], cost[k] = data.most_held(p), data.held_price(p)
+    return ArrayModel(
+        sense="min",
+        cost=cost,
+        matrix=sparse.csr_array(
+            (rows.value, (rows.row, rows.column)), shape=(len(rows.lower), number)
+        ),
+        row_lower=np.array(rows.lower),
+        row_upper=np.array(rows.upper),
+        lower=np.zeros(number),
+        upper=upper,
+        integer=np.ones(number, dtype=bool),
+        rows=rows.slices,
+    )
+
+
+def _cover(rows: Rows, layout: Layout, z_of: dict[int, list[tuple[int, int]]]) -> None:
+    """Add (C2), each row relative to its demand."""
+    data = layout.data
+    of: dict[tuple[int, int], list[int]] = {}
+    for c, choice in enumerate(data.choices):
+        of.setdefault((choice.model, choice.period), []).append(c)
+    for m in range(len(data.problem.models)):
+        for t in range(len(data.periods)):
+            demand = data.demand(m, t)
+            if demand <= 0:
+                continue
+            for loss in data.losses[m]:
+                terms = []
+                for c in of.get((m, t), []):
+                    choice = data.choices[c]
+                    for k, j in z_of[c]:
+                        rate = choice.columns[j].rates[loss[choice.option]]
+                        if rate > 0:
+                            terms.append((k, rate / demand))
+                rows.add(terms, 1.0, np.inf)
+
+
+def _stand(
+    rows: Rows,
+    layout: Layout,
+    z_of: dict[int, list[tuple[int, int]]],
+    x_at: dict[tuple[int, int, int], int],
+) -> None:
+    """Add (C3)."""
+    data = layout.data
+    wanted: dict[tuple[int, str, int], list[tuple[int, float]]] = {}
+    for c, choice in enumerate(data.choices):
+        option = data.problem.models[choice.model].options[choice.option]
+        terms = wanted.setdefault((choice.period, option.gpu_type, option.gpus), [])
+        terms += [(k, -float(choice.columns[j].replicas)) for k, j in z_of[c]]
+    for (t, gpu_type, s), terms in wanted.items():
+        stand = [
+            (x_at[t, p, s], 1.0)
+            for p, pool in enumerate(data.problem.pools)
+            if pool.gpu_type == gpu_type and (t, p, s) in x_at
+        ]
+        rows.add([*stand, *terms], 0.0, 0.0)
+
+
+def _room(
+    rows: Rows,
+    layout: Layout,
+    x_at: dict[tuple[int, int, int], int],
+    h_at: dict[int, int],
+    first_y: int,
+) -> None:
+    """Add (C4) and (C5), or the one row that stands for both where sizes nest."""
+    data = layout.data
+    here: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for (t, p, s), k in x_at.items():
+        here.setdefault((t, p), []).append((s, k))
+    for (t, p), sized in here.items():
+        room = data.problem.pools[p].gpus_per_host
+        if p not in layout.patterned:
+            used = [(k, float(s)) for s, k in sized]
+            rows.add(used, -np.inf, float(room * data.hosts(p, t)))
+            if p in h_at:
+                rows.add([*used, (h_at[p], -float(room))], -np.inf, 0.0)
+            continue
+        hosts = [(first_y + k, q) for k, (u, v, q) in enumerate(layout.y) if (u, v) == (t, p)]
+        for s, k in sized:
+            position = data.sizes[p].index(s)
+            offered = [(y, -float(layout.patterns[p][q][position])) for y, q in hosts]
+            rows.add([(k, 1.0), *((y, v) for y, v in offered if v)], -np.inf, 0.0)
+        number = [(y, 1.0) for y, _ in hosts]
+        rows.add(number, -np.inf, float(data.hosts(p, t)))
+        if p in h_at:
+            rows.add([*number, (h_at[p], -1.0)], -np.inf, 0.0)
