@@ -1,0 +1,140 @@
+"""Planning: the cheapest plan with its proof, and what the simulator says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from alloc.capacity.plan import PlanResult
+from alloc.capacity.problem import PlanningProblem
+from alloc.errors import CertificateError
+from alloc.planning.loop import Replayed, plan_and_replay
+from alloc.planning.replay import ReplaySettings
+from alloc.solving.capacity.right_sizing import right_size
+
+Watch = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class SolveSettings:
+    """How far a plan is sought.
+
+    Parameters
+    ----------
+    time_limit_s
+        Wall time of each solve, seconds.
+    gap
+        Relative gap between cost and proved bound at which a solve stops.
+    seed
+        Random seed.
+    workers
+        Threads of the solver.
+    """
+
+    time_limit_s: float = 60.0
+    gap: float = 0.01
+    seed: int = 0
+    workers: int = 1
+
+    def solve(
+        self,
+        problem: PlanningProblem,
+        before: PlanResult | None = None,
+        watch: Watch | None = None,
+    ) -> PlanResult:
+        """Return the plan of a problem, starting from one of a similar problem if there is one."""
+        return right_size(
+            problem,
+            time_limit_s=self.time_limit_s,
+            gap=self.gap,
+            seed=self.seed,
+            workers=self.workers,
+            start=None if before is None else before.plan,
+            progress=watch,
+        )
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """A plan in both fidelities: the model's, with its proof, and the simulator's.
+
+    Parameters
+    ----------
+    problem
+        What was asked.
+    result
+        The plan, its certificate, its assumptions in words and its marginal values.
+    replayed
+        Rounds of planning and replaying, or None if the plan was not replayed.
+    """
+
+    problem: PlanningProblem
+    result: PlanResult
+    replayed: Replayed | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is a plan and nothing contradicts it."""
+        if self.result.plan is None:
+            return False
+        return self.replayed is None or self.replayed.outcome == "holds"
+
+    @property
+    def certified_problem(self) -> PlanningProblem:
+        """The problem that the certificate is about, with the tightening of the plan's round."""
+        if self.replayed is None:
+            return self.problem
+        for turn in self.replayed.rounds:
+            if turn.result is self.result:
+                return self.problem.replace(tightening=turn.tightening)
+        raise CertificateError("the plan is not that of any round; this is a bug of the loop.")
+
+
+def plan(
+    problem: PlanningProblem,
+    *,
+    settings: SolveSettings | None = None,
+    replay: ReplaySettings | None = None,
+    max_rounds: int = 5,
+    before: PlanResult | None = None,
+    watch: Watch | None = None,
+) -> PlanReport:
+    """Return the cheapest plan that meets the goals, with a proof of how cheap any plan can be.
+
+    Parameters
+    ----------
+    problem
+        What can be had, what must be served, within which limits.
+    settings
+        How far the plan is sought; None: a gap of 1 % or 60 seconds.
+    replay
+        How the plan is replayed in the simulator, and tightened until the goals hold there; None:
+        it is not.
+    max_rounds
+        Most rounds of planning and replaying.
+    before
+        The result of a similar problem, to start from.
+    watch
+        Told in a sentence what each step does.
+
+    Returns
+    -------
+    PlanReport
+        An infeasible problem is a result too: it says what is missing and the cheapest relief.
+
+    Raises
+    ------
+    InstanceError
+        If an option makes no sense.
+    """
+    solver = settings or SolveSettings()
+    if replay is None:
+        return PlanReport(problem, solver.solve(problem, before, watch))
+    replayed = plan_and_replay(
+        problem,
+        lambda tightened, last: solver.solve(tightened, last or before, watch),
+        replay,
+        max_rounds=max_rounds,
+        watch=watch,
+    )
+    return PlanReport(problem, replayed.result, replayed)

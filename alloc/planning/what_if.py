@@ -1,0 +1,168 @@
+"""What if: a changed problem planned anew, and held against the base."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from alloc.capacity.accounting import hosts_in_service
+from alloc.capacity.plan import CostBreakdown, PlanResult
+from alloc.capacity.problem import PlanningProblem
+from alloc.errors import InstanceError
+from alloc.planning.changes import Change, apply_all
+from alloc.planning.replay import ReplaySettings
+from alloc.planning.report import PlanReport, SolveSettings, Watch, plan
+
+
+@dataclass(frozen=True)
+class CostChange:
+    """How a cost changes, and what is proved of it.
+
+    Parameters
+    ----------
+    found
+        Cost of the plan found after the change less that found before, money.
+    at_least, at_most
+        Ends of the range in which the difference of the two optima lies, by the proved bounds.
+    """
+
+    found: float
+    at_least: float
+    at_most: float
+
+    @property
+    def sentence(self) -> str:
+        """What is proved, in words."""
+        if self.at_least > 0:
+            return f"costs {self.at_least:,.0f} to {self.at_most:,.0f} more, proved"
+        if self.at_most < 0:
+            return f"saves {-self.at_most:,.0f} to {-self.at_least:,.0f}, proved"
+        return (
+            f"changes the cost by {self.at_least:+,.0f} to {self.at_most:+,.0f}: within the gap of "
+            "the two solves, so solve with a smaller gap to know the sign"
+        )
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A what-if beside its base.
+
+    Parameters
+    ----------
+    changes
+        What was changed, in words.
+    base, changed
+        The plan before and after.
+    """
+
+    changes: tuple[str, ...]
+    base: PlanReport
+    changed: PlanReport
+
+    @property
+    def cost(self) -> CostChange | None:
+        """How the cost changes, or None if one of the two has no plan."""
+        return cost_change(self.base.result, self.changed.result)
+
+    @property
+    def costs(self) -> Mapping[str, tuple[float, float]]:
+        """What the cost is made of, before and after."""
+        before, after = self.base.result.costs, self.changed.result.costs
+        return {
+            field.name: (
+                0.0 if before is None else getattr(before, field.name),
+                0.0 if after is None else getattr(after, field.name),
+            )
+            for field in dataclasses.fields(CostBreakdown)
+        }
+
+    @property
+    def hosts(self) -> Mapping[tuple[str, str], tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Hosts in service by offer and site, quarter by quarter, before and after, that differ."""
+        before, after = _fleet(self.base), _fleet(self.changed)
+        none = (0,) * self.base.problem.num_quarters
+        return {
+            place: (before.get(place, none), after.get(place, none))
+            for place in sorted(before.keys() | after.keys())
+            if before.get(place, none) != after.get(place, none)
+        }
+
+
+def what_if(
+    problem: PlanningProblem,
+    changes: Sequence[Change] = (),
+    *,
+    base: PlanReport | None = None,
+    settings: SolveSettings | None = None,
+    replay: ReplaySettings | None = None,
+    changed_replay: ReplaySettings | None = None,
+    max_rounds: int = 5,
+    watch: Watch | None = None,
+) -> WhatIf:
+    """Plan a changed problem, and hold it against the base.
+
+    Parameters
+    ----------
+    problem
+        The base.
+    changes
+        What is otherwise (`alloc.planning.changes`).
+    base
+        The plan of the base, if there is one already.
+    settings, replay, max_rounds, watch
+        As in `alloc.planning.plan`, for both.
+    changed_replay
+        How the changed plan is replayed if not like the base: another policy.
+
+    Raises
+    ------
+    InstanceError
+        If nothing is changed, or a change names what is not there.
+    """
+    if not changes and changed_replay in (None, replay):
+        raise InstanceError("what if: nothing is changed; name a change, for example demand +20 %.")
+    after = apply_all(problem, changes)
+    tell = watch or (lambda sentence: None)
+    if base is None:
+        tell("base: planning")
+        base = plan(problem, settings=settings, replay=replay, max_rounds=max_rounds, watch=watch)
+    sentences = [change.sentence for change in changes]
+    if changed_replay is not None and changed_replay != replay:
+        sentences.append(f"policy {changed_replay.scheduler}")
+    tell(f"{'; '.join(sentences)}: planning")
+    changed = plan(
+        after,
+        settings=settings,
+        replay=changed_replay or replay,
+        max_rounds=max_rounds,
+        before=base.result,
+        watch=watch,
+    )
+    return WhatIf(tuple(sentences), base, changed)
+
+
+def cost_change(before: PlanResult, after: PlanResult) -> CostChange | None:
+    """Return how the cost changes, or None if one of the two has no plan.
+
+    An optimum lies between the proved bound and the cost found, so the difference of two optima
+    lies between bound less cost and cost less bound.
+    """
+    old, new = before.certificate, after.certificate
+    if old.objective is None or new.objective is None or old.bound is None or new.bound is None:
+        return None
+    return CostChange(
+        found=new.objective - old.objective,
+        at_least=new.bound - old.objective,
+        at_most=new.objective - old.bound,
+    )
+
+
+def _fleet(report: PlanReport) -> dict[tuple[str, str], tuple[int, ...]]:
+    found = report.result.plan
+    if found is None:
+        return {}
+    return {
+        place: tuple(round(count) for count in counts)
+        for place, counts in hosts_in_service(report.problem, found).items()
+    }
