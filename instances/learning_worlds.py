@@ -298,8 +298,23 @@ FAMILIES: dict[str, World] = {
 """The families that policies are judged on, by name."""
 
 TRAINING: dict[str, World] = {
-    name: FAMILIES[name]
-    for name in ("base", "light", "heavy", "bursty", "cpu-jobs", "ps-hungry", "dips", "error-20")
+    **{
+        name: FAMILIES[name]
+        for name in (
+            "base",
+            "light",
+            "heavy",
+            "bursty",
+            "small-cluster",
+            "cpu-jobs",
+            "ps-hungry",
+            "dips",
+            "error-20",
+        )
+    },
+    "overload": replace(
+        BASE, name="overload", summary="Jobs come far faster than they go.", num_hosts=8, load=2.0
+    ),
 }
 """The worlds that policies are trained on; never on more jobs or hosts than `BASE` has."""
 

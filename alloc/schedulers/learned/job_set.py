@@ -127,8 +127,25 @@ class JobSetDecider:
         round_ = self.look(state)
         if not round_.views:
             return Decision(assign=tuple(round_.kept))
-        answer = self._network(round_.tensors)
-        column, score = round_.choose(answer)
+        return self.seat(state, round_, *round_.choose(self._network(round_.tensors)))
+
+    def seat(
+        self, state: ClusterState, round_: JobSetRound, column: Index, score: Array
+    ) -> Decision:
+        """Return the decision that puts a choice for the jobs of a round on hosts.
+
+        Parameters
+        ----------
+        state
+            The state.
+        round_
+            The round, as `look` returned it.
+        column
+            Column of each job, -1 for none, shape (jobs,).
+        score
+            Scores before prices, by which a gang that finds no room is made smaller, shape
+            (jobs, C).
+        """
         assert self._usher is not None
         seated = self._usher.seat(state, round_.views, round_.jobs.table, column, score)
         unplaced = int((column >= 0).sum()) - len(seated)

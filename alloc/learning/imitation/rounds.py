@@ -1,0 +1,162 @@
+"""Labelled rounds: what a policy saw and what the optimum did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from alloc.documents.files import write_bytes
+from alloc.errors import InstanceError
+from alloc.schedulers.learned.job_set import JobSetRound
+from alloc.schedulers.learned.job_set_choice import TERMS
+
+Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class LabelledRound:
+    """A round with the optimal choice.
+
+    Parameters
+    ----------
+    jobs, resources
+        The input of the network, shape (jobs, features) and (resources, features).
+    terms
+        The three terms of the score of each job in each column, weight included, slots, shape
+        (jobs, C, 3).
+    share
+        Share of each resource of each job in each column, shape (jobs, C, resources); 1e9 in
+        columns that only fill the array.
+    choice
+        Chance of each column in the optimum, and in the last place of none, shape (jobs, C + 1);
+        rows sum to 1.
+    prices
+        Price of the whole cluster's resource in the optimum, slots, shape (resources,).
+    """
+
+    jobs: Array
+    resources: Array
+    terms: Array
+    share: Array
+    choice: Array
+    prices: Array
+
+
+def label(
+    round_: JobSetRound, choice: npt.NDArray[np.float64], prices: npt.NDArray[np.float64]
+) -> LabelledRound:
+    """Return a round with its label.
+
+    Parameters
+    ----------
+    round_
+        The round.
+    choice, prices
+        As in `LabelledRound`.
+    """
+    ones = np.eye(TERMS)
+    terms = [round_.utilities(np.broadcast_to(one, (len(round_.views), TERMS))) for one in ones]
+    return LabelledRound(
+        jobs=round_.tensors["jobs"],
+        resources=round_.tensors["resources"],
+        terms=np.stack(terms, axis=-1).astype(np.float32),
+        share=round_.book.share[round_.jobs.table].astype(np.float32),
+        choice=choice.astype(np.float32),
+        prices=prices.astype(np.float32),
+    )
+
+
+def save_rounds(path: Path, rounds: Sequence[LabelledRound]) -> None:
+    """Write labelled rounds to one file, as a whole."""
+    import io
+
+    arrays = {
+        f"{k}/{field.name}": getattr(round_, field.name)
+        for k, round_ in enumerate(rounds)
+        for field in fields(LabelledRound)
+    }
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    write_bytes(path, buffer.getvalue())
+
+
+def load_rounds(path: Path) -> list[LabelledRound]:
+    """Read the labelled rounds of a file.
+
+    Raises
+    ------
+    InstanceError
+        If it is not there or not whole.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            count = 1 + max((int(name.partition("/")[0]) for name in kept.files), default=-1)
+            names = [field.name for field in fields(LabelledRound)]
+            return [
+                LabelledRound(**{name: kept[f"{k}/{name}"] for name in names}) for k in range(count)
+            ]
+    except FileNotFoundError:
+        raise InstanceError(
+            f"{path}: is not there; the training folder is not whole, so begin a new one."
+        ) from None
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise InstanceError(
+            f"{path}: cannot be read as labelled rounds ({str(error)[:100]}); begin a new folder."
+        ) from None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Labelled rounds as tensors, filled up to the longest of each axis.
+
+    Parameters
+    ----------
+    jobs, resources, terms, share, choice, prices
+        As in `LabelledRound`, with a batch axis in front.
+    absent
+        Which jobs only fill the batch, shape (batch, jobs).
+    """
+
+    jobs: Tensor
+    resources: Tensor
+    terms: Tensor
+    share: Tensor
+    choice: Tensor
+    prices: Tensor
+    absent: Tensor
+
+    @staticmethod
+    def of(rounds: Sequence[LabelledRound]) -> Batch:
+        """Return the batch of some rounds."""
+        most = max(len(round_.jobs) for round_ in rounds)
+        width = max(round_.share.shape[1] for round_ in rounds)
+        size, first = len(rounds), rounds[0]
+        jobs = np.zeros((size, most, first.jobs.shape[1]), dtype=np.float32)
+        terms = np.zeros((size, most, width, TERMS), dtype=np.float32)
+        share = np.full((size, most, width, first.share.shape[2]), 1e9, dtype=np.float32)
+        choice = np.zeros((size, most, width + 1), dtype=np.float32)
+        absent = np.ones((size, most), dtype=bool)
+        for k, round_ in enumerate(rounds):
+            count, columns = round_.share.shape[:2]
+            jobs[k, :count] = round_.jobs
+            terms[k, :count, :columns] = round_.terms
+            share[k, :count, :columns] = round_.share
+            choice[k, :count, :columns] = round_.choice[:, :-1]
+            choice[k, :count, -1] = round_.choice[:, -1]
+            absent[k, :count] = False
+        arrays = (
+            jobs,
+            np.stack([round_.resources for round_ in rounds]),
+            terms,
+            share,
+            choice,
+            np.stack([round_.prices for round_ in rounds]),
+            absent,
+        )
+        return Batch(*(torch.from_numpy(array) for array in arrays))
