@@ -1,0 +1,324 @@
+"""Training of a set policy: from the optimum of a round, from that of all rounds, by reward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from alloc.errors import InstanceError
+from alloc.instances.learning_worlds import TRAINING, TRAINING_SEEDS, VALIDATION_SEEDS, World
+from alloc.learning.imitation.evolution import Adam, estimate_gradient, get_weights, set_weights
+from alloc.learning.imitation.loss import imitation_loss
+from alloc.learning.imitation.network import SetPolicy
+from alloc.learning.imitation.rollouts import label_rounds, stretch
+from alloc.learning.imitation.rounds import Batch, LabelledRound, load_rounds, save_rounds
+from alloc.learning.imitation.teachers import HorizonTeacher, RoundTeacher, Teacher
+from alloc.learning.training import Curve, State, step_rng
+from alloc.units import require_positive
+
+Stage = Literal["round", "horizon", "reward"]
+STAGES: tuple[Stage, ...] = ("round", "horizon", "reward")
+"""Imitation of the exact round; of the horizon's optimum; evolution by the reward."""
+
+VALUE = "stretch"
+"""What validation measures: mean JCT over mean least JCT, the mean over validation instances."""
+
+_EPISODES = 5
+"""Simulations in an iteration of DAgger."""
+_LABEL_RATE = 0.25
+"""Chance that a round met is labelled: neighbouring rounds are much alike."""
+_FIRST_GUIDANCE = 0.5
+"""Chance that the teacher decides in a labelled round of a stage's first iteration; later 0."""
+_UPDATES = 200
+"""Gradient updates after each iteration of DAgger."""
+_BATCH = 32
+_RATES = {"round": 3e-3, "horizon": 3e-3}
+_PAIRS = 8
+_INSTANCES = 4
+_SPREAD = 0.05
+_EVOLUTION_RATE = 0.01
+_VALIDATE_EVERY = 10
+"""Updates of evolution between validations; an iteration of DAgger always ends with one."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many steps each stage takes.
+
+    Parameters
+    ----------
+    rounds, horizons
+        Iterations of DAgger on the optimum of the round, and of the horizon.
+    rewards
+        Updates of evolution.
+    """
+
+    rounds: int
+    horizons: int
+    rewards: int
+
+    @staticmethod
+    def of_minutes(minutes: float) -> Plan:
+        """Return the plan that takes about so many minutes on one core of 2023.
+
+        It is fixed beforehand and does not look at the clock, so that the same command gives the
+        same policy on a slow machine.
+        """
+        require_positive(minutes, "training", "minutes")
+        return Plan(
+            max(1, round(0.2 * minutes)), max(1, round(0.6 * minutes)), max(1, round(4 * minutes))
+        )
+
+    @property
+    def steps(self) -> int:
+        """Steps in all."""
+        return self.rounds + self.horizons + self.rewards
+
+    def stage(self, step: int) -> tuple[Stage, int, int]:
+        """Return the stage of a step, its number within the stage, and the steps of the stage."""
+        for stage, count in zip(STAGES, (self.rounds, self.horizons, self.rewards), strict=True):
+            if step < count:
+                return stage, step, count
+            step -= count
+        raise IndexError(step)
+
+
+class SetPolicyTraining:
+    """The training of a set policy (`alloc.learning.training.Trainer`).
+
+    1. ``round``: DAgger on the exact optimum of each round (F1, Optimus' drop in remaining time).
+    2. ``horizon``: DAgger on the optimum over all rounds to come (the linear master of F2).
+    3. ``reward``: evolution strategies on the simulated mean JCT, that is on minus the number of
+       jobs in the system, of the layer that weighs jobs.
+
+    The policy kept is the best of all validations; a stage that makes it no better changes nothing.
+
+    Parameters
+    ----------
+    folder
+        Where labels are kept between runs.
+    plan
+        Steps of each stage.
+    seed
+        Seed of everything.
+    worlds
+        What to train and validate on.
+    validation
+        Validation instances of each world.
+
+    References
+    ----------
+    Ross, Gordon, Bagnell, "A Reduction of Imitation Learning and Structured Prediction to No-Regret
+    Online Learning", AISTATS 2011, algorithm 3.1 (DAgger).
+    """
+
+    kind = "set-policy"
+
+    def __init__(
+        self,
+        folder: str | PathLike[str],
+        plan: Plan,
+        *,
+        seed: int = 0,
+        worlds: Mapping[str, World] = TRAINING,
+        validation: int = 2,
+    ) -> None:
+        if not worlds:
+            raise InstanceError("training: no worlds; name at least one.")
+        self.plan = plan
+        self.steps = plan.steps
+        self.step = 0
+        self.curve = Curve()
+        self.settings: dict[str, Any] = {
+            "seed": seed,
+            "rounds": plan.rounds,
+            "horizons": plan.horizons,
+            "rewards": plan.rewards,
+            "worlds": {name: repr(world) for name, world in worlds.items()},
+            "validation": validation,
+        }
+        self._folder = Path(folder)
+        self._seed = seed
+        self._worlds = dict(worlds)
+        self._validation = validation
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.network = SetPolicy()
+        self._best = _copy(self.network)
+        self._best_value = float("inf")
+        self._files: list[str] = []
+        self._labels: list[LabelledRound] = []
+        self._fitter = self._new_fitter("round")
+        self._climber = self._new_climber()
+
+    # A step.
+
+    def advance(self) -> str:
+        """Take one step: an iteration of DAgger, or an update of evolution."""
+        threads = torch.get_num_threads()
+        # One thread adds up in one order: the same weights wherever it runs.
+        torch.set_num_threads(1)
+        try:
+            stage, k, count = self.plan.stage(self.step)
+            if k == 0 and stage != "round":
+                self._enter(stage)
+            said = self._evolve(k, count) if stage == "reward" else self._imitate(stage, k, count)
+        finally:
+            torch.set_num_threads(threads)
+        self.step += 1
+        return f"{stage} {k + 1}/{count}: {said}; best {VALUE} {self._best_value:.4f}"
+
+    def _enter(self, stage: Stage) -> None:
+        """Begin a stage from the best policy so far, with labels of its own."""
+        self._files, self._labels = [], []
+        if stage == "reward":
+            self.network.load_state_dict(self._best)
+            self._climber = self._new_climber()
+        else:
+            self._fitter = self._new_fitter(stage)
+
+    def _imitate(self, stage: Stage, k: int, count: int) -> str:
+        teacher: Teacher = RoundTeacher() if stage == "round" else HorizonTeacher()
+        number = STAGES.index(stage)
+        names = list(self._worlds)
+        fresh: list[LabelledRound] = []
+        for episode in range(_EPISODES):
+            at = k * _EPISODES + episode
+            rng = step_rng(self._seed, number, k, episode)
+            fresh += label_rounds(
+                self.network,
+                self._worlds[names[at % len(names)]],
+                _seed_of(TRAINING_SEEDS, rng),
+                teacher,
+                rng,
+                rate=_LABEL_RATE,
+                guidance=_FIRST_GUIDANCE if k == 0 else 0.0,
+            )
+        name = f"labels-{stage}-{k:04d}.npz"
+        save_rounds(self._folder / name, fresh)
+        self._files.append(name)
+        self._labels += fresh
+        if stage == "round" and k == 0 and self._labels:
+            self.network.normalise(
+                torch.from_numpy(np.concatenate([one.jobs for one in self._labels]))
+            )
+        loss, hits = self._fit(stage, k, count)
+        value = self._validate()
+        self.curve.add(
+            self.step + 1, stage, loss=loss, hits=hits, labels=len(self._labels), **{VALUE: value}
+        )
+        return f"{len(self._labels)} labels, loss {loss:.3f}, {VALUE} {value:.4f}"
+
+    def _fit(self, stage: Stage, k: int, count: int) -> tuple[float, float]:
+        """Fit all labels of the stage; return the mean loss and hits of the second half."""
+        if not self._labels:
+            return float("nan"), float("nan")
+        rng = step_rng(self._seed, STAGES.index(stage), k, _EPISODES)
+        losses, hits = [], []
+        for update in range(_UPDATES):
+            done = (k + update / _UPDATES) / count
+            for group in self._fitter.param_groups:
+                group["lr"] = _RATES[stage] * (0.1 + 0.9 * 0.5 * (1 + np.cos(np.pi * done)))
+            drawn = rng.integers(len(self._labels), size=min(_BATCH, len(self._labels)))
+            loss, hit = imitation_loss(self.network, Batch.of([self._labels[i] for i in drawn]))
+            self._fitter.zero_grad()
+            torch.autograd.backward(loss)
+            nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+            self._fitter.step()
+            if 2 * update >= _UPDATES:
+                losses.append(loss.item())
+                hits.append(hit.item())
+        return float(np.mean(losses)), float(np.mean(hits))
+
+    def _evolve(self, k: int, count: int) -> str:
+        rng = step_rng(self._seed, STAGES.index("reward"), k)
+        names = list(self._worlds)
+        drawn = rng.permutation(len(names))[: min(_INSTANCES, len(names))]
+        instances = [(self._worlds[names[i]], _seed_of(TRAINING_SEEDS, rng)) for i in drawn]
+        parameters = list(self.network.worth.parameters())
+        weights = get_weights(parameters)
+
+        def cost(candidate: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+            set_weights(parameters, candidate)
+            return np.array([stretch(self.network, world, seed) for world, seed in instances])
+
+        gradient, seen = estimate_gradient(cost, weights, pairs=_PAIRS, spread=_SPREAD, rng=rng)
+        self._climber.rate = _EVOLUTION_RATE * (1.0 - 0.9 * k / count)
+        set_weights(parameters, self._climber.step(weights, gradient))
+        if (k + 1) % _VALIDATE_EVERY and k + 1 < count:
+            return f"{VALUE} in training {seen:.4f}"
+        value = self._validate()
+        self.curve.add(self.step + 1, "reward", **{VALUE: value})
+        return f"{VALUE} {value:.4f}"
+
+    def _validate(self) -> float:
+        """Return the mean stretch on the validation instances; keep the policy if it is best."""
+        seeds = VALIDATION_SEEDS[: self._validation]
+        value = float(
+            np.mean(
+                [stretch(self.network, w, seed) for w in self._worlds.values() for seed in seeds]
+            )
+        )
+        if value < self._best_value:
+            self._best_value, self._best = value, _copy(self.network)
+        return value
+
+    # The result.
+
+    def best(self) -> SetPolicy:
+        """Return the policy with the best validation so far."""
+        policy = SetPolicy()
+        policy.load_state_dict(self._best)
+        return policy
+
+    @property
+    def best_value(self) -> float:
+        """Its validation, infinite before the first."""
+        return self._best_value
+
+    # Checkpoints.
+
+    def state(self) -> State:
+        """Return all that the next step depends on."""
+        return {
+            "network": _copy(self.network),
+            "best": self._best,
+            "best_value": self._best_value,
+            "files": list(self._files),
+            "fitter": self._fitter.state_dict(),
+            "climber": self._climber.state(),
+        }
+
+    def restore(self, state: State) -> None:
+        """Take up a state; reads the labels it names."""
+        self.network.load_state_dict(state["network"])
+        self._best = dict(state["best"])
+        self._best_value = float(state["best_value"])
+        self._files = list(state["files"])
+        self._labels = [one for name in self._files for one in load_rounds(self._folder / name)]
+        self._fitter = self._new_fitter("horizon")
+        self._fitter.load_state_dict(state["fitter"])
+        self._climber.restore(state["climber"])
+
+    def _new_fitter(self, stage: str) -> torch.optim.Adam:
+        return torch.optim.Adam(self.network.parameters(), lr=_RATES[stage])
+
+    def _new_climber(self) -> Adam:
+        size = sum(parameter.numel() for parameter in self.network.worth.parameters())
+        return Adam(size, _EVOLUTION_RATE)
+
+
+def _copy(network: SetPolicy) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in network.state_dict().items()}
+
+
+def _seed_of(seeds: Sequence[int], rng: np.random.Generator) -> int:
+    return seeds[int(rng.integers(len(seeds)))]
