@@ -25,6 +25,9 @@ HOUR_S = 3600.0
 _WARM_UP = 0.2
 _RUN_OUT = 0.05
 _MOST_DOUBLINGS = 12
+# Jobs of the rarest class with a goal that a replication should see, and by how much it may grow.
+_ENOUGH = 30
+_MOST_TIMES = 5
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class ReplaySettings:
     options
         Its options.
     jobs
-        Jobs that arrive in each replication.
+        Jobs that arrive in each replication; up to five times as many if a class with a goal would
+        otherwise hardly come.
     replications
         Independent replications of each pool, 2 or more: their spread gives the interval.
     regimes
@@ -132,8 +136,9 @@ def replay(operation: Operation, settings: ReplaySettings) -> tuple[Measured, ..
     for name in sorted({stream.job_class.name for stream in with_goal}):
         (goal,) = {s.job_class.goal for s in with_goal if s.job_class.name == name}
         assert goal is not None
-        samples = [run[name] for run in runs if len(run[name])]
+        samples = [run[name] for run in runs if name in run and len(run[name])]
         if not samples:
+            # So rare that none came: nothing is known, and next to nothing was promised.
             continue
         if goal.fraction is None:
             value = mean_interval([float(np.mean(sample)) for sample in samples])
@@ -238,11 +243,14 @@ def _instance(
 ) -> tuple[Instance, list[int]]:
     """Return the pool as an instance, and the stream of each of its jobs."""
     rates = np.array([stream.jobs_per_hour for stream in operation.streams])
-    gaps_h = rng.exponential(1 / rates.sum(), settings.jobs)
+    rarest = min(s.jobs_per_hour for s in operation.streams if s.job_class.goal is not None)
+    wanted = math.ceil(_ENOUGH * rates.sum() / rarest)
+    count = min(max(settings.jobs, wanted), _MOST_TIMES * settings.jobs)
+    gaps_h = rng.exponential(1 / rates.sum(), count)
     arrivals_s = np.cumsum(gaps_h) * HOUR_S
-    members = rng.choice(len(rates), size=settings.jobs, p=rates / rates.sum())
+    members = rng.choice(len(rates), size=count, p=rates / rates.sum())
     spread = math.sqrt(math.log1p(settings.variation**2))
-    stretch = np.exp(spread * rng.standard_normal(settings.jobs) - spread**2 / 2)
+    stretch = np.exp(spread * rng.standard_normal(count) - spread**2 / 2)
     gangs: dict[int, tuple[Configuration, ...]] = {
         stream.gpus: (rigid_gang(stream.gpus),) for stream in operation.streams
     }

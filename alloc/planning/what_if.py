@@ -34,6 +34,8 @@ class CostChange:
     @property
     def sentence(self) -> str:
         """What is proved, in words."""
+        if self.at_least == self.at_most == 0:
+            return "does not change the cost, proved"
         if self.at_least > 0:
             return f"costs {self.at_least:,.0f} to {self.at_most:,.0f} more, proved"
         if self.at_most < 0:

@@ -1,0 +1,243 @@
+"""Plans, loops, what-ifs and fronts say no more than is proved."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from alloc.capacity import (
+    HostOffer,
+    JobClass,
+    JobOption,
+    Owned,
+    PlanningProblem,
+    PlanResult,
+    Scenario,
+    ServiceGoal,
+    Site,
+)
+from alloc.capacity.accounting import account
+from alloc.errors import InstanceError
+from alloc.planning.changes import Budget, Demand, NoMore
+from alloc.planning.loop import plan_and_replay
+from alloc.planning.pareto import in_energy, pareto
+from alloc.planning.replay import ReplaySettings
+from alloc.planning.report import PlanReport, SolveSettings, plan
+from alloc.planning.what_if import cost_change, what_if
+from alloc.topology import HostType
+from alloc.verification.plan import verify_plan
+
+EXACT = SolveSettings(time_limit_s=20.0, gap=1e-6)
+REPLAY = ReplaySettings(jobs=100, replications=2, regimes=1)
+
+
+def problem(**changes: object) -> PlanningProblem:
+    """Two GPU types, one faster and dearer; a goal that small pools miss in the replay."""
+    a100, h100 = HostType("a", 8, "a100"), HostType("h", 8, "h100")
+    base = PlanningProblem(
+        name="small",
+        currency="EUR",
+        num_quarters=2,
+        offers=(
+            HostOffer("a100-host", a100, "reserved", 1e4, service_quarters=1, idle_kw=1, busy_kw=4),
+            HostOffer(
+                "h100-host", h100, "reserved", 2.4e4, service_quarters=1, idle_kw=0.5, busy_kw=3
+            ),
+        ),
+        sites=(Site("hall", energy_price_per_kwh=(0.1,), carbon_kg_per_kwh=(0.3,)),),
+        classes=(
+            JobClass(
+                "train",
+                (JobOption("a100", 8, 4.0), JobOption("h100", 8, 2.0)),
+                goal=ServiceGoal("wait", 0.1, 0.95),
+            ),
+            JobClass("tune", (JobOption("a100", 1, 2.0), JobOption("h100", 1, 1.0))),
+        ),
+        scenarios=(
+            Scenario("low", 0.5, {"train": (0.5, 0.5), "tune": (4.0, 4.0)}),
+            Scenario("high", 0.5, {"train": (0.8, 0.9), "tune": (5.0, 8.0)}),
+        ),
+        owned=(Owned("a100-host", "hall", 1, 2),),
+        # A pool far larger than it will be: the formula then promises too much.
+        pool_gpus=4000.0,
+    )
+    return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def base() -> PlanReport:
+    return plan(problem(), settings=EXACT)
+
+
+@pytest.fixture(scope="module")
+def replayed() -> PlanReport:
+    return plan(problem(), settings=EXACT, replay=REPLAY)
+
+
+def test_the_loop_ends_where_the_goals_hold_in_the_simulator(
+    base: PlanReport, replayed: PlanReport
+) -> None:
+    assert replayed.replayed is not None
+    first, last = replayed.replayed.rounds[0], replayed.replayed.rounds[-1]
+    assert first.missed
+    assert replayed.replayed.outcome == "holds"
+    assert replayed.holds
+    assert not last.missed
+    assert 2 <= len(replayed.replayed.rounds) <= 5
+    # Room for the replay costs money, and the judge agrees that the room is there.
+    assert replayed.result.certificate.objective > base.result.certificate.objective
+    tight = replayed.certified_problem
+    assert tight.tightening == last.tightening
+    assert tight.fingerprint == replayed.result.certificate.fingerprint
+    assert verify_plan(tight, replayed.result.require_plan()) == []
+
+
+def test_a_loop_that_may_not_buy_says_that_it_is_impossible() -> None:
+    """The base is feasible within the budget; what the replay asks for is not."""
+    cheapest = plan(problem(), settings=EXACT).result.certificate.objective
+    assert cheapest is not None
+    tight = problem(budget=cheapest * 1.01)
+    report = plan(tight, settings=EXACT, replay=REPLAY)
+    assert report.replayed is not None
+    assert report.replayed.outcome == "impossible"
+    assert not report.holds
+    assert '"train" missed the goal in the replay' in report.replayed.sentence
+    assert report.result.plan is not None  # The last plan that there was is kept.
+
+
+def test_rounds_that_run_out_and_problems_without_a_plan_are_said() -> None:
+    once = plan(problem(), settings=EXACT, replay=REPLAY, max_rounds=1)
+    assert once.replayed is not None
+    assert once.replayed.outcome == "missed"
+    assert "allow more rounds" in once.replayed.sentence
+    none = plan(problem(budget=1.0), settings=EXACT, replay=REPLAY)
+    assert none.replayed is not None
+    assert none.replayed.outcome == "no plan"
+    assert not none.holds
+
+
+def test_a_solver_that_gives_up_is_not_taken_for_a_proof() -> None:
+    """Without a plan for the tightened problem, only a proof makes it impossible."""
+    solved: list[PlanResult] = []
+
+    def solve(tightened: PlanningProblem, last: PlanResult | None) -> PlanResult:
+        if last is not None:
+            certificate = dataclasses.replace(
+                last.certificate, status="no_solution", objective=None, limit="time"
+            )
+            return PlanResult(None, certificate)
+        solved.append(EXACT.solve(tightened))
+        return solved[0]
+
+    ended = plan_and_replay(problem(), solve, REPLAY)
+    assert ended.outcome == "missed"
+    assert "no tighter plan was found" in ended.sentence
+    assert ended.result is solved[0]
+
+
+def test_a_what_if_proves_the_range_of_the_difference(base: PlanReport) -> None:
+    told: list[str] = []
+    found = what_if(problem(), [Demand(1.5)], base=base, settings=EXACT, watch=told.append)
+    assert found.changes == ("+50 % all jobs",)
+    cost = found.cost
+    assert cost is not None
+    assert 0 < cost.at_least <= cost.found <= cost.at_most
+    assert cost.sentence.startswith("costs ")
+    assert sum(after - before for before, after in found.costs.values()) == pytest.approx(
+        cost.found
+    )
+    assert found.hosts
+    for before, after in found.hosts.values():
+        assert before != after
+    assert any("+50 % all jobs" in line for line in told)
+
+
+def test_what_ifs_know_their_sign_or_say_that_they_do_not(base: PlanReport) -> None:
+    saves = what_if(problem(), [Demand(0.5)], base=base, settings=EXACT).cost
+    assert saves is not None
+    assert saves.sentence.startswith("saves ")
+    same = cost_change(base.result, base.result)
+    assert same is not None
+    assert abs(same.found) < 1e-9
+    exact = dataclasses.replace(same, at_least=0.0, at_most=0.0)
+    assert exact.sentence == "does not change the cost, proved"
+    wide = dataclasses.replace(
+        base.result,
+        certificate=dataclasses.replace(
+            base.result.certificate, bound=base.result.certificate.objective * 0.9
+        ),
+    )
+    unknown = cost_change(wide, wide)
+    assert unknown is not None
+    assert "smaller gap" in unknown.sentence
+
+
+def test_a_what_if_without_a_plan_has_no_cost(base: PlanReport) -> None:
+    found = what_if(problem(), [Budget(1.0)], base=base, settings=EXACT)
+    assert found.changed.result.certificate.status == "infeasible"
+    assert found.cost is None
+    assert found.hosts[("a100-host", "hall")][1] == (0, 0)
+
+
+def test_another_policy_is_a_what_if_too(replayed: PlanReport) -> None:
+    other = dataclasses.replace(REPLAY, scheduler="las")
+    found = what_if(problem(), base=replayed, settings=EXACT, replay=REPLAY, changed_replay=other)
+    assert found.changes == ("policy las",)
+    assert found.changed.replayed is not None
+    with pytest.raises(InstanceError, match="nothing is changed"):
+        what_if(problem(), settings=EXACT, replay=REPLAY, changed_replay=REPLAY)
+
+
+def test_no_longer_selling_a_type_moves_the_work(base: PlanReport) -> None:
+    found = what_if(problem(), [NoMore("a100-host")], base=base, settings=EXACT)
+    after = found.changed.result.require_plan()
+    assert {order.offer for order in after.orders} == {"h100-host"}
+
+
+@pytest.mark.parametrize("axis", ["goals", "energy", "carbon"])
+def test_fronts_fall_and_each_point_is_certified(axis: str, base: PlanReport) -> None:
+    front = pareto(problem(), axis, points=3, factors=(0.5, 1.0, 3.0), settings=EXACT)  # type: ignore[arg-type]
+    planned = [point for point in front.points if point.result.plan is not None]
+    assert len(planned) >= 2
+    costs = [point.cost for point in planned]
+    assert costs == sorted(costs, reverse=True)
+    for point in planned:
+        assert point.result.certificate.bound <= point.cost
+        assert point.value <= point.limit * (1 + 1e-6)
+    cheapest = base.result.certificate.objective
+    if axis == "goals":
+        assert next(p.cost for p in planned if p.limit == 1.0) == pytest.approx(cheapest)
+    else:
+        assert planned[-1].cost == pytest.approx(cheapest)
+
+
+def test_energy_counts_as_carbon_without_changing_any_cost(base: PlanReport) -> None:
+    """The front of energy is drawn on a problem in other units, at the same prices."""
+    priced = problem(carbon_price_per_kg=0.2)
+    found = plan(priced, settings=EXACT).result.require_plan()
+    as_energy = in_energy(priced)
+    assert account(as_energy, found).costs.total == pytest.approx(
+        account(priced, found).costs.total
+    )
+    kwh, kg = account(as_energy, found).carbon_kg, account(priced, found).carbon_kg
+    assert kwh == pytest.approx(kg / 0.3)
+
+
+def test_fronts_refuse_what_they_cannot_draw() -> None:
+    with pytest.raises(InstanceError, match='unknown axis "energie"; did you mean "energy"'):
+        pareto(problem(), "energie")  # type: ignore[arg-type]
+    without = problem(classes=tuple(dataclasses.replace(c, goal=None) for c in problem().classes))
+    with pytest.raises(InstanceError, match="no class has a goal"):
+        pareto(without, "goals")
+
+
+def test_a_factor_below_any_run_time_is_left_out() -> None:
+    hurried = problem(
+        classes=(
+            dataclasses.replace(problem().classes[0], goal=ServiceGoal("jct", 8.0, 0.9)),
+            problem().classes[1],
+        )
+    )
+    front = pareto(hurried, "goals", factors=(0.1, 1.0), settings=EXACT)
+    assert [point.limit for point in front.points] == [1.0]
