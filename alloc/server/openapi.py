@@ -118,8 +118,19 @@ def describe(app: FastAPI, operations: Mapping[str, Operation]) -> dict[str, Any
     components = description.setdefault("components", {})
     components["schemas"] = {**schemas.get("$defs", {}), **_used(components.get("schemas", {}))}
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    _word_refusals(description)
     description["security"] = [{"token": []}, {}]
     return description
+
+
+def _word_refusals(description: dict[str, Any]) -> None:
+    """Say of parameters that are wrong what this server answers, not what FastAPI would."""
+    refusal = problems("invalid-request")[422]
+    for path in description["paths"].values():
+        for route in path.values():
+            found = route["responses"].get("422")
+            if found is not None and MEDIA_TYPE not in found.get("content", {}):
+                route["responses"]["422"] = refusal
 
 
 def _used(schemas: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ _SMALL = 64 * 1024
 _SHORT_S = 0.1
 """Jobs that take less are stored once, when they end."""
 _RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0)
-_EXPIRY_S = 30.0
+EXPIRY_S = 30.0
 _CANCEL_S = 10.0
 
 
@@ -109,7 +109,7 @@ class Service:
         await self._adopt()
         self._background = [
             asyncio.create_task(self._repeat(self._beat, self.settings.lease_s / 5)),
-            asyncio.create_task(self._repeat(self._expire, _EXPIRY_S)),
+            asyncio.create_task(self._repeat(self._expire, EXPIRY_S)),
         ]
         self._started = True
 

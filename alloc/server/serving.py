@@ -34,27 +34,14 @@ def run(settings: Settings) -> None:
     """Serve until a signal ends it; see `alloc.server.serve`."""
     require_safe(settings)
     configure_logs(settings.log_level)
-    listener = _listen(settings)
+    server, listener = make_server(settings)
     host, port = listener.getsockname()[:2]
-    app = make_app(settings)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        lifespan="on",
-        timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=int(settings.drain_s) + 5,
-        server_header=False,
-        proxy_headers=False,
-        h11_max_incomplete_event_size=64 * 1024,
-    )
     _log.info(
         "listening",
         address=f"http://{f'[{host}]' if ':' in host else host}:{port}",
         open=not settings.needs_tokens,
         workers=settings.workers,
     )
-    server = _Server(config)
     try:
         # Uvicorn raises the signal that ended it once more when all is done.
         with contextlib.suppress(KeyboardInterrupt):
@@ -63,6 +50,30 @@ def run(settings: Settings) -> None:
         listener.close()
     if not server.started:
         raise AllocError("the server could not start; the log above says why.")
+
+
+def make_server(settings: Settings) -> tuple[uvicorn.Server, socket.socket]:
+    """Return a server that is ready to run, and the socket that it is to listen on.
+
+    Raises
+    ------
+    AllocError
+        If the address is taken or not this machine's.
+    """
+    listener = _listen(settings)
+    config = uvicorn.Config(
+        make_app(settings),
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=int(settings.drain_s) + 5,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    return _Server(config), listener
 
 
 def require_safe(settings: Settings) -> None:

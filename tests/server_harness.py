@@ -1,0 +1,123 @@
+"""Servers for tests: in a thread of this process, or in a process of their own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+
+from alloc.server.serving import make_server
+
+TESTS = Path(__file__).parent
+
+
+class Running:
+    """A server in a thread of this process, behind a real socket."""
+
+    def __init__(self, settings):
+        self.server, self._listener = make_server(settings.replace(port=0))
+        self.service = lambda: self.server.config.app.state.service
+        self._thread = threading.Thread(
+            target=self.server.run, kwargs={"sockets": [self._listener]}, daemon=True
+        )
+
+    def __enter__(self):
+        self._thread.start()
+        self.port = self._listener.getsockname()[1]
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60.0)
+        wait_until_ready(self.client)
+        return self
+
+    def __exit__(self, *_):
+        self.client.close()
+        self.server.should_exit = True
+        self._thread.join(30)
+        self._listener.close()
+        assert not self._thread.is_alive()
+
+
+def wait_until_ready(client, patience_s=60.0):
+    """Wait until a server takes work."""
+    end = time.monotonic() + patience_s
+    while True:
+        try:
+            if client.get("/health/ready").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        assert time.monotonic() < end, "the server does not get ready"
+        time.sleep(0.05)
+
+
+def act(client, wait=None, headers=None, label=None, **request):
+    """Ask for the operation of the tests."""
+    sent = dict(headers or {})
+    if wait is not None:
+        sent["Prefer"] = f"wait={wait}"
+    params = {} if label is None else {"label": label}
+    return client.post("/v1/act", json=request, headers=sent, params=params)
+
+
+def wait_for(client, job_id, states=("done", "failed", "cancelled"), patience_s=60.0):
+    """Wait until a job is in one of the states, and return it."""
+    end = time.monotonic() + patience_s
+    while True:
+        job = client.get(f"/v1/jobs/{job_id}").json()
+        if job["state"] in states:
+            return job
+        assert time.monotonic() < end, job
+        time.sleep(0.03)
+
+
+class Server:
+    """A server in a process of its own."""
+
+    def __init__(self, folder, **variables):
+        self.log = Path(folder) / "log.jsonl"
+        environment = {
+            **os.environ,
+            "ALLOC_PORT": "0",
+            "ALLOC_DATABASE": str(Path(folder) / "server.sqlite"),
+            "ALLOC_OPERATIONS": "server_operations",
+            "ALLOC_WORKERS": "2",
+            "ALLOC_DRAIN_S": "0.2",
+            "PYTHONPATH": str(TESTS),
+            **{f"ALLOC_{name.upper()}": str(value) for name, value in variables.items()},
+        }
+        self._begin = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "alloc", "serve"], env=environment, stderr=log
+            )
+        self.client = httpx.Client(base_url=self._address(), timeout=60.0)
+        wait_until_ready(self.client)
+
+    def lines(self):
+        """Return what it has logged since it was started."""
+        return self.log.read_text()[self._begin :]
+
+    def kill(self):
+        """End it as a crash would."""
+        self.stop(signal.SIGKILL)
+
+    def stop(self, number=signal.SIGTERM):
+        """Send it a signal, and wait for its end."""
+        self.client.close()
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(30)
+
+    def _address(self):
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            found = re.search(r'"address": "(http://[^"]+)"', self.lines())
+            if found:
+                return found[1]
+            assert self.process.poll() is None, self.lines()
+            time.sleep(0.05)
+        raise AssertionError("the server does not listen")

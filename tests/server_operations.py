@@ -1,0 +1,55 @@
+"""Operations for tests of the server: they take as long, and break, as the request says."""
+
+import os
+import signal
+import time
+
+from pydantic import Field
+
+from alloc.errors import CertificateError, InstanceError
+from alloc.server.operations import Operation
+from alloc.server.requests import Request
+
+
+class ActRequest(Request):
+    """Do something."""
+
+    act: str = Field("echo", description="echo, sleep, hog, crash, fail, refuse or doubt.")
+    seconds: float = 0.0
+    asked_s: float | None = None
+    text: str = ""
+
+
+def run_act(request, tell, limits):
+    """Do what the request says, and return its text."""
+    tell(f"starting: {request.text}")
+    if request.act == "sleep":
+        end = time.monotonic() + request.seconds
+        while time.monotonic() < end:
+            time.sleep(0.05)
+            tell(f"{end - time.monotonic():.2f} s left")
+    if request.act == "hog":
+        kept = []
+        while True:
+            kept.append(bytearray(b"x" * 2**24))
+    if request.act == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if request.act == "fail":
+        raise RuntimeError(f"what nobody outside may read: {request.text}")
+    if request.act == "refuse":
+        raise InstanceError("the instance is no good; send another.")
+    if request.act == "doubt":
+        raise CertificateError("a bound was false; report it.")
+    return {"schema_version": 1, "kind": "echo", "text": request.text, "process": os.getpid()}
+
+
+OPERATIONS = (
+    Operation(
+        "act",
+        "Do what a test wants.",
+        ActRequest,
+        "server_operations:run_act",
+        "An echo.",
+        lambda request: request.asked_s,
+    ),
+)
