@@ -61,7 +61,7 @@ def function_table() -> dict[str, Emit]:
         "clamp": lambda g, x, min=None, max=None: _clamp(g, x, min, max),
         "contiguous": lambda g, x: x.name,
         "detach": lambda g, x: x.name,
-        "dropout": lambda g, x, p=0.5, training=False, inplace=False: x.name,
+        "dropout": lambda g, x, p=0.5, training=False: x.name,
         "expand": _expand,
         "expand_as": lambda g, x, y: g.add("Expand", x.name, g.add("Shape", y.name)),
         "flatten": _flatten,
@@ -71,12 +71,12 @@ def function_table() -> dict[str, Emit]:
         "linear": lambda g, x, weight, bias=None: linear(
             g, x.name, weight.name, None if bias is None else bias.name
         ),
-        "log_softmax": lambda g, x, dim=-1, _stacklevel=3: g.add("LogSoftmax", x.name, axis=dim),
+        "log_softmax": lambda g, x, dim=-1: g.add("LogSoftmax", x.name, axis=dim),
         "masked_fill": _masked_fill,
         "permute": _permute,
         "reshape": _reshape,
         "scaled_dot_product_attention": _attention,
-        "softmax": lambda g, x, dim=-1, _stacklevel=3: g.add("Softmax", x.name, axis=dim),
+        "softmax": lambda g, x, dim=-1: g.add("Softmax", x.name, axis=dim),
         "squeeze": lambda g, x, dim: g.add("Squeeze", x.name, g.constant([dim], np.int64)),
         "transpose": _transpose,
         "unsqueeze": lambda g, x, dim: _unsqueeze(g, x, dim).name,
@@ -93,7 +93,7 @@ def operand(g: Graph, value: Any) -> str:
 
 
 def _unary(operator: str) -> Emit:
-    return lambda g, x, inplace=False: g.add(operator, x.name)
+    return lambda g, x: g.add(operator, x.name)
 
 
 def _binary(operator: str) -> Emit:

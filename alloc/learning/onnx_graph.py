@@ -203,6 +203,12 @@ def _call(
     options: Any,
 ) -> Any:
     """Add one step of a module to the graph."""
+    # What says nothing: options left at None, where to warn, and whether to save memory.
+    options = {
+        option: value
+        for option, value in options.items()
+        if value is not None and option not in ("_stacklevel", "inplace")
+    }
     emit, what = _emitter(traced, node)
     if emit is None:
         raise UnsupportedFeatureError(
@@ -247,6 +253,7 @@ def _ranks(traced: torch.fx.GraphModule, spec: FeatureSpec) -> dict[torch.fx.Nod
     zeros = [torch.from_numpy(array) for array in sample_inputs(spec, 3, None)]
     try:
         with torch.no_grad():
+            traced(*zeros)  # fails sooner than the watcher, which gathers evidence for seconds
             Watcher(traced).run(*zeros)
     except Exception as error:  # whatever PyTorch raises at shapes that do not fit
         raise UnsupportedFeatureError(
