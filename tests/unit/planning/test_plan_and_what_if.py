@@ -181,9 +181,9 @@ def test_a_what_if_without_a_plan_has_no_cost(base: PlanReport) -> None:
 
 
 def test_another_policy_is_a_what_if_too(replayed: PlanReport) -> None:
-    other = dataclasses.replace(REPLAY, scheduler="las")
+    other = dataclasses.replace(REPLAY, scheduler="srtf")
     found = what_if(problem(), base=replayed, settings=EXACT, replay=REPLAY, changed_replay=other)
-    assert found.changes == ("policy las",)
+    assert found.changes == ("policy srtf",)
     assert found.changed.replayed is not None
     with pytest.raises(InstanceError, match="nothing is changed"):
         what_if(problem(), settings=EXACT, replay=REPLAY, changed_replay=REPLAY)
