@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from alloc.schedulers.learned.job_set_choice import TERMS
 from alloc.schedulers.learned.job_set_features import JOB_FEATURES, RESOURCE_FEATURES
 
-_LARGEST = 8.0
+LARGEST = 8.0
 """Largest logarithm of a worth or a price: one job is worth at most 3,000 slots."""
 
 
@@ -91,9 +91,9 @@ class SetPolicy(nn.Module):
         supply = self.resource(resources)
         context = self.context(torch.cat([found.flatten(-2), supply.mean(dim=-2)], dim=-1))
         told = torch.relu(self.mix(seen) + self.tell_jobs(context).unsqueeze(-2))
-        worth = torch.exp(torch.clamp(self.worth(told), -_LARGEST, _LARGEST))
+        worth = torch.exp(torch.clamp(self.worth(told), -LARGEST, LARGEST))
         dear = torch.relu(self.mix_price(supply) + self.tell_prices(context).unsqueeze(-2))
-        prices = torch.exp(torch.clamp(self.price(dear).squeeze(-1), -_LARGEST, _LARGEST))
+        prices = torch.exp(torch.clamp(self.price(dear).squeeze(-1), -LARGEST, LARGEST))
         return worth, prices
 
     def normalise(self, jobs: Tensor) -> None:

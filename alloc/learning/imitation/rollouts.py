@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
+from torch import nn
 
 from alloc.instance import Instance
 from alloc.instances.learning_worlds import World
-from alloc.learning.imitation.network import SetPolicy
+from alloc.learning.imitation.network import LARGEST, SetPolicy
 from alloc.learning.imitation.rounds import LabelledRound
 from alloc.learning.imitation.teachers import Teacher
 from alloc.schedulers.learned.job_set import JobSetDecider
@@ -19,19 +19,42 @@ from alloc.schedulers.state import ClusterState, Decision, Knowledge, Scheduler
 from alloc.simulation import simulate
 
 
-class TorchNetwork:
-    """A network as deciders call it, run by PyTorch."""
+class NumpyNetwork:
+    """A network as deciders call it, run by numpy on the very weights of the module.
+
+    For the few jobs of a training world PyTorch's overhead would exceed the arithmetic tenfold.
+    """
 
     def __init__(self, module: SetPolicy) -> None:
         self._module = module
 
     def __call__(self, tensors: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-        """Return worth and prices."""
-        with torch.no_grad():
-            worth, prices = self._module(
-                torch.from_numpy(tensors["jobs"]), torch.from_numpy(tensors["resources"])
-            )
-        return {"worth": worth.numpy(), "prices": prices.numpy()}
+        """Return worth and prices, as `SetPolicy.forward` does."""
+        net = self._module
+        first, _, second, _ = net.embed
+        seen = (tensors["jobs"] - net.centre.numpy()) * net.scale.numpy()
+        seen = _relu(_linear(second, _relu(_linear(first, seen))))
+        asked = _linear(net.ask, seen)
+        asked = np.exp(asked - asked.max(axis=0))
+        found = (asked / asked.sum(axis=0)).T @ _linear(net.gather, seen)
+        supply = _relu(_linear(net.resource[0], tensors["resources"]))
+        known = np.concatenate([found.ravel(), supply.mean(axis=0)])
+        context = _relu(_linear(net.context[0], known))
+        told = _relu(_linear(net.mix, seen) + _linear(net.tell_jobs, context))
+        worth = np.exp(np.clip(_linear(net.worth, told), -LARGEST, LARGEST))
+        dear = _relu(_linear(net.mix_price, supply) + _linear(net.tell_prices, context))
+        prices = np.exp(np.clip(_linear(net.price, dear)[:, 0], -LARGEST, LARGEST))
+        return {"worth": worth, "prices": prices}
+
+
+def _linear(layer: nn.Module, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    assert isinstance(layer, nn.Linear)
+    product: npt.NDArray[Any] = x @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
+    return product
+
+
+def _relu(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.maximum(x, np.float32(0.0))
 
 
 class Pupil:
@@ -70,7 +93,7 @@ class Pupil:
         rng: np.random.Generator,
     ) -> None:
         self.labelled: list[LabelledRound] = []
-        self._network = TorchNetwork(network)
+        self._network = NumpyNetwork(network)
         self._decider = JobSetDecider(self._network, self.name)
         self._teacher = teacher
         self._rate = rate
@@ -114,29 +137,36 @@ def label_rounds(
     return pupil.labelled
 
 
-def stretch(network: SetPolicy, world: World, seed: int) -> float:
-    """Return the mean JCT of a policy over the mean least JCT, 1 or more.
+class Trial:
+    """An instance on which a network is tried, as often as its weights change.
 
-    The least JCT is that of the job alone on the cluster, so the sum over jobs of what is above it
-    is what waiting and sharing cost. Minus the mean JCT is, up to a constant, the reward: the sum
-    over slots of minus the number of jobs in the system.
+    Parameters
+    ----------
+    network
+        The network.
+    world, seed
+        The instance.
     """
-    instance = world.make(seed)
-    decider = JobSetDecider(TorchNetwork(network), "policy")
-    return _run(world, instance, cast(Scheduler, decider), seed) / least_jct_s(instance)
 
+    def __init__(self, network: SetPolicy, world: World, seed: int) -> None:
+        self._instance = world.make(seed)
+        self._least_s = np.mean([job.min_run_s for job in self._instance.jobs])
+        self._decider = JobSetDecider(NumpyNetwork(network), "policy")
+        self._world, self._seed = world, seed
 
-def least_jct_s(instance: Instance) -> float:
-    """Return the mean over jobs of the JCT of the job alone on the cluster, seconds."""
-    return float(np.mean([job.min_run_s for job in instance.jobs]))
+    def stretch(self) -> float:
+        """Return the mean JCT of the policy over the mean least JCT, 1 or more.
 
-
-def mean_jct_s(world: World, instance: Instance, scheduler: Scheduler, seed: int) -> float:
-    """Return the mean JCT of a scheduler on an instance of a world, seconds."""
-    return _run(world, instance, scheduler, seed)
+        The least JCT is that of the job alone on the cluster. Minus the mean JCT is, up to a
+        constant factor, the reward: the sum over slots of minus the number of jobs in the system,
+        with the last slot of a job counted as far as it runs.
+        """
+        scheduler = cast(Scheduler, self._decider)
+        return float(_run(self._world, self._instance, scheduler, self._seed) / self._least_s)
 
 
 def _run(world: World, instance: Instance, scheduler: Scheduler, seed: int) -> float:
+    """Return the mean JCT of a scheduler on an instance of a world, seconds."""
     result = simulate(
         instance,
         scheduler,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from alloc.instances.learning_worlds import TRAINING, TRAINING_SEEDS, VALIDATION
 from alloc.learning.imitation.evolution import Adam, estimate_gradient, get_weights, set_weights
 from alloc.learning.imitation.loss import imitation_loss
 from alloc.learning.imitation.network import SetPolicy
-from alloc.learning.imitation.rollouts import label_rounds, stretch
+from alloc.learning.imitation.rollouts import Trial, label_rounds
 from alloc.learning.imitation.rounds import Batch, LabelledRound, load_rounds, save_rounds
 from alloc.learning.imitation.teachers import HorizonTeacher, RoundTeacher, Teacher
 from alloc.learning.training import Curve, State, step_rng
@@ -242,13 +243,16 @@ class SetPolicyTraining:
         rng = step_rng(self._seed, STAGES.index("reward"), k)
         names = list(self._worlds)
         drawn = rng.permutation(len(names))[: min(_INSTANCES, len(names))]
-        instances = [(self._worlds[names[i]], _seed_of(TRAINING_SEEDS, rng)) for i in drawn]
+        trials = [
+            Trial(self.network, self._worlds[names[i]], _seed_of(TRAINING_SEEDS, rng))
+            for i in drawn
+        ]
         parameters = list(self.network.worth.parameters())
         weights = get_weights(parameters)
 
         def cost(candidate: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
             set_weights(parameters, candidate)
-            return np.array([stretch(self.network, world, seed) for world, seed in instances])
+            return np.array([trial.stretch() for trial in trials])
 
         gradient, seen = estimate_gradient(cost, weights, pairs=_PAIRS, spread=_SPREAD, rng=rng)
         self._climber.rate = _EVOLUTION_RATE * (1.0 - 0.9 * k / count)
@@ -261,15 +265,17 @@ class SetPolicyTraining:
 
     def _validate(self) -> float:
         """Return the mean stretch on the validation instances; keep the policy if it is best."""
-        seeds = VALIDATION_SEEDS[: self._validation]
-        value = float(
-            np.mean(
-                [stretch(self.network, w, seed) for w in self._worlds.values() for seed in seeds]
-            )
-        )
+        value = float(np.mean([trial.stretch() for trial in self._trials]))
         if value < self._best_value:
             self._best_value, self._best = value, _copy(self.network)
         return value
+
+    @cached_property
+    def _trials(self) -> list[Trial]:
+        """Return the trials of validation, always the same."""
+        seeds = VALIDATION_SEEDS[: self._validation]
+        worlds = self._worlds.values()
+        return [Trial(self.network, world, seed) for world in worlds for seed in seeds]
 
     # The result.
 

@@ -113,8 +113,7 @@ class JobSetDecider:
         self._usher: Usher | None = None
 
     def reset(self) -> None:
-        """Forget everything; called before each simulation."""
-        self._book = None
+        """Do nothing: all that is kept are the ladders of tables, which do not change."""
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`.

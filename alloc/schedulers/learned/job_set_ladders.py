@@ -132,6 +132,7 @@ class LadderBook:
         self._of_table: dict[tuple[int, int | None], int] = {}
         self._orders: dict[Hashable, tuple[object, Index, UseOrder]] = {}
         self._stale = False
+        self._room: dict[tuple[int, ...], int] = {}
 
     def forget(self) -> None:
         """Forget all tables."""
@@ -195,8 +196,7 @@ class LadderBook:
         shape = shape_of(configurations)
         if shape not in self._orders:
             fitting = np.array(
-                [c for c, way in enumerate(configurations) if misfit(self.topology, way) is None],
-                dtype=np.int64,
+                [c for c, way in enumerate(configurations) if self._fits(way)], dtype=np.int64
             )
             ways = [configurations[c] for c in fitting]
             use = np.array([way.demand for way in ways], dtype=float)
@@ -206,6 +206,24 @@ class LadderBook:
         _, fitting, order = self._orders[shape]
         rate = np.array([configurations[c].rate for c in fitting])
         return np.asarray(fitting[pareto_front(order, rate)], dtype=np.int64)
+
+    def _fits(self, way: Configuration) -> bool:
+        """Return whether a configuration can ever run on the cluster, as `misfit` has it."""
+        if not _is_plain(way):
+            return misfit(self.topology, way) is None
+        if any(need > have for need, have in zip(way.demand, self.total.tolist(), strict=True)):
+            return False
+        for group in way.tasks:
+            room = self._room.get(group.demand)
+            if room is None:
+                demand = np.array(group.demand)
+                asked = demand > 0
+                per_host = self.topology.capacity[:, asked] // demand[asked]
+                room = int(per_host.min(axis=1).sum()) if asked.any() else np.iinfo(np.int64).max
+                self._room[group.demand] = room
+            if group.count > room:
+                return False
+        return True
 
     def _stack(self) -> None:
         width = max((len(ladder.rate) for ladder in self.ladders), default=0)
@@ -226,15 +244,25 @@ class LadderBook:
         self._stale = False
 
 
+def _is_plain(way: Configuration) -> bool:
+    """Return whether the tasks of a configuration go on any host that has room."""
+    return (
+        way.gpu_type is None
+        and way.within is None
+        and not any(
+            group.shares_gpu or group.mig_profile is not None or group.gpu_memory_mib
+            for group in way.tasks
+        )
+    )
+
+
 def _tasks(ways: Sequence[Configuration]) -> dict[TaskKind, Index] | None:
     """Return how many tasks of each kind the configurations of a ladder have; None if not plain."""
     tasks: dict[TaskKind, Index] = {}
     for c, way in enumerate(ways):
-        if way.gpu_type is not None or way.within is not None:
+        if not _is_plain(way):
             return None
         for group in way.tasks:
-            if group.shares_gpu or group.mig_profile is not None or group.gpu_memory_mib:
-                return None
             kind = (group.role, group.demand)
             tasks.setdefault(kind, np.zeros(len(ways), dtype=np.int64))[c] = group.count
     return tasks
