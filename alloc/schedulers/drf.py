@@ -22,6 +22,11 @@ class Drf(Policy):
     skip
         Leave out a job whose step does not fit, and go on with the others (departure from DL2's
         evaluation, which stops).
+    rules
+        ``dl2`` follows the rules of DL2's evaluation to the letter (`alloc.schedulers.published`),
+        for comparisons with its code; ``alloc`` as far as they make sense on any cluster and table.
+    max_tasks
+        With the rules of DL2, most workers, and most PSs, of a job; None: as its table has.
 
     References
     ----------
@@ -35,12 +40,16 @@ class Drf(Policy):
     needs: Knowledge = "none"
     information = "demands and arrival"
 
-    def __init__(self, *, skip: bool = False) -> None:
-        super().__init__()
+    def __init__(
+        self, *, skip: bool = False, rules: str = "alloc", max_tasks: int | None = None
+    ) -> None:
+        super().__init__(rules, max_tasks, {"skip": skip})
         self._skip = skip
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
+        if self._published is not None:
+            return self._published.decide(state)
         round_, competing = self._open(state)
         total = [int(amount) for amount in state.topology.capacity.sum(axis=0)]
         use: dict[tuple[str, str], list[int]] = {}

@@ -20,6 +20,11 @@ class Fifo(Policy):
     skip
         Go on to the next job when one does not fit (departure from the published rule, which
         stops).
+    rules
+        ``dl2`` follows the rules of DL2's evaluation to the letter (`alloc.schedulers.published`),
+        for comparisons with its code; ``alloc`` as far as they make sense on any cluster and table.
+    max_tasks
+        With the rules of DL2, most workers, and most PSs, of a job; None: as its table has.
 
     References
     ----------
@@ -32,8 +37,10 @@ class Fifo(Policy):
     needs: Knowledge = "none"
     information = "order of arrival"
 
-    def __init__(self, *, skip: bool = False) -> None:
-        super().__init__()
+    def __init__(
+        self, *, skip: bool = False, rules: str = "alloc", max_tasks: int | None = None
+    ) -> None:
+        super().__init__(rules, max_tasks, {"skip": skip})
         self._skip = skip
         self._blocked: tuple[str, int] | None = None
 
@@ -44,6 +51,8 @@ class Fifo(Policy):
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
+        if self._published is not None:
+            return self._published.decide(state)
         if state.slot_s is None:
             return self._admit(state)
         round_, competing = self._open(state)

@@ -43,6 +43,11 @@ class Optimus(Policy):
         cluster), as Optimus does; the DL2 evaluation does not, and that is the default here.
     skip
         Leave out a job whose step does not fit and go on (departure: the published rule stops).
+    rules
+        ``dl2`` follows the rules of DL2's evaluation to the letter (`alloc.schedulers.published`),
+        for comparisons with its code; ``alloc`` as far as they make sense on any cluster and table.
+    max_tasks
+        With the rules of DL2, most workers, and most PSs, of a job; None: as its table has.
 
     References
     ----------
@@ -59,13 +64,23 @@ class Optimus(Policy):
     needs: Knowledge = "estimate"
     information = "remaining work and rates of all configurations"
 
-    def __init__(self, *, per_dominant_resource: bool = False, skip: bool = False) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        *,
+        per_dominant_resource: bool = False,
+        skip: bool = False,
+        rules: str = "alloc",
+        max_tasks: int | None = None,
+    ) -> None:
+        departures = {"per_dominant_resource": per_dominant_resource, "skip": skip}
+        super().__init__(rules, max_tasks, departures)
         self._per_dominant_resource = per_dominant_resource
         self._skip = skip
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
+        if self._published is not None:
+            return self._published.decide(state)
         round_, competing = self._open(state)
         total = [int(amount) for amount in state.topology.capacity.sum(axis=0)]
         heap: list[tuple[float, int, _Move, JobView]] = []

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from alloc.packing import HostPool
 from alloc.schedulers.honouring import REQUIRED_LEVELS
 from alloc.schedulers.ladder import LadderCache
+from alloc.schedulers.published import PublishedRule, published_rule
 from alloc.schedulers.round import Outcome, Round, Watch
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
+
+NO_DEPARTURES: Mapping[str, bool] = MappingProxyType({})
 
 
 class Policy(ABC):
@@ -32,15 +36,25 @@ class Policy(ABC):
     features: tuple[str, ...] = (REQUIRED_LEVELS, "GPU memory", "MIG slices")
     preemptive = False
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        rules: str = "alloc",
+        max_tasks: int | None = None,
+        departures: Mapping[str, bool] = NO_DEPARTURES,
+    ) -> None:
         self._ladders = LadderCache()
         self._pool: HostPool | None = None
+        self._published: PublishedRule | None = None
+        if rules != "alloc" or max_tasks is not None:
+            self._published = published_rule(self.name, rules, max_tasks, departures)
         self.watch: Watch | None = None
 
     def reset(self) -> None:
         """Forget everything; called before each simulation."""
         self._ladders.clear()
         self._pool = None
+        if self._published is not None:
+            self._published.reset()
 
     @abstractmethod
     def decide(self, state: ClusterState) -> Decision:

@@ -24,6 +24,11 @@ class Srtf(Policy):
         what the name says.
     skip
         Go on to the next job when one does not fit (departure: the published rule stops).
+    rules
+        ``dl2`` follows the rules of DL2's evaluation to the letter (`alloc.schedulers.published`),
+        for comparisons with its code; ``alloc`` as far as they make sense on any cluster and table.
+    max_tasks
+        With the rules of DL2, most workers, and most PSs, of a job; None: as its table has.
 
     References
     ----------
@@ -37,8 +42,15 @@ class Srtf(Policy):
     information = "remaining work"
     preemptive = True
 
-    def __init__(self, *, by: str = "fraction", skip: bool = False) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        *,
+        by: str = "fraction",
+        skip: bool = False,
+        rules: str = "alloc",
+        max_tasks: int | None = None,
+    ) -> None:
+        super().__init__(rules, max_tasks, {"by": by != "fraction", "skip": skip})
         if by not in MEASURES:
             raise InstanceError(
                 f'srtf: by is "{by}"{nearest(by, MEASURES)} It must be fraction or time.'
@@ -48,6 +60,8 @@ class Srtf(Policy):
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
+        if self._published is not None:
+            return self._published.decide(state)
         round_, competing = self._open(state)
         order = sorted(competing, key=lambda view: (self._measure(view), view.in_order))
         serve(round_, order, skip=self._skip)

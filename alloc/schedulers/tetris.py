@@ -38,6 +38,11 @@ class Tetris(Policy):
     skip
         Try the next best job on a host when the best does not fit (departure: the published rule
         goes to the next host).
+    rules
+        ``dl2`` follows the rules of DL2's evaluation to the letter (`alloc.schedulers.published`),
+        for comparisons with its code; ``alloc`` as far as they make sense on any cluster and table.
+    max_tasks
+        With the rules of DL2, most workers, and most PSs, of a job; None: as its table has.
 
     References
     ----------
@@ -52,13 +57,22 @@ class Tetris(Policy):
     needs: Knowledge = "estimate"
     information = "demands and remaining work"
 
-    def __init__(self, *, shortest_first: bool = False, skip: bool = False) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        *,
+        shortest_first: bool = False,
+        skip: bool = False,
+        rules: str = "alloc",
+        max_tasks: int | None = None,
+    ) -> None:
+        super().__init__(rules, max_tasks, {"shortest_first": shortest_first, "skip": skip})
         self._sign = -1.0 if shortest_first else 1.0
         self._skip = skip
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
+        if self._published is not None:
+            return self._published.decide(state)
         round_, competing = self._open(state)
         by_task = [
             view for view in competing if isinstance(round_.grant_of(view).ladder, TaskLadder)
