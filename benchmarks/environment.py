@@ -8,7 +8,17 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("alloc", "numpy", "scipy", "highspy", "ortools", "pyomo", "networkx", "joblib")
+PACKAGES = (
+    "alloc",
+    "numpy",
+    "scipy",
+    "highspy",
+    "ortools",
+    "pyomo",
+    "networkx",
+    "joblib",
+    "onnxruntime",
+)
 """Packages whose versions move the numbers."""
 
 
