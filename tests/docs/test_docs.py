@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from doc_examples import Block, Page, agrees, blocks, commands
+from needs import need_torch
 from typer.main import get_command
 
 from alloc.cli.application import app
@@ -22,6 +23,10 @@ def run_all(page: Path, chosen: list[Block], folder: Path, monkeypatch) -> None:
     # What a page registers is gone after it.
     monkeypatch.setattr(backends, "BACKENDS", dict(backends.BACKENDS))
     monkeypatch.setattr(formulation, "FORMULATIONS", dict(formulation.FORMULATIONS))
+    # Nor does it touch the policies of whoever runs the tests.
+    monkeypatch.setenv("ALLOC_POLICIES", str(folder / "policies"))
+    if any(re.search(r"^import torch$", block.body, re.MULTILINE) for block in chosen):
+        need_torch()
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     run = Page(page.name)
