@@ -63,7 +63,7 @@ def test_the_wheel_holds_the_whole_tree(wheel):
     ]:
         for path in (ROOT / top).rglob("*"):
             name = Path(inside, path.relative_to(ROOT / top)).as_posix()
-            if path.suffix in {".py", ".pyi", ".typed", ".j2", ".css"}:
+            if path.suffix in {".py", ".pyi", ".typed", ".j2", ".css", ".onnx"}:
                 expected.add(name)
     for family in SHIPPED_FAMILIES:
         files = list((ROOT / "instances" / "data" / family).glob("*.json"))
