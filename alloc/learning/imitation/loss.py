@@ -22,7 +22,7 @@ def imitation_loss(network: SetPolicy, batch: Batch) -> tuple[Tensor, Tensor]:
     own prices; the loss is the cross entropy to the optimal choice, which may be a mixture (the
     linear optimum splits a few jobs), plus the squared error of the logarithm of prices.
     """
-    worth, per_job = network(batch.jobs, batch.resources, batch.absent)
+    worth, per_job = network.answer(batch.jobs, batch.resources, batch.absent)
     here = ~batch.absent
     prices = per_job * here.sum(dim=1, keepdim=True)
     score = (batch.terms * worth.unsqueeze(-2)).sum(dim=-1)

@@ -62,26 +62,36 @@ class SetPolicy(nn.Module):
             self.worth.bias.copy_(torch.tensor([0.0, 0.0, -3.0]))
             self.worth.weight.mul_(0.1)
 
-    def forward(
-        self, jobs: Tensor, resources: Tensor, absent: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, jobs: Tensor, resources: Tensor) -> tuple[Tensor, Tensor]:
         """Return the worth of jobs and the prices of resources.
 
         Parameters
         ----------
         jobs
-            Features of jobs, shape (..., jobs, features).
+            Features of jobs, shape (jobs, features).
         resources
-            Features of resources, shape (..., resources, features).
-        absent
-            Which rows of `jobs` only fill the batch, shape (..., jobs); None: none.
+            Features of resources, shape (resources, features).
 
         Returns
         -------
         worth : Tensor
-            alpha, beta, gamma of each job, shape (..., jobs, 3).
+            alpha, beta, gamma of each job, shape (jobs, 3).
         prices : Tensor
-            Price per job of each resource of the whole cluster, shape (..., resources).
+            Price per job of each resource of the whole cluster, shape (resources,).
+        """
+        return self.answer(jobs, resources, None)
+
+    def answer(
+        self, jobs: Tensor, resources: Tensor, absent: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return what `forward` does, for rounds in a batch too.
+
+        Parameters
+        ----------
+        jobs, resources
+            As there, with any axes in front.
+        absent
+            Which rows of `jobs` only fill the batch, shape (..., jobs); None: none.
         """
         seen = self.embed((jobs - self.centre) * self.scale)
         asked = self.ask(seen)

@@ -49,12 +49,12 @@ class NumpyNetwork:
 
 def _linear(layer: nn.Module, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     assert isinstance(layer, nn.Linear)
-    product: npt.NDArray[Any] = x @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
-    return product
+    weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
+    return np.asarray(np.dot(x, weight.T) + bias)
 
 
 def _relu(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return np.maximum(x, np.float32(0.0))
+    return np.asarray(np.maximum(x, np.float32(0.0)))
 
 
 class Pupil:
