@@ -69,9 +69,10 @@ class Dl2Case:
     Parameters
     ----------
     instance
-        The truth. Work is in epochs, rates in epochs per second.
+        The truth. A unit of work is done in a second at one epoch per slot: so work is epochs times
+        the length of a slot, and rates are epochs per slot, to the last digit those of DL2's code.
     seen_work
-        The estimated epochs of each job.
+        The estimated work of each job.
     max_tasks
         Most workers, and most PSs, of a job.
     """
@@ -164,12 +165,14 @@ def dl2_case(
         kind = (job.model, job.epoch_size, job.worker, job.ps)
         if kind not in tables:
             most = max_workers + 1 if what_if else max_workers
-            tables[kind] = _table(where, job, speeds[job.model], most, max_workers, slots_per_gpu)
+            tables[kind] = _table(
+                where, job, speeds[job.model], most, max_workers, slots_per_gpu, slot_s
+            )
         made.append(
             Job(
                 id=job.id,
                 arrival_s=job.arrival_slot * slot_s,
-                work=float(job.epochs if job.real_epochs is None else job.real_epochs),
+                work=slot_s * (job.epochs if job.real_epochs is None else job.real_epochs),
                 configurations=tables[kind],
                 model=job.model,
             )
@@ -180,7 +183,7 @@ def dl2_case(
         jobs=tuple(made),
         slot_s=slot_s,
     )
-    return Dl2Case(instance, {job.id: float(job.epochs) for job in jobs}, max_workers)
+    return Dl2Case(instance, {job.id: slot_s * job.epochs for job in jobs}, max_workers)
 
 
 def _table(
@@ -190,6 +193,7 @@ def _table(
     most: int,
     max_workers: int,
     slots_per_gpu: int,
+    slot_s: float,
 ) -> tuple[Configuration, ...]:
     """Return the configurations of a job."""
     demands = [
@@ -209,7 +213,8 @@ def _table(
                 TaskGroup("worker", workers, *demands[0]),
                 TaskGroup("ps", servers, *demands[1]),
             )
-            found.append(Configuration(groups, max(float(given), 0.0) / job.epoch_size))
+            epochs_per_slot = max(float(given), 0.0) * slot_s / job.epoch_size
+            found.append(Configuration(groups, epochs_per_slot))
     return tuple(found)
 
 

@@ -22,9 +22,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Mapping
-
-import numpy as np
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
 from alloc.schedulers.ladder import SERVER, WORKER, TaskLadder, ladder_of
@@ -37,13 +35,18 @@ from alloc.units import require_count
 RULES = ("alloc", "dl2")
 """Whose rules a policy follows: its own, or those of DL2's evaluation to the letter."""
 
-_DIGITS = 12
-"""Remaining fractions are rounded to this. Jobs that did the same have done the same in DL2's code,
-which adds up slots; the simulator multiplies out whole runs, and may differ in the last digit."""
+_SAME = 1e-9
+"""Progress that agrees this well, as a fraction of the work, is the same up to rounding."""
 
 
 class PublishedJob:
-    """A job in a slot of DL2's evaluation."""
+    """A job in a slot of DL2's evaluation.
+
+    Work is counted as DL2 counts epochs: progress grows slot by slot by the rate, so rates are work
+    a slot, and totals are work over the length of a slot. The simulator multiplies out whole runs
+    instead, which may differ in the last digit, and the last digit breaks ties between jobs that
+    did the same in another order.
+    """
 
     def __init__(self, view: JobView, ladder: TaskLadder, max_tasks: int | None) -> None:
         self.view = view
@@ -56,10 +59,20 @@ class PublishedJob:
         if max_tasks is None:
             self.most_workers = max(workers for workers, _ in self.index)
             self.most_servers = max(servers for _, servers in self.index)
-        self.clear(view)
+        self.workers = self.servers = 0
+        self.total = math.nan
+        self.progress = 0.0
 
-    def clear(self, view: JobView) -> None:
-        """Begin a slot."""
+    def begin(self, view: JobView, slot_s: float) -> None:
+        """Begin a slot with nothing, and count what was done in the last."""
+        if view.work is not None and view.work_done is not None:
+            self.total = view.work / slot_s
+            done = view.work_done / slot_s
+            progress = self.progress + (self.rate(self.workers, self.servers) or 0.0)
+            # Work done before the start, restart costs, and rates that are not as they were seen
+            # are not in the count.
+            same = abs(progress - done) <= _SAME * self.total
+            self.progress = progress if same else done
         self.view = view
         self.workers = self.servers = 0
         self.on_hosts: dict[tuple[int, str], int] = {}
@@ -75,27 +88,17 @@ class PublishedJob:
         return self.workers < self.most_workers and self.servers < self.most_servers
 
     @property
-    def _work(self) -> float:
-        work = self.view.work
-        if work is None:
-            raise InstanceError(
-                f'job "{self.view.id}": its work is unknown to this policy; '
-                'give it knowledge "estimate" or "exact".'
-            )
-        return work
-
-    @property
     def left(self) -> float:
-        """Work left as known, work units; below 0 when the job outlives the estimate."""
-        return self._work - (self.view.work_done or 0.0)
+        """Work left as known, over the slot; below 0 when the job outlives the estimate."""
+        return self.total - self.progress
 
     @property
     def left_fraction(self) -> float:
         """Remaining fraction of the work as known."""
-        return round(self.left / self._work, _DIGITS)
+        return 1.0 - self.progress / self.total
 
     def rate(self, workers: int, servers: int) -> float | None:
-        """Return the rate of a pair, work units per second, or None if the table has none."""
+        """Return the rate of a pair, or None if the table has none."""
         configuration = self.index.get((workers, servers))
         return None if configuration is None else self.view.configurations[configuration].rate
 
@@ -186,28 +189,33 @@ def tetris(slot: PublishedSlot) -> None:
     The score is ``a + e p`` with the alignment a, the remaining work p, and e the mean of a over
     the mean of p: its sign prefers long work.
     """
-    jobs = slot.jobs
-    capacity = np.maximum(slot.topology.capacity, 1)
-    bundles = np.array([job.bundle for job in jobs], dtype=float)
-    fractions = np.array([job.left_fraction for job in jobs])
+    capacity, jobs = slot.topology.capacity.tolist(), slot.jobs
+    fractions = [job.left_fraction for job in jobs]
     for host, whole in enumerate(capacity):
-        free = slot.topology.capacity[host].copy()
-        demands = bundles / whole
-        remaining = demands.sum(axis=1) * fractions
+        used = [0] * len(whole)
+        demands = [_shares(job.bundle, whole) for job in jobs]
+        remaining = [sum(d) * f for d, f in zip(demands, fractions, strict=True)]
         while True:
-            alignment = demands @ (free / whole)
-            if remaining.sum() == 0 or (weight := alignment.mean() / remaining.mean()) == 0:
+            free = _shares([w - u for w, u in zip(whole, used, strict=True)], whole)
+            alignment = [sum(f * d for f, d in zip(free, its, strict=True)) for its in demands]
+            if not sum(remaining):
                 break
-            scores = alignment + weight * remaining
+            # The means are divided one by one, as there, for the same last digit.
+            weight = (sum(alignment) / len(jobs)) / (sum(remaining) / len(jobs))
             open_ = [k for k, job in enumerate(jobs) if job.takes_bundle]
-            if not open_:
-                return
-            best = min(open_, key=lambda k: (-scores[k], k))
-            asked = np.array(jobs[best].bundle)
-            if (free < asked).any():
+            if not weight or not open_:
                 break
-            free -= asked
+            best = min(open_, key=lambda k: (-(alignment[k] + weight * remaining[k]), k))
+            after = [u + b for u, b in zip(used, jobs[best].bundle, strict=True)]
+            if any(u > w for u, w in zip(after, whole, strict=True)):
+                break
+            used = after
             jobs[best].add(host, 1, 1)
+
+
+def _shares(amounts: Sequence[int], whole: Sequence[int]) -> list[float]:
+    """Return amounts as fractions of a host's capacity, 0 of what it has none of."""
+    return [amount / w if w else 0.0 for amount, w in zip(amounts, whole, strict=True)]
 
 
 def optimus(slot: PublishedSlot) -> None:
@@ -238,20 +246,20 @@ def optimus(slot: PublishedSlot) -> None:
 
 
 def _offer(job: PublishedJob) -> tuple[float, str]:
-    """Return the better of one more PS and one more worker, PS on ties, and its gain, seconds."""
+    """Return the better of one more PS and one more worker, PS on ties, and its gain, slots."""
     workers, servers = job.workers, job.servers
     if not workers:
         return math.inf, WORKER
     if not servers:
         return math.inf, SERVER
-    now = _time_s(job, workers, servers)
-    worker = _gain(now, _time_s(job, workers + 1, servers))
-    server = _gain(now, _time_s(job, workers, servers + 1))
+    now = _time(job, workers, servers)
+    worker = _gain(now, _time(job, workers + 1, servers))
+    server = _gain(now, _time(job, workers, servers + 1))
     return (server, SERVER) if server >= worker else (worker, WORKER)
 
 
-def _time_s(job: PublishedJob, workers: int, servers: int) -> float | None:
-    """Return the remaining time with a pair, seconds, or None beyond the table."""
+def _time(job: PublishedJob, workers: int, servers: int) -> float | None:
+    """Return the remaining time with a pair, slots, or None beyond the table."""
     rate = job.rate(workers, servers)
     if rate is None:
         inside = workers <= job.most_workers and servers <= job.most_servers
@@ -259,10 +267,10 @@ def _time_s(job: PublishedJob, workers: int, servers: int) -> float | None:
     return job.left / rate if rate > 0 else math.copysign(math.inf, job.left)
 
 
-def _gain(now_s: float | None, then_s: float | None) -> float:
-    if now_s is None or then_s is None:
+def _gain(now: float | None, then: float | None) -> float:
+    if now is None or then is None:
         return -math.inf
-    gain = now_s - then_s
+    gain = now - then
     return -math.inf if math.isnan(gain) else gain
 
 
@@ -318,18 +326,20 @@ class PublishedRule:
 
     def _enter(self, view: JobView, state: ClusterState) -> PublishedJob:
         job = self._jobs.get(view.id)
-        if job is not None:
-            job.clear(view)
-            return job
-        ladder = ladder_of(view, state.topology)
+        if job is None:
+            job = self._jobs[view.id] = self._new(view, state.topology)
+        job.begin(view, state.slot_s or 0.0)
+        return job
+
+    def _new(self, view: JobView, topology: Topology) -> PublishedJob:
+        ladder = ladder_of(view, topology)
         if not isinstance(ladder, TaskLadder) or not view.preemptible:
             raise UnsupportedFeatureError(
                 f"scheduler {self._name}: the rules of DL2 are for malleable jobs of workers and "
                 f'PSs that fit every host and may be paused, which job "{view.id}" is not; use '
                 'rules="alloc" here.'
             )
-        job = self._jobs[view.id] = PublishedJob(view, ladder, self._max_tasks)
-        return job
+        return PublishedJob(view, ladder, self._max_tasks)
 
 
 def published_rule(

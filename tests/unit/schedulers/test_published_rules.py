@@ -175,7 +175,7 @@ def tetris(case: dict[str, Any], jobs: list[Any], nodes: list[list[int]]) -> Non
                 cpu, gpu = slots_of(job, 1, 1)
                 align[job["id"]] = (8 - node[0]) * cpu + (8 - node[1]) * gpu
                 rem[job["id"]] = (cpu + gpu) * (1 - job["done"] / job["epochs"])
-            weight = sum(align.values()) / sum(rem.values())
+            weight = (sum(align.values()) / len(jobs)) / (sum(rem.values()) / len(jobs))
             if weight == 0:
                 break
             order = sorted(
