@@ -1,0 +1,205 @@
+"""Changes as text and as documents: how a command line or a program says what is otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from alloc.capacity.goals import ServiceGoal
+from alloc.errors import InstanceError, nearest
+from alloc.planning.changes import (
+    Budget,
+    Change,
+    ClosedSite,
+    Demand,
+    EnergyPrice,
+    Goal,
+    Hosts,
+    LostRack,
+    NewTeam,
+    NoMore,
+    Price,
+)
+
+KINDS: Mapping[str, type[Any]] = {
+    "demand": Demand,
+    "hosts": Hosts,
+    "rack": LostRack,
+    "close": ClosedSite,
+    "without": NoMore,
+    "price": Price,
+    "energy-price": EnergyPrice,
+    "budget": Budget,
+    "goal": Goal,
+    "team": NewTeam,
+}
+"""Kinds of changes by the name they have in text and documents."""
+
+GRAMMAR = (
+    ("demand=+20%, demand:CLASS=-10%", "more or fewer jobs, of all classes or one"),
+    ("hosts:OFFER@SITE=-2", "owned hosts lost, or with + there without being paid for"),
+    ("rack:OFFER@SITE", "a rack of owned hosts lost, with its space"),
+    ("close:SITE", "a site and what is owned there gone"),
+    ("without:OFFER", "an offer no longer sold"),
+    ("price:OFFER=-10%", "another price of an offer"),
+    ("energy-price=+30%, energy-price:SITE=+30%", "another price of energy"),
+    ("budget=2e6, budget=none", "another budget over all quarters"),
+    ("goal:CLASS=wait 2h 95%, goal:CLASS=jct 8h mean, goal:CLASS=none", "another goal"),
+)
+"""What a change can look like as text, with what it means."""
+
+_TEXT = re.compile(r"(?P<kind>[a-z-]+)(?::(?P<name>[^=]*))?(?:=(?P<value>.*))?", re.DOTALL)
+_GOAL = re.compile(r"(?P<measure>\w+)\s+(?P<hours>[\d.eE+-]+)\s*h\s+(?P<fraction>[\d.]+\s*%|mean)")
+
+
+def parse_change(text: str) -> Change:
+    """Return the change that a text like ``demand=+20%`` means; see `GRAMMAR`.
+
+    Raises
+    ------
+    InstanceError
+        If it means none; the message gives an example.
+    """
+    match = _TEXT.fullmatch(text.strip())
+    kinds = [kind for kind in KINDS if kind != "team"]
+    if match is None or match["kind"] not in kinds:
+        word = text.strip() if match is None else match["kind"]
+        raise InstanceError(
+            f'change "{text}": unknown kind "{word}"{nearest(word, kinds) or ";"} known: '
+            f"{', '.join(kinds)}, for example demand=+20%."
+        )
+    kind, name, value = match["kind"], match["name"], match["value"]
+    if kind == "demand":
+        return Demand(_factor(text, value), name)
+    if kind == "price":
+        return Price(_named(text, name), _factor(text, value))
+    if kind == "energy-price":
+        return EnergyPrice(_factor(text, value), name)
+    if kind == "hosts":
+        return Hosts(*_offer_at_site(text, name), _whole(text, value))
+    if kind == "rack":
+        _no_value(text, value)
+        return LostRack(*_offer_at_site(text, name))
+    if kind == "close":
+        _no_value(text, value)
+        return ClosedSite(_named(text, name))
+    if kind == "without":
+        _no_value(text, value)
+        return NoMore(_named(text, name))
+    if kind == "budget":
+        return Budget(None if value == "none" else _number(text, value))
+    return Goal(_named(text, name), _goal(text, value))
+
+
+def read_change(document: object) -> Change:
+    """Return the change that a JSON object means: its kind, and the fields of that change.
+
+    For example ``{"change": "demand", "factor": 1.2}``; text of `parse_change` is taken as well.
+
+    Raises
+    ------
+    InstanceError
+        If kind or fields are unknown or of a wrong type.
+    """
+    if isinstance(document, str):
+        return parse_change(document)
+    if not isinstance(document, Mapping) or not isinstance(document.get("change"), str):
+        raise InstanceError(
+            'a change is a text such as "demand=+20%", or an object with the field "change", for '
+            'example {"change": "demand", "factor": 1.2}.'
+        )
+    kind = document["change"]
+    if kind not in KINDS:
+        raise InstanceError(
+            f'change "{kind}" is unknown{nearest(kind, KINDS) or ";"} known: {", ".join(KINDS)}.'
+        )
+    made = KINDS[kind]
+    known = {field.name: field for field in dataclasses.fields(made)}
+    given = {name: value for name, value in document.items() if name != "change"}
+    for name in given:
+        if name not in known:
+            raise InstanceError(
+                f'change "{kind}": unknown field "{name}"{nearest(name, known) or ";"} it has '
+                f"{', '.join(known)}."
+            )
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        change: Change = TypeAdapter(made).validate_python(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or kind
+        raise InstanceError(f'change "{kind}": {where}: {first["msg"].rstrip(".")}.') from None
+    return change
+
+
+def parse_changes(texts: Sequence[str]) -> list[Change]:
+    """Return the changes that texts mean, in order."""
+    return [parse_change(text) for text in texts]
+
+
+def _named(text: str, name: str | None) -> str:
+    if not name:
+        raise InstanceError(f'change "{text}": names nothing; write {_example(text)}.')
+    return name
+
+
+def _offer_at_site(text: str, name: str | None) -> tuple[str, str]:
+    offer, at, site = _named(text, name).rpartition("@")
+    if not (at and offer and site):
+        raise InstanceError(f'change "{text}": name an offer at a site: {_example(text)}.')
+    return offer, site
+
+
+def _no_value(text: str, value: str | None) -> None:
+    if value is not None:
+        raise InstanceError(f'change "{text}": takes no value; write {_example(text)}.')
+
+
+def _number(text: str, value: str | None) -> float:
+    try:
+        return float(value or "")
+    except ValueError:
+        raise InstanceError(
+            f'change "{text}": "{value or ""}" is no number; write {_example(text)}.'
+        ) from None
+
+
+def _whole(text: str, value: str | None) -> int:
+    number = _number(text, value)
+    if number != int(number):
+        raise InstanceError(f'change "{text}": hosts come whole; write {_example(text)}.')
+    return int(number)
+
+
+def _factor(text: str, value: str | None) -> float:
+    """Return the factor that +20%, -20% or 1.2 means."""
+    given = (value or "").strip()
+    if given.endswith("%"):
+        percent = _number(text, given[:-1])
+        return 1 + percent / 100 if given[0] in "+-" else percent / 100
+    return _number(text, given)
+
+
+def _goal(text: str, value: str | None) -> ServiceGoal | None:
+    if value == "none":
+        return None
+    match = _GOAL.fullmatch((value or "").strip())
+    if match is None:
+        raise InstanceError(f'change "{text}": is no goal; write {_example(text)}.')
+    fraction = match["fraction"]
+    return ServiceGoal(
+        match["measure"],  # type: ignore[arg-type]
+        _number(text, match["hours"]),
+        None if fraction == "mean" else _number(text, fraction.rstrip("% ")) / 100,
+    )
+
+
+def _example(text: str) -> str:
+    kind = re.match(r"[a-z-]+", text.strip())
+    for example, _ in GRAMMAR:
+        if kind and example.startswith(kind[0]):
+            return example
+    return GRAMMAR[0][0]

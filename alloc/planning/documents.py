@@ -1,0 +1,116 @@
+"""Planning answers as JSON documents."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from alloc.comparison.intervals import Interval
+from alloc.documents.planning import encode_plan_result
+from alloc.planning.loop import Round
+from alloc.planning.pareto import Front
+from alloc.planning.replay import Measured
+from alloc.planning.report import PlanReport
+from alloc.planning.what_if import WhatIf
+
+VERSION = 1
+"""Version of the documents here; a field that changes its meaning raises it."""
+
+Document = dict[str, Any]
+
+
+def encode_report(report: PlanReport) -> Document:
+    """Return a plan in both fidelities as a document."""
+    replayed = report.replayed
+    return {
+        "document": "plan-report",
+        "version": VERSION,
+        "problem": {"name": report.problem.name, "fingerprint": report.problem.fingerprint},
+        "holds": report.holds,
+        "result": encode_plan_result(report.result),
+        "replay": None
+        if replayed is None
+        else {
+            "outcome": replayed.outcome,
+            "sentence": replayed.sentence,
+            "rounds": [_round(turn) for turn in replayed.rounds],
+        },
+    }
+
+
+def encode_what_if(found: WhatIf) -> Document:
+    """Return a what-if beside its base as a document."""
+    cost = found.cost
+    return {
+        "document": "what-if",
+        "version": VERSION,
+        "changes": list(found.changes),
+        "cost": None if cost is None else {**dataclasses.asdict(cost), "sentence": cost.sentence},
+        "costs": {
+            part: {"before": before, "after": after}
+            for part, (before, after) in found.costs.items()
+        },
+        "hosts": [
+            {"offer": offer, "site": site, "before": list(before), "after": list(after)}
+            for (offer, site), (before, after) in found.hosts.items()
+        ],
+        "base": encode_report(found.base),
+        "changed": encode_report(found.changed),
+    }
+
+
+def encode_front(front: Front) -> Document:
+    """Return a Pareto front as a document."""
+    return {
+        "document": "pareto-front",
+        "version": VERSION,
+        "axis": front.axis,
+        "unit": front.unit,
+        "points": [
+            {
+                "limit": finite(point.limit),
+                "value": finite(point.value),
+                "efficient": point.efficient,
+                "result": encode_plan_result(point.result),
+            }
+            for point in front.points
+        ],
+    }
+
+
+def finite(number: float | None) -> float | None:
+    """Return a number, or None for what JSON has no word for."""
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _round(turn: Round) -> Document:
+    certificate = turn.result.certificate
+    return {
+        "tightening": [dataclasses.asdict(part) for part in turn.tightening],
+        "status": certificate.status,
+        "cost": finite(certificate.objective),
+        "bound": finite(certificate.bound),
+        "measured": [_measured(measured) for measured in turn.measured],
+    }
+
+
+def _measured(measured: Measured) -> Document:
+    return {
+        "job_class": measured.job_class,
+        "pool": dataclasses.asdict(measured.pool),
+        "regime": dataclasses.asdict(measured.regime),
+        "jobs": measured.jobs,
+        "goal": measured.goal,
+        "wanted": measured.wanted,
+        "value": _interval(measured.value),
+        "holds": measured.holds,
+    }
+
+
+def _interval(interval: Interval) -> Document:
+    return {
+        "mean": finite(interval.mean),
+        "low": finite(interval.low),
+        "high": finite(interval.high),
+    }
