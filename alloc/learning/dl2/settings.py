@@ -1,0 +1,286 @@
+"""DL2's hyper-parameters: as its paper gives them, as its released code has them, and ablations."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, get_args
+
+from alloc.errors import InstanceError, nearest
+from alloc.learning.dl2.world import DL2World
+from alloc.schedulers.learned.window_features import WindowFeatures
+from alloc.units import require_count, require_non_negative, require_positive
+
+Exploration = Literal["rules", "poor-states", "epsilon-greedy", "none"]
+"""How training explores, beside drawing from the policy; `alloc.learning.dl2.exploration`."""
+
+SupervisedLoss = Literal["cross-entropy", "mean-square", "absolute"]
+"""Losses of the supervised phase; DL2's code knows these three."""
+
+Reward = Literal["progress", "jobs-in-system", "weighted-jct", "completions"]
+"""Rewards of a slot; `alloc.learning.environments.REWARDS`."""
+
+
+@dataclass(frozen=True)
+class DL2Settings:
+    """All that a training of DL2 depends on.
+
+    The defaults are the configuration of the released code (preset ``released``).
+
+    Parameters
+    ----------
+    world
+        The traces.
+    training_traces, validation_traces, held_out_traces
+        Traces to train on (taken in turn), to choose the checkpoint on, and to report on.
+    window
+        Jobs that the network sees.
+    encoding
+        How it sees them, see `WindowFeatures`.
+    initial_bundle
+        Whether every job gets a worker and a PS before the network is asked (the code does so
+        against starvation; the paper does not mention it).
+    hidden
+        Widths of the hidden layers; both networks have the same.
+    scale_shift
+        Whether a scale and a shift for each unit follow each hidden layer. The released code's
+        batch normalisation never leaves its initial statistics, and is just that.
+    teacher
+        Scheduler whose decisions the supervised phase imitates: a name of the registry.
+    supervised_updates
+        Updates of the supervised phase; 0 leaves it out.
+    supervised_kept
+        Update whose weights reinforcement learning starts from. Released: the file written at 100
+        of 200.
+    supervised_lr
+        Learning rate of Adam in this phase.
+    supervised_loss
+        Its loss.
+    from_pairs
+        Whether it begins slots with the initial bundle and ends them with a label for ending the
+        slot, as reinforcement learning sees them. Released: no; it begins from nothing, never
+        teaches to end a slot, and shows the dominant share a job had in the slot before.
+    shuffled
+        Whether it deals the jobs to random columns. Released: yes.
+    updates
+        Updates of reinforcement learning, one after each slot that left samples; 0 leaves it out.
+    lr
+        Learning rate of Adam, for both networks.
+    batch
+        Samples of an update.
+    replay
+        Samples that are kept; learning begins when it is full.
+    prioritised
+        Whether samples are drawn by priority and weighed, as in the code, or evenly.
+    critic
+        Whether a value network gives the baseline, or the mean of the rewards kept.
+    discount
+        Weight of the critic's value of the next slot in the target. Paper: 0.9. Released: none, so
+        that each slot is a problem of its own.
+    entropy
+        Weight of the entropy.
+    entropy_per_action
+        Whether the entropy is divided by the number of actions, as the code does by averaging.
+    stored_gradient
+        Whether the gradient is taken at the probabilities stored when the sample was made, as the
+        code does by feeding them in, or at those of the network as it now is.
+    exploration
+        ``rules`` of the code, ``poor-states`` of the paper, ``epsilon-greedy`` (what the code puts
+        in place of its rules in its own ablation), or ``none``.
+    exploration_share
+        Probability with which the paper corrects a poor state.
+    reward
+        What a slot is worth. Released: ``progress``.
+    validate_every
+        Updates between validations, in either phase.
+    greedy_validation
+        Whether validation takes the likeliest action instead of drawing. Released: it draws.
+    """
+
+    world: DL2World = field(default_factory=DL2World)
+    training_traces: int = 100
+    validation_traces: int = 10
+    held_out_traces: int = 10
+    window: int = 20
+    encoding: Literal["released", "rescaled", "paper"] = "released"
+    initial_bundle: bool = True
+    hidden: tuple[int, ...] = (80, 80)
+    scale_shift: bool = True
+    teacher: str = "drf"
+    supervised_updates: int = 200
+    supervised_kept: int = 100
+    supervised_lr: float = 0.005
+    supervised_loss: SupervisedLoss = "cross-entropy"
+    from_pairs: bool = False
+    shuffled: bool = True
+    updates: int = 6000
+    lr: float = 0.0001
+    batch: int = 256
+    replay: int = 8192
+    prioritised: bool = True
+    critic: bool = True
+    discount: float = 0.0
+    entropy: float = 0.1
+    entropy_per_action: bool = True
+    stored_gradient: bool = True
+    exploration: Exploration = "rules"
+    exploration_share: float = 0.4
+    reward: Reward = "progress"
+    validate_every: int = 50
+    greedy_validation: bool = False
+
+    def __post_init__(self) -> None:
+        where = "DL2 settings"
+        for name in ("training_traces", "validation_traces", "held_out_traces", "window", "batch"):
+            require_count(getattr(self, name), where, name, least=1)
+        for name in ("supervised_updates", "supervised_kept", "updates"):
+            require_count(getattr(self, name), where, name)
+        require_count(self.replay, where, "replay", least=self.batch)
+        require_count(self.validate_every, where, "validate_every", least=1)
+        for name in ("supervised_lr", "lr"):
+            require_positive(getattr(self, name), where, name)
+        require_non_negative(self.entropy, where, "entropy")
+        for name in ("discount", "exploration_share"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise InstanceError(f"{where}: {name} is {value:g}; it must be 0 to 1.")
+        for name, known in (
+            ("exploration", get_args(Exploration)),
+            ("supervised_loss", get_args(SupervisedLoss)),
+            ("reward", get_args(Reward)),
+        ):
+            value = getattr(self, name)
+            if value not in known:
+                raise InstanceError(
+                    f'{where}: {name} "{value}" is unknown{nearest(value, known, ";")} '
+                    f"known: {', '.join(known)}."
+                )
+        if not self.hidden or min(self.hidden) < 1:
+            raise InstanceError(
+                f"{where}: hidden is {self.hidden}; give one width or more, each 1 or more."
+            )
+        if self.supervised_kept > self.supervised_updates:
+            raise InstanceError(
+                f"{where}: supervised_kept is {self.supervised_kept}, after the last of "
+                f"{self.supervised_updates} supervised updates; it must not be later."
+            )
+        if self.discount and not self.critic:
+            raise InstanceError(
+                f"{where}: discount is {self.discount:g} without a critic, which gives the value "
+                "of the next slot; keep the critic, or set discount to 0."
+            )
+        if self.supervised_updates + self.updates == 0:
+            raise InstanceError(
+                f"{where}: supervised_updates and updates are both 0; train at least once."
+            )
+        _ = self.features  # refuses an unknown encoding
+
+    @property
+    def features(self) -> WindowFeatures:
+        """What the network is shown, and what its answers mean."""
+        return WindowFeatures(
+            window=self.window,
+            max_tasks=self.world.max_tasks,
+            encoding=self.encoding,
+            initial_bundle=self.initial_bundle,
+        )
+
+    @property
+    def steps(self) -> int:
+        """Updates in all."""
+        return self.supervised_updates + self.updates
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain JSON values."""
+        return asdict(self) | {"hidden": list(self.hidden)}
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the settings: equal for equal trainings up to the seed."""
+        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+RELEASED = DL2Settings()
+
+PRESETS: Mapping[str, DL2Settings] = {
+    "released": RELEASED,
+    "released-experiment": replace(RELEASED, hidden=(120,)),
+    "paper": DL2Settings(
+        encoding="paper",
+        initial_bundle=False,
+        hidden=(256, 256),
+        scale_shift=False,
+        prioritised=False,
+        discount=0.9,
+        entropy_per_action=False,
+        stored_gradient=False,
+        exploration="poor-states",
+        supervised_kept=200,
+    ),
+}
+"""Named configurations: the code's ``parameters.py`` (two hidden layers of two thirds of the
+inputs), the template of its experiments (one as wide as the inputs), and the paper's text."""
+
+WITHOUT_SUPERVISED = {"supervised_updates": 0, "supervised_kept": 0}
+
+ABLATIONS: Mapping[str, Mapping[str, Any]] = {
+    "no-supervised": WITHOUT_SUPERVISED,
+    "no-reinforcement": {"updates": 0, "supervised_kept": 200},
+    "no-exploration": {"exploration": "none"},
+    "epsilon-greedy": {"exploration": "epsilon-greedy"},
+    "no-supervised-no-exploration": WITHOUT_SUPERVISED | {"exploration": "none"},
+    "no-critic": {"critic": False},
+    "no-replay": {"replay": 256},
+    "teacher-fifo": {"teacher": "fifo"},
+    "teacher-srtf": {"teacher": "srtf"},
+    "teacher-optimus": {"teacher": "optimus"},
+    "teacher-optimum": {"teacher": "exact-remaining-time", "from_pairs": True, "shuffled": False},
+    "aligned-reward": {"reward": "jobs-in-system"},
+    "discounted": {"discount": 0.9},
+    "aligned-discounted": {"reward": "jobs-in-system", "discount": 0.9},
+}
+"""Ablations: what each changes. ``no-replay`` keeps one batch, as the code's own ablation does."""
+
+
+def preset(name: str, *ablations: str, **changes: Any) -> DL2Settings:
+    """Return a named configuration with ablations and changes.
+
+    Parameters
+    ----------
+    name
+        A name of `PRESETS`.
+    *ablations
+        Names of `ABLATIONS`, applied in order.
+    **changes
+        Fields of `DL2Settings`, applied last.
+
+    Raises
+    ------
+    InstanceError
+        If a name is unknown or a value out of range.
+    """
+    if name not in PRESETS:
+        raise InstanceError(
+            f'DL2 preset "{name}" is unknown{nearest(name, PRESETS, ";")} '
+            f"known: {', '.join(PRESETS)}."
+        )
+    chosen: dict[str, Any] = {}
+    for ablation in ablations:
+        if ablation not in ABLATIONS:
+            raise InstanceError(
+                f'DL2 ablation "{ablation}" is unknown{nearest(ablation, ABLATIONS, ";")} '
+                f"known: {', '.join(ABLATIONS)}."
+            )
+        chosen |= ABLATIONS[ablation]
+    chosen |= changes
+    known = [f.name for f in fields(DL2Settings)]
+    for field_name in chosen:
+        if field_name not in known:
+            raise InstanceError(
+                f'DL2 settings have no "{field_name}"{nearest(field_name, known, ";")} they have '
+                f"{', '.join(known)}."
+            )
+    return replace(PRESETS[name], **chosen)

@@ -1,0 +1,245 @@
+"""Training DL2: the supervised phase, then actor and critic, trace by trace."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from alloc.learning.dl2.exploration import exploration
+from alloc.learning.dl2.learner import Learner
+from alloc.learning.dl2.replay import PrioritisedReplay, Replay
+from alloc.learning.dl2.rollout import Collector, Player
+from alloc.learning.dl2.settings import DL2Settings
+from alloc.learning.dl2.teacher import Teacher
+from alloc.learning.training import Curve, State, step_rng
+
+SUPERVISED, REINFORCEMENT = "supervised", "reinforcement"
+"""Stages of the training."""
+
+JCT = "validation_jct_slots"
+"""Name in the curve of the mean completion time on the validation traces, slots."""
+
+_TEACH, _PLAY, _VALIDATE = 3, 4, 5
+"""What sets the draws of a training apart."""
+
+
+class DL2Trainer:
+    """Trains DL2; run it with `alloc.learning.training.train`.
+
+    A step is an update of a network; one `advance` plays a whole trace, with an update after each
+    slot. All draws come from generators made anew for each trace from the seed.
+
+    Parameters
+    ----------
+    settings
+        What to train.
+    seed
+        Seed of weights, traces and draws.
+
+    Attributes
+    ----------
+    best
+        Weights of the policy with the lowest mean JCT in validation so far; those of the
+        reinforcement phase if there is one.
+    best_step, best_jct_slots
+        When that was, and its mean JCT in validation, slots.
+    """
+
+    kind = "dl2"
+
+    def __init__(self, settings: DL2Settings, seed: int = 0) -> None:
+        self.dl2 = settings
+        self.seed = seed
+        self.settings: Mapping[str, Any] = settings.to_dict() | {"seed": seed}
+        self.steps = settings.steps
+        self.step = 0
+        self.curve = Curve()
+        self.learner = Learner(settings, seed)
+        self._traces = [0, 0]
+        self._validation = settings.world.validation(settings.validation_traces)
+        self._player = Player(settings.features, settings.validation_traces)
+        explore = exploration(settings.exploration, settings.exploration_share)
+        self._collector = Collector(settings.features, settings.reward, explore)
+        self._kept = self.learner.weights()
+        self._sums: dict[str, float] = {}
+        self._updates = 0
+        self._forget_best()
+        self._replay = self._new_replay()
+        self._told = "begins"
+        if self.stage == REINFORCEMENT:
+            self._begin_reinforcement()
+
+    @property
+    def stage(self) -> str:
+        """The stage that the next step belongs to."""
+        supervised = self.step < self.dl2.supervised_updates
+        return SUPERVISED if supervised else REINFORCEMENT
+
+    @property
+    def over(self) -> bool:
+        """Whether the training is over."""
+        return self.step >= self.steps
+
+    def advance(self) -> str:
+        """Play one trace, with an update after each slot; return in words how it went."""
+        with single_thread():
+            if not self.curve.points:
+                self._validate()
+            if self.stage == SUPERVISED:
+                self._imitate_trace()
+            else:
+                self._reinforce_trace()
+        return self._told
+
+    def state(self) -> State:
+        """Return all that the next step depends on."""
+        return {
+            "learner": self.learner.state(),
+            "replay": self._replay.state(),
+            "traces": list(self._traces),
+            "kept": self._kept,
+            "best": self.best,
+            "best_step": self.best_step,
+            "best_jct_slots": self.best_jct_slots,
+            "sums": dict(self._sums),
+            "updates": self._updates,
+            "told": self._told,
+        }
+
+    def restore(self, state: State) -> None:
+        """Take up a state; `step` and `curve` are set by then."""
+        if self.stage == REINFORCEMENT:
+            self.learner.begin(self.dl2.lr)
+            self._replay = self._new_replay()
+        self.learner.restore(state["learner"])
+        self._replay.restore(state["replay"])
+        self._traces = list(state["traces"])
+        self._kept = state["kept"]
+        self.best = state["best"]
+        self.best_step = int(state["best_step"])
+        self.best_jct_slots = float(state["best_jct_slots"])
+        self._sums = dict(state["sums"])
+        self._updates = int(state["updates"])
+        self._told = str(state["told"])
+
+    # The supervised phase.
+
+    def _imitate_trace(self) -> None:
+        settings = self.dl2
+        rng, trace = self._next_trace(_TEACH)
+        teacher = Teacher(
+            settings.teacher,
+            settings.features,
+            from_pairs=settings.from_pairs,
+            shuffled=settings.shuffled,
+        )
+        teacher.begin(settings.world.training(self.seed, trace))
+        unused = np.zeros(0, np.int64)
+        while not teacher.over and self.stage == SUPERVISED:
+            states, labels = teacher.play_slot(rng)
+            self._replay.store(states, labels, np.resize(unused, len(states)), 0.0)
+            if self._replay.full:
+                batch = self._replay.draw(settings.batch, rng)
+                self._note(self.learner.imitate(batch))
+                if self.step == settings.supervised_kept:
+                    self._kept = self.learner.weights()
+        if self.stage == REINFORCEMENT and settings.updates:
+            self._begin_reinforcement()
+
+    def _begin_reinforcement(self) -> None:
+        """Go on from the weights kept, with an empty replay and a fresh critic."""
+        self.learner.load_policy(self._kept)
+        self.learner.begin(self.dl2.lr)
+        self._replay = self._new_replay()
+        self._forget_best()
+
+    # Actor and critic.
+
+    def _reinforce_trace(self) -> None:
+        settings = self.dl2
+        rng, trace = self._next_trace(_PLAY)
+        collector = self._collector
+        collector.begin(settings.world.training(self.seed, trace))
+        while not collector.over and not self.over:
+            update = self.step - settings.supervised_updates
+            samples = collector.play_slot(self.learner.forward, rng, update)
+            if not len(samples.actions):
+                continue
+            self._replay.store(
+                samples.states,
+                samples.chances,
+                samples.actions,
+                samples.reward,
+                samples.next_state,
+                samples.over,
+            )
+            if self._replay.full:
+                batch = self._replay.draw(settings.batch, rng)
+                measured, errors = self.learner.reinforce(batch, self._replay.mean_reward)
+                self._replay.learn(batch.places, errors)
+                self._note(measured)
+
+    # What both share.
+
+    def _new_replay(self) -> Replay:
+        settings = self.dl2
+        reinforcement = self.stage == REINFORCEMENT
+        kind = PrioritisedReplay if reinforcement and settings.prioritised else Replay
+        features = settings.features
+        return kind(
+            settings.replay,
+            features.shape[0] * features.shape[1],
+            features.num_actions,
+            with_next=reinforcement and settings.discount > 0,
+        )
+
+    def _next_trace(self, purpose: int) -> tuple[np.random.Generator, int]:
+        """Return the generator and the number of the next trace of a stage."""
+        played = self._traces[purpose - _TEACH]
+        self._traces[purpose - _TEACH] += 1
+        return step_rng(self.seed, purpose, played), played % self.dl2.training_traces
+
+    def _note(self, measured: Mapping[str, float]) -> None:
+        """Count an update and what was measured in it; validate when it is time."""
+        stage = self.stage
+        self.step += 1
+        self._updates += 1
+        for name, value in measured.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value
+        first = 0 if stage == SUPERVISED else self.dl2.supervised_updates
+        if (self.step - first) % self.dl2.validate_every == 0 or self.over:
+            self._validate(stage)
+
+    def _validate(self, stage: str | None = None) -> None:
+        """Add a point to the curve; keep the weights if they are the best."""
+        settings = self.dl2
+        rng = None if settings.greedy_validation else step_rng(self.seed, _VALIDATE, self.step)
+        jct = float(np.mean(self._player.play(self.learner.forward, self._validation, rng)))
+        means = {name: total / self._updates for name, total in self._sums.items()}
+        self._sums, self._updates = {}, 0
+        self.curve.add(self.step, stage or self.stage, **{JCT: jct}, **means)
+        if jct < self.best_jct_slots:
+            self.best, self.best_step, self.best_jct_slots = self.learner.weights(), self.step, jct
+        self._told = f"{stage or self.stage}: mean JCT {jct:.2f} slots in validation"
+        if math.isfinite(self.best_jct_slots):
+            self._told += f", best {self.best_jct_slots:.2f}"
+
+    def _forget_best(self) -> None:
+        self.best = self.learner.weights()
+        self.best_step, self.best_jct_slots = self.step, math.inf
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Let PyTorch use one thread, for the same numbers every time, and speed on small networks."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
