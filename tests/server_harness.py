@@ -86,6 +86,7 @@ class Server:
             "ALLOC_OPERATIONS": "server_operations",
             "ALLOC_WORKERS": "2",
             "ALLOC_DRAIN_S": "0.2",
+            "ALLOC_PRELOAD": "false",
             "PYTHONPATH": str(TESTS),
             **{f"ALLOC_{name.upper()}": str(value) for name, value in variables.items()},
         }

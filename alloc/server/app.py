@@ -18,15 +18,16 @@ from alloc.server.routes_operations import operations_router
 from alloc.server.service import Service
 from alloc.server.settings import Settings
 from alloc.server.shield import Shield
+from alloc.server.store import Store
 
 
-def make_app(settings: Settings) -> FastAPI:
-    """Return the application; see `alloc.server.create_app`."""
+def make_app(settings: Settings, store: Store | None = None) -> FastAPI:
+    """Return the application; it opens the database when it starts, unless it is given."""
     metrics = Metrics()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = Service(settings, metrics)
+        service = Service(settings, metrics, store)
         app.state.service = service
         await service.start()
         try:

@@ -69,7 +69,8 @@ class Worker:
             name="alloc-worker",
         )
         with _start_method_environment():
-            context.set_forkserver_preload(["__main__", "alloc.server.preload"])
+            solvers = ["alloc.server.preload"] if settings.preload else []
+            context.set_forkserver_preload(["__main__", "alloc.server.worker", *solvers])
             forkserver.ensure_running()
         self._process.start()
         theirs.close()
@@ -92,8 +93,8 @@ class Worker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is there."""
-        return self._process.is_alive()
+        """Whether the process is there: it has not closed its end of the channel."""
+        return self.killed_for is None and not self._reader.at_eof()
 
     def kill(self, reason: Reason) -> None:
         """End the process at once, whatever it does."""
@@ -216,16 +217,18 @@ class Pool:
 
     def take(self) -> Worker | None:
         """Return a free worker, which is busy from now on, or None."""
-        if not self._idle:
-            return None
-        worker = self._idle.pop()
-        self._busy.add(worker)
-        return worker
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.is_alive:
+                self._busy.add(worker)
+                return worker
+            self._replace(worker)
+        return None
 
     def give_back(self, worker: Worker) -> None:
         """Take a worker back after a job; one that was killed or died is replaced."""
         self._busy.discard(worker)
-        if worker.killed_for is None and worker.is_alive:
+        if worker.is_alive:
             self._idle.append(worker)
             self._on_idle()
         else:

@@ -75,13 +75,16 @@ class Service:
         Limits and addresses.
     metrics
         Where to count.
+    store
+        The database, or None to open it with the service.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, store: Store | None = None) -> None:
         self.settings = settings
         self.metrics = metrics
         self.operations: Mapping[str, Operation] = operations(settings.operations)
         self.stopping = asyncio.Event()
+        self._given_store = store
         self.clients: dict[str, Client] = {}
         self._clients_read = 0.0
         self._queue = FairQueue()
@@ -102,7 +105,8 @@ class Service:
 
     async def start(self) -> None:
         """Open the database, take over what is left in it, and start the workers."""
-        self.store = await asyncio.to_thread(Store, self.settings)
+        given = self._given_store
+        self.store: Store = given or await asyncio.to_thread(Store, self.settings)
         await self.store.register()
         await self.refresh_clients()
         self._pool.start()

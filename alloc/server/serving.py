@@ -13,6 +13,7 @@ from alloc.errors import AllocError, InstanceError
 from alloc.server.app import make_app
 from alloc.server.logs import configure_logs
 from alloc.server.settings import Settings
+from alloc.server.store import Store
 from alloc.server.tables import open_database
 from alloc.server.tokens import good_tokens
 
@@ -58,11 +59,16 @@ def make_server(settings: Settings) -> tuple[uvicorn.Server, socket.socket]:
     Raises
     ------
     AllocError
-        If the address is taken or not this machine's.
+        If the address is taken or not this machine's, or the database cannot be opened.
     """
     listener = _listen(settings)
+    try:
+        store = Store(settings)
+    except AllocError:
+        listener.close()
+        raise
     config = uvicorn.Config(
-        make_app(settings),
+        make_app(settings, store),
         log_config=None,
         access_log=False,
         lifespan="on",

@@ -66,6 +66,9 @@ class Settings:
         Names by which it may be addressed besides loopback and `host`, without port.
     log_level
         ``debug``, ``info``, ``warning`` or ``error``.
+    preload
+        Whether solvers are loaded before the first job comes: a second or two at the start, and
+        no job waits for them.
     operations
         Modules of your own whose ``OPERATIONS`` the server also offers.
     """
@@ -90,6 +93,7 @@ class Settings:
     require_tokens: bool | None = None
     allowed_hosts: tuple[str, ...] = ()
     log_level: str = "info"
+    preload: bool = True
     operations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
