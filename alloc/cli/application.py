@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from alloc.cli import instances, models, policies, schedulers, serving, topology
+from alloc.cli import instances, models, policies, schedulers, serving, topology, training
 from alloc.cli.comparing import compare_command
 from alloc.cli.demo import demo_command
 from alloc.cli.door import Door
@@ -64,6 +64,7 @@ app.add_typer(topology.app, name="topology")
 app.add_typer(models.app, name="models")
 app.add_typer(schedulers.app, name="schedulers")
 app.add_typer(policies.app, name="policies")
+app.add_typer(training.app, name="train")
 app.add_typer(serving.app, name="serve")
 app.command("demo")(demo_command)
 app.command("versions")(versions_command)

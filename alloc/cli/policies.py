@@ -133,7 +133,7 @@ def show_policy(
 
     chosen = _read(policy)
     if plot is not None:
-        _draw(chosen, plot)
+        draw(chosen, plot)
     if json:
         document = chosen.document.model_dump(mode="json")
         print_json({"path": str(chosen.path), "sha256": chosen.sha256, **document})
@@ -152,7 +152,8 @@ def _read(name: str) -> "PolicyFile":
     return read_policy(policy_path(name))
 
 
-def _draw(policy: "PolicyFile", path: Path) -> None:
+def draw(policy: "PolicyFile", path: Path) -> None:
+    """Draw the validation curve of a policy."""
     from alloc.plotting import new_figure, plot_validation_curve, save_figure
 
     card = policy.card

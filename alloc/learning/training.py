@@ -113,11 +113,19 @@ class Trainer(Protocol):
     are done; `curve` grows as training goes on.
     """
 
-    kind: str
-    settings: Mapping[str, Any]
     steps: int
     step: int
     curve: Curve
+
+    @property
+    def kind(self) -> str:
+        """What is trained."""
+        ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Plain JSON values that name this training."""
+        ...
 
     def advance(self) -> str:
         """Take one step; return in words how it went."""
