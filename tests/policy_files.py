@@ -95,3 +95,33 @@ def spoil_document(source: Path, change: Callable[[dict[str, Any]], None]) -> Pa
         entry.value = json.dumps(document)
 
     return spoil(source, edit)
+
+
+def random_policy(kind: str, path: Path, seed: int = 0, **parameters: Any) -> PolicyFile:
+    """Write a policy of a kind with random weights: each output is linear in one input, made >= 0.
+
+    What it decides is nonsense, and a different nonsense for each seed.
+    """
+    spec = FeatureSpec.of(kind, **parameters)
+    rng = np.random.default_rng(seed)
+    nodes, arrays = [], {"flat": np.array([0, -1])}
+    for k, out in enumerate(spec.outputs):
+        seen = next(tensor for tensor in spec.inputs if tensor.shape[0] == out.shape[0])
+        width = int(np.prod([int(axis) for axis in seen.shape[1:]]))
+        rest = [int(axis) for axis in out.shape[1:]]
+        arrays[f"w{k}"] = rng.standard_normal((width, int(np.prod(rest)))).astype(np.float32)
+        arrays[f"to{k}"] = np.array([0, *rest])
+        nodes += [
+            helper.make_node("Reshape", [seen.name, "flat"], [f"rows{k}"]),
+            helper.make_node("MatMul", [f"rows{k}", f"w{k}"], [f"all{k}"]),
+            helper.make_node("Abs", [f"all{k}"], [f"abs{k}"]),
+            helper.make_node("Reshape", [f"abs{k}", f"to{k}"], [out.name]),
+        ]
+    ends = [
+        [helper.make_tensor_value_info(t.name, TensorProto.FLOAT, list(t.shape)) for t in tensors]
+        for tensors in (spec.inputs, spec.outputs)
+    ]
+    weights = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = helper.make_graph(nodes, "nonsense", *ends, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return write_policy(path, model, spec, card(f"random-{kind.partition('/')[0]}"))

@@ -14,7 +14,7 @@ from alloc.cli.console import Report, make_folder, print_text, progress, show, s
 from alloc.cli.door import COMMAND_LINE, say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.sources import read_instance
-from alloc.errors import InstanceError
+from alloc.errors import InstanceError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
     from alloc.comparison import CellEvent, Comparison
@@ -127,7 +127,7 @@ def compare_command(
             print_tables(comparison, by, markdown=markdown)
         if report is not None:
             say_report(comparison, report, context)
-    return code_of_comparison(comparison)
+    return code_of_comparison(comparison, whoever=schedulers == ALL)
 
 
 def say_report(comparison: "Comparison", folder: Path, context: typer.Context) -> None:
@@ -155,11 +155,17 @@ def print_tables(comparison: "Comparison", by: str = "instance", *, markdown: bo
         show(*(to_rich(table, width) for table in tables))
 
 
-def code_of_comparison(comparison: "Comparison") -> ExitCode:
-    """Return the exit code of a comparison: a row that failed is no success."""
-    failures = comparison.failures
-    for row in failures:
-        say(f"failed: {row.scheduler} on {row.instance}: {row.error}")
+def code_of_comparison(comparison: "Comparison", whoever: bool = False) -> ExitCode:
+    """Return the exit code of a comparison: a row that failed is no success.
+
+    With `whoever`, nobody in particular was asked for; then a scheduler that is not made for the
+    instance is left out.
+    """
+    failures = []
+    for row in comparison.failures:
+        unfit = whoever and str(row.error).startswith(UnsupportedFeatureError.__name__)
+        say(f"{'left out' if unfit else 'failed'}: {row.scheduler} on {row.instance}: {row.error}")
+        failures += [] if unfit else [row]
     return ExitCode.UNEXPECTED if failures else ExitCode.SOLVED
 
 

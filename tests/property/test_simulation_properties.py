@@ -7,20 +7,23 @@ from itertools import pairwise
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from policy_files import random_policy
 from strategies import instances
 
-from alloc.errors import SimulationError
+from alloc.errors import SimulationError, UnsupportedFeatureError
 from alloc.instance import Instance
 from alloc.objectives import OBJECTIVES
 from alloc.progress import follow
 from alloc.schedulers import SCHEDULERS, make_scheduler
+from alloc.schedulers.shelf import shipped_policies
 from alloc.simulation import metrics_of, simulate
 from alloc.topology import Host, HostType, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Job, rigid_gang
 
 RULES = ("fifo", "srtf", "las", "drf", "tetris", "optimus", "random-ps")
-SOLVERS = tuple(name for name in SCHEDULERS if name not in RULES)
+LEARNED = tuple(shipped_policies())
+SOLVERS = tuple(name for name in SCHEDULERS if name not in (*RULES, *LEARNED))
 LATENESS = {"deadline", "horizon"}
 
 relaxed = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -81,6 +84,39 @@ def test_solving_policies_complete_all_work_and_keep_every_rule(
 ) -> None:
     """The same for the policies that solve a model in every slot."""
     check(instance.replace(slot_s=20.0), name)
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """Return the shipped policies, and one with random weights of each kind."""
+    folder = tmp_path_factory.mktemp("policies")
+    kinds: dict[str, dict[str, int]] = {
+        "job-priority/1": {},
+        "job-set/1": {},
+        "dl2-window/1": {"window": 3},
+    }
+    made = [
+        random_policy(kind, folder / f"{kind.partition('/')[0]}.onnx", **parameters)
+        for kind, parameters in kinds.items()
+    ]
+    return (*LEARNED, *(str(policy.path) for policy in made))
+
+
+@few
+@given(instance=worlds, slot_s=st.sampled_from((None, 20.0)), seed=st.integers(0, 9))
+def test_learned_policies_keep_every_rule_or_say_what_they_are_not_made_for(
+    learned: tuple[str, ...], instance: Instance, slot_s: float | None, seed: int
+) -> None:
+    """Whatever a network answers, its kind makes a decision that the judge accepts."""
+    for name in learned:
+        try:
+            check(instance.replace(slot_s=slot_s), name, seed)
+        except UnsupportedFeatureError:
+            assert "job-priority" not in name, "this kind is for any instance"
+        except SimulationError as error:
+            # It may leave a job waiting for ever; it may not break a rule.
+            if "stalls" not in str(error):
+                raise
 
 
 @pytest.mark.parametrize("name", RULES)
