@@ -20,8 +20,9 @@ class FirstStage:
 
     ``row_lower <= matrix @ x <= row_upper``. `order[k, t]` is the column of the order of stand k in
     quarter t (-1 if none makes sense), `hosts[k, t]` the hosts in service, `usable[p, t]` the
-    usable GPUs of a pool, `counted` and `open` those of a level with spare hosts, `waive[w]`
-    whether a scenario is waived.
+    usable GPUs of a pool; with spare hosts, `counted[i, t]` the hosts of a level that are counted,
+    `open[i, t]` whether there are any, and `switch[i, t]` the row between the two (else all -1);
+    `waive[w]` says whether a scenario is waived.
 
     Parameters
     ----------
@@ -37,6 +38,7 @@ class FirstStage:
     usable: Ints
     counted: Ints
     open: Ints
+    switch: Ints
     waive: Ints
     cost: Array
     spent: sparse.csr_array
@@ -118,7 +120,7 @@ class _Builder:
         ).reshape(len(data.pools), quarters)
         self._service(order, hosts)
         self._room(hosts)
-        counted, opened = self._usable(hosts, usable)
+        counted, opened, switch = self._usable(hosts, usable)
         waive = self._chance()
         cost, spent = self._money(order, hosts)
         shape = (len(self.low), self.count)
@@ -130,6 +132,7 @@ class _Builder:
             usable,
             counted,
             opened,
+            switch,
             waive,
             cost,
             spent,
@@ -177,11 +180,11 @@ class _Builder:
             return offer.busy_kw * site.pue
         return float(getattr(offer, field))
 
-    def _usable(self, hosts: Ints, usable: Ints) -> tuple[Ints, Ints]:
+    def _usable(self, hosts: Ints, usable: Ints) -> tuple[Ints, Ints, Ints]:
         """(C5)-(C7) The usable GPUs of a pool are those of its hosts less the spare ones."""
         data, spares = self.data, self.data.problem.failures
         counted = np.full((len(data.levels), self.quarters), -1, dtype=np.int64)
-        opened = counted.copy()
+        opened, switch = counted.copy(), counted.copy()
         levels = defaultdict(list)
         for i, level in enumerate(data.levels):
             levels[level.pool].append(i)
@@ -214,12 +217,13 @@ class _Builder:
             for i, level in enumerate(data.levels):
                 for t in range(self.quarters):
                     own = (int(opened[i, t]), -float(most[i]))
+                    switch[i, t] = len(self.low)
                     self.row([(int(counted[i, t]), 1.0), own], -np.inf, 0.0)
                     if i and data.levels[i - 1].pool == level.pool:
                         larger = (int(opened[i - 1, t]), 1.0)
                         self.row([larger, (int(opened[i, t]), -1.0)], -np.inf, 0.0)
         self.family("C7")
-        return counted, opened
+        return counted, opened, switch
 
     def _chance(self) -> Ints:
         """(C8) The scenarios waived have at most the probability allowed."""

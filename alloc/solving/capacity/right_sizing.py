@@ -13,6 +13,7 @@ from alloc.capacity.problem import PlanningProblem
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Status
 from alloc.errors import CertificateError, InstanceError, SolverError, nearest
 from alloc.models.right_sizing.data import SizingData
+from alloc.solving.capacity.right_sizing_decomposition import solve_by_decomposition
 from alloc.solving.capacity.right_sizing_extensive import solve_extensive
 from alloc.solving.capacity.right_sizing_state import Found, Watch
 from alloc.solving.capacity.right_sizing_words import assumptions
@@ -21,8 +22,11 @@ from alloc.units import require_non_negative, require_positive
 from alloc.verification.plan import check_plan_claims, verify_plan
 
 FORMULATION = "right_sizing"
-Method = Literal["auto", "extensive"]
-"""``extensive``: one program; ``auto``: by size."""
+Method = Literal["auto", "extensive", "decomposition"]
+"""``extensive``: one program; ``decomposition``: Benders; ``auto``: by size."""
+
+_MOST_COLUMNS = 30_000
+"""Columns of the extensive form up to which it is solved as one program."""
 
 
 def right_size(
@@ -49,9 +53,9 @@ def right_size(
     seed
         Random seed of the solver.
     workers
-        Threads of the solver.
+        Threads or processes.
     method
-        ``auto`` or ``extensive``.
+        ``auto``, ``extensive`` or ``decomposition``.
     start
         A plan to start from, for example that of a similar problem; it need not be feasible.
     progress
@@ -79,8 +83,22 @@ def right_size(
     began = time.perf_counter()
     settings = Settings(time_limit_s, seed, workers)
     data = SizingData(problem)
-    found = solve_extensive(data, settings, gap, start)
+    found = _solve(data, settings, gap, method, start, progress)
     return _result(problem, data, found, settings, began)
+
+
+def _solve(
+    data: SizingData,
+    settings: Settings,
+    gap: float,
+    method: Method,
+    start: Plan | None,
+    progress: Watch | None,
+) -> Found:
+    columns = len(data.ways) * data.bands.count * data.probability.size * data.num_quarters
+    if method == "extensive" or (method == "auto" and columns <= _MOST_COLUMNS):
+        return solve_extensive(data, settings, gap, start)
+    return solve_by_decomposition(data, settings, gap, start, progress)
 
 
 def _result(

@@ -1,0 +1,263 @@
+"""The blocks of right-sizing, solved again and again: the same matrix, other right-hand sides.
+
+Every block has, besides its own columns, an emergency column for each row of demand and of carbon,
+at a price far above any offer's, so that every first stage can be valued; a value with emergencies
+is no plan, but its duals are cuts.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from types import TracebackType
+from typing import Self
+
+import highspy
+import joblib
+import numpy as np
+from scipy import sparse
+
+from alloc.backends import SolverOptions
+from alloc.backends.highs import quiet_solver
+from alloc.errors import SolverError
+from alloc.models.right_sizing.blocks import Blocks
+from alloc.models.right_sizing.data import Array, SizingData
+
+_EMERGENCY = 30.0
+"""Price of an emergency GPU, in prices of the dearest GPU that can be had."""
+
+Task = tuple[int, int]
+"""Scenario and quarter."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockValue:
+    """The optimum of a block.
+
+    Parameters
+    ----------
+    value
+        Cost in units of money, emergencies included.
+    dual
+        Dual values of the rows, 0 or more, shape (rows,).
+    emergency
+        How much is missing: GPUs of demand, and kg of carbon over the cap.
+    values
+        Values of the block's own columns, shape (columns,).
+    """
+
+    value: float
+    dual: Array
+    emergency: float
+    values: Array
+
+
+@dataclass(frozen=True, eq=False)
+class BlockData:
+    """What a process needs to solve blocks.
+
+    Parameters
+    ----------
+    matrix
+        With the emergency columns last, shape (rows, columns).
+    cost
+        In units of money, shape (columns,).
+    right, waived
+        Shape (scenarios, quarters, rows).
+    upper
+        Of the columns that differ from block to block, shape (scenarios, quarters, len(varying)).
+    fixed_upper
+        Of all columns, shape (columns,).
+    varying
+        Their positions.
+    first_stage
+        Shape (rows, linked).
+    own
+        Columns that are not for emergencies.
+    """
+
+    matrix: sparse.csc_array
+    cost: Array
+    right: Array
+    waived: Array
+    upper: Array
+    fixed_upper: Array
+    varying: np.ndarray
+    first_stage: sparse.csr_array
+    own: int
+
+
+def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool) -> BlockData:
+    """Return what a process needs; with `feasibility`, emergencies are all that costs."""
+    rows = [r for name in ("demand", "carbon") for r in range(*blocks.family[name].indices(10**9))]
+    extra = sparse.coo_array(
+        (np.ones(len(rows)), (rows, np.arange(len(rows)))), shape=(blocks.num_rows, len(rows))
+    )
+    hours = float(data.bands.hours.sum())
+    price = max(
+        (offer.price / offer.gpus for offer in data.problem.offers if offer.is_hourly), default=0.0
+    )
+    bought = [o.price / o.gpus for o in data.problem.offers if not o.is_hourly]
+    dearest = max(price * hours, *bought, float(blocks.cost.max(initial=0.0)), unit) / unit
+    penalty = np.full(len(rows), _EMERGENCY * dearest)
+    uppers = blocks.uppers()
+    varying = np.flatnonzero((uppers != uppers[:1, :1]).any(axis=(0, 1)))
+    cost = np.concatenate([blocks.cost / unit, penalty])
+    if feasibility:
+        cost = np.concatenate([np.zeros(blocks.num_columns), np.ones(len(rows))])
+    return BlockData(
+        sparse.hstack([blocks.matrix, extra], format="csc"),
+        cost,
+        blocks.right_hand_sides(),
+        blocks.waived(),
+        uppers[:, :, varying],
+        np.concatenate([uppers[0, 0], np.full(len(rows), np.inf)]),
+        varying,
+        blocks.first_stage,
+        blocks.num_columns,
+    )
+
+
+class BlockSolver:
+    """One HiGHS with the matrix of the blocks; each solve starts from the last basis."""
+
+    def __init__(self, data: BlockData) -> None:
+        self.data = data
+        rows, columns = data.matrix.shape
+        self._rows = np.arange(rows, dtype=np.int32)
+        self._varying = data.varying.astype(np.int32)
+        self._none = np.full(rows, np.inf)
+        self.solver = quiet_solver(SolverOptions(time_limit_s=1e9))
+        self.solver.setOptionValue("solver", "simplex")
+        # Presolve would throw away the basis.
+        self.solver.setOptionValue("presolve", "off")
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = columns, rows
+        lp.col_cost_ = data.cost
+        lp.col_lower_, lp.col_upper_ = np.zeros(columns), data.fixed_upper
+        lp.row_lower_, lp.row_upper_ = data.right[0, 0], self._none
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        lp.a_matrix_.start_ = data.matrix.indptr
+        lp.a_matrix_.index_ = data.matrix.indices
+        lp.a_matrix_.value_ = data.matrix.data
+        self.solver.passModel(lp)
+
+    def solve(self, task: Task, linked: Array, waived: float) -> BlockValue:
+        """Solve a block.
+
+        Parameters
+        ----------
+        task
+            Scenario and quarter.
+        linked
+            Usable GPUs and hosts in service, shape (linked,).
+        waived
+            Whether the scenario is waived, 0 to 1.
+        """
+        data, (w, t) = self.data, task
+        right = data.right[w, t] - data.first_stage @ linked - waived * data.waived[w, t]
+        self.solver.changeRowsBounds(len(self._rows), self._rows, right, self._none)
+        if len(self._varying):
+            zeros = np.zeros(len(self._varying))
+            self.solver.changeColsBounds(len(self._varying), self._varying, zeros, data.upper[w, t])
+        self.solver.run()
+        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            # A basis gone bad: once more from scratch.
+            self.solver.clearSolver()
+            self.solver.run()
+        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            word = self.solver.modelStatusToString(self.solver.getModelStatus())
+            raise SolverError(f'HiGHS ended a block of the plan with "{word}".')
+        solution = self.solver.getSolution()
+        values = np.array(solution.col_value)
+        return BlockValue(
+            float(self.solver.getInfo().objective_function_value),
+            np.maximum(np.array(solution.row_dual), 0.0),
+            float(values[data.own :].sum()),
+            np.maximum(values[: data.own], 0.0),
+        )
+
+
+_solvers: dict[str, BlockSolver] = {}
+"""In a worker process, the solver it has warm, by the token of its problem."""
+
+
+def _solve_some(
+    token: str, data: BlockData, tasks: Sequence[Task], linked: Array, waived: Array, keep: bool
+) -> list[BlockValue]:
+    if token not in _solvers:
+        _solvers.clear()
+        _solvers[token] = BlockSolver(data)
+    found = [_solvers[token].solve((w, t), linked[t], float(waived[w])) for w, t in tasks]
+    if not keep:
+        found = [BlockValue(f.value, f.dual, f.emergency, np.zeros(0)) for f in found]
+    return found
+
+
+class BlockValues:
+    """Values blocks, in this process or through joblib in several.
+
+    Parameters
+    ----------
+    data
+        The blocks.
+    workers
+        Processes.
+    """
+
+    def __init__(self, data: BlockData, workers: int = 1) -> None:
+        self.data, self.workers = data, workers
+        self._local: BlockSolver | None = None
+        self._token = uuid.uuid4().hex
+        self._parallel = None if workers == 1 else joblib.Parallel(n_jobs=workers)
+
+    def __enter__(self) -> Self:
+        if self._parallel is not None:
+            self._parallel.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._parallel is not None:
+            self._parallel.__exit__(kind, error, trace)
+
+    def solve(
+        self, tasks: Iterable[Task], linked: Array, waived: Array, keep: bool = False
+    ) -> dict[Task, BlockValue]:
+        """Solve some blocks.
+
+        Parameters
+        ----------
+        tasks
+            Scenarios and quarters; similar ones are solved one after the other.
+        linked
+            Usable GPUs and hosts in service, shape (quarters, linked).
+        waived
+            Which scenarios are waived, shape (scenarios,).
+        keep
+            Whether the values of the columns are wanted.
+        """
+        order = sorted(tasks, key=lambda task: (task[1], float(self.data.right[task].sum())))
+        if self._parallel is None:
+            if self._local is None:
+                self._local = BlockSolver(self.data)
+            solver = self._local
+            return {(w, t): solver.solve((w, t), linked[t], float(waived[w])) for w, t in order}
+        parts = min(4 * self.workers, max(len(order), 1))
+        ends = [round(i * len(order) / parts) for i in range(parts + 1)]
+        pieces = [order[a:b] for a, b in pairwise(ends)]
+        answers = self._parallel(
+            joblib.delayed(_solve_some)(self._token, self.data, piece, linked, waived, keep)
+            for piece in pieces
+        )
+        return {
+            task: value
+            for piece, answer in zip(pieces, answers, strict=True)
+            for task, value in zip(piece, answer, strict=True)
+        }

@@ -1,0 +1,278 @@
+"""The masters of right-sizing: the first stage with cuts instead of blocks.
+
+`BlockMaster` is a linear program with a variable for the cost of every scenario and quarter; it
+finds where the optimum is. `QuarterMaster` has one for every quarter, expected over the scenarios,
+and few rows; it finds integers and proves the bound. Both are relaxations of the problem, whatever
+cuts they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import highspy
+import numpy as np
+from scipy import sparse
+
+from alloc.backends import SolverOptions, highs
+from alloc.backends.highs import quiet_solver
+from alloc.errors import SolverError
+from alloc.formulation import ArrayModel, RawResult
+from alloc.models.right_sizing.data import Array, Ints, SizingData
+from alloc.models.right_sizing.first_stage import FirstStage
+from alloc.solving.capacity.right_sizing_cuts import CutPool
+
+_LEAST = 1e-11
+
+
+class Setting:
+    """The first stage in units of money, with what running costs are worth in it.
+
+    Parameters
+    ----------
+    data, first
+        The problem and its first stage.
+    unit
+        Unit of money.
+    feasibility
+        Whether only emergencies count: then a bound above 0 proves that there is no plan.
+    """
+
+    def __init__(
+        self, data: SizingData, first: FirstStage, unit: float, feasibility: bool = False
+    ) -> None:
+        self.data, self.first, self.unit = data, first, unit
+        self.feasibility = feasibility
+        scenarios, quarters = data.demand.shape[:2]
+        self.shape = (scenarios, quarters)
+        self.linked = np.array([first.linked(t) for t in range(quarters)])
+        self.cost = first.cost / unit
+        self.quarter_weight = data.discount.copy()
+        if feasibility:
+            self.cost = np.zeros(len(first.cost))
+            self.quarter_weight = np.ones(quarters)
+        self.weight = data.probability[:, None] * self.quarter_weight
+        if feasibility:
+            # Every scenario counts as much as any other.
+            self.weight = np.ones(self.shape)
+        self.budget_rows, self.budgets = self._budgets()
+
+    def _budgets(self) -> tuple[Array, Array]:
+        """Return which quarters each budget is for, shape (budgets, quarters), and the limits."""
+        problem, quarters = self.data.problem, self.shape[1]
+        rows, limits = [], []
+        if self.feasibility:
+            return np.zeros((0, quarters)), np.zeros(0)
+        for t, budget in enumerate(problem.quarter_budgets):
+            rows.append(np.eye(quarters)[t])
+            limits.append(budget / self.unit)
+        if problem.budget is not None:
+            rows.append(np.ones(quarters))
+            limits.append(problem.budget / self.unit)
+        return np.array(rows).reshape(-1, quarters), np.array(limits)
+
+    def model(self, running: Array, spending: Array) -> ArrayModel:
+        """Return the first stage with columns for running costs, and the budgets.
+
+        Parameters
+        ----------
+        running
+            What a unit of each running cost counts, shape (columns,).
+        spending
+            What it is of each quarter's expected spending, shape (quarters, columns).
+        """
+        first, count = self.first, len(running)
+        body = [[first.matrix, sparse.csr_array((first.matrix.shape[0], count))]]
+        if len(self.budgets):
+            choose = sparse.csr_array(self.budget_rows)
+            body.append([choose @ first.spent / self.unit, choose @ sparse.csr_array(spending)])
+        return ArrayModel(
+            sense="min",
+            cost=np.concatenate([self.cost, running]),
+            matrix=sparse.block_array(body, format="csr"),
+            row_lower=np.concatenate([first.row_lower, np.full(len(self.budgets), -np.inf)]),
+            row_upper=np.concatenate([first.row_upper, self.budgets]),
+            lower=np.concatenate([first.lower, np.zeros(count)]),
+            upper=np.concatenate([first.upper, np.full(count, np.inf)]),
+            integer=np.concatenate([first.integer, np.zeros(count, dtype=bool)]),
+        )
+
+    def points(self, values: Array) -> tuple[Array, Array]:
+        """Return what links to the blocks, shape (quarters, linked), and what is waived."""
+        waive = self.first.waive
+        waived = values[waive] if len(waive) else np.zeros(self.shape[0])
+        return values[self.linked], waived
+
+
+class BlockMaster:
+    """The linear program with a cost for every scenario and quarter."""
+
+    def __init__(self, setting: Setting, pool: CutPool) -> None:
+        self.setting, self.pool = setting, pool
+        scenarios, quarters = setting.shape
+        self.begin = len(setting.cost)
+        spending = np.zeros((quarters, scenarios * quarters))
+        for w in range(scenarios):
+            for t in range(quarters):
+                spending[t, w * quarters + t] = setting.data.probability[w]
+        model = setting.model(setting.weight.ravel(), spending)
+        self.lower, self.upper = setting.first.lower.copy(), setting.first.upper.copy()
+        self.rows = model.matrix.shape[0]
+        relaxed = ArrayModel(**{**vars(model), "integer": np.zeros(len(model.cost), dtype=bool)})
+        self.solver = quiet_solver(SolverOptions(time_limit_s=1e9))
+        self.solver.passModel(highs.highs_model(relaxed))
+        self.cuts: list[tuple[int, int, int]] = []
+        self._known: set[tuple[int, int, int]] = set()
+
+    def add(self, cuts: Sequence[tuple[int, int, int]]) -> int:
+        """Add cuts, each a scenario, a quarter and a position in the pool; return how many."""
+        new = [cut for cut in dict.fromkeys(cuts) if cut not in self._known]
+        if not new:
+            return 0
+        self._known.update(new)
+        self.cuts += new
+        rows = [self._row(*cut) for cut in new]
+        lengths = [len(columns) for columns, _ in rows]
+        self.solver.addRows(
+            len(new),
+            np.array([self.pool.alpha[k, w, t] for w, t, k in new]),
+            np.full(len(new), np.inf),
+            sum(lengths),
+            np.cumsum([0, *lengths[:-1]]).astype(np.int32),
+            np.concatenate([columns for columns, _ in rows]).astype(np.int32),
+            np.concatenate([values for _, values in rows]),
+        )
+        return len(new)
+
+    def _row(self, w: int, t: int, k: int) -> tuple[Ints, Array]:
+        setting, beta = self.setting, self.pool.beta[k]
+        used = np.flatnonzero(np.abs(beta) > _LEAST)
+        columns, values = [setting.linked[t][used]], [-beta[used]]
+        if len(setting.first.waive):
+            columns.append(setting.first.waive[[w]])
+            values.append(-self.pool.gamma[[k], w, t])
+        columns.append(np.array([self.begin + w * setting.shape[1] + t]))
+        values.append(np.ones(1))
+        return np.concatenate(columns), np.concatenate(values)
+
+    def solve(self) -> tuple[float, Array, Array] | None:
+        """Return the optimum, the first stage's values and the costs, or None if infeasible."""
+        self.solver.run()
+        status = self.solver.getModelStatus()
+        if status in (
+            highspy.HighsModelStatus.kInfeasible,
+            highspy.HighsModelStatus.kUnboundedOrInfeasible,
+        ):
+            return None
+        if status != highspy.HighsModelStatus.kOptimal:
+            self.solver.clearSolver()
+            self.solver.run()
+            status = self.solver.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            word = self.solver.modelStatusToString(status)
+            raise SolverError(f'HiGHS ended the master of the plan with "{word}".')
+        values = np.array(self.solver.getSolution().col_value)
+        return (
+            float(self.solver.getInfo().objective_function_value),
+            values[: self.begin],
+            values[self.begin :].reshape(self.setting.shape),
+        )
+
+    def duals(self) -> tuple[Array, Array]:
+        """Return the dual values of the first stage's rows and budgets, and of the cuts."""
+        found = np.array(self.solver.getSolution().row_dual)
+        return found[: self.rows], found[self.rows :]
+
+    def fix(self, columns: Ints, lower: Array, upper: Array) -> None:
+        """Set the bounds of some columns."""
+        count = len(columns)
+        if count:
+            self.solver.changeColsBounds(
+                count, columns.astype(np.int32), lower.astype(float), upper.astype(float)
+            )
+
+    def release(self, columns: Ints) -> None:
+        """Give columns their own bounds again."""
+        self.fix(columns, self.lower[columns], self.upper[columns])
+
+
+class QuarterMaster:
+    """The mixed-integer program with a cost for every quarter."""
+
+    def __init__(self, setting: Setting, pool: CutPool) -> None:
+        self.setting, self.pool = setting, pool
+        quarters = setting.shape[1]
+        # In units of the expectation over scenarios, or of their sum when all count alike.
+        self.mix = setting.weight / setting.quarter_weight
+        self.base = setting.model(setting.quarter_weight, np.eye(quarters))
+        self.rows: list[tuple[int, float, Array, Array]] = []
+        """Quarter, constant, slope in what links, slope in what is waived."""
+        self.upper = self.base.upper.copy()
+
+    def add(self, chosen: Mapping[tuple[int, int], tuple[Ints, Array]]) -> None:
+        """Add for every quarter the expectation over the scenarios of cuts.
+
+        Parameters
+        ----------
+        chosen
+            For each scenario and quarter positions of cuts, and weights that sum to 1.
+        """
+        scenarios, quarters = self.setting.shape
+        for t in range(quarters):
+            constant, slope = 0.0, np.zeros(self.pool.beta.shape[1])
+            lift = np.zeros(scenarios)
+            for w in range(scenarios):
+                at, weights = chosen[w, t]
+                share = self.mix[w, t]
+                constant += share * float(weights @ self.pool.alpha[at, w, t])
+                slope += share * (weights @ self.pool.beta[at])
+                lift[w] = share * float(weights @ self.pool.gamma[at, w, t])
+            self.rows.append((t, constant, slope, lift))
+
+    def model(self) -> ArrayModel:
+        """Return the program."""
+        base, setting = self.base, self.setting
+        begin = len(setting.cost)
+        entries: list[tuple[Ints, Array]] = []
+        for t, _, slope, lift in self.rows:
+            used = np.flatnonzero(np.abs(slope) > _LEAST)
+            columns, values = [setting.linked[t][used]], [-slope[used]]
+            if len(setting.first.waive):
+                columns.append(setting.first.waive)
+                values.append(-lift)
+            columns.append(np.array([begin + t]))
+            values.append(np.ones(1))
+            entries.append((np.concatenate(columns), np.concatenate(values)))
+        starts = np.concatenate([[0], np.cumsum([len(c) for c, _ in entries])])
+        cuts = sparse.csr_array(
+            (
+                np.concatenate([v for _, v in entries]) if entries else np.zeros(0),
+                np.concatenate([c for c, _ in entries]) if entries else np.zeros(0, dtype=int),
+                starts,
+            ),
+            shape=(len(entries), len(base.cost)),
+        )
+        return ArrayModel(
+            sense="min",
+            cost=base.cost,
+            matrix=sparse.vstack([base.matrix, cuts], format="csr"),
+            row_lower=np.concatenate([base.row_lower, [row[1] for row in self.rows]]),
+            row_upper=np.concatenate([base.row_upper, np.full(len(entries), np.inf)]),
+            lower=base.lower,
+            upper=self.upper,
+            integer=base.integer,
+        )
+
+    def solve(
+        self,
+        options: SolverOptions,
+        fixed: tuple[Ints, Array, Array] | None = None,
+    ) -> RawResult:
+        """Solve it, with some columns between other bounds."""
+        model = self.model()
+        if fixed is not None:
+            columns, lower, upper = fixed
+            low, high = model.lower.copy(), model.upper.copy()
+            low[columns], high[columns] = lower, upper
+            model = ArrayModel(**{**vars(model), "lower": low, "upper": high})
+        return highs.solve(model, options)
