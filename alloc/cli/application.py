@@ -9,6 +9,7 @@ from alloc.cli.comparing import compare_command
 from alloc.cli.demo import demo_command
 from alloc.cli.door import Door
 from alloc.cli.placing import defrag_command, explain_command, place_command
+from alloc.cli.planning import plan_command, what_if_command
 from alloc.cli.ranks import ranks_command
 from alloc.cli.simulating import simulate_command
 from alloc.cli.solving import solve_command
@@ -55,6 +56,8 @@ app.command("solve")(solve_command)
 app.command("place")(place_command)
 app.command("defrag")(defrag_command)
 app.command("explain")(explain_command)
+app.command("plan")(plan_command)
+app.command("what-if")(what_if_command)
 app.command("verify")(verify_command)
 app.command("ranks")(ranks_command)
 app.command("compare")(compare_command)

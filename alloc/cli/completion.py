@@ -20,6 +20,12 @@ def _instances() -> Iterable[str]:
     return stored_ids()
 
 
+def _planning_problems() -> Iterable[str]:
+    from alloc.instances.stored_planning import stored_planning_ids
+
+    return stored_planning_ids()
+
+
 def _families() -> Iterable[str]:
     from alloc.instances import families
 
@@ -97,6 +103,7 @@ def complete_scheduler_list(incomplete: str) -> list[str]:
 
 
 complete_instance = _offer(_instances)
+complete_planning_problem = _offer(_planning_problems)
 complete_family = _offer(_families)
 complete_formulation = _offer(_formulations)
 complete_objective = _offer(_objectives)

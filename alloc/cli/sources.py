@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from alloc.capacity.problem import PlanningProblem
 from alloc.certificate import Result
 from alloc.errors import InstanceError, nearest
 from alloc.instance import Instance, Moves
@@ -37,6 +38,34 @@ def read_instance(reference: str) -> Instance:
             f"{nearest(reference, known) or ';'} `alloc instances list` lists the ids."
         )
     return load(reference)
+
+
+def read_planning_problem(reference: str) -> PlanningProblem:
+    """Return the planning problem that a file, a stored id or ``-`` (standard input) stands for.
+
+    Raises
+    ------
+    InstanceError
+        If there is no such file or id, or the document is malformed.
+    """
+    from alloc.documents import load_planning_problem, parse_planning_problem
+
+    if reference == STDIN:
+        try:
+            return parse_planning_problem(_read_stdin())
+        except InstanceError as error:
+            raise InstanceError(f"{STDIN_NAME}: {error}") from None
+    if _is_path(reference):
+        return load_planning_problem(Path(reference))
+    from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
+
+    known = stored_planning_ids()
+    if reference not in known:
+        raise InstanceError(
+            f'"{reference}": is neither a file nor the id of a stored planning problem'
+            f"{nearest(reference, known) or ';'} known: {', '.join(known)}."
+        )
+    return load_stored_planning(reference)
 
 
 def _is_path(reference: str) -> bool:

@@ -105,9 +105,12 @@ _BOUND_PROOF = {
 }
 
 
-def certificate_table(certificate: Certificate) -> "Table":
-    """Return what is claimed about an answer, and on whose word."""
-    unit = objective(certificate.objective_name).unit
+def certificate_table(certificate: Certificate, unit: str | None = None) -> "Table":
+    """Return what is claimed about an answer, and on whose word.
+
+    The unit is that of the objective unless it is given, as for the cost of a plan.
+    """
+    unit = objective(certificate.objective_name).unit if unit is None else unit
     status = certificate.status.replace("_", " ")
     if certificate.limit is not None:
         status += (

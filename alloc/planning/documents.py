@@ -105,6 +105,7 @@ def _measured(measured: Measured) -> Document:
         "wanted": measured.wanted,
         "value": _interval(measured.value),
         "holds": measured.holds,
+        "in_hours": measured.in_hours,
     }
 
 

@@ -93,6 +93,8 @@ class Measured:
         The fraction that did, or the hours on average, with its 95 % interval.
     holds
         Whether the goal holds, by the mean over the replications.
+    in_hours
+        Whether `wanted` and `value` are hours (a goal on the mean), not fractions of jobs.
     """
 
     job_class: str
@@ -103,6 +105,7 @@ class Measured:
     wanted: float
     value: Interval
     holds: bool
+    in_hours: bool
 
 
 def replay(operation: Operation, settings: ReplaySettings) -> tuple[Measured, ...]:
@@ -144,7 +147,7 @@ def replay(operation: Operation, settings: ReplaySettings) -> tuple[Measured, ..
             value = mean_interval([float(np.mean(sample)) for sample in samples])
             wanted, holds = goal.hours, value.mean <= goal.hours
         else:
-            value = mean_interval([float(np.mean(s <= goal.hours)) for s in samples])
+            value = _share_interval([float(np.mean(s <= goal.hours)) for s in samples])
             wanted, holds = goal.fraction, value.mean >= goal.fraction
         found.append(
             Measured(
@@ -156,6 +159,7 @@ def replay(operation: Operation, settings: ReplaySettings) -> tuple[Measured, ..
                 wanted=wanted,
                 value=value,
                 holds=holds,
+                in_hours=goal.fraction is None,
             )
         )
     return tuple(found)
@@ -286,6 +290,16 @@ def _topology(operation: Operation) -> Topology:
     return Topology(str(operation.pool), kinds, hosts)
 
 
+def _share_interval(shares: Sequence[float]) -> Interval:
+    """Return the interval of a mean share of jobs, which lies between 0 and 1."""
+    found = mean_interval(shares)
+    return dataclasses.replace(
+        found,
+        low=None if found.low is None else max(found.low, 0.0),
+        high=None if found.high is None else min(found.high, 1.0),
+    )
+
+
 def _largest_gang(operation: Operation) -> int:
     return max(stream.gpus for stream in operation.streams)
 
@@ -308,6 +322,7 @@ def _nothing_runs(operation: Operation) -> tuple[Measured, ...]:
                 wanted=goal.hours if goal.fraction is None else goal.fraction,
                 value=Interval(mean, None, None, 0),
                 holds=False,
+                in_hours=goal.fraction is None,
             )
         )
     return tuple(found)

@@ -11,6 +11,10 @@ from alloc.plotting.gantt import plot_gantt_pair as plot_gantt_pair
 from alloc.plotting.gaps import plot_gaps as plot_gaps
 from alloc.plotting.host_type import plot_host_type as plot_host_type
 from alloc.plotting.jct import plot_jct_distribution as plot_jct_distribution
+from alloc.plotting.plans import plot_costs as plot_costs
+from alloc.plotting.plans import plot_front as plot_front
+from alloc.plotting.plans import plot_goals as plot_goals
+from alloc.plotting.plans import plot_hosts as plot_hosts
 from alloc.plotting.topology import draw_topology as draw_topology
 from alloc.plotting.topology import plot_topology as plot_topology
 from alloc.plotting.utilisation import plot_utilisation as plot_utilisation

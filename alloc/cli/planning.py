@@ -1,0 +1,281 @@
+"""``alloc plan`` and ``alloc what-if``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from alloc.cli import options
+from alloc.cli.completion import complete_planning_problem, complete_scheduler
+from alloc.cli.console import print_json, progress, require_writable, save, show
+from alloc.cli.door import say
+from alloc.cli.exit_code import ExitCode
+from alloc.cli.sources import read_planning_problem
+from alloc.errors import InstanceError
+
+if TYPE_CHECKING:
+    from alloc.planning.replay import ReplaySettings
+    from alloc.planning.report import PlanReport, SolveSettings
+    from alloc.planning.what_if import WhatIf
+
+ProblemArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROBLEM",
+        help="File of a planning problem, id of a stored one, or - for standard input.",
+        autocompletion=complete_planning_problem,
+        show_default=False,
+    ),
+]
+GapOption = Annotated[
+    float, typer.Option(help="Stop at this relative gap between cost and proved bound.", min=0.0)
+]
+ReplayOption = Annotated[
+    bool,
+    typer.Option(
+        "--replay",
+        help="Replay the plan in the simulator, and tighten the model until the goals hold there.",
+    ),
+]
+SchedulerOption = Annotated[
+    str,
+    typer.Option(help="Policy of the replay.", metavar="NAME", autocompletion=complete_scheduler),
+]
+RoundsOption = Annotated[int, typer.Option(help="Most rounds of planning and replaying.", min=1)]
+JobsOption = Annotated[
+    int, typer.Option("--replay-jobs", help="Jobs of each replication of a replay.", min=20)
+]
+WorkersOption = Annotated[int, typer.Option(help="Processes and threads.", min=1)]
+ReportOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a report for people, HTML.", show_default=False),
+]
+
+
+def plan_command(
+    problem: ProblemArgument,
+    replay: ReplayOption = False,
+    scheduler: SchedulerOption = "fifo",
+    rounds: RoundsOption = 5,
+    replay_jobs: JobsOption = 1000,
+    pareto: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AXIS",
+            help="Instead of one plan, the front of cost against `goals`, `energy` or `carbon`.",
+            show_default=False,
+        ),
+    ] = None,
+    points: Annotated[int, typer.Option(help="Points of a front.", min=2)] = 6,
+    time_limit: options.TimeLimitOption = 60.0,
+    gap: GapOption = 0.01,
+    seed: options.SeedOption = 0,
+    workers: WorkersOption = 1,
+    output: options.OutputOption = None,
+    report: ReportOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+) -> ExitCode:
+    """Find the cheapest hosts to buy or rent for a forecast, with a proof.
+
+    Exit code 3 if no plan can serve the forecast; the cheapest relief is printed. With --replay
+    also if the goals cannot hold in the simulator within the limits.
+    """
+    require_writable(output)
+    require_writable(report)
+    asked = read_planning_problem(problem)
+    solver = _solver(time_limit, gap, seed, workers)
+    if pareto is not None:
+        if replay or report is not None:
+            raise typer.BadParameter("give --pareto or --replay and --report, not both")
+        return _front(asked, pareto, points, solver, output, json, quiet)
+    from alloc.planning.documents import encode_report
+    from alloc.planning.report import plan
+
+    replayed = _replay(scheduler, replay_jobs, seed, workers) if replay else None
+    with progress(f"planning {asked.name}", quiet) as watch:
+        found = plan(asked, settings=solver, replay=replayed, max_rounds=rounds, watch=watch)
+    document = encode_report(found)
+    _save_json(document, output)
+    if report is not None:
+        from alloc.report.planning import write_plan_report
+
+        save(lambda path: write_plan_report(found, path), report)
+    if json:
+        print_json(document)
+    else:
+        from alloc.cli.planning_tables import plan_tables
+
+        show(*plan_tables(found))
+    _say_outcome(found)
+    return _code(found)
+
+
+def what_if_command(
+    problem: ProblemArgument,
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="CHANGE...",
+            help="What is otherwise, for example demand=+20%; `alloc what-if --changes` lists all.",
+            show_default=False,
+        ),
+    ] = None,
+    list_changes: Annotated[
+        bool, typer.Option("--changes", help="List what a change can be, and stop.")
+    ] = False,
+    each: Annotated[
+        bool, typer.Option("--each", help="Make each change by itself, not all together.")
+    ] = False,
+    replay: ReplayOption = False,
+    scheduler: SchedulerOption = "fifo",
+    other_scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Another policy for the changed plan; with --replay.",
+            metavar="NAME",
+            autocompletion=complete_scheduler,
+            show_default=False,
+        ),
+    ] = None,
+    rounds: RoundsOption = 5,
+    replay_jobs: JobsOption = 1000,
+    time_limit: options.TimeLimitOption = 60.0,
+    gap: GapOption = 0.001,
+    seed: options.SeedOption = 0,
+    workers: WorkersOption = 1,
+    output: options.OutputOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+) -> ExitCode:
+    """Plan a changed problem and hold it against the base: what if a rack is lost, a team joins?
+
+    The difference in cost is given with the range that is proved. Exit code 3 if the changed
+    problem has no plan.
+    """
+    from alloc.planning.change_text import GRAMMAR, parse_changes
+
+    if list_changes:
+        from alloc.cli.tables import table
+
+        show(table(("change", "meaning"), GRAMMAR))
+        return ExitCode.SOLVED
+    require_writable(output)
+    if other_scheduler is not None and not replay:
+        raise typer.BadParameter("--other-scheduler needs --replay")
+    asked = read_planning_problem(problem)
+    parsed = parse_changes(changes or [])
+    from alloc.planning.documents import encode_what_if
+    from alloc.planning.what_if import what_if
+
+    solver = _solver(time_limit, gap, seed, workers)
+    replayed = _replay(scheduler, replay_jobs, seed, workers) if replay else None
+    other = None
+    if other_scheduler is not None:
+        other = _replay(other_scheduler, replay_jobs, seed, workers)
+    together = [[change] for change in parsed] if each and len(parsed) > 1 else [parsed]
+    found: list[WhatIf] = []
+    with progress(f"what if, {asked.name}", quiet) as watch:
+        for wanted in together:
+            found.append(
+                what_if(
+                    asked,
+                    wanted,
+                    base=found[0].base if found else None,
+                    settings=solver,
+                    replay=replayed,
+                    changed_replay=other,
+                    max_rounds=rounds,
+                    watch=watch,
+                )
+            )
+    documents = [encode_what_if(one) for one in found]
+    document: Any = documents if each else documents[0]
+    _save_json(document, output)
+    if json:
+        print_json(document)
+    else:
+        from alloc.cli.planning_tables import what_if_tables
+
+        for one in found:
+            show(*what_if_tables(one))
+    for one in found:
+        _say_outcome(one.changed)
+    return max((_code(one.changed) for one in found), default=ExitCode.SOLVED)
+
+
+def _front(
+    problem: Any,
+    axis: str,
+    points: int,
+    solver: "SolveSettings",
+    output: Path | None,
+    json: bool,
+    quiet: bool,
+) -> ExitCode:
+    from alloc.planning.documents import encode_front
+    from alloc.planning.pareto import pareto
+
+    with progress(f"planning {problem.name}", quiet) as watch:
+        front = pareto(problem, axis, points=points, settings=solver, watch=watch)  # type: ignore[arg-type]
+    document = encode_front(front)
+    _save_json(document, output)
+    if json:
+        print_json(document)
+    else:
+        from alloc.cli.planning_tables import drawn
+        from alloc.planning.tables import front_table
+
+        show(drawn(front_table(front, problem.currency)))
+    planned = any(point.result.plan is not None for point in front.points)
+    return ExitCode.SOLVED if planned else ExitCode.INFEASIBLE
+
+
+def _solver(time_limit: float, gap: float, seed: int, workers: int) -> "SolveSettings":
+    from alloc.planning.report import SolveSettings
+
+    return SolveSettings(time_limit, gap, seed, workers)
+
+
+def _replay(scheduler: str, jobs: int, seed: int, workers: int) -> "ReplaySettings":
+    from alloc.planning.replay import ReplaySettings
+
+    return ReplaySettings(scheduler, jobs=jobs, seed=seed, workers=workers)
+
+
+def _save_json(document: Any, output: Path | None) -> None:
+    if output is None:
+        return
+    import json
+
+    def write(path: Path) -> None:
+        try:
+            path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", "utf-8")
+        except OSError as error:
+            raise InstanceError(f"{path}: cannot be written ({error.strerror}).") from None
+
+    save(write, output)
+
+
+def _say_outcome(found: "PlanReport") -> None:
+    """Say what went wrong and how it could be cured."""
+    result = found.result
+    if result.conflict is not None:
+        say(f"infeasible: {result.conflict}")
+    for relief in result.reliefs:
+        say(f"relief: {relief.sentence}")
+    if found.replayed is not None and found.replayed.outcome in ("missed", "impossible"):
+        say(f"replay: {found.replayed.sentence}")
+
+
+def _code(found: "PlanReport") -> ExitCode:
+    certificate = found.result.certificate
+    if certificate.limit == "interrupt":
+        return ExitCode.INTERRUPTED
+    if certificate.status == "infeasible":
+        return ExitCode.INFEASIBLE
+    if found.result.plan is None:
+        return ExitCode.NO_SOLUTION
+    if found.replayed is not None and found.replayed.outcome == "impossible":
+        return ExitCode.INFEASIBLE
+    return ExitCode.SOLVED

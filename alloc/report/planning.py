@@ -1,0 +1,151 @@
+"""Writing the report of a plan: one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alloc.certificate import Certificate
+from alloc.comparison.settings import alloc_version
+from alloc.documents.files import write_text
+from alloc.planning.report import PlanReport
+from alloc.planning.tables import (
+    TextTable,
+    cost_table,
+    hosts_table,
+    marginals_table,
+    money,
+    rounds_tables,
+)
+from alloc.plotting import inline_svg
+from alloc.plotting.plans import plot_costs, plot_goals, plot_hosts
+from alloc.report.sections import Drawing
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def write_plan_report(report: PlanReport, path: str | PathLike[str]) -> Path:
+    """Write a plan with its proof, its replay and its assumptions as one HTML file.
+
+    Parameters
+    ----------
+    report
+        What to report; an infeasible problem is reported with what is missing.
+    path
+        The HTML file. It is replaced as a whole or not at all.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    AllocError
+        If it cannot be written.
+    """
+    page = Path(path)
+    write_text(page, plan_page(report))
+    return page
+
+
+def plan_page(report: PlanReport) -> str:
+    """Return the page of `write_plan_report` as text."""
+    result = report.result
+    tables: list[TextTable] = []
+    if result.plan is not None:
+        tables += [cost_table(report), hosts_table(report)]
+    tables += rounds_tables(report)
+    if result.marginals:
+        tables.append(marginals_table(report))
+    return _template().render(
+        title=f"Plan: {report.problem.name}",
+        version=alloc_version(),
+        style=files("alloc.report").joinpath("report.css").read_text(encoding="utf-8"),
+        outcome=_outcome(report),
+        holds=report.holds,
+        facts=_facts(result.certificate, report.problem.currency),
+        reliefs=[relief.sentence for relief in result.reliefs],
+        drawings=plan_drawings(report),
+        tables=tables,
+        assumptions=result.assumptions,
+        fingerprint=result.certificate.fingerprint,
+        draw=lambda drawing: inline_svg(drawing.figure, drawing.name, drawing.alternative),
+    )
+
+
+def plan_drawings(report: PlanReport) -> list[Drawing]:
+    """Return the figures of a plan, each with its words."""
+    if report.result.plan is None:
+        return []
+    drawings = []
+    for name, caption, ax in (
+        ("hosts", "GPUs in service in each quarter, by offer.", plot_hosts(report)),
+        (
+            "costs",
+            "Expected money of each quarter, not discounted, and its range over the scenarios.",
+            plot_costs(report),
+        ),
+    ):
+        drawings.append(
+            Drawing(name, caption, f"{caption} The tables give the numbers.", ax.figure)
+        )
+    if report.replayed is not None and any(turn.measured for turn in report.replayed.rounds):
+        caption = "How well each class's goal is kept in the simulator, worst pool; 1 is kept."
+        figure = _figure(plot_goals(report))
+        drawings.append(Drawing("goals", caption, f"{caption} {report.replayed.sentence}", figure))
+    return drawings
+
+
+def _figure(ax: Axes) -> Figure:
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+def _outcome(report: PlanReport) -> str:
+    certificate = report.result.certificate
+    if report.replayed is not None:
+        return report.replayed.sentence
+    if report.result.conflict is not None:
+        return report.result.conflict
+    if certificate.objective is None:
+        return f"No plan was found: {certificate.status.replace('_', ' ')}."
+    return "The plan was not replayed in the simulator."
+
+
+def _facts(certificate: Certificate, currency: str) -> list[tuple[str, str]]:
+    rows = [("status", certificate.status.replace("_", " "))]
+    if certificate.objective is not None:
+        rows += [
+            ("cost", f"{money(certificate.objective)} {currency}"),
+            ("no plan costs less than", f"{money(certificate.bound)} {currency}"),
+        ]
+        if certificate.gap is not None:
+            rows.append(("gap", f"{100 * certificate.gap:.2f} %"))
+    rows += [
+        ("checked by the judge", "yes" if certificate.verified else "there is no plan"),
+        ("time", f"{certificate.seconds:.1f} s"),
+    ]
+    return rows
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        # Names of offers and classes come from files of anybody's.
+        autoescape=True,
+        loader=PackageLoader("alloc.report", "."),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("plan.html.j2")
