@@ -1,0 +1,220 @@
+"""From a training of DL2 to its results on held-out traces, and to a policy file."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+
+from alloc.errors import InstanceError
+from alloc.learning.dl2.networks import DenseForward, DenseNetwork
+from alloc.learning.dl2.rollout import Player
+from alloc.learning.dl2.settings import DL2Settings
+from alloc.learning.dl2.trainer import JCT, REINFORCEMENT, SUPERVISED, DL2Trainer
+from alloc.learning.export import export_policy
+from alloc.learning.training import step_rng
+from alloc.schedulers.learned.dl2_window import Dl2WindowKind
+from alloc.schedulers.learned.feature_spec import FeatureSpec
+from alloc.schedulers.learned.model_card import CurvePoint, ModelCard
+from alloc.schedulers.learned.policy_file import PolicyFile
+
+DRAWS = 5
+"""Times that each held-out trace is played with drawn actions."""
+_HELD_OUT = 6
+"""What sets these draws apart from those of the training."""
+
+_LIMITS = (
+    "Decides in slots only, and only for malleable jobs of workers and PSs on equal hosts.",
+    "Sees the first jobs of its window in order of arrival; the others keep their first pair.",
+    "Knows DL2's eight models by number; of others it sees no type.",
+    "Trained for one size of cluster and one arrival pattern; elsewhere nobody has measured it.",
+)
+
+
+@dataclass(frozen=True)
+class DL2Outcome:
+    """What came of a training, mean JCT in slots.
+
+    Parameters
+    ----------
+    seed, fingerprint
+        What was trained, see `DL2Settings.fingerprint`.
+    cpu_hours
+        CPU time of the training, validation included.
+    best_step
+        Update whose weights were chosen, on the validation traces.
+    validation_best, validation_last
+        Validation at that update, and at the last. The best is what DL2's own evaluation reports:
+        the minimum over all checkpoints on the traces that chose it, so it flatters.
+    drawn, likeliest
+        The chosen weights on each held-out trace, with drawn actions (mean of several plays), as in
+        DL2's own evaluation, and with the likeliest action.
+    last_drawn
+        The last weights on each held-out trace, with drawn actions.
+    """
+
+    seed: int
+    fingerprint: str
+    cpu_hours: float
+    best_step: int
+    validation_best: float
+    validation_last: float
+    drawn: tuple[float, ...]
+    likeliest: tuple[float, ...]
+    last_drawn: tuple[float, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outcome as plain JSON values."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> DL2Outcome:
+        """Return the outcome of `to_dict`."""
+        lists = ("drawn", "likeliest", "last_drawn")
+        values: dict[str, Any] = {k: tuple(v) if k in lists else v for k, v in data.items()}
+        return DL2Outcome(**values)
+
+
+def outcome_of(trainer: DL2Trainer, hours: float) -> DL2Outcome:
+    """Judge a training that is over on the held-out traces; the judge checks every schedule.
+
+    Parameters
+    ----------
+    trainer
+        The training.
+    hours
+        CPU time it took, hours.
+    """
+    settings = trainer.dl2
+    traces = settings.world.held_out(settings.held_out_traces)
+    player = Player(settings.features, len(traces), check=True)
+
+    def drawn(network: DenseNetwork, part: int) -> tuple[float, ...]:
+        forward = DenseForward(network)
+        plays = [
+            player.play(forward, traces, step_rng(trainer.seed, _HELD_OUT, part, k))
+            for k in range(DRAWS)
+        ]
+        return tuple(float(x) for x in np.mean(plays, axis=0))
+
+    best = best_network(trainer)
+    return DL2Outcome(
+        seed=trainer.seed,
+        fingerprint=settings.fingerprint,
+        cpu_hours=hours,
+        best_step=trainer.best_step,
+        validation_best=trainer.best_jct_slots,
+        validation_last=trainer.curve.points[-1].values[JCT],
+        drawn=drawn(best, 0),
+        likeliest=tuple(player.play(DenseForward(best), traces, None)),
+        last_drawn=drawn(trainer.learner.policy, 1),
+    )
+
+
+def best_network(trainer: DL2Trainer) -> DenseNetwork:
+    """Return the policy with the best weights of a training."""
+    settings = trainer.dl2
+    network = DenseNetwork(
+        settings.features.shape,
+        settings.hidden,
+        settings.features.num_actions,
+        scale_shift=settings.scale_shift,
+        generator=torch.Generator(),
+    )
+    network.load_state_dict(trainer.best)
+    return network
+
+
+def window_spec(settings: DL2Settings) -> FeatureSpec:
+    """Return the spec of the policies of a training."""
+    features = settings.features
+    return FeatureSpec.of(
+        Dl2WindowKind.name,
+        window=features.window,
+        max_tasks=features.max_tasks,
+        encoding=features.encoding,
+        models=list(features.models),
+        initial_bundle=features.initial_bundle,
+    )
+
+
+def publish(
+    trainer: DL2Trainer,
+    path: str | PathLike[str],
+    *,
+    name: str,
+    command: str,
+    hours: float,
+) -> PolicyFile:
+    """Write the best policy of a training as a policy file, and hold the file to PyTorch's output.
+
+    Parameters
+    ----------
+    trainer
+        The training, at least one validation of it.
+    path
+        Where to; ends in ``.onnx``.
+    name
+        Name of the policy.
+    command
+        Command that trains it again.
+    hours
+        CPU hours it took.
+
+    Raises
+    ------
+    InstanceError
+        If nothing has been trained, or the name is none for a policy.
+    """
+    if not trainer.curve.points:
+        raise InstanceError("nothing has been trained yet, so there is no policy to write.")
+    settings = trainer.dl2
+    world = settings.world
+    stage = REINFORCEMENT if settings.updates else SUPERVISED
+    points = [p for p in trainer.curve.points if p.stage == stage]
+    card = ModelCard(
+        name=name,
+        title="DL2 rebuilt: a window of jobs, one worker, PS or bundle at a time",
+        information=(
+            "type, slots since arrival, remaining share of the work and tasks given, of the first "
+            f"{settings.window} jobs"
+        ),
+        data=(
+            f"Traces of {world.num_jobs} jobs of DL2's eight models on {world.num_hosts} of its "
+            f"servers, {world.arrivals} arrivals of {world.arrivals_per_slot:g} a slot, speeds "
+            "from this project's fits to DL2's measurements (alloc.learning.dl2.world). "
+            f"{settings.supervised_updates} supervised updates on decisions of "
+            f"{settings.teacher}, {settings.updates} of actor and critic; the weights with the "
+            f"lowest mean JCT on {settings.validation_traces} validation traces (update "
+            f"{trainer.best_step}) were kept."
+        ),
+        seeds=(trainer.seed,),
+        command=command,
+        training_hours=round(hours, 4),
+        curve=tuple(
+            CurvePoint(step=p.step, value=p.values[JCT]) for p in points if JCT in p.values
+        ),
+        curve_step="update",
+        curve_value="mean JCT, slots",
+        licence="MIT",
+        versions={
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "machine": f"{platform.system()} {platform.machine()}",
+        },
+        date=datetime.now(UTC).date(),
+        alloc_version=version("alloc"),
+        limits=_LIMITS,
+        references=(
+            "Peng et al., DL2: A Deep Learning-Driven Scheduler for Deep Learning Clusters, IEEE "
+            "TPDS 32(8), 2021",
+        ),
+    )
+    return export_policy(best_network(trainer), window_spec(settings), card, path)
