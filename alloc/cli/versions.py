@@ -21,6 +21,9 @@ _PACKAGES = (
     "joblib",
     "matplotlib",
     "sqlalchemy",
+    "onnx",
+    "onnxruntime",
+    "torch",
 )
 
 

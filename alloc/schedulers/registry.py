@@ -76,7 +76,8 @@ def make_scheduler(name: str, **options: Any) -> Scheduler:
     Parameters
     ----------
     name
-        A name of `scheduler_names`, or the path of a policy file, which ends in ``.onnx``.
+        A name of `scheduler_names`, or the path of a policy file, which ends in ``.onnx``. A path
+        opens a file: hold names that strangers send against `scheduler_names` first.
     **options
         The policy's own options.
 
