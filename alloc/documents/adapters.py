@@ -13,6 +13,11 @@ from alloc.documents.models import (
     SolutionDocument,
     TopologyDocument,
 )
+from alloc.documents.operation_models import (
+    OperationDocument,
+    OperationPlanDocument,
+    OperationResultDocument,
+)
 from alloc.documents.planning_models import PlanDocument, PlanningDocument, PlanResultDocument
 
 ADAPTERS: dict[Kind, TypeAdapter[Any]] = {
@@ -23,5 +28,8 @@ ADAPTERS: dict[Kind, TypeAdapter[Any]] = {
     "planning": TypeAdapter(PlanningDocument),
     "plan": TypeAdapter(PlanDocument),
     "plan_result": TypeAdapter(PlanResultDocument),
+    "operation": TypeAdapter(OperationDocument),
+    "operation_plan": TypeAdapter(OperationPlanDocument),
+    "operation_result": TypeAdapter(OperationResultDocument),
 }
 """What reads each kind of document, and makes its schema."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from alloc.documents import models, planning_models
+from alloc.documents import models, operation_models, planning_models
 from alloc.documents.models import BY_NAME, INLINE, Kind, Part
 from alloc.documents.parsing import describe
 from alloc.errors import InstanceError, nearest
@@ -69,6 +69,19 @@ _PARTS: dict[str, type[Part]] = {
     "costs": planning_models.CostBreakdownPart,
     "plan": planning_models.PlanPart,
 }
+# Documents of operation have jobs and plans of their own.
+_OPERATION_ITEMS = {
+    "types": _Place("node type", "name", operation_models.NodeTypePart),
+    "pools": _Place("node pool", "name", operation_models.NodePoolPart),
+    "jobs": _Place("job", "id", operation_models.OperationJobPart),
+    "running": _Place("running job", "job", operation_models.RunningJobPart),
+    "nodes": _Place("node", "node", operation_models.NodePlanPart),
+}
+_OPERATION_NUMBERED: dict[str, type[Part]] = {"stops": operation_models.EarlyStopPart}
+_OPERATION_PARTS: dict[str, type[Part]] = {
+    "costs": operation_models.OperationCostsPart,
+    "plan": operation_models.OperationPlanPart,
+}
 _ROOTS: dict[Kind, type[Part]] = {
     "instance": models.InstanceDocument,
     "result": models.ResultDocument,
@@ -76,6 +89,9 @@ _ROOTS: dict[Kind, type[Part]] = {
     "planning": planning_models.PlanningDocument,
     "plan": planning_models.PlanDocument,
     "plan_result": planning_models.PlanResultDocument,
+    "operation": operation_models.OperationDocument,
+    "operation_plan": operation_models.OperationPlanDocument,
+    "operation_result": operation_models.OperationResultDocument,
 }
 _SOLUTIONS: dict[Any, type[Part]] = {
     "allocation": models.AllocationPart,
@@ -233,13 +249,17 @@ def _locate(location: Location, raw: Mapping[str, Any], kind: Kind) -> _Spot:
     model = _ROOTS.get(kind) or _of_type(_SOLUTION_DOCUMENTS, raw)
     value: Any = raw
     rest: list[str | int] = list(location)
+    own = kind.startswith("operation")
+    items = _OPERATION_ITEMS if own else _ITEMS
+    numbered = _OPERATION_NUMBERED if own else _NUMBERED
+    parts = _OPERATION_PARTS if own else _PARTS
     while rest:
         step = rest[0]
         following = rest[1] if len(rest) > 1 else None
         inner = _get(value, step)
-        if isinstance(following, int) and (step in _ITEMS or step in _NUMBERED):
+        if isinstance(following, int) and (step in items or step in numbered):
             value = _get(inner, following)
-            owner, model = _item(owner, str(step), following, value, raw)
+            owner, model = _item(owner, str(step), following, value, items, numbered)
             rest = rest[2:]
         elif step == "configuration_sets" and len(rest) > 2 and isinstance(rest[2], int):
             value = _get(_get(inner, rest[1]), rest[2])
@@ -249,9 +269,9 @@ def _locate(location: Location, raw: Mapping[str, Any], kind: Kind) -> _Spot:
             value = inner
             owner, model = _room(str(step), inner)
             rest = rest[1:]
-        elif step in _PARTS and len(rest) > 1:
+        elif step in parts and len(rest) > 1:
             value = inner
-            owner, model = f"{owner}, {step}", _PARTS[str(step)]
+            owner, model = f"{owner}, {step}", parts[str(step)]
             rest = rest[1:]
         else:
             break
@@ -278,11 +298,16 @@ def _get(value: Any, step: str | int | None) -> Any:
 
 
 def _item(
-    owner: str, step: str, position: int, value: Any, raw: Mapping[str, Any]
+    owner: str,
+    step: str,
+    position: int,
+    value: Any,
+    items: Mapping[str, _Place],
+    numbered: Mapping[str, type[Part]],
 ) -> tuple[str, type[Part]]:
     """Return the words and the model for an item of a list."""
-    if step in _ITEMS:
-        place = _ITEMS[step]
+    if step in items:
+        place = items[step]
         name = _get(value, place.name)
         if not isinstance(name, str):
             return f"{step}[{position}]", place.model
@@ -296,7 +321,7 @@ def _item(
         return f"{owner}, {label}", models.TaskGroupPart
     if step == "links" and owner.startswith("host type"):
         return f"{owner}, links[{position}]", models.GpuLinkPart
-    return f"{owner}, {step}[{position}]", _NUMBERED[step]
+    return f"{owner}, {step}[{position}]", numbered[step]
 
 
 def _room(step: str, inner: Mapping[str, Any]) -> tuple[str, type[Part] | None]:

@@ -457,4 +457,15 @@ class ResultDocument(Document):
 
 SolutionDocument = Annotated[AllocationDocument | ScheduleDocument, Discriminator("type")]
 
-Kind = Literal["instance", "solution", "result", "topology", "planning", "plan", "plan_result"]
+Kind = Literal[
+    "instance",
+    "solution",
+    "result",
+    "topology",
+    "planning",
+    "plan",
+    "plan_result",
+    "operation",
+    "operation_plan",
+    "operation_result",
+]

@@ -28,6 +28,9 @@ _ARTICLE = {
     "result": "a result",
     "planning": "a planning problem",
     "plan_result": "a result of planning",
+    "operation": "a decision in operation",
+    "operation_plan": "a plan in operation",
+    "operation_result": "a result in operation",
 }
 
 

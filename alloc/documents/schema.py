@@ -24,8 +24,8 @@ def json_schema(kind: Kind) -> dict[str, Any]:
     Parameters
     ----------
     kind
-        ``instance``, ``solution``, ``result``, ``topology``, ``planning``, ``plan`` or
-        ``plan_result``.
+        ``instance``, ``solution``, ``result``, ``topology``, ``planning``, ``plan``,
+        ``plan_result``, ``operation``, ``operation_plan`` or ``operation_result``.
 
     Raises
     ------

@@ -282,7 +282,7 @@ class _Simulation:
                 f'stream "{self.stream.name}": at {self.now_s:g} s {len(self.active)} jobs wait, '
                 f'"{next(iter(self.active))}" among them, nothing is to come, and policy '
                 f'"{self.policy.name}" runs none of them; give every job a tardiness cost and let '
-                "the postponement factor be more than 0, so that waiting costs something."
+                "the postponement factor be 1 or more, so that waiting costs more than running."
             )
 
     def next_event_s(self) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from alloc.capacity.operation import (
     HOUR_S,
@@ -13,6 +12,7 @@ from alloc.capacity.operation import (
     OperationPlan,
     OperationProblem,
 )
+from alloc.capacity.operation_result import OperationCosts
 from alloc.errors import InstanceError, nearest
 from alloc.verification.violation import Violation
 
@@ -24,33 +24,6 @@ OBJECTIVES = {
 """What a plan can be judged by; less is better."""
 
 _TOLERANCE = 1e-9
-
-
-@dataclass(frozen=True)
-class OperationCosts:
-    """What a plan costs, part by part.
-
-    Parameters
-    ----------
-    operating
-        What its nodes are charged (`OperationProblem.accounting`), money.
-    tardiness
-        Of the jobs that run, money.
-    postponement
-        Of the jobs that wait, money.
-    power_w
-        Power that the plan draws at first, watts.
-    """
-
-    operating: float
-    tardiness: float
-    postponement: float
-    power_w: float
-
-    @property
-    def total(self) -> float:
-        """The objective, money."""
-        return self.operating + self.tardiness + self.postponement
 
 
 def require_operation_objective(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import highspy
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from alloc.backends import SolverOptions
 from alloc.backends.highs import highs_model, quiet_solver, solve, version
 from alloc.capacity.operation import OperationPlan, OperationProblem
+from alloc.capacity.operation_result import OperationCosts, OperationResult
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Certificate, Limit, Status, relative_gap
 from alloc.errors import CertificateError
 from alloc.formulation import Array, ArrayModel
@@ -20,35 +21,13 @@ from alloc.models.cluster_operation.data import operation_data
 from alloc.models.cluster_operation.unrolling import plan_of, values_of
 from alloc.solving.capacity.operation_rules import cheapest_insertion, pressure_order
 from alloc.solving.outcome import Settings
-from alloc.verification.operation import OperationCosts, operation_costs, verify_operation
+from alloc.verification.operation import operation_costs, verify_operation
 
 Report = Callable[[str], None]
 
 _DIVE_COLUMNS = 6000
 _LARGE = 60_000
 """Columns from which a first integer program over the most promising of them pays."""
-
-
-@dataclass(frozen=True)
-class OperationResult:
-    """A plan with its costs and certificate.
-
-    Parameters
-    ----------
-    plan
-        The plan; there always is one: every job may wait.
-    costs
-        Its costs, as the judge recomputes them.
-    certificate
-        What is proved about it. Of a policy that proves nothing, the bound is -inf.
-    log
-        What the method reports, one line a step.
-    """
-
-    plan: OperationPlan
-    costs: OperationCosts
-    certificate: Certificate
-    log: tuple[str, ...] = ()
 
 
 def solve_operation(

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from alloc.capacity.operation import OperationPlan, OperationProblem
+from alloc.capacity.operation_result import OperationResult
 from alloc.errors import InstanceError, nearest
 from alloc.models.cluster_operation.data import OperationData, operation_data
-from alloc.solving.capacity.operation import OperationResult, judged, solve_operation
+from alloc.solving.capacity.operation import judged, solve_operation
 from alloc.solving.capacity.operation_rules import RULES, Rule
 from alloc.solving.capacity.operation_search import path_relinking, randomised_greedy
 from alloc.solving.capacity.operation_stages import stage_by_stage
