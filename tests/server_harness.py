@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 
+from alloc.server.logs import configure_logs
 from alloc.server.serving import make_server
 
 TESTS = Path(__file__).parent
@@ -20,6 +21,7 @@ class Running:
     """A server in a thread of this process, behind a real socket."""
 
     def __init__(self, settings):
+        configure_logs("error")
         self.server, self._listener = make_server(settings.replace(port=0))
         self.service = lambda: self.server.config.app.state.service
         self._thread = threading.Thread(

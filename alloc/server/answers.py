@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import SQLAlchemyError
@@ -13,6 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from alloc.server.problems import MEDIA_TYPE, Problem, ProblemError
+from alloc.server.tables import reason_of
+
+_log = structlog.get_logger("alloc.server.answers")
 
 
 def json_response(
@@ -66,6 +70,7 @@ def add_handlers(app: FastAPI) -> None:
         return problem_response(request, problem, error.headers)
 
     async def on_database(request: Request, error: Exception) -> Response:
+        _log.error("the database does not answer", reason=reason_of(error))
         problem = Problem(
             "store-unavailable",
             "the database does not answer; send the request again in a moment.",

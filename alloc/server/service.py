@@ -22,6 +22,7 @@ from alloc.server.problems import Problem, refuse
 from alloc.server.records import Job, State, new_job_id
 from alloc.server.settings import Settings
 from alloc.server.store import Store
+from alloc.server.tables import reason_of
 from alloc.server.tokens import Client, good_tokens
 
 _log = structlog.get_logger("alloc.server.service")
@@ -105,8 +106,9 @@ class Service:
 
     async def start(self) -> None:
         """Open the database, take over what is left in it, and start the workers."""
-        given = self._given_store
-        self.store: Store = given or await asyncio.to_thread(Store, self.settings)
+        if self._given_store is None:
+            self._given_store = await asyncio.to_thread(Store, self.settings)
+        self.store = self._given_store
         await self.store.register()
         await self.refresh_clients()
         self._pool.start()
@@ -328,7 +330,7 @@ class Service:
             try:
                 return await self.store.request(live.job.id) or b""
             except SQLAlchemyError as error:
-                _log.error("the database does not answer", reason=_reason(error))
+                _log.error("the database does not answer", reason=reason_of(error))
                 await asyncio.sleep(pause)
         return b""
 
@@ -353,7 +355,7 @@ class Service:
                 mine = await self.store.end(job, result)
                 break
             except SQLAlchemyError as error:
-                _log.error("a result cannot be stored yet", job=job.id, reason=_reason(error))
+                _log.error("a result cannot be stored yet", job=job.id, reason=reason_of(error))
                 await asyncio.sleep(pause)
         self._lives.pop(job.id, None)
         if not mine:
@@ -371,7 +373,7 @@ class Service:
             try:
                 await self.store.start(live.job)
             except SQLAlchemyError as error:
-                _log.error("a start cannot be stored", job=live.job.id, reason=_reason(error))
+                _log.error("a start cannot be stored", job=live.job.id, reason=reason_of(error))
 
         if live.job.state == "running":
             self._spawn(store())
@@ -437,7 +439,7 @@ class Service:
             try:
                 await work()
             except SQLAlchemyError as error:
-                _log.error("the database does not answer", reason=_reason(error))
+                _log.error("the database does not answer", reason=reason_of(error))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -454,8 +456,3 @@ def _retries() -> Any:
     yield from _RETRY_S
     while True:
         yield _RETRY_S[-1]
-
-
-def _reason(error: Exception) -> str:
-    """Return the first line of what the database says; the rest would hold values of rows."""
-    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]

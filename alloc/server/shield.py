@@ -131,7 +131,9 @@ class Shield:
         status = exchange.status or 499
         self._metrics.requests.labels(scope["method"][:10], route, str(status)).inc()
         self._metrics.request_seconds.labels(route).observe(seconds)
-        _log.info(
+        # Probes come every second and have nothing to say.
+        log = _log.debug if route.startswith("/health/") else _log.info
+        log(
             "request",
             request_id=exchange.id,
             method=scope["method"][:10],

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 from sqlalchemy import (
     Connection,
-    Insert,
     bindparam,
     delete,
     extract,
@@ -90,7 +89,7 @@ class Store:
         self._writer = Writer(self.engine)
         self.owner = ""
         dialect = postgresql if self.engine.dialect.name == "postgresql" else sqlite
-        self._insert_job: Insert = dialect.insert(jobs).on_conflict_do_nothing()
+        self._insert_job = dialect.insert(jobs).on_conflict_do_nothing().returning(jobs.c.id)
 
     async def close(self) -> None:
         """Write what is left, and let the database go."""
@@ -153,7 +152,7 @@ class Store:
 
         def change(connection: Connection) -> Job | None:
             added = connection.execute(self._insert_job, values)
-            if added.rowcount != 1:
+            if added.scalar() is None:
                 found = connection.execute(
                     _BY_KEY, {"whose": job.client, "key": job.idempotency_key}
                 ).one()

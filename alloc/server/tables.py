@@ -163,12 +163,16 @@ def display_name(location: str) -> str:
 
 def database_error(verb: str, location: str, error: Exception) -> DatabaseError:
     """Return one sentence about what a database refuses."""
-    reason = str(getattr(error, "orig", None) or error).strip().splitlines()
-    first = reason[0] if reason else type(error).__name__
     return DatabaseError(
-        f"cannot {verb} {display_name(location)}: {first.rstrip('.')}; check that it is reachable "
-        "and may be written to."
+        f"cannot {verb} {display_name(location)}: {reason_of(error).rstrip('.')}; check that "
+        "it is reachable and may be written to."
     )
+
+
+def reason_of(error: Exception) -> str:
+    """Return the first line of what a database says; the rest may hold values of rows."""
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 def _engine(location: str) -> Engine:

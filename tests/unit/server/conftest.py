@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from postgres_cluster import PostgresCluster
 from server_harness import Running, Server
 
 from alloc.instances import load
@@ -67,3 +68,11 @@ def server(tmp_path):
     yield start
     for one in started:
         one.kill()
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """Return a PostgreSQL of these tests' own."""
+    cluster = PostgresCluster()
+    yield cluster
+    cluster.remove()

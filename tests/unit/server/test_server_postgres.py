@@ -1,0 +1,138 @@
+"""The server on a real PostgreSQL: the same promises, and several servers on one database."""
+
+import signal
+import time
+from itertools import count
+
+import pytest
+from server_harness import act, wait_for
+from sqlalchemy import create_engine, text
+
+from alloc.server.tables import open_database
+from alloc.server.tokens import add_token, good_tokens
+
+_numbers = count()
+
+
+@pytest.fixture
+def database(postgres):
+    """Return the URL of an empty database."""
+    return postgres.new_database(f"alloc{next(_numbers)}")
+
+
+def rows(database, query):
+    engine = create_engine(database)
+    with engine.connect() as connection:
+        found = connection.execute(text(query)).all()
+    engine.dispose()
+    return found
+
+
+def test_the_life_of_a_job(open_client, settings, database, tiny):
+    """Everything that touches the database, once."""
+    client = open_client(settings.replace(database=database))
+    request = {"instance": tiny, "formulation": "round"}
+    headers = {"Prefer": "wait=30", "Idempotency-Key": "k"}
+    solved = client.post("/v1/solve", json=request, headers=headers, params={"label": "Größe"})
+    assert solved.status_code == 200
+    again = client.post("/v1/solve", json=request, headers=headers)
+    assert again.text == solved.text
+    assert act(client, headers={"Idempotency-Key": "k"}).status_code == 422
+    location = solved.headers["location"]
+    assert client.get(f"{location}/request").json() == request
+    failed = act(client, wait=30, act="refuse")
+    assert failed.status_code == 422
+    sleeping = act(client, act="sleep", seconds=60).json()
+    wait_for(client, sleeping["id"], states=("running",))
+    assert client.post(sleeping["links"]["cancel"]).json()["state"] == "cancelled"
+    listed = client.get("/v1/jobs", params={"limit": 2}).json()
+    assert [job["state"] for job in listed["jobs"]] == ["cancelled", "failed"]
+    rest = client.get("/v1/jobs", params={"cursor": listed["next_cursor"]}).json()["jobs"]
+    assert [job["label"] for job in rest] == ["Größe"]
+    assert client.get("/v1/jobs", params={"state": "done", "label": "Größe"}).json()["jobs"]
+
+
+def test_results_expire_there_too(open_client, settings, database, monkeypatch):
+    monkeypatch.setattr("alloc.server.service.EXPIRY_S", 0.1)
+    client = open_client(settings.replace(database=database, result_ttl_s=0.2))
+    location = act(client, wait=30).headers["location"]
+    wait_for(client, location[-32:], states=("expired",))
+    assert client.get(f"{location}/result").status_code == 410
+    assert rows(database, "SELECT count(*) FROM alloc_server_results")[0][0] == 0
+
+
+def test_tokens_are_kept_there_too(database):
+    engine = open_database(database)
+    token = add_token(engine, "team", 2.0)
+    (client,) = good_tokens(engine).values()
+    engine.dispose()
+    assert (client.name, client.weight) == ("team", 2.0)
+    (kept,) = rows(database, "SELECT hash FROM alloc_server_tokens")
+    assert token not in kept[0]
+
+
+def test_a_server_that_dies_is_replaced_by_another(server, database):
+    """Two servers on one database: the jobs of one that is killed are the other's soon."""
+    one = server(database=database, lease_s=1.5, workers=1)
+    two = server(database=database, lease_s=1.5, workers=1)
+    jobs = [act(one.client, act="sleep", seconds=0.8, text=f"t{k}").json() for k in range(3)]
+    wait_for(one.client, jobs[0]["id"], states=("running",))
+    time.sleep(0.3)
+    assert two.client.get(jobs[2]["links"]["self"]).json()["state"] == "queued"
+    one.kill()
+    for number, job in enumerate(jobs):
+        assert wait_for(two.client, job["id"])["state"] == "done"
+        assert two.client.get(job["links"]["result"]).json()["text"] == f"t{number}"
+    assert rows(database, "SELECT count(*) FROM alloc_server_jobs")[0][0] == 3
+    assert rows(database, "SELECT count(*) FROM alloc_server_results")[0][0] == 3
+
+
+def test_a_server_that_slept_stores_nothing_for_jobs_it_lost(server, database):
+    """Stopped longer than its lease, it comes back and finds its job done by another."""
+    one = server(database=database, lease_s=1.0, workers=1)
+    two = server(database=database, lease_s=1.0, workers=1)
+    job = act(one.client, act="sleep", seconds=1.0, text="once").json()
+    wait_for(one.client, job["id"], states=("running",))
+    time.sleep(0.3)
+    one.process.send_signal(signal.SIGSTOP)
+    done = wait_for(two.client, job["id"])
+    assert (done["state"], done["attempt"]) == ("done", 2)
+    first = two.client.get(job["links"]["result"]).text
+    one.process.send_signal(signal.SIGCONT)
+    assert act(one.client, wait=30).status_code == 200
+    time.sleep(0.5)
+    assert one.client.get(job["links"]["result"]).text == first
+    assert rows(database, "SELECT count(*) FROM alloc_server_results")[0][0] == 2
+
+
+def test_any_server_can_cancel_and_show_the_jobs_of_another(server, database):
+    """Behind a balancer nobody knows which server has a job."""
+    one = server(database=database, lease_s=2.0, workers=1)
+    two = server(database=database, lease_s=2.0, workers=1)
+    job = act(one.client, act="sleep", seconds=60).json()
+    wait_for(two.client, job["id"], states=("running",))
+    assert two.client.post(job["links"]["cancel"]).status_code == 200
+    with two.client.stream("GET", job["links"]["events"]) as response:
+        streamed = "".join(response.iter_text())
+    assert '"state": "cancelled"' in streamed
+    assert wait_for(one.client, job["id"])["state"] == "cancelled"
+
+
+def test_the_server_outlives_a_restart_of_the_database(open_client, settings, postgres, database):
+    """Requests get a problem that says to come again; a result waits until it can be stored."""
+    client = open_client(settings.replace(database=database, lease_s=60.0))
+    job = act(client, act="sleep", seconds=0.3, text="kept").json()
+    wait_for(client, job["id"], states=("running",))
+    postgres.stop()
+    try:
+        time.sleep(0.6)
+        refused = act(client)
+        assert refused.status_code == 503
+        assert refused.json()["type"] == "urn:alloc:problem:store-unavailable"
+        assert client.get("/health/ready").status_code == 503
+        assert client.get("/health/live").status_code == 200
+    finally:
+        postgres.start()
+    assert wait_for(client, job["id"])["state"] == "done"
+    assert client.get(job["links"]["result"]).json()["text"] == "kept"
+    assert act(client, wait=30).status_code == 200
