@@ -8,6 +8,7 @@ _ROOM = "alloc.learning.environments"
 
 ENVIRONMENTS: dict[str, tuple[str, str | None]] = {
     "ElasticAllocation-v0": ("elastic:ElasticAllocation", "elastic_vector:ElasticVector"),
+    "GangPlacement-v0": ("gang:GangPlacement", None),
 }
 """The environments: id to where it is, alone and vectorised."""
 

@@ -64,6 +64,7 @@ class HostPool:
         rule: Rule = "best_fit",
         *,
         required: str | None = None,
+        within: npt.NDArray[np.bool_] | None = None,
     ) -> tuple[TaskPlacement, ...] | None:
         """Place all tasks of a configuration (a gang) and take their capacity, or do nothing.
 
@@ -76,6 +77,8 @@ class HostPool:
             emptiest hosts; ``first_fit``: the first hosts in order.
         required
             Level of which one domain must hold all tasks (`PlacementRules.required`), or None.
+        within
+            The hosts to choose from, shape (hosts,), or None for all.
 
         Returns
         -------
@@ -83,6 +86,8 @@ class HostPool:
             Where the tasks are, or None when the rule finds no room.
         """
         for hosts in self._candidates(configuration, required):
+            if within is not None:
+                hosts = within if hosts is None else hosts & within
             placed = self._place_on(configuration, hosts, rule)
             if placed is not None:
                 return placed

@@ -1,73 +1,17 @@
-"""An episode of the window problem, without any interface: what the environments share."""
+"""An episode of the window problem."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
-import numpy as np
-
 from alloc.errors import InstanceError
 from alloc.instance import Instance
-from alloc.learning.environments.rewards import Clock, Reward, reward_function
-from alloc.schedulers.learned.window import Mask, Observation, Reply, WindowSlot
+from alloc.learning.environments.episode import Episode
+from alloc.learning.environments.episode import EpisodeRules as EpisodeRules
+from alloc.schedulers.learned.stepwise import Mask, Observation
+from alloc.schedulers.learned.window import WindowSlot
 from alloc.schedulers.learned.window_features import WindowFeatures
-from alloc.schedulers.state import Knowledge
-from alloc.simulation import Simulation, SimulationResult, completion_times_s
-from alloc.units import require_count
 
 
-@dataclass(frozen=True)
-class EpisodeRules:
-    """The rules of the episodes of an environment.
-
-    Parameters
-    ----------
-    reward
-        Name of a reward (`alloc.learning.environments.REWARDS`), or a function of `Elapsed`.
-    knowledge, work_error, speed_error
-        What the agent is told of work, as in `alloc.simulation.simulate`.
-    max_slots
-        Slots (decisions, in continuous time) after which an episode is cut off. DL2: 1,000.
-    check
-        Whether the judge checks the whole schedule at the end of an episode.
-    """
-
-    reward: str | Reward = "progress"
-    knowledge: Knowledge = "exact"
-    work_error: float = 0.0
-    speed_error: float = 0.0
-    max_slots: int = 1000
-    check: bool = True
-
-    def __post_init__(self) -> None:
-        require_count(self.max_slots, "environment", "max_slots", least=1)
-        reward_function(self.reward)
-
-    def simulation(self, instance: Instance, seed: int) -> Simulation:
-        """Return the simulation of an episode."""
-        return Simulation(
-            instance,
-            knowledge=self.knowledge,
-            work_error=self.work_error,
-            speed_error=self.speed_error,
-            rng=np.random.default_rng(seed),
-            stalls=False,
-        )
-
-
-def outcome_of(result: SimulationResult) -> dict[str, float]:
-    """Return mean JCT and makespan, seconds, infinite with jobs unfinished, and their number."""
-    completed = [end for end in result.completion_s.values() if end is not None]
-    unfinished = len(result.completion_s) - len(completed)
-    return {
-        "mean_jct_s": float(completion_times_s(result).mean()),
-        "makespan_s": math.inf if unfinished else max(completed),
-        "num_unfinished": unfinished,
-    }
-
-
-class ElasticEpisode:
+class ElasticEpisode(Episode[WindowSlot]):
     """Drives the simulator through a window, one action at a time.
 
     Parameters
@@ -78,15 +22,6 @@ class ElasticEpisode:
         Reward, knowledge and limits.
     observation, mask
         Where to write what is shown, see `WindowSlot`.
-
-    Attributes
-    ----------
-    slot
-        The slot in the making.
-    num_slots
-        Slots that have been closed.
-    result
-        What happened, once the episode is over, or None.
     """
 
     def __init__(
@@ -97,12 +32,7 @@ class ElasticEpisode:
         observation: Observation | None = None,
         mask: Mask | None = None,
     ) -> None:
-        self.slot = WindowSlot(features, observation=observation, mask=mask)
-        self.num_slots = 0
-        self.result: SimulationResult | None = None
-        self._rules = rules
-        self._reward = reward_function(rules.reward)
-        self._simulation: Simulation | None = None
+        super().__init__(WindowSlot(features, observation=observation, mask=mask), rules)
 
     def begin(self, instance: Instance, seed: int) -> None:
         """Begin an episode.
@@ -119,74 +49,4 @@ class ElasticEpisode:
                 f'instance "{instance.name}" has no slots, but a window is filled slot by slot; '
                 "give it a slot_s."
             )
-        self._simulation = self._rules.simulation(instance, seed)
-        self._clock = Clock(self._simulation, instance.slot_s)
-        self.slot.reset()
-        self.num_slots = 0
-        self.result = None
-        self.truncated = False
-        self.reply: Reply | None = None
-        self._over = not self._open()
-        # A slot in which nothing can be chosen is no decision.
-        while not self._over and not self.slot.has_moves:
-            self._close()
-
-    def act(self, action: int) -> float:
-        """Carry out an action and return its reward: 0 within a slot, the slot's when it ends.
-
-        A slot ends by the agent's wish, by an action that does not fit or is not allowed, and when
-        nothing is left to choose. Slots without any choice pass by themselves; their rewards are
-        added.
-        """
-        slot = self.slot
-        reply = self.reply = slot.act(action)
-        if reply is Reply.GRANTED and slot.has_moves:
-            return 0.0
-        reward = self._close()
-        while not self._over and not slot.has_moves:
-            reward += self._close()
-        return reward
-
-    @property
-    def reply_text(self) -> str:
-        """What came of the last action, in a word."""
-        return "" if self.reply is None else self.reply.value
-
-    @property
-    def outcome(self) -> dict[str, float]:
-        """What became of an episode that is over, for its last info."""
-        assert self.result is not None
-        return {**outcome_of(self.result), "num_slots": self.num_slots}
-
-    @property
-    def over(self) -> bool:
-        """Whether the episode is over, by completion of all jobs or cut off."""
-        return self._over
-
-    def _open(self) -> bool:
-        """Run to the next slot; return whether there is one."""
-        assert self._simulation is not None
-        state = self._simulation.next_decision()
-        if state is None:
-            return False
-        self.slot.open(state)
-        return True
-
-    def _close(self) -> float:
-        """Run the slot as chosen and open the next; return the slot's reward."""
-        simulation = self._simulation
-        assert simulation is not None
-        self._clock.start()
-        simulation.apply(self.slot.close())
-        self.num_slots += 1
-        going = self._open()
-        reward = float(self._reward(self._clock.elapsed()))
-        if going and self.num_slots >= self._rules.max_slots:
-            self.truncated = True
-            simulation.stop()
-            going = False
-        if not going:
-            self._over = True
-            self.slot.blank()
-            self.result = simulation.result(check=self._rules.check)
-        return reward
+        super().begin(instance, seed)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from alloc.errors import InstanceError
-from alloc.learning.environments.elastic import begin, observation_space
 from alloc.learning.environments.elastic_episode import ElasticEpisode, EpisodeRules
+from alloc.learning.environments.environment import begin
 from alloc.learning.environments.episodes import ElasticEpisodes, Episodes, EpisodeSource
 from alloc.learning.environments.rewards import Reward
 from alloc.schedulers.learned.window_features import WindowFeatures
@@ -69,7 +69,7 @@ class ElasticVector(VectorEnv[Observations, npt.NDArray[np.int64], npt.NDArray[A
         self.features = features
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {"render_modes": [], "autoreset_mode": self.autoreset_mode}
-        self.single_observation_space = observation_space(features)
+        self.single_observation_space = Box(*features.bounds(), dtype=np.float32)
         self.single_action_space = Discrete(features.num_actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,11 @@ import numpy as np
 from alloc.errors import InstanceError
 from alloc.instance import Instance
 from alloc.instances import generate_elastic
+from alloc.instances.arrivals import DAY_S
 from alloc.instances.dl2 import JOB_TYPES
+from alloc.topology import HostType, Topology
+from alloc.topology.fabrics import leaf_spine
+from alloc.workload import Job, rigid_gang
 
 EpisodeSource = Instance | Sequence[Instance] | Callable[[np.random.Generator], Instance]
 """One instance, several that are taken in turn, or a function that draws one."""
@@ -55,6 +60,65 @@ class ElasticEpisodes:
             models=self.models,
             seed=seed,
         )
+
+
+@dataclass(frozen=True)
+class GangEpisodes:
+    """Draws streams of rigid gangs on leaves of hosts: the same cluster, other gangs each time.
+
+    Arrivals are Poisson; sizes are powers of two, small ones more common; durations are log-normal,
+    cut off at a day.
+
+    Parameters
+    ----------
+    num_jobs
+        Gangs of an episode.
+    leaves, hosts_per_leaf, gpus_per_host
+        The cluster.
+    most_gpus
+        GPUs of the largest gangs, a power of two.
+    median_s, sigma
+        Median of the durations, seconds, and standard deviation of their logarithm.
+    load
+        GPU time asked for per GPU time there is, more than 0.
+    slot_s
+        Length of a slot, seconds, or None for continuous time.
+    """
+
+    num_jobs: int = 60
+    leaves: int = 8
+    hosts_per_leaf: int = 2
+    gpus_per_host: int = 8
+    most_gpus: int = 16
+    median_s: float = 1800.0
+    sigma: float = 1.2
+    load: float = 0.95
+    slot_s: float | None = None
+
+    def __call__(self, rng: np.random.Generator) -> Instance:
+        """Return the instance of an episode."""
+        sizes = 2 ** np.arange(self.most_gpus.bit_length())
+        chances = 1.0 / np.sqrt(sizes)
+        gpus = rng.choice(sizes, size=self.num_jobs, p=chances / chances.sum())
+        lengths_s = rng.lognormal(np.log(self.median_s), self.sigma, self.num_jobs).clip(
+            60.0, DAY_S
+        )
+        topology = _leaves(self.leaves, self.hosts_per_leaf, self.gpus_per_host)
+        span_s = float(gpus @ lengths_s) / (self.load * topology.num_gpus)
+        arrivals_s = np.sort(rng.uniform(0.0, span_s, self.num_jobs))
+        gangs = {int(size): (rigid_gang(int(size), cpu_milli_per_gpu=4000),) for size in sizes}
+        jobs = tuple(
+            Job(f"gang-{j}", float(a), float(s), gangs[int(g)], elasticity="rigid")
+            for j, (a, s, g) in enumerate(zip(arrivals_s, lengths_s, gpus, strict=True))
+        )
+        return Instance("gang episode", topology, jobs, slot_s=self.slot_s)
+
+
+@cache
+def _leaves(leaves: int, hosts_per_leaf: int, gpus_per_host: int) -> Topology:
+    """Return a cluster of leaves below one spine; the same object each time."""
+    host = HostType(f"{gpus_per_host}-gpu", gpus_per_host, "generic", 8000 * gpus_per_host)
+    return leaf_spine(host, leaves, hosts_per_leaf, 1, port_gb_per_s=50.0)
 
 
 class Episodes:

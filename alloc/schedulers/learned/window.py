@@ -7,10 +7,8 @@ so does `WindowPolicyDecider`, which runs a trained policy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import Enum
 
 import numpy as np
-import numpy.typing as npt
 
 from alloc.errors import UnsupportedFeatureError
 from alloc.schedulers.learned.kinds import Actor
@@ -22,6 +20,10 @@ from alloc.schedulers.learned.step_table import (
     StepTable,
     StepTables,
 )
+from alloc.schedulers.learned.stepwise import Mask as Mask
+from alloc.schedulers.learned.stepwise import Observation as Observation
+from alloc.schedulers.learned.stepwise import Reply as Reply
+from alloc.schedulers.learned.stepwise import StepwiseDecider
 from alloc.schedulers.learned.window_features import MOST_SLOTS, WindowFeatures
 from alloc.schedulers.least_loaded import LeastLoaded
 from alloc.schedulers.state import ClusterState, Decision, JobView
@@ -29,23 +31,8 @@ from alloc.solution import Assignment, TaskPlacement
 from alloc.topology import Topology
 from alloc.workload import Configuration
 
-Observation = npt.NDArray[np.float32]
-Mask = npt.NDArray[np.bool_]
-
 _ROLES = ("ps", "worker")
 """Roles by their place in a key ``2 host + role``: keys in order are placements in order."""
-
-
-class Reply(Enum):
-    """What came of an action; all but a grant end the slot."""
-
-    GRANTED = "granted"
-    ENDED = "ended"
-    """The slot was ended on purpose."""
-    MISFIT = "misfit"
-    """It does not fit on the least loaded host, so it does not fit (DL2 discards such samples)."""
-    MASKED = "masked"
-    """It was not allowed."""
 
 
 class WindowJob:
@@ -401,7 +388,7 @@ class WindowSlot:
         self._add_next()
 
 
-class WindowPolicyDecider:
+class WindowPolicyDecider(StepwiseDecider):
     """Decides with an actor that chooses one action at a time.
 
     Parameters
@@ -416,28 +403,7 @@ class WindowPolicyDecider:
     """
 
     def __init__(self, act: Actor, features: WindowFeatures, *, name: str = "agent") -> None:
-        self._act = act
-        self._slot = WindowSlot(features, name=name)
-
-    def reset(self) -> None:
-        """Forget everything; called before each simulation."""
-        self._slot.reset()
-
-    def decide(self, state: ClusterState) -> Decision:
-        """Return the decision at `state.now_s`.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            In continuous time, or if a job is not one of workers and PSs.
-        """
-        slot = self._slot
-        slot.open(state)
-        while slot.has_moves:
-            action = self._act(slot.observation.copy(), slot.mask.copy(), state.rng)
-            if slot.act(int(action)) is not Reply.GRANTED:
-                break
-        return slot.close()
+        super().__init__(act, WindowSlot(features, name=name))
 
 
 def _remaining_fraction(view: JobView) -> float:

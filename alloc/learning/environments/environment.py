@@ -1,0 +1,99 @@
+"""What the environments share: Gymnasium's interface to an episode."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, SupportsInt, TypeVar
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from alloc.errors import SimulationError
+from alloc.instance import Instance
+from alloc.learning.environments.episode import Episode
+from alloc.learning.environments.episodes import Episodes, EpisodeSource
+from alloc.simulation import SimulationResult
+
+Info = dict[str, Any]
+E = TypeVar("E", bound=Episode[Any])
+
+
+class EpisodeEnv(gymnasium.Env[npt.NDArray[np.float32], np.int64], Generic[E]):
+    """An environment that plays episodes.
+
+    Parameters
+    ----------
+    episode
+        What is played.
+    episodes
+        Where the instances come from.
+    bounds
+        The least and the largest observation.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (as Gymnasium declares it)
+
+    def __init__(
+        self,
+        episode: E,
+        episodes: EpisodeSource,
+        bounds: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]],
+    ) -> None:
+        self.episode = episode
+        self._episodes = Episodes(episodes)
+        self._slot = episode.slot
+        self.observation_space = gymnasium.spaces.Box(*bounds, dtype=np.float32)
+        self.action_space = gymnasium.spaces.Discrete(len(episode.slot.mask))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[npt.NDArray[np.float32], Info]:
+        """Begin an episode.
+
+        Parameters
+        ----------
+        seed
+            Seed of the environment's random generator.
+        options
+            ``{"instance": Instance}`` plays that instance instead of the next one.
+        """
+        super().reset(seed=seed)
+        if seed is not None:
+            self._episodes.restart()
+        begin(self.episode, self._episodes, self.np_random, options)
+        return self._slot.observation.copy(), {"action_mask": self._slot.mask.view(np.int8).copy()}
+
+    def step(self, action: SupportsInt) -> tuple[npt.NDArray[np.float32], float, bool, bool, Info]:
+        """Carry out an action."""
+        episode, slot = self.episode, self._slot
+        if episode.over:
+            raise SimulationError("the episode is over; call reset() before the next step().")
+        reward = episode.act(int(action))
+        info: Info = {"action_mask": slot.mask.view(np.int8).copy(), "reply": episode.reply_text}
+        if not episode.over:
+            return slot.observation.copy(), reward, False, False, info
+        info.update(episode.outcome)
+        truncated = episode.truncated
+        return slot.observation.copy(), reward, not truncated, truncated, info
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """Return which actions are allowed, shape (actions,)."""
+        mask: npt.NDArray[np.bool_] = self._slot.mask.copy()
+        return mask
+
+    @property
+    def result(self) -> SimulationResult | None:
+        """What happened in the episode, once it is over."""
+        return self.episode.result
+
+
+def begin(
+    episode: Episode[Any],
+    episodes: Episodes,
+    rng: np.random.Generator,
+    options: dict[str, Any] | None = None,
+) -> None:
+    """Begin an episode on the next instance, or on the one in the options."""
+    given = (options or {}).get("instance")
+    instance = given if isinstance(given, Instance) else episodes.next(rng)
+    episode.begin(instance, int(rng.integers(2**63)))
