@@ -129,7 +129,7 @@ class ElasticVector(VectorEnv[Observations, npt.NDArray[np.int64], npt.NDArray[A
         ended: list[int] = []
         for i, action in enumerate(actions.tolist()):
             episode = self.episodes[i]
-            if episode.over:
+            if episode.told:
                 # NEXT_STEP: this step begins the next episode, and its action goes unused.
                 self._require_autoreset(i)
                 begin(episode, self._sources[i], self._rngs[i])

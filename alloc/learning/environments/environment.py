@@ -66,7 +66,7 @@ class EpisodeEnv(gymnasium.Env[npt.NDArray[np.float32], np.int64], Generic[E]):
     def step(self, action: SupportsInt) -> tuple[npt.NDArray[np.float32], float, bool, bool, Info]:
         """Carry out an action."""
         episode, slot = self.episode, self._slot
-        if episode.over:
+        if episode.told:
             raise SimulationError("the episode is over; call reset() before the next step().")
         reward = episode.act(int(action))
         info: Info = {"action_mask": slot.mask.view(np.int8).copy(), "reply": episode.reply_text}

@@ -90,10 +90,13 @@ class Episode(Generic[S]):
         Slots, or in continuous time decisions, that have been closed.
     result
         What happened, once the episode is over, or None.
+    told
+        Whether the episode is over and an action has been told so.
     """
 
     def __init__(self, slot: S, rules: EpisodeRules) -> None:
         self.slot = slot
+        self.told = False
         self.num_slots = 0
         self.result: SimulationResult | None = None
         self._rules = rules
@@ -113,7 +116,7 @@ class Episode(Generic[S]):
         self.slot.reset()
         self.num_slots = 0
         self.result = None
-        self.truncated = False
+        self.truncated = self.told = False
         self.reply: Reply | None = None
         self._over = not self._open()
         # A slot in which nothing can be chosen is no decision; the first action gets its reward.
@@ -129,12 +132,17 @@ class Episode(Generic[S]):
         themselves; their rewards are added.
         """
         slot = self.slot
+        if self._over:
+            # Nothing could be chosen from beginning to end; the one action gets it all.
+            self.told = True
+            return self._owed
         reply = self.reply = slot.act(action)
         if slot.has_moves and reply in GOING_ON:
             return 0.0
         reward, self._owed = self._owed + self._close(), 0.0
         while not self._over and not slot.has_moves:
             reward += self._close()
+        self.told = self._over
         return reward
 
     @property
