@@ -47,6 +47,10 @@ PRICES = "prices"
 """Name of the output with the price of each resource."""
 
 
+_LONGEST_RESTART = 0.95
+"""Largest part of a slot that a restart is taken to cost."""
+
+
 class JobSetParameters(KindParameters):
     """The parameters of the kind: none."""
 
@@ -224,7 +228,8 @@ class JobSetRound:
         work_s = np.full(rate.shape, self.slot_s) if jobs.restart_s.any() else None
         if work_s is None:
             return np.asarray(rate * (self.slot_s / jobs.left)[:, None])
-        work_s -= np.minimum(jobs.restart_s, self.slot_s)[:, None]
+        # A restart longer than the slot must still be worth something, or no job would ever resume.
+        work_s -= np.minimum(jobs.restart_s, _LONGEST_RESTART * self.slot_s)[:, None]
         for j in np.flatnonzero(jobs.restart_s):
             current = self.views[j].current
             if current is not None:

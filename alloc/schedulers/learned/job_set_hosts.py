@@ -73,7 +73,9 @@ class Usher:
             dealt = seating.keep(wanted, column)
             stays = {assignment.job for assignment in dealt}
             missed = [j for j in wanted if views[j].id not in stays]
-        return dealt + seating.seat(missed, column)
+        seated = dealt + seating.seat(missed, column)
+        # Where nothing fits that was chosen, the first job that can start does: no standstill.
+        return seated or seating.rescue(range(len(views)))
 
     def _may_deal(self, state: ClusterState, views: Sequence[JobView], table: Index) -> bool:
         return (
@@ -230,14 +232,28 @@ class _OneByOne:
         seated = (self._seat(j, int(column[j])) for j in sorted(jobs, key=order, reverse=True))
         return [assignment for assignment in seated if assignment is not None]
 
+    def rescue(self, jobs: Iterable[int]) -> list[Assignment]:
+        """Seat the first job that fits in any of its configurations that are worth something."""
+        for j in jobs:
+            assignment = self._try(j, self._falling(j))
+            if assignment is not None:
+                return [assignment]
+        return []
+
     def _seat(self, j: int, chosen: int) -> Assignment | None:
+        """Seat a job as chosen, or smaller: more would take what others were given."""
+        score = self._score[j]
+        smaller = [c for c in self._falling(j) if score[c] <= score[chosen] and c != chosen]
+        return self._try(j, [chosen, *smaller])
+
+    def _falling(self, j: int) -> list[int]:
+        """Return the columns of a job that are worth something, the best first."""
+        score = self._score[j, : len(self._ladders[j].positions)]
+        return [int(c) for c in np.argsort(-score, kind="stable") if score[c] > 0]
+
+    def _try(self, j: int, columns: Iterable[int]) -> Assignment | None:
         view, ladder = self._views[j], self._ladders[j]
-        score = self._score[j, : len(ladder.positions)]
-        falling = np.argsort(-score, kind="stable")
-        # After the choice itself, whatever is worth less: more would take what others were given.
-        for c in (chosen, *(int(c) for c in falling if score[c] <= score[chosen] and c != chosen)):
-            if score[c] <= 0:
-                break
+        for c in columns:
             way = ladder.configurations[ladder.positions[c]]
             if not self._allows(view, way.demand[0]):
                 continue
