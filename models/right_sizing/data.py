@@ -136,13 +136,23 @@ class SizingData:
     ----------
     problem
         The problem.
+    within_sites
+        Whether the limits of sites bound how many hosts an order can be for.
+    like
+        Data of a problem that differs in its scenarios only, whose bands and pools to take.
     """
 
-    def __init__(self, problem: PlanningProblem) -> None:
+    def __init__(
+        self,
+        problem: PlanningProblem,
+        within_sites: bool = True,
+        like: SizingData | None = None,
+    ) -> None:
         self.problem = problem
-        self.bands: Bands = bands_of(problem)
+        self.within_sites = within_sites
+        self.bands: Bands = bands_of(problem) if like is None else like.bands
         self.num_quarters = problem.num_quarters
-        self.pool_gpus = reference_gpus(problem)
+        self.pool_gpus = reference_gpus(problem) if like is None else like.pool_gpus
         """GPUs that a pool is taken to have in the queueing formula."""
         self.base = np.array([min(o.gpu_hours for o in c.options) for c in problem.classes])
         """GPU-hours of a job in each class's leanest option, shape (classes,)."""
@@ -402,6 +412,6 @@ class SizingData:
             (offer.ports, site.ports),
             (offer.busy_kw * site.pue, site.power_kw),
         ):
-            if each > 0 and room is not None:
+            if self.within_sites and each > 0 and room is not None:
                 limits.append(math.floor(room / each + 1e-9))
         return max(min(limits), 0)

@@ -8,13 +8,14 @@ from typing import Literal, get_args
 
 from alloc.backends import highs
 from alloc.capacity.accounting import account
-from alloc.capacity.plan import Plan, PlanResult
+from alloc.capacity.plan import Plan, PlanResult, Relief
 from alloc.capacity.problem import PlanningProblem
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Status
 from alloc.errors import CertificateError, InstanceError, SolverError, nearest
 from alloc.models.right_sizing.data import SizingData
 from alloc.solving.capacity.right_sizing_decomposition import solve_by_decomposition
 from alloc.solving.capacity.right_sizing_extensive import solve_extensive
+from alloc.solving.capacity.right_sizing_reliefs import find_reliefs
 from alloc.solving.capacity.right_sizing_state import Found, Watch
 from alloc.solving.capacity.right_sizing_words import assumptions
 from alloc.solving.outcome import Settings
@@ -84,7 +85,12 @@ def right_size(
     settings = Settings(time_limit_s, seed, workers)
     data = SizingData(problem)
     found = _solve(data, settings, gap, method, start, progress)
-    return _result(problem, data, found, settings, began)
+    conflict: str | None = None
+    reliefs: tuple[Relief, ...] = ()
+    if found.infeasible:
+        conflict, reliefs = find_reliefs(problem, settings)
+    result = _result(problem, data, found, settings, began)
+    return result.replace(conflict=conflict, reliefs=reliefs)
 
 
 def _solve(

@@ -43,7 +43,9 @@ class BlockValue:
     dual
         Dual values of the rows, 0 or more, shape (rows,).
     emergency
-        How much is missing: GPUs of demand, and kg of carbon over the cap.
+        How much is missing in all: GPUs of demand, and kg of carbon over the cap.
+    unserved
+        Demand that is missing, mean over the hours, GPUs of the leanest options.
     values
         Values of the block's own columns, shape (columns,).
     """
@@ -51,6 +53,7 @@ class BlockValue:
     value: float
     dual: Array
     emergency: float
+    unserved: float
     values: Array
 
 
@@ -76,6 +79,8 @@ class BlockData:
         Shape (rows, linked).
     own
         Columns that are not for emergencies.
+    emergency_share
+        Share of the hours that the emergency columns are for; 0 for carbon.
     """
 
     matrix: sparse.csc_array
@@ -87,6 +92,7 @@ class BlockData:
     varying: np.ndarray
     first_stage: sparse.csr_array
     own: int
+    emergency_share: Array
 
 
 def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool) -> BlockData:
@@ -96,6 +102,11 @@ def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool)
         (np.ones(len(rows)), (rows, np.arange(len(rows)))), shape=(blocks.num_rows, len(rows))
     )
     hours = float(data.bands.hours.sum())
+    classes = data.problem.classes
+    served = [
+        1.0 if classes[c].deferrable else float(data.bands.hours[b]) / hours
+        for c, b in blocks.demand_rows
+    ]
     price = max(
         (offer.price / offer.gpus for offer in data.problem.offers if offer.is_hourly), default=0.0
     )
@@ -117,6 +128,7 @@ def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool)
         varying,
         blocks.first_stage,
         blocks.num_columns,
+        np.array([*served, *(0.0 for _ in rows[len(served) :])]),
     )
 
 
@@ -176,6 +188,7 @@ class BlockSolver:
             float(self.solver.getInfo().objective_function_value),
             np.maximum(np.array(solution.row_dual), 0.0),
             float(values[data.own :].sum()),
+            float(data.emergency_share @ values[data.own :]),
             np.maximum(values[: data.own], 0.0),
         )
 
@@ -192,7 +205,7 @@ def _solve_some(
         _solvers[token] = BlockSolver(data)
     found = [_solvers[token].solve((w, t), linked[t], float(waived[w])) for w, t in tasks]
     if not keep:
-        found = [BlockValue(f.value, f.dual, f.emergency, np.zeros(0)) for f in found]
+        found = [BlockValue(f.value, f.dual, f.emergency, f.unserved, np.zeros(0)) for f in found]
     return found
 
 
