@@ -13,7 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from alloc.instance import Instance
 from alloc.learning.dl2.exploration import Rules
 from alloc.learning.dl2.publishing import DL2Outcome, outcome_of, publish
 from alloc.learning.dl2.rollout import Collector
-from alloc.learning.dl2.settings import DL2Settings, preset
+from alloc.learning.dl2.settings import DL2Settings, changed, preset
 from alloc.learning.dl2.trainer import DL2Trainer
 from alloc.learning.training import train
 from alloc.schedulers import make_scheduler
@@ -285,9 +285,13 @@ def settings_of(arguments: argparse.Namespace, name: str, ablations: Sequence[st
         changes |= {"held_out_traces": 3, "validation_traces": 3, "validate_every": 100}
         changes["updates"] = min(chosen.updates, 200)
         changes["replay"] = min(chosen.replay, 1024)
-    if arguments.table != chosen.world.table:
-        changes["world"] = replace(chosen.world, table=arguments.table)
-    return replace(chosen, **changes)
+    for text in arguments.set:
+        field_name, _, value = text.partition("=")
+        try:
+            changes[field_name] = json.loads(value)
+        except ValueError:
+            changes[field_name] = value
+    return changed(chosen, changes)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -296,7 +300,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=10, help="trainings of DL2")
     parser.add_argument("--ablation-seeds", type=int, default=3, help="trainings of each ablation")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="where trainings are kept")
-    parser.add_argument("--table", default="fit", help="shape of the speed tables")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="set a field of DL2Settings for all trainings, such as world.table=dips",
+    )
     parser.add_argument("--bound-seconds", type=float, default=60.0, help="for each trace")
     parser.add_argument("--variants", type=int, default=len(VARIANTS), help="the first so many")
     parser.add_argument("--quick", action="store_true", help="2 seeds, few updates: a smoke test")

@@ -1,11 +1,14 @@
 """``alloc train``: learned schedulers, trained on the package's own simulator."""
 
+from collections.abc import Mapping
+from json import dumps, loads
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alloc.cli import options
+from alloc.cli import completion, options
 from alloc.cli.console import print_json, progress, require_writable, show
 from alloc.cli.door import say
 from alloc.errors import InstanceError
@@ -82,6 +85,101 @@ def set_policy(
     finish(policy, training, plot, json)
 
 
+@app.command("dl2")
+def dl2(
+    output: FolderOption,
+    seed: options.SeedOption = 0,
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="released, as DL2's code is; released-experiment, as the template of its "
+            "experiments is; paper, as the paper says.",
+            autocompletion=lambda: ["released", "released-experiment", "paper"],
+        ),
+    ] = "released",
+    ablation: Annotated[
+        list[str] | None,
+        typer.Option(help="Leave something out, such as no-critic; may be repeated."),
+    ] = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            help="Scheduler that the supervised phase imitates, by default DRF.",
+            autocompletion=completion.complete_scheduler,
+            show_default=False,
+        ),
+    ] = None,
+    updates: Annotated[
+        int | None,
+        typer.Option(help="Updates of actor and critic, by default 6,000.", show_default=False),
+    ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="FIELD=VALUE",
+            help="Set any field of DL2Settings, such as discount=0.9 or world.num_hosts=100; may "
+            "be repeated.",
+        ),
+    ] = None,
+    name: NameOption = "dl2",
+    plot: PlotOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+) -> None:
+    """Train DL2 as published: imitation of a scheduler, then actor and critic.
+
+    The policy that does best on validation traces is written to DIR/NAME.onnx and judged on traces
+    held out (DIR/outcome.json); DIR/curve.csv and DIR/curve.json hold the training curve.
+    Interrupted at any moment, the same command goes on and ends in the same policy.
+    """
+    check_plot(plot)
+    from alloc.learning.training import require_torch
+
+    require_torch()
+    from alloc.documents.files import write_text
+    from alloc.learning.dl2.publishing import curve_csv, outcome_of, publish
+    from alloc.learning.dl2.settings import changed
+    from alloc.learning.dl2.settings import preset as settings_of
+    from alloc.learning.dl2.trainer import DL2Trainer
+
+    changes = dict(_assignment(text) for text in change or ())
+    if teacher is not None:
+        changes["teacher"] = teacher
+    if updates is not None:
+        changes["updates"] = updates
+    trainer = DL2Trainer(changed(settings_of(preset, *(ablation or ())), changes), seed)
+    hours = run(trainer, output, f"training {name}", quiet)
+    given = [f"--preset {preset}", *(f"--ablation {a}" for a in ablation or ())]
+    given += [f"--set {field}={value}" for field, value in changes.items()]
+    command = f"alloc train dl2 --seed {seed} {' '.join(given)} --output {output.name or 'DIR'}"
+    policy = publish(trainer, output / f"{name}.onnx", name=name, command=command, hours=hours)
+    write_text(output / "curve.csv", curve_csv(trainer.curve))
+    outcome = outcome_of(trainer, hours)
+    write_text(output / "outcome.json", dumps(outcome.to_dict(), indent=1) + "\n")
+    finish(
+        policy,
+        trainer,
+        plot,
+        json,
+        {
+            "mean JCT on held-out traces, slots, drawn actions": mean(outcome.drawn),
+            "the same, likeliest actions": mean(outcome.likeliest),
+        },
+    )
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    """Return the field and the value of FIELD=VALUE; a value that is no JSON is a word."""
+    field, equals, value = text.partition("=")
+    if not equals or not field:
+        raise InstanceError(f'--set "{text}": give FIELD=VALUE, such as discount=0.9.')
+    try:
+        return field, loads(value)
+    except ValueError:
+        return field, value
+
+
 def check_plot(plot: Path | None) -> None:
     """Refuse a file for the curve that could not be drawn or written, before hours of training."""
     if plot is not None and plot.suffix not in (".svg", ".png"):
@@ -108,8 +206,14 @@ def run(trainer: "Trainer", folder: Path, title: str, quiet: bool) -> float:
             raise
 
 
-def finish(policy: "PolicyFile", trainer: "Trainer", plot: Path | None, json: bool) -> None:
-    """Say what was trained, and draw its curve."""
+def finish(
+    policy: "PolicyFile",
+    trainer: "Trainer",
+    plot: Path | None,
+    json: bool,
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """Say what was trained, and `more` that is known of it; draw its curve."""
     card = policy.card
     if plot is not None:
         from alloc.cli.policies import draw
@@ -123,6 +227,7 @@ def finish(policy: "PolicyFile", trainer: "Trainer", plot: Path | None, json: bo
         "steps": trainer.steps,
         "cpu_hours": card.training_hours,
         f"best validation ({card.curve_value})": best,
+        **(more or {}),
     }
     if json:
         print_json({**facts_, "curve": trainer.curve.to_list()})

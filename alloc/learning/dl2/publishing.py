@@ -19,7 +19,7 @@ from alloc.learning.dl2.rollout import Player
 from alloc.learning.dl2.settings import DL2Settings
 from alloc.learning.dl2.trainer import JCT, REINFORCEMENT, SUPERVISED, DL2Trainer
 from alloc.learning.export import export_policy
-from alloc.learning.training import step_rng
+from alloc.learning.training import Curve, step_rng
 from alloc.schedulers.learned.dl2_window import Dl2WindowKind
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 from alloc.schedulers.learned.model_card import CurvePoint, ModelCard
@@ -116,6 +116,16 @@ def outcome_of(trainer: DL2Trainer, hours: float) -> DL2Outcome:
         likeliest=tuple(player.play(DenseForward(best), traces, None)),
         last_drawn=drawn(trainer.learner.policy, 1),
     )
+
+
+def curve_csv(curve: Curve) -> str:
+    """Return a training curve as CSV: a line for each point, an empty field for what it lacks."""
+    names = list(dict.fromkeys(name for point in curve.points for name in point.values))
+    lines = [",".join(["step", "stage", *names])]
+    for point in curve.points:
+        values = (repr(point.values[n]) if n in point.values else "" for n in names)
+        lines.append(",".join([str(point.step), point.stage, *values]))
+    return "\n".join(lines) + "\n"
 
 
 def best_network(trainer: DL2Trainer) -> DenseNetwork:

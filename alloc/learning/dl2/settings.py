@@ -262,25 +262,64 @@ def preset(name: str, *ablations: str, **changes: Any) -> DL2Settings:
     InstanceError
         If a name is unknown or a value out of range.
     """
-    if name not in PRESETS:
-        raise InstanceError(
-            f'DL2 preset "{name}" is unknown{nearest(name, PRESETS, ";")} '
-            f"known: {', '.join(PRESETS)}."
-        )
     chosen: dict[str, Any] = {}
     for ablation in ablations:
-        if ablation not in ABLATIONS:
+        chosen |= _known("ablation", ablation, ABLATIONS)
+    return changed(_known("preset", name, PRESETS), chosen | changes)
+
+
+def changed(settings: DL2Settings, changes: Mapping[str, Any]) -> DL2Settings:
+    """Return settings with some fields changed; ``world.NAME`` is a field of the world.
+
+    Parameters
+    ----------
+    settings
+        The settings.
+    changes
+        Values by name; plain JSON values will do.
+
+    Raises
+    ------
+    InstanceError
+        If there is no such field, or it cannot have that value.
+    """
+    own: dict[str, Any] = {}
+    worldly: dict[str, Any] = {}
+    for name, value in changes.items():
+        of_world = name.startswith("world.")
+        holder, short = (DL2World, name[len("world.") :]) if of_world else (DL2Settings, name)
+        defaults = {
+            f.name: getattr(settings.world if of_world else settings, f.name)
+            for f in fields(holder)
+        }
+        if short not in defaults:
             raise InstanceError(
-                f'DL2 ablation "{ablation}" is unknown{nearest(ablation, ABLATIONS, ";")} '
-                f"known: {', '.join(ABLATIONS)}."
+                f'DL2 settings have no "{name}"{nearest(short, defaults, ";")} '
+                f"{'their world has' if of_world else 'they have'} {', '.join(defaults)}."
             )
-        chosen |= ABLATIONS[ablation]
-    chosen |= changes
-    known = [f.name for f in fields(DL2Settings)]
-    for field_name in chosen:
-        if field_name not in known:
-            raise InstanceError(
-                f'DL2 settings have no "{field_name}"{nearest(field_name, known, ";")} they have '
-                f"{', '.join(known)}."
-            )
-    return replace(PRESETS[name], **chosen)
+        (worldly if of_world else own)[short] = _like(name, value, defaults[short])
+    if worldly:
+        own["world"] = replace(own.get("world", settings.world), **worldly)
+    return replace(settings, **own)
+
+
+def _known(what: str, name: str, known: Mapping[str, Any]) -> Any:
+    if name not in known:
+        raise InstanceError(
+            f'DL2 {what} "{name}" is unknown{nearest(name, known, ";")} known: {", ".join(known)}.'
+        )
+    return known[name]
+
+
+def _like(name: str, value: Any, default: Any) -> Any:
+    """Return a value as the type of the field, or refuse it."""
+    if isinstance(default, tuple):
+        widths = value if isinstance(value, list | tuple) else [value]
+        if all(type(width) is int for width in widths):
+            return tuple(widths)
+    elif type(value) is type(default):
+        return value
+    elif isinstance(default, float) and type(value) is int:
+        return float(value)
+    kind = "whole numbers" if isinstance(default, tuple) else type(default).__name__
+    raise InstanceError(f"DL2 settings: {name} is {value!r}; give {kind}, such as {default!r}.")

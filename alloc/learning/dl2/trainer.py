@@ -17,6 +17,7 @@ from alloc.learning.dl2.rollout import Collector, Player
 from alloc.learning.dl2.settings import DL2Settings
 from alloc.learning.dl2.teacher import Teacher
 from alloc.learning.training import Curve, State, step_rng
+from alloc.schedulers import make_scheduler
 
 SUPERVISED, REINFORCEMENT = "supervised", "reinforcement"
 """Stages of the training."""
@@ -59,6 +60,8 @@ class DL2Trainer:
         self.steps = settings.steps
         self.step = 0
         self.curve = Curve()
+        if settings.supervised_updates:
+            make_scheduler(settings.teacher)  # an unknown one is refused before any work is done
         self.learner = Learner(settings, seed)
         self._traces = [0, 0]
         self._validation = settings.world.validation(settings.validation_traces)
