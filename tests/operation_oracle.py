@@ -79,7 +79,8 @@ def operation_problems(draw: Any, *, most_jobs: int = 3, most_gpus: int = 2) -> 
         duration = {}
         for name in {must, *draw(st.lists(st.sampled_from(names), max_size=2))}:
             times = [
-                draw(st.one_of(st.integers(1, 20), st.integers(1, 20), st.none())) for _ in range(gpus_of[name])
+                draw(st.one_of(st.integers(1, 20), st.integers(1, 20), st.none()))
+                for _ in range(gpus_of[name])
             ]
             if name == must and times.count(None) == len(times):
                 times[0] = 7

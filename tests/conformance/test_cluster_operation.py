@@ -16,6 +16,7 @@ from alloc.models.cluster_operation import operation_arrays, operation_data
 from alloc.models.cluster_operation.pyomo_model import draw_pyomo, read_plan
 from alloc.models.cluster_operation.unrolling import plan_of, values_of
 from alloc.solving.capacity.operation import reduced_costs, solve_operation
+from alloc.solving.capacity.operation_patterns import solve_by_patterns
 from alloc.solving.capacity.operation_policies import POLICIES, decide_operation
 from alloc.solving.outcome import Settings
 from alloc.verification.operation import OBJECTIVES, operation_costs, verify_operation
@@ -27,7 +28,7 @@ def close(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=1e-6)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(operation_problems())
 def test_the_solver_finds_the_best_of_all_plans(problem: OperationProblem):
     """Every plan tried by hand: with restarts, stops, caps, pools and both accountings."""
@@ -51,7 +52,30 @@ def test_the_whiteboard_is_the_same_problem(problem: OperationProblem):
     assert close(raw.objective, solve_operation(problem).costs.total)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=25, deadline=None)
+@given(operation_problems(most_gpus=3))
+def test_patterns_prove_the_same_bound_by_another_way(problem: OperationProblem):
+    """Whole nodes as columns share nothing with the aggregated model; the optimum lies between."""
+    for objective in OBJECTIVES:
+        best = solve_operation(problem, objective=objective).costs.total
+        found = solve_by_patterns(problem, objective=objective)
+        assert found.converged
+        assert not verify_operation(problem, found.plan)
+        cost = operation_costs(problem, found.plan, objective).total
+        assert cost <= found.cost + TOLERANCE * max(1.0, found.cost)
+        assert found.bound <= best + TOLERANCE * max(1.0, best)
+        assert best <= cost + TOLERANCE * max(1.0, cost)
+
+
+@pytest.mark.parametrize("kind", ["cloud", "own"])
+def test_patterns_close_the_gap_of_a_small_cluster(kind):
+    """On a decision of 12 jobs, the patterns' relaxation alone proves the optimum."""
+    problem = generate_operation(num_nodes=3, num_jobs=12, kind=kind, seed=1)
+    best = solve_operation(problem).costs.total
+    assert solve_by_patterns(problem).bound == pytest.approx(best, rel=1e-3)
+
+
+@settings(max_examples=20, deadline=None)
 @given(operation_problems(most_jobs=5, most_gpus=4))
 def test_bounds_and_policies_are_on_their_sides(problem: OperationProblem):
     """No policy beats the optimum, no multipliers prove more than it, plans fit the model."""
