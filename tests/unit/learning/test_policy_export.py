@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from needs import need_torch
 from policy_files import SPEC, card
 
-from alloc.errors import CertificateError, UnsupportedFeatureError
+from alloc.errors import BackendUnavailableError, CertificateError, UnsupportedFeatureError
 from alloc.learning import assert_parity, export_policy
 from alloc.schedulers.learned import FeatureSpec, read_policy
 
@@ -233,3 +234,30 @@ def test_a_file_that_says_something_else_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(CertificateError, match="differ by"):
         export_policy(Wrong(), SPEC, card(), tmp_path / "p.onnx")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_pytorch_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base install has the function, and says what it lacks."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(BackendUnavailableError, match=r'pip install "alloc\[learn\]"'):
+        export_policy(Attention(), SPEC, card(), tmp_path / "p.onnx")
+
+
+def test_outputs_of_another_shape_are_no_match(tmp_path: Path) -> None:
+    """A broadcast would hide it."""
+    policy = export_policy(FirstColumn(), SPEC, card(), tmp_path / "p.onnx")
+    with pytest.raises(CertificateError, match="differ by inf"):
+        assert_parity(KeepsAxis(), policy, [[np.ones((3, 8), np.float32)]])
+    assert assert_parity(FirstColumn(), policy, [[np.ones((0, 8), np.float32)]]) == 0.0
+
+
+class FirstColumn(nn.Module):
+    def forward(self, jobs: torch.Tensor) -> tuple[torch.Tensor]:
+        return (jobs[:, 0],)
+
+
+class KeepsAxis(nn.Module):
+    def forward(self, jobs: torch.Tensor) -> torch.Tensor:
+        return jobs[:, :1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import subprocess
@@ -18,9 +19,15 @@ from alloc import Configuration, HostType, Instance, Job, TaskGroup
 from alloc.comparison import Entry, compare
 from alloc.comparison.cells import Cell
 from alloc.comparison.settings import Settings
-from alloc.errors import InstanceError, SimulationError, UnsupportedFeatureError
+from alloc.errors import (
+    AllocError,
+    BackendUnavailableError,
+    InstanceError,
+    SimulationError,
+    UnsupportedFeatureError,
+)
 from alloc.instances import load
-from alloc.schedulers import make_scheduler, registry, scheduler_names
+from alloc.schedulers import make_scheduler, registry, scheduler_names, shelf
 from alloc.schedulers.learned import (
     FeatureSpec,
     PolicyFile,
@@ -473,3 +480,54 @@ def test_the_actor_hands_the_network_a_batch_of_one() -> None:
     act = LogitsActor(network, "window", "logits", sample=False)
     assert act(np.zeros((6, 4), np.float32), np.ones(3, bool), np.random.default_rng(0)) == 1
     assert seen["window"].shape == (1, 6, 4)
+
+
+# What may be missing.
+
+
+def test_a_policy_in_the_package_is_a_line_of_the_registry(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trainer ships a policy by putting its file into the folder; nothing else is to be done."""
+    monkeypatch.setattr(shelf, "_SHIPPED", tmp_path)
+    [(name, where)] = shelf.shipped_entries().items()
+    assert name == "short-first"
+    module, _, attribute = where.partition(":")
+    maker = getattr(importlib.import_module(module), attribute)
+    assert maker().name == "short-first"
+    assert maker.features == PolicyScheduler(path).features
+    assert [origin for *_, origin in shelf.shelf()] == ["shipped"]
+    with pytest.raises(InstanceError, match="is part of alloc and stays"):
+        remove_policy("short-first")
+    with pytest.raises(AttributeError, match="policy:nothing"):
+        getattr(shelf, "policy:nothing")
+
+
+def test_a_shelf_that_cannot_be_made_is_a_sentence(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home that is read-only, for one."""
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("ALLOC_POLICIES", str(tmp_path / "file" / "shelf"))
+    with pytest.raises(AllocError, match=r"cannot be made for the user's .*ALLOC_POLICIES"):
+        add_policy(path, ())
+
+
+def test_a_missing_onnx_runtime_is_named(
+    path: Path, queue: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(
+        BackendUnavailableError, match="short-first needs onnxruntime, which cannot"
+    ):
+        simulate(queue, PolicyScheduler(path))
+
+
+def test_a_graph_that_onnx_runtime_refuses_is_a_sentence(tmp_path: Path) -> None:
+    """It knows more of a graph than the checker does, and says so when the session opens."""
+    from alloc.schedulers.learned.network import OnnxNetwork
+
+    model = priority_model()
+    model.graph.node[0].op_type = "Teleport"
+    with pytest.raises(InstanceError, match=r"policy odd: ONNX Runtime .* refuses it \(.*Teleport"):
+        OnnxNetwork(model.SerializeToString(), SPEC, "odd")
