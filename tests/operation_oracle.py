@@ -77,11 +77,10 @@ def operation_problems(draw: Any, *, most_jobs: int = 3, most_gpus: int = 2) -> 
     for k in range(draw(st.integers(1, most_jobs))):
         must = draw(st.sampled_from(offered))
         duration = {}
-        for name in {must, *draw(st.lists(st.sampled_from(names), max_size=2))}:
-            times = [
-                draw(st.one_of(st.integers(1, 20), st.integers(1, 20), st.none()))
-                for _ in range(gpus_of[name])
-            ]
+        whole = st.integers(1, 20)
+        for name in sorted({must, *draw(st.lists(st.sampled_from(names), max_size=2))}):
+            length = gpus_of[name]
+            times = draw(st.lists(whole | whole | st.none(), min_size=length, max_size=length))
             if name == must and times.count(None) == len(times):
                 times[0] = 7
             duration[name] = tuple(None if t is None else t * 600.0 for t in times)

@@ -83,7 +83,7 @@ def test_a_wrong_plan_and_a_wrong_file_are_refused(tmp_path):
     with pytest.raises(InstanceError, match='node "n": unknown field "typ"; did you mean "type"'):
         parse_operation_plan(text)
     (tmp_path / "x.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(InstanceError, match='x.json: the operation document has no "kind"'):
+    with pytest.raises(InstanceError, match=r'x.json: the operation document has no "kind"'):
         load_operation(tmp_path / "x.json")
 
 
@@ -98,6 +98,9 @@ def worker(gpus, rate, cpu=1000):
 
 
 HOST = HostType("v", num_gpus=4, gpu_type="v100-sxm-16gb", cpu_milli=16_000, memory_mib=65_536)
+
+
+HOSTS = [host.id for host in flat_cluster("c", HOST, 3).hosts]
 
 
 def instance(*jobs, **changes):
@@ -135,13 +138,6 @@ def test_an_instance_becomes_a_decision():
     at_100 = operation_from_instance(instance(job, later), now_s=100.0)
     assert [j.id for j in at_100.jobs] == ["a", "b"]
     assert verify_operation(at_100, operate(at_100).plan) == []
-
-
-HOSTS = (
-    flat_cluster("c", HOST, 3).host_ids
-    if hasattr(flat_cluster("c", HOST, 3), "host_ids")
-    else [host.id for host in flat_cluster("c", HOST, 3).hosts]
-)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from alloc.capacity.operation import NodePool, NodeType, OperationJob, OperationProblem
+from alloc.capacity.operation import (
+    NodePool,
+    NodeType,
+    OperationJob,
+    OperationPlan,
+    OperationProblem,
+    RunningJob,
+)
 from alloc.errors import CertificateError, InstanceError
 from alloc.instances.operation import generate_operation
 from alloc.models.cluster_operation import operation_data
@@ -126,38 +133,22 @@ def test_jobs_that_go_on_keep_their_nodes():
         for node in first.nodes
         for job, gpus in node.jobs
     ]
-    from alloc.capacity.operation import RunningJob
-
     again = solve_operation(PROBLEM.replace(running=tuple(RunningJob(**p) for p in places))).plan
     assert {(n.node, n.type, n.jobs) for n in again.nodes} == {
         (n.node, n.type, n.jobs) for n in first.nodes
     }
 
 
+NAMED = {"objective": "operation-cost", "method": "x", "backend": "y"}
+
+
 def test_a_false_bound_is_an_error():
     """A claim above the cost of its own plan never leaves the house."""
     plan = decide_operation(PROBLEM, "greedy").plan
     with pytest.raises(CertificateError, match="is above the cost"):
-        judged(
-            PROBLEM,
-            plan,
-            Settings(),
-            objective="operation-cost",
-            bound=1e9,
-            method="x",
-            backend="y",
-        )
+        judged(PROBLEM, plan, Settings(), bound=1e9, **NAMED)
 
 
 def test_a_broken_plan_is_an_error():
-    from alloc.capacity.operation import OperationPlan
-
-    with pytest.raises(CertificateError, match="breaks a rule: job .* neither runs nor waits"):
-        judged(
-            PROBLEM,
-            OperationPlan(()),
-            Settings(),
-            objective="operation-cost",
-            method="x",
-            backend="y",
-        )
+    with pytest.raises(CertificateError, match=r"breaks a rule: job .* neither runs nor waits"):
+        judged(PROBLEM, OperationPlan(()), Settings(), **NAMED)
