@@ -152,7 +152,7 @@ class SizingData:
         self.within_sites = within_sites
         self.bands: Bands = bands_of(problem) if like is None else like.bands
         self.num_quarters = problem.num_quarters
-        self.pool_gpus = reference_gpus(problem) if like is None else like.pool_gpus
+        self.pool_gpus: float = reference_gpus(problem) if like is None else like.pool_gpus
         """GPUs that a pool is taken to have in the queueing formula."""
         self.base = np.array([min(o.gpu_hours for o in c.options) for c in problem.classes])
         """GPU-hours of a job in each class's leanest option, shape (classes,)."""

@@ -118,7 +118,7 @@ def check_out_of_sample(
                 scenario.name,
                 holds,
                 0.0 if holds else min(unserved, 1.0),
-                orders.costs.total + running if holds else math.inf,
+                float(orders.costs.total + running) if holds else math.inf,
             )
         )
     return _together(tuple(checks), data.probability.tolist())
