@@ -122,6 +122,8 @@ def _pieces(data: SizingData) -> list[SizingData]:
 def _solve_piece(data: SizingData, seconds: float, settings: Settings, method: Method) -> _Part:
     solver = backend(_backend_of(method))
     options = SolverOptions(seconds, settings.seed, settings.workers, OPTIMALITY_GAP / 2)
+    if not _every_model_has_columns(data):
+        return _Part(None, math.inf, None, True)
     found = frontier(data) if method == "mixes" else None
     layout: MixLayout | Layout
     if found is not None:
@@ -139,6 +141,17 @@ def _solve_piece(data: SizingData, seconds: float, settings: Settings, method: M
         raw = solver.solve(model, options)
     plan = None if raw.values is None else layout.plan(raw.values)
     return _Part(plan, raw.bound, raw.limit, raw.status == "infeasible")
+
+
+def _every_model_has_columns(data: SizingData) -> bool:
+    """Return whether each model with requests has replicas to choose: an empty row is no row."""
+    chosen = {(choice.model, choice.period) for choice in data.choices}
+    return all(
+        (m, t) in chosen
+        for m in range(len(data.problem.models))
+        for t in range(len(data.periods))
+        if data.demand(m, t) > 0
+    )
 
 
 def _backend_of(method: Method) -> str:
