@@ -172,7 +172,7 @@ async def cancel_job(request: Request, job_id: JobId) -> Response:
         200: {
             "description": "Server-sent events: `status` with the job document, and `progress` "
             "with a line. Ends with the job. Last-Event-ID resumes.",
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            "content": {"text/event-stream": {}},
         },
         204: {"description": "The last event was received before."},
         **problems("unauthorized", "not-found"),
