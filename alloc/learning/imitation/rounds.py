@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from alloc.documents.files import write_bytes
+from alloc.documents.files import read_bytes, write_bytes
 from alloc.errors import InstanceError
 from alloc.schedulers.learned.job_set import JobSetRound
 from alloc.schedulers.learned.job_set_choice import TERMS
@@ -74,8 +76,6 @@ def label(
 
 def save_rounds(path: Path, rounds: Sequence[LabelledRound]) -> None:
     """Write labelled rounds to one file, as a whole."""
-    import io
-
     arrays = {
         f"{k}/{field.name}": getattr(round_, field.name)
         for k, round_ in enumerate(rounds)
@@ -94,18 +94,19 @@ def load_rounds(path: Path) -> list[LabelledRound]:
     InstanceError
         If it is not there or not whole.
     """
+    if not path.exists():
+        raise InstanceError(
+            f"{path}: is not there; the training folder is not whole, so begin a new one."
+        )
+    data = read_bytes(path)
     try:
-        with np.load(path, allow_pickle=False) as kept:
+        with np.load(io.BytesIO(data), allow_pickle=False) as kept:
             count = 1 + max((int(name.partition("/")[0]) for name in kept.files), default=-1)
             names = [field.name for field in fields(LabelledRound)]
             return [
                 LabelledRound(**{name: kept[f"{k}/{name}"] for name in names}) for k in range(count)
             ]
-    except FileNotFoundError:
-        raise InstanceError(
-            f"{path}: is not there; the training folder is not whole, so begin a new one."
-        ) from None
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise InstanceError(
             f"{path}: cannot be read as labelled rounds ({str(error)[:100]}); begin a new folder."
         ) from None
