@@ -14,6 +14,9 @@ from alloc.solution import Assignment, Run
 from alloc.verification.capacity import check_capacity
 from alloc.verification.placement import check_assignment
 
+_FEW = 8
+"""Assignments whose tasks are looked at one by one."""
+
 
 class Referee:
     """Holds the ledger of what is taken and refuses decisions that break a rule.
@@ -103,8 +106,11 @@ class Referee:
         """Refuse assignments, already taken, that put a host, GPU or tenant over its limit."""
         index = self._instance.topology.host_index
         free, open_gpus = self.ledger.free, self.ledger.open_gpus
+        taken = tuple(taken)
+        # One look at all hosts is cheaper than one for each of many tasks.
+        looked = len(taken) > _FEW and not open_gpus and bool(free.min() >= 0)
         for assignment in taken:
-            for task in assignment.tasks:
+            for task in () if looked else assignment.tasks:
                 h = index[task.host]
                 if free[h].min() < 0 or (
                     h in open_gpus and min(open_gpus[h].values(), default=0) < 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from alloc.errors import UnsupportedFeatureError
@@ -15,7 +16,7 @@ from alloc.workload import Configuration
 WORKER, SERVER, BUNDLE = range(3)
 """The steps of a job, in the order in which DL2 counts them."""
 
-_MOST_TABLES = 512
+_MOST_TABLES = 128
 """Tables kept; more come only where rates are drawn anew for every job."""
 
 
@@ -173,3 +174,9 @@ class StepTables:
         if len(self._known) > _MOST_TABLES:
             self._known.popitem(last=False)
         return table
+
+
+@cache
+def shared_tables(max_tasks: int) -> StepTables:
+    """Return the step tables that all windows of this process share."""
+    return StepTables(max_tasks)

@@ -18,7 +18,7 @@ from alloc.schedulers.learned.step_table import (
     WORKER,
     Cell,
     StepTable,
-    StepTables,
+    shared_tables,
 )
 from alloc.schedulers.learned.stepwise import Mask as Mask
 from alloc.schedulers.learned.stepwise import Observation as Observation
@@ -130,7 +130,7 @@ class WindowSlot:
         self._types = {model: k for k, model in enumerate(features.models, start=1)}
         self._one_hot = features.encoding == "paper"
         self._by_type, self._by_slot, self._by_remaining, self._by_task = features.scales
-        self._tables = StepTables(features.max_tasks)
+        self._tables = shared_tables(features.max_tasks)
         self._tasks: dict[tuple[int, int], TaskPlacement] = {}
         self._topology: Topology | None = None
         self.reset()
