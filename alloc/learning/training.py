@@ -84,7 +84,8 @@ class Curve:
 
     def add(self, step: int, stage: str, **values: float) -> None:
         """Add a point."""
-        self.points.append(Measurement(step, stage, values))
+        plain = {name: float(value) for name, value in values.items()}
+        self.points.append(Measurement(step, stage, plain))
 
     def series(self, name: str) -> tuple[list[int], list[float]]:
         """Return the steps at which a value was measured, and the values."""
@@ -239,11 +240,20 @@ def save_checkpoint(path: str | PathLike[str], state: State) -> None:
     """Write a checkpoint as a whole: until the last byte is on disk, the old one stays.
 
     The file begins with the SHA-256 of what follows.
+
+    Raises
+    ------
+    TypeError
+        If the state holds more than tensors and plain values: it could never be read back.
     """
     torch = require_torch()
     buffer = io.BytesIO()
     torch.save(state, buffer)
     payload = buffer.getvalue()
+    try:
+        torch.load(io.BytesIO(payload), weights_only=True)
+    except Exception as error:
+        raise TypeError("a checkpoint holds tensors and plain values only") from error
     digest = hashlib.sha256(payload).hexdigest().encode()
     write_bytes(path, _MAGIC + digest + b"\n" + payload)
 
@@ -270,9 +280,11 @@ def load_checkpoint(path: str | PathLike[str]) -> State:
         )
     try:
         state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
-    except Exception as error:
-        reason = str(error).partition("\n")[0][:200]
-        raise InstanceError(f"{path}: cannot be read as a checkpoint ({reason}).") from None
+    except Exception:
+        raise InstanceError(
+            f"{path}: holds something else than tensors and plain values, so it is no checkpoint "
+            "of alloc; nothing in it was executed."
+        ) from None
     if not isinstance(state, dict) or not {"kind", "settings", "step", "state"} <= state.keys():
         raise InstanceError(f"{path}: is not a checkpoint of alloc.")
     return state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -227,7 +228,7 @@ class SetPolicyTraining:
         for update in range(_UPDATES):
             done = (k + update / _UPDATES) / count
             for group in self._fitter.param_groups:
-                group["lr"] = _RATES[stage] * (0.1 + 0.9 * 0.5 * (1 + np.cos(np.pi * done)))
+                group["lr"] = _RATES[stage] * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
             drawn = rng.integers(len(self._labels), size=min(_BATCH, len(self._labels)))
             loss, hit = imitation_loss(self.network, Batch.of([self._labels[i] for i in drawn]))
             self._fitter.zero_grad()
