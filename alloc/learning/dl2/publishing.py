@@ -37,6 +37,8 @@ _LIMITS = (
     "Trained for one size of cluster and one arrival pattern; elsewhere nobody has measured it.",
 )
 
+_MAY_IDLE = "Gives no job a first pair: in states it was not trained for it may start nothing."
+
 
 @dataclass(frozen=True)
 class DL2Outcome:
@@ -221,7 +223,7 @@ def publish(
         },
         date=datetime.now(UTC).date(),
         alloc_version=version("alloc"),
-        limits=_LIMITS,
+        limits=_LIMITS if settings.initial_bundle else (*_LIMITS, _MAY_IDLE),
         references=(
             "Peng et al., DL2: A Deep Learning-Driven Scheduler for Deep Learning Clusters, IEEE "
             "TPDS 32(8), 2021",
