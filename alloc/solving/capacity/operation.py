@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import highspy
 import numpy as np
+import numpy.typing as npt
 
 from alloc.backends import SolverOptions
 from alloc.backends.highs import highs_model, quiet_solver, solve, version
@@ -25,9 +26,8 @@ from alloc.verification.operation import operation_costs, verify_operation
 
 Report = Callable[[str], None]
 
-_DIVE_COLUMNS = 6000
-_LARGE = 60_000
-"""Columns from which a first integer program over the most promising of them pays."""
+_DIVE_COLUMNS = 3000
+"""Columns of a first integer program over the most promising: its plan leaves few in play."""
 
 
 def solve_operation(
@@ -108,15 +108,12 @@ class _Search:
         self.raise_bound(bound, "recomputed", "linear relaxation")
         if self._done():
             return
-        if len(reduced) > _LARGE:
-            # The best columns alone give a good plan soon.
-            some = np.argpartition(reduced, _DIVE_COLUMNS)[:_DIVE_COLUMNS]
-            self._integer(arrays, np.isin(np.arange(len(reduced)), some), 0.3)
+        if self._in_play(reduced).sum() > 2 * _DIVE_COLUMNS:
+            some = reduced <= np.partition(reduced, _DIVE_COLUMNS)[_DIVE_COLUMNS]
+            self._integer(arrays, some, 0.3)
             if self._done():
                 return
-        # A plan with a column of higher reduced cost costs more than the incumbent.
-        in_play = reduced <= (self.value - self.bound) * (1 + 1e-6) + 1e-9 * abs(self.value)
-        bound = self._integer(arrays, in_play, 1.0)
+        bound = self._integer(arrays, self._in_play(reduced), 1.0)
         self.raise_bound(min(bound, self.value), "claimed", "integer program")
 
     def offer(self, plan: OperationPlan, who: str) -> None:
@@ -140,6 +137,10 @@ class _Search:
         least = np.minimum(self.data.wait_cost, self.data.run_cost.min(axis=(1, 2)))
         return float(least.sum())
 
+    def _in_play(self, reduced: Array) -> npt.NDArray[np.bool_]:
+        """Return the columns that a better plan can have: a higher reduced cost is too much."""
+        return reduced <= (self.value - self.bound) * (1 + 1e-6) + 1e-9 * abs(self.value)
+
     def _done(self) -> bool:
         gap = relative_gap(self.value, self.bound)
         if gap is not None and gap <= self.gap:
@@ -160,7 +161,9 @@ class _Search:
             return None
         return np.array(solver.getSolution().row_dual)
 
-    def _integer(self, arrays: OperationArrays, in_play: np.ndarray, part: float) -> float:
+    def _integer(
+        self, arrays: OperationArrays, in_play: npt.NDArray[np.bool_], part: float
+    ) -> float:
         """Solve the integer program over some columns; return its bound."""
         start = values_of(arrays, self.plan)
         keep = np.flatnonzero(in_play | (start > 0) | (arrays.kind >= 2))

@@ -95,7 +95,7 @@ def path_relinking(data: OperationData, rng: np.random.Generator, rounds: int, s
     stop
         Whether to stop before.
     """
-    elite = randomised_greedy(data, rng, 4 * _ELITE, stop)[: _ELITE - 1]
+    elite = randomised_greedy(data, rng, 2 * _ELITE, stop)[: _ELITE - 1]
     elite.append(cheapest_insertion(data, pressure_order(data)))
     for board in elite:
         reinsert(board, rng, stop)
