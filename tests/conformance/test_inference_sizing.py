@@ -12,7 +12,7 @@ from alloc.solving.capacity.inference import solve_inference
 from alloc.verification.inference import verify_inference
 
 QUIET = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 
 

@@ -1,0 +1,327 @@
+"""Quota planning from end to end: solve, replay by a plain rule, check on scenarios held out."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from os import PathLike
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.capacity.inference_result import Resolve
+from alloc.capacity.quota_measures import coverage, service, share_out
+from alloc.capacity.quota_result import QuotaResult, TenantOutlook
+from alloc.capacity.quotas import (
+    DemandScenario,
+    QuotaPlan,
+    QuotaProblem,
+    TenantDemand,
+)
+from alloc.documents.records import load_record, parse_record, write_record
+from alloc.errors import InstanceError
+from alloc.solving.capacity.quotas import QuotaOutcome, solve_quotas
+from alloc.solving.outcome import Settings
+from alloc.units import MILLI
+
+Array = npt.NDArray[np.float64]
+Report = Callable[[str], None]
+
+PROBLEM_KIND = "quota_problem"
+RESULT_KIND = "quota_result"
+_MORE_DEMAND = 0.1
+_SMALLEST = 1e-4
+"""Share of the time below which no smaller promise is tried."""
+
+
+def plan_quotas(
+    problem: QuotaProblem,
+    settings: Settings | None = None,
+    *,
+    held_out: tuple[DemandScenario, ...] = (),
+    most_rounds: int = 5,
+    what_if: bool = True,
+    progress: Report | None = None,
+) -> QuotaResult:
+    """Find quotas, and check them by a rule of sharing and on scenarios held out.
+
+    For ``least_quota`` with scenarios held out, a promise that does not hold on them is tightened:
+    the problem is solved again with a smaller `QuotaTenant.exceeding` for the tenants concerned,
+    until it holds, the rounds are over, or no quotas are left.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    settings
+        Limits for everything together; by default 60 s, one thread.
+    held_out
+        Scenarios that the plan does not see; their probabilities sum to 1.
+    most_rounds
+        Rounds of solving and checking, 1 or more.
+    what_if
+        Whether to solve again with one more GPU of each type and 10 % more demand of each tenant.
+    progress
+        Called with a line of text now and then.
+
+    Returns
+    -------
+    QuotaResult
+        A limit or infeasibility is a result, not an exception.
+
+    Raises
+    ------
+    InstanceError
+        If an option is out of range.
+    CertificateError
+        If a plan or a bound contradicts what the judge recomputes.
+    """
+    if most_rounds < 1:
+        raise InstanceError(f"most_rounds is {most_rounds}; give 1 or more.")
+    settings = settings or Settings()
+    log: list[str] = []
+
+    def report(line: str) -> None:
+        log.append(f"{time.perf_counter() - settings.started:8.2f} s  {line}")
+        if progress is not None:
+            progress(log[-1])
+
+    # Reads and checks the scenarios before anything is solved.
+    other = problem.replace(scenarios=held_out) if held_out else None
+    outcome, outlooks, rounds, converged = _rounds(problem, other, settings, most_rounds, report)
+    result = QuotaResult(
+        outcome.plan,
+        outcome.certificate,
+        outcome.stages,
+        outlooks,
+        rounds,
+        converged,
+        conflict=outcome.conflict,
+        relaxations=outcome.relaxations,
+        assumptions=assumptions(problem, held_out=bool(held_out)),
+    )
+    if what_if and outcome.plan is not None:
+        resolves = tuple(_resolves(problem, settings, report))
+        result = dataclasses.replace(result, resolves=resolves)
+    return dataclasses.replace(result, log=tuple(log))
+
+
+def _rounds(
+    problem: QuotaProblem,
+    other: QuotaProblem | None,
+    settings: Settings,
+    most_rounds: int,
+    report: Report,
+) -> tuple[QuotaOutcome, tuple[TenantOutlook, ...], int, bool]:
+    promised = {tenant.name: tenant.exceeding for tenant in problem.tenants}
+    best: tuple[QuotaOutcome, tuple[TenantOutlook, ...], int] | None = None
+    for number in range(1, most_rounds + 1):
+        outcome = solve_quotas(problem, settings, report=report)
+        if outcome.plan is None:
+            if best is None:
+                return outcome, (), number, False
+            report(f"round {number}: no quotas keep the tighter promise; the last plan stands")
+            return *best, False
+        outlooks = outlooks_of(problem, outcome.plan, other)
+        best = (outcome, outlooks, number)
+        if other is None or problem.goal != "least_quota":
+            return *best, False
+        missed = {
+            o.tenant: 1 - o.coverage
+            for o in outlooks
+            if o.sample == "held out" and 1 - o.coverage > promised[o.tenant] + 1e-9
+        }
+        number_of, kept = len(problem.tenants), len(problem.tenants) - len(missed)
+        report(f"round {number}: out of sample the promise holds for {kept} of {number_of} tenants")
+        if not missed:
+            return *best, True
+        if number == most_rounds or settings.seconds_left() <= 0:
+            break
+        tighter = tuple(
+            dataclasses.replace(
+                tenant, exceeding=_tighter(tenant.exceeding, promised[tenant.name], missed)
+            )
+            if tenant.name in missed
+            else tenant
+            for tenant in problem.tenants
+        )
+        if tighter == problem.tenants:
+            break
+        problem = problem.replace(tenants=tighter)
+    assert best is not None
+    return *best, False
+
+
+def _tighter(now: float, promised: float, missed: dict[str, float]) -> float:
+    """Return a smaller share: by how much the worst tenant misses its promise."""
+    worst = max(missed.values())
+    smaller = now * promised / worst if worst > 0 else 0.0
+    return smaller if smaller > _SMALLEST else 0.0
+
+
+def outlooks_of(
+    problem: QuotaProblem, plan: QuotaPlan, other: QuotaProblem | None = None
+) -> tuple[TenantOutlook, ...]:
+    """Return what every tenant gets: as planned, by equal borrowing, and on other scenarios."""
+    quota = plan.quota_milli(problem)
+    samples = [
+        ("planned", problem, plan.served_milli(problem)),
+        ("replayed", problem, share_out(problem, quota, problem.demand_milli)),
+    ]
+    if other is not None:
+        samples.append(("held out", other, share_out(other, quota, other.demand_milli)))
+    found = []
+    for sample, where, served in samples:
+        shares, covers = service(where, served), coverage(where, served)
+        missing = np.einsum("sp,spig->i", where.weights_h, where.demand_milli - served) / MILLI
+        for i, tenant in enumerate(where.tenants):
+            found.append(
+                TenantOutlook(
+                    tenant.name,
+                    sample,
+                    float(shares[i]),
+                    float(covers[i]),
+                    max(float(missing[i]), 0.0),
+                )
+            )
+    return tuple(found)
+
+
+def _resolves(problem: QuotaProblem, settings: Settings, report: Report) -> list[Resolve]:
+    """Solve again with a little more of each thing; the base too, untightened."""
+    changes: list[tuple[str, str, float, str, QuotaProblem]] = [
+        ("gpu", capacity.gpu_type, 1.0, "GPUs", problem.replace(capacity=tuple(
+            dataclasses.replace(c, gpu_milli=c.gpu_milli + MILLI) if c is capacity else c
+            for c in problem.capacity)))
+        for capacity in problem.capacity
+    ] + [
+        ("demand", tenant.name, 100 * _MORE_DEMAND, "% more demand",
+         problem.replace(scenarios=tuple(_busier(s, tenant.name) for s in problem.scenarios)))
+        for tenant in problem.tenants
+    ]  # fmt: skip
+    outcomes: list[QuotaOutcome] = []
+    for k, changed in enumerate([problem, *(c[-1] for c in changes)]):
+        left = settings.seconds_left() / (len(changes) + 1 - k)
+        if left <= 0:
+            report(f"no time left for {len(changes) + 1 - k} of {len(changes)} what-ifs")
+            break
+        outcomes.append(solve_quotas(changed, Settings(left, settings.seed, settings.workers)))
+    if not outcomes:
+        return []
+    before = outcomes[0].certificate
+    found = []
+    for (kind, name, amount, unit, _), after in zip(changes, outcomes[1:], strict=False):
+        value, base = after.certificate.objective, before.objective
+        change = None if value is None or base is None else value - base
+        exact = before.status == after.certificate.status == "optimal"
+        found.append(Resolve(kind, name, amount, unit, change, exact))
+    return found
+
+
+def _busier(scenario: DemandScenario, tenant: str) -> DemandScenario:
+    demands = tuple(
+        dataclasses.replace(d, gpu_milli=tuple(round(a * (1 + _MORE_DEMAND)) for a in d.gpu_milli))
+        if d.tenant == tenant
+        else d
+        for d in scenario.demands
+    )
+    return dataclasses.replace(scenario, demands=demands)
+
+
+def resample_days(
+    series_milli: Array,
+    tenants: tuple[str, ...],
+    gpu_type: str,
+    number: int,
+    rng: np.random.Generator,
+) -> tuple[DemandScenario, ...]:
+    """Draw scenarios of demand from days that were, all tenants together (block bootstrap).
+
+    Parameters
+    ----------
+    series_milli
+        Demand that was seen, milli-GPU, shape (days, periods of a day, tenants).
+    tenants
+        Their names.
+    gpu_type
+        The GPU type asked for.
+    number
+        Scenarios to draw, 1 or more; days may come up more than once.
+    rng
+        Source of randomness.
+
+    Raises
+    ------
+    InstanceError
+        If the series has gaps (NaN) or another shape.
+    """
+    if series_milli.ndim != 3 or series_milli.shape[2] != len(tenants) or not len(series_milli):
+        raise InstanceError(
+            f"demand series: has shape {series_milli.shape}; give (days, periods of a day, "
+            f"{len(tenants)} tenants), one day or more."
+        )
+    if not np.isfinite(series_milli).all():
+        day, period, tenant = np.argwhere(~np.isfinite(series_milli))[0].tolist()
+        raise InstanceError(
+            f'demand series: day {day}, period {period} of tenant "{tenants[tenant]}" is missing; '
+            "fill the gap or leave the day out."
+        )
+    if number < 1:
+        raise InstanceError(f"number is {number}; draw 1 scenario or more.")
+    days = (rng.random(number) * len(series_milli)).astype(int)
+    return tuple(
+        DemandScenario(
+            f"draw {k}: day {day}",
+            1 / number,
+            tuple(
+                TenantDemand(
+                    name, gpu_type, tuple(round(float(a)) for a in series_milli[day, :, i])
+                )
+                for i, name in enumerate(tenants)
+            ),
+        )
+        for k, day in enumerate(days.tolist())
+    )
+
+
+def assumptions(problem: QuotaProblem, *, held_out: bool) -> tuple[str, ...]:
+    """Return what a plan takes for granted, in sentences."""
+    found = [
+        "Demand does not react to quotas: what is not had in a period is lost, not asked for again.",
+        "A quota is a number of GPUs; where they stand and whether jobs fit them is not looked at.",
+        "A tenant reclaims what it is guaranteed at once; borrowers give it back at no cost.",
+    ]
+    if any(tenant.cohort for tenant in problem.tenants):
+        found.append(
+            "As planned, cohorts lend in the way that serves the goal best; as replayed, in equal "
+            "amounts to all that ask for more."
+        )
+    if not held_out:
+        found.append("The scenarios are taken to be all that can happen; none was held out.")
+    return tuple(found)
+
+
+def read_quota_problem(text: str | bytes) -> QuotaProblem:
+    """Read a problem from the text of a JSON document."""
+    return parse_record(text, QuotaProblem, PROBLEM_KIND)
+
+
+def load_quota_problem(path: str | PathLike[str]) -> QuotaProblem:
+    """Read a problem from a JSON file."""
+    return load_record(path, QuotaProblem, PROBLEM_KIND)
+
+
+def write_quota_problem(problem: QuotaProblem, path: str | PathLike[str] | None = None) -> str:
+    """Return a problem as a JSON document, and write it if a path is given."""
+    return write_record(problem, PROBLEM_KIND, path)
+
+
+def read_quota_result(text: str | bytes) -> QuotaResult:
+    """Read a result from the text of a JSON document."""
+    return parse_record(text, QuotaResult, RESULT_KIND)
+
+
+def write_quota_result(result: QuotaResult, path: str | PathLike[str] | None = None) -> str:
+    """Return a result as a JSON document, and write it if a path is given."""
+    return write_record(result, RESULT_KIND, path)

@@ -1,0 +1,276 @@
+"""Solving quota planning: quotas under uncertain demand, with a proof of how good they are."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from alloc.backends import SolverOptions, backend
+from alloc.capacity.inference_result import Relaxation
+from alloc.capacity.quota_measures import goal_value, level_of
+from alloc.capacity.quotas import GpuCapacity, QuotaPlan, QuotaProblem
+from alloc.certificate import OPTIMALITY_GAP, Certificate, Status, relative_gap
+from alloc.documents.records import fingerprint
+from alloc.errors import CertificateError
+from alloc.formulation import RawResult
+from alloc.models.quota_planning import Extra, QuotaData, QuotaLayout, array_model, quota_data
+from alloc.objectives import Sense
+from alloc.solving.outcome import Settings
+from alloc.units import MILLI
+from alloc.verification.quota_plan import verify_quota_plan
+
+FORMULATION = "quota_planning"
+FAIR = ("fair_service", "fair_coverage")
+_BOUND_TOLERANCE = 1e-5
+"""How far, relatively, a bound may be passed: amounts are kept to a hundredth of a milli-GPU."""
+
+Report = Callable[[str], None]
+Method = Literal["highs", "pyomo"]
+
+
+@dataclass(frozen=True)
+class QuotaOutcome:
+    """A plan, or none, and what is proved.
+
+    Parameters
+    ----------
+    plan
+        The best plan found, or None.
+    certificate
+        The value of its goal and the bound.
+    stages
+        Of a fair goal, the certificate of each level.
+    conflict, relaxations
+        Of an infeasible problem, what is missing and what would be enough.
+    """
+
+    plan: QuotaPlan | None
+    certificate: Certificate
+    stages: tuple[Certificate, ...] = ()
+    conflict: str | None = None
+    relaxations: tuple[Relaxation, ...] = ()
+
+
+def solve_quotas(
+    problem: QuotaProblem,
+    settings: Settings | None = None,
+    *,
+    method: Method = "highs",
+    report: Report | None = None,
+) -> QuotaOutcome:
+    """Find the quotas that reach the goal best.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    settings
+        Limits; by default 60 s, one thread.
+    method
+        ``"highs"`` on the arrays, or ``"pyomo"`` on the whiteboard model.
+    report
+        Called with a line of text now and then.
+
+    Raises
+    ------
+    CertificateError
+        If the plan or a bound contradicts what the judge recomputes.
+    """
+    settings = settings or Settings()
+    data = quota_data(problem)
+    say = report or (lambda line: None)
+    say(f"{len(data.demand)} outcomes, {len(data.wants)} demands")
+    if problem.goal in FAIR:
+        return _solve_levels(data, settings, method, say)
+    raw, layout = _solve(data, Extra(), settings.seconds_left(), settings, method)
+    plan = None if raw.values is None else layout.plan(raw.values)
+    certificate = _certify(data, plan, raw, Extra(), settings, method)
+    say(f"{certificate.status}: {certificate.objective}, bound {certificate.bound:g}")
+    return _explained(data, QuotaOutcome(plan, certificate), settings)
+
+
+def _solve_levels(data: QuotaData, settings: Settings, method: Method, say: Report) -> QuotaOutcome:
+    """Solve a fair goal: the worst tenant, then the two worst together, and so on."""
+    plan: QuotaPlan | None = None
+    stages: list[Certificate] = []
+    kept: tuple[float, ...] = ()
+    number = len(data.problem.tenants)
+    for level in range(1, number + 1):
+        seconds = settings.seconds_left() / (number + 1 - level)
+        if level > 1 and seconds <= 0:
+            break
+        extra = Extra(level, kept)
+        raw, layout = _solve(data, extra, seconds, settings, method)
+        if raw.values is None:
+            if level == 1:
+                stages.append(_certify(data, None, raw, extra, settings, method))
+            break
+        found = layout.plan(raw.values)
+        certificate = _certify(data, found, raw, extra, settings, method)
+        plan = found
+        stages.append(certificate)
+        say(f"level {level} of {number}: {certificate.status}, {certificate.objective:.6g}")
+        if certificate.status != "optimal":
+            break
+        assert certificate.objective is not None
+        kept = (*kept, certificate.objective)
+    first = stages[0]
+    if len(stages) < number and all(stage.status == "optimal" for stage in stages):
+        # Time was up between two levels: later ones are not proved.
+        stages[-1] = stages[-1].replace(limit="time")
+    if plan is not None and first.status == "optimal":
+        first = first.replace(seconds=time.perf_counter() - settings.started)
+    return _explained(data, QuotaOutcome(plan, first, tuple(stages)), settings)
+
+
+def _solve(
+    data: QuotaData, extra: Extra, seconds: float, settings: Settings, method: Method
+) -> tuple[RawResult, QuotaLayout]:
+    layout = QuotaLayout(data, extra)
+    # Room for rounding on both sides of the gap.
+    options = SolverOptions(seconds, settings.seed, settings.workers, OPTIMALITY_GAP / 4)
+    if method == "pyomo":
+        from alloc.models.quota_planning.pyomo_model import draw_pyomo
+
+        return backend("pyomo").solve(draw_pyomo(layout), options), layout
+    return backend("highs").solve(array_model(layout), options), layout
+
+
+def _certify(
+    data: QuotaData,
+    plan: QuotaPlan | None,
+    raw: RawResult,
+    extra: Extra,
+    settings: Settings,
+    method: Method,
+) -> Certificate:
+    """Let the judge check a plan and write its certificate."""
+    problem = data.problem
+    sense: Sense = "max" if extra.level else "min"
+    value, bound = None, raw.bound
+    if plan is not None:
+        violations = verify_quota_plan(problem, plan)
+        if violations:
+            raise CertificateError(f"{method} returned quotas that break a rule: {violations[0]}")
+        served = plan.served_milli(problem)
+        if extra.level:
+            worst = np.sort(level_of(problem, served))[: extra.level]
+            value = float(worst.sum())
+        else:
+            value = goal_value(problem, plan.quota_milli(problem), served)
+        excess = value - bound if sense == "max" else bound - value
+        if excess > _BOUND_TOLERANCE * max(1.0, abs(value)):
+            raise CertificateError(
+                f"{method} claims the bound {bound:g}, but its own plan has {value:g}; the bound "
+                "is false."
+            )
+        bound = max(bound, value) if sense == "max" else min(bound, value)
+    gap = relative_gap(value, bound)
+    status: Status = "infeasible" if raw.status == "infeasible" else "no_solution"
+    if gap is not None:
+        # Amounts are rounded to 1e-6 milli-GPU: a solver's own word counts up to that.
+        near = value is not None and abs(value - bound) <= 1e-6
+        status = "optimal" if gap <= OPTIMALITY_GAP or near else "feasible"
+    return Certificate(
+        status=status,
+        objective=value,
+        bound=bound,
+        sense=sense,
+        objective_name=problem.goal + (f" of the {extra.level} worst" if extra.level else ""),
+        formulation=FORMULATION,
+        backend=method,
+        backend_version=backend(method).version(),
+        seed=settings.seed,
+        workers=settings.workers,
+        seconds=time.perf_counter() - settings.started,
+        fingerprint=fingerprint(problem),
+        limit=raw.limit,
+        verified=plan is not None,
+        bound_proof="claimed" if math.isfinite(bound) else "none",
+    )
+
+
+def _explained(data: QuotaData, outcome: QuotaOutcome, settings: Settings) -> QuotaOutcome:
+    """Say of an infeasible problem what is missing, and what would be enough."""
+    if outcome.certificate.status != "infeasible":
+        return outcome
+    problem = data.problem
+    limit = max(settings.seconds_left(), 1.0)
+    found: list[Relaxation] = []
+    more, layout = _solve(data, Extra(relaxed="capacity"), limit, settings, "highs")
+    parts = []
+    if more.values is not None:
+        at = layout.starts["relaxed"]
+        for g, capacity in enumerate(problem.capacity):
+            extra = math.ceil(float(more.values[at + g]) * MILLI - TINY_MILLI)
+            if extra > 0:
+                parts.append((capacity, extra))
+    if parts:
+        total = sum(capacity.gpu_milli for capacity, _ in parts)
+        added = sum(extra for _, extra in parts)
+        names = " and ".join(f'{extra / MILLI:g} of "{c.gpu_type}"' for c, extra in parts)
+        found.append(
+            Relaxation(
+                "capacity",
+                " and ".join(capacity.gpu_type for capacity, _ in parts),
+                total / MILLI,
+                (total + added) / MILLI,
+                "GPUs",
+                added / total if total else math.inf,
+                None,
+                f"add {names} to the GPUs",
+            )
+        )
+    if problem.goal == "least_quota":
+        looser, layout = _solve(data, Extra(relaxed="exceeding"), limit, settings, "highs")
+        if looser.values is not None:
+            share = float(looser.values[layout.starts["relaxed"]])
+            most = max(tenant.exceeding for tenant in problem.tenants)
+            found.append(
+                Relaxation(
+                    "exceeding",
+                    "all tenants",
+                    most,
+                    most + share,
+                    "share of the time",
+                    share / max(1 - most, 1e-9),
+                    None,
+                    f"let the demand of every tenant be more than it gets in {100 * share:.3g} % "
+                    "more of the time",
+                )
+            )
+    found.sort(key=lambda relaxation: relaxation.relative)
+    return QuotaOutcome(
+        None,
+        outcome.certificate,
+        outcome.stages,
+        _conflict(data, parts),
+        tuple(found),
+    )
+
+
+TINY_MILLI = 1e-3
+"""Milli-GPU below which a solver's continuous amount is rounding."""
+
+
+def _conflict(data: QuotaData, parts: Sequence[tuple[GpuCapacity, int]]) -> str:
+    problem = data.problem
+    floors = (data.least * data.step).sum(axis=0)
+    for g, capacity in enumerate(problem.capacity):
+        if floors[g] * MILLI > capacity.gpu_milli:
+            return (
+                f'the least quotas of "{capacity.gpu_type}" sum to {floors[g]:g} GPUs of '
+                f"{capacity.gpu_milli / MILLI:g}"
+            )
+    need = ", ".join(f'tenant "{t.name}" {100 * t.exceeding:g} %' for t in problem.tenants)
+    short = sum(extra for _, extra in parts)
+    amount = f"; {short / MILLI:g} GPUs are missing" if short else ""
+    return (
+        "no quotas within the capacity keep every tenant's demand from exceeding what it gets in "
+        f"more than its share of the time ({need}){amount}"
+    )

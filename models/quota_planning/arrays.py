@@ -1,0 +1,322 @@
+"""Quota planning as sparse arrays (the fast lane)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from alloc.capacity.quotas import Quota, QuotaPlan, TenantUse
+from alloc.formulation import ArrayModel
+from alloc.models.inference_sizing.arrays import Rows
+from alloc.models.quota_planning.data import QuotaData
+from alloc.units import MILLI
+
+Array = npt.NDArray[np.float64]
+Relaxed = Literal["capacity", "exceeding"]
+
+HELD_SLACK = 1e-7
+"""How far, relatively, a later level may fall short of an earlier one, as solvers keep rows."""
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What a solve adds to the problem.
+
+    Parameters
+    ----------
+    level
+        For fair goals, how many of the worst tenants the level sums, 1 or more; 0: no level.
+    kept
+        Values of the earlier levels, to be kept.
+    relaxed
+        Minimise instead what would have to be added: GPUs of any type to the capacity, or the same
+        share of the time to every tenant's `exceeding`.
+    """
+
+    level: int = 0
+    kept: tuple[float, ...] = ()
+    relaxed: Relaxed | None = None
+
+
+@dataclass(frozen=True)
+class QuotaLayout:
+    """Where each variable stands: q, o, r, y, v, what is relaxed, then t and s of each level.
+
+    Parameters
+    ----------
+    data
+        The data.
+    extra
+        What the solve adds.
+    """
+
+    data: QuotaData
+    extra: Extra = Extra()
+
+    @cached_property
+    def q(self) -> list[tuple[int, int]]:
+        """Tenant and type of each q."""
+        return [(i, g) for i in range(self.tenants) for g in range(self.types)]
+
+    @cached_property
+    def y(self) -> list[tuple[int, int, int]]:
+        """Outcome, tenant and type of each y: where the quota may turn out below the demand."""
+        data = self.data
+        return [
+            (k, i, g) for k, i, g in data.wants if data.guarded[i] and not always_met(data, k, i, g)
+        ]
+
+    @cached_property
+    def v(self) -> list[tuple[int, int]]:
+        """Outcome and tenant of each v."""
+        if self.data.problem.goal not in ("fair_coverage", "least_quota"):
+            return []
+        return sorted({(k, i) for k, i, _ in self.data.wants})
+
+    @cached_property
+    def starts(self) -> dict[str, int]:
+        """First position of each kind of variable, and ``end``."""
+        levels = (len(self.extra.kept) + 1) if self.extra.level else 0
+        sizes = {
+            "q": len(self.q),
+            "o": len(self.data.wants),
+            "r": len(self.data.wants),
+            "y": len(self.y),
+            "v": len(self.v),
+            "relaxed": 0 if self.extra.relaxed is None else max(self.types, 1),
+            "levels": levels * (1 + self.tenants),
+        }
+        found, at = {}, 0
+        for name, size in sizes.items():
+            found[name] = at
+            at += size
+        return {**found, "end": at}
+
+    @property
+    def tenants(self) -> int:
+        """Number of tenants."""
+        return len(self.data.problem.tenants)
+
+    @property
+    def types(self) -> int:
+        """Number of GPU types."""
+        return len(self.data.problem.types)
+
+    def plan(self, values: Array) -> QuotaPlan:
+        """Turn values of the variables into a plan."""
+        data, problem = self.data, self.data.problem
+        quotas = tuple(
+            Quota(problem.tenants[i].name, problem.types[g], round(values[k]) * problem.step_milli)
+            for k, (i, g) in enumerate(self.q)
+        )
+        served = np.zeros(data.demand.shape)
+        for n, key in enumerate(data.wants):
+            got = values[self.starts["o"] + n] + values[self.starts["r"] + n]
+            served[key] = min(max(got, 0.0), data.demand[key])
+        steps = np.rint(values[: len(self.q)]).reshape(self.tenants, self.types)
+        served = guaranteed(data, steps * data.step, served)
+        uses = []
+        for s, scenario in enumerate(problem.scenarios):
+            for i, tenant in enumerate(problem.tenants):
+                for g, gpu_type in enumerate(problem.types):
+                    amounts = served[data.outcome_of[s], i, g] * MILLI
+                    if amounts.any():
+                        given = tuple(round(float(a), 6) for a in amounts)
+                        uses.append(TenantUse(scenario.name, tenant.name, gpu_type, given))
+        return QuotaPlan(quotas, tuple(uses))
+
+
+def guaranteed(data: QuotaData, quota: Array, served: Array) -> Array:
+    """Return what tenants get once each takes what it is guaranteed, back from borrowers.
+
+    Where a goal does not mind, a solution may leave a guaranteed GPU unused or with another tenant
+    of the cohort; giving it back changes no total for the worse.
+    """
+    base = np.minimum(data.demand, quota)
+    found = np.maximum(served, base)
+    for c in set(data.cohort.tolist()) - {-1}:
+        members = np.flatnonzero(data.cohort == c)
+        excess = found[:, members, :].sum(axis=1) - quota[members].sum(axis=0)
+        for i in members.tolist():
+            back = np.minimum(np.maximum(excess, 0.0), found[:, i, :] - base[:, i, :])
+            found[:, i, :] -= back
+            excess -= back
+    return found
+
+
+def always_met(data: QuotaData, k: int, i: int, g: int) -> bool:
+    """Return whether every quota that a tenant may get guarantees it this demand."""
+    return bool(data.least[i, g] * data.step >= data.demand[k, i, g])
+
+
+def array_model(layout: QuotaLayout) -> ArrayModel:
+    """Return the integer program."""
+    data, extra, at = layout.data, layout.extra, layout.starts
+    rows, begin = Rows(), 0
+    relaxed = range(at["relaxed"], at["levels"])
+    for g in range(layout.types):
+        terms = [(k, data.step) for k, (_, h) in enumerate(layout.q) if h == g]
+        if extra.relaxed == "capacity":
+            terms.append((relaxed[g], -1.0))
+        rows.add(terms, -np.inf, float(data.capacity[g]))
+    begin = rows.close("C1_capacity", begin)
+    begin = _second_stage(rows, layout, begin)
+    begin = _time(rows, layout, begin)
+    _levels(rows, layout)
+    rows.close("levels", begin)
+    lower, upper, integer = _limits(layout)
+    return ArrayModel(
+        sense="max" if extra.level else "min",
+        cost=_cost(layout),
+        matrix=sparse.csr_array(
+            (rows.value, (rows.row, rows.column)), shape=(len(rows.lower), at["end"])
+        ),
+        row_lower=np.array(rows.lower),
+        row_upper=np.array(rows.upper),
+        lower=lower,
+        upper=upper,
+        integer=integer,
+        offset=_offset(layout),
+        rows=rows.slices,
+    )
+
+
+def _second_stage(rows: Rows, layout: QuotaLayout, begin: int) -> int:
+    data, at = layout.data, layout.starts
+    q_at = {key: k for k, key in enumerate(layout.q)}
+    number = {key: n for n, key in enumerate(data.wants)}
+    for (k, i, g), n in number.items():
+        rows.add([(at["o"] + n, 1.0), (q_at[i, g], -data.step)], -np.inf, 0.0)
+        rows.add([(at["o"] + n, 1.0), (at["r"] + n, 1.0)], -np.inf, float(data.demand[k, i, g]))
+    begin = rows.close("C2_own", begin)
+    shared: dict[tuple[int, int, int], list[tuple[int, float]]] = {}
+    borrowed: dict[tuple[int, int], list[tuple[int, float]]] = {}
+    for (k, i, g), n in number.items():
+        if data.cohort[i] >= 0:
+            here = shared.setdefault((k, int(data.cohort[i]), g), [])
+            here += [(at["o"] + n, 1.0), (at["r"] + n, 1.0)]
+            borrowed.setdefault((k, i), []).append((at["r"] + n, 1.0))
+    for (_, c, g), terms in shared.items():
+        members = np.flatnonzero(data.cohort == c).tolist()
+        rows.add([*terms, *((q_at[i, g], -data.step) for i in members)], -np.inf, 0.0)
+    begin = rows.close("C3_cohort", begin)
+    for (_, i), terms in borrowed.items():
+        rows.add(terms, -np.inf, float(data.borrowing[i]))
+    begin = rows.close("C4_borrowing", begin)
+    for m, (k, i, g) in enumerate(layout.y):
+        own, wanted = at["o"] + number[k, i, g], float(data.demand[k, i, g])
+        most = float(data.most[i, g]) * data.step
+        rows.add([(own, 1.0), (at["y"] + m, wanted)], wanted, np.inf)
+        rows.add([(own, 1.0), (q_at[i, g], -data.step), (at["y"] + m, -most)], -most, np.inf)
+    return rows.close("C5_guarantee", begin)
+
+
+def _time(rows: Rows, layout: QuotaLayout, begin: int) -> int:
+    data, at = layout.data, layout.starts
+    v_at = {key: at["v"] + k for k, key in enumerate(layout.v)}
+    if not v_at:
+        return begin
+    for n, (k, i, g) in enumerate(data.wants):
+        wanted = float(data.demand[k, i, g])
+        rows.add([(at["o"] + n, 1.0), (at["r"] + n, 1.0), (v_at[k, i], wanted)], wanted, np.inf)
+    begin = rows.close("C6_met", begin)
+    if data.problem.goal == "least_quota":
+        hours = float(data.weight_h.sum())
+        for i, tenant in enumerate(data.problem.tenants):
+            terms = [(v, float(data.weight_h[k]) / hours) for (k, j), v in v_at.items() if j == i]
+            if layout.extra.relaxed == "exceeding":
+                terms.append((at["relaxed"], -1.0))
+            # A share of the time that sums to the limit up to rounding is within it.
+            rows.add(terms, -np.inf, tenant.exceeding + 1e-9)
+    return rows.close("C7_exceeding", begin)
+
+
+def _levels(rows: Rows, layout: QuotaLayout) -> None:
+    """Add, for each level, ``t - s_i <= level_i``, and keep the values of the earlier ones."""
+    extra, at = layout.extra, layout.starts
+    if not extra.level:
+        return
+    tenants = layout.tenants
+    for n in range(len(extra.kept) + 1):
+        t = at["levels"] + n * (1 + tenants)
+        for i in range(tenants):
+            terms, constant = _level(layout, i)
+            rows.add([(t, 1.0), (t + 1 + i, -1.0), *((c, -v) for c, v in terms)], -np.inf, constant)
+        if n < len(extra.kept):
+            value = extra.kept[n]
+            total = [(t, float(n + 1)), *((t + 1 + i, -1.0) for i in range(tenants))]
+            rows.add(total, value - HELD_SLACK * max(1.0, abs(value)), np.inf)
+
+
+def _level(layout: QuotaLayout, i: int) -> tuple[list[tuple[int, float]], float]:
+    """Return the level of a tenant as terms and a constant."""
+    data, at = layout.data, layout.starts
+    if data.problem.goal == "fair_service":
+        asked = float(data.weight_h @ data.demand[:, i, :].sum(axis=1))
+        if asked <= 0:
+            return [], 1.0
+        terms = []
+        for n, (k, j, _) in enumerate(data.wants):
+            if j == i:
+                share = float(data.weight_h[k]) / asked
+                terms += [(at["o"] + n, share), (at["r"] + n, share)]
+        return terms, 0.0
+    hours = float(data.weight_h.sum())
+    missed = [
+        (at["v"] + m, -float(data.weight_h[k]) / hours)
+        for m, (k, j) in enumerate(layout.v)
+        if j == i
+    ]
+    return missed, 1.0
+
+
+def _cost(layout: QuotaLayout) -> Array:
+    data, extra, at = layout.data, layout.extra, layout.starts
+    cost = np.zeros(at["end"])
+    if extra.relaxed is not None:
+        width = layout.types if extra.relaxed == "capacity" else 1
+        cost[at["relaxed"] : at["relaxed"] + width] = 1.0
+    elif extra.level:
+        t = at["levels"] + len(extra.kept) * (1 + layout.tenants)
+        cost[t], cost[t + 1 : t + 1 + layout.tenants] = extra.level, -1.0
+    elif data.problem.goal == "least_quota":
+        prices = [capacity.price_per_gpu_hour for capacity in data.problem.capacity]
+        for k, (_, g) in enumerate(layout.q):
+            cost[k] = prices[g] * data.step
+    else:
+        for n, (k, i, _) in enumerate(data.wants):
+            value = -float(data.weight_h[k]) * data.problem.tenants[i].weight
+            cost[at["o"] + n] = cost[at["r"] + n] = value
+    return cost
+
+
+def _offset(layout: QuotaLayout) -> float:
+    data = layout.data
+    if layout.extra != Extra() or data.problem.goal != "expected_shortfall":
+        return 0.0
+    weight = np.array([tenant.weight for tenant in data.problem.tenants])
+    return float(data.weight_h @ (data.demand.sum(axis=2) @ weight))
+
+
+def _limits(layout: QuotaLayout) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+    data, at = layout.data, layout.starts
+    lower, upper = np.zeros(at["end"]), np.ones(at["end"])
+    integer = np.zeros(at["end"], dtype=bool)
+    for k, (i, g) in enumerate(layout.q):
+        lower[k], upper[k], integer[k] = data.least[i, g], data.most[i, g], True
+    for n, (k, i, g) in enumerate(data.wants):
+        wanted = float(data.demand[k, i, g])
+        upper[at["o"] + n] = wanted
+        if always_met(data, k, i, g):
+            lower[at["o"] + n] = wanted
+        upper[at["r"] + n] = wanted if data.cohort[i] >= 0 else 0.0
+    integer[at["y"] : at["relaxed"]] = True
+    if layout.extra.relaxed == "capacity":
+        # All that the least quotas and the demands could ask for.
+        upper[at["relaxed"] : at["levels"]] = np.maximum((data.most * data.step).sum(axis=0), 1.0)
+    return lower, upper, integer

@@ -1,0 +1,125 @@
+"""Quota planning: trying every division, arrays and Pyomo find the same value."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from quota_problems import GPU, a_quota_problem, best_value, quota_problems
+
+from alloc.capacity.quota_measures import level_of
+from alloc.capacity.quotas import GpuAmount, QuotaTenant
+from alloc.solving.capacity.quotas import solve_quotas
+from alloc.verification.quota_plan import verify_quota_plan
+
+QUIET = settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+
+@QUIET
+@given(quota_problems())
+def test_both_drawings_find_the_value_of_trying_everything(problem):
+    """Guarantees, borrowing and chances are big-M rows: each could cut off or let in too much."""
+    best = best_value(problem)
+    levels = []
+    for method in ("highs", "pyomo"):
+        outcome = solve_quotas(problem, method=method)
+        if best is None:
+            assert outcome.certificate.status == "infeasible", method
+            assert outcome.plan is None
+            continue
+        assert outcome.certificate.status == "optimal", method
+        assert verify_quota_plan(problem, outcome.plan) == []
+        if problem.goal == "fair_coverage":
+            found = np.sort(level_of(problem, outcome.plan.served_milli(problem)))
+            assert found == pytest.approx(best, abs=1e-6), method
+            assert outcome.certificate.objective == pytest.approx(best[0], abs=1e-6)
+        else:
+            assert outcome.certificate.objective == pytest.approx(best, abs=1e-6), method
+        levels.append([stage.objective for stage in outcome.stages])
+    if levels:
+        assert levels[0] == pytest.approx(levels[1], abs=1e-5)
+
+
+def test_without_cohorts_the_least_quota_is_a_quantile():
+    """A closed form: the demand that 90 % of the scenarios do not exceed."""
+    rng = np.random.default_rng(7)
+    demands = rng.integers(0, 30, (20, 2)).tolist()
+    tenants = [QuotaTenant("a", exceeding=0.1), QuotaTenant("b", exceeding=0.25)]
+    problem = a_quota_problem(tenants, demands, 100, "least_quota")
+    plan = solve_quotas(problem).plan
+    found = plan.quota_milli(problem)[:, 0] / GPU
+    columns = np.sort(np.array(demands), axis=0)
+    assert found.tolist() == [columns[17, 0], columns[14, 1]]
+
+
+def test_two_tenants_that_never_peak_together_need_one_peak_between_them():
+    """What a cohort is for."""
+    alone = [QuotaTenant("a", exceeding=0.0), QuotaTenant("b", exceeding=0.0)]
+    cohort = [
+        QuotaTenant(name, "c", borrowing_milli=10 * GPU, exceeding=0.0) for name in ("a", "b")
+    ]
+    demands = [[8, 0], [0, 8]]
+    costs = [
+        solve_quotas(a_quota_problem(tenants, demands, 20, "least_quota")).certificate.objective
+        for tenants in (alone, cohort)
+    ]
+    assert costs == pytest.approx([16.0, 8.0])
+
+
+def test_a_guarantee_is_not_lent_away_for_a_heavier_tenant():
+    """The heavy tenant may borrow what is idle, not what the light one may ask for."""
+    tenants = [
+        QuotaTenant("light", "c", weight=1.0, least_quota=(GpuAmount("a100", 4 * GPU),)),
+        QuotaTenant("heavy", "c", borrowing_milli=9 * GPU, weight=100.0),
+    ]
+    problem = a_quota_problem(tenants, [[4, 8], [0, 8]], 8)
+    outcome = solve_quotas(problem)
+    served = outcome.plan.served_milli(problem)[:, 0, :, 0] / GPU
+    assert served.tolist() == [[4.0, 4.0], [0.0, 8.0]]
+
+
+def test_quotas_are_multiples_of_the_step():
+    problem = a_quota_problem([QuotaTenant("a"), QuotaTenant("b")], [[3, 5]], 8, step_milli=4 * GPU)
+    assert solve_quotas(problem).plan.quota_milli(problem).ravel().tolist() == [4000.0, 4000.0]
+
+
+@pytest.mark.parametrize("goal", ["expected_shortfall", "fair_service", "fair_coverage"])
+def test_more_gpus_never_hurt(goal):
+    rng = np.random.default_rng(3)
+    tenants = [QuotaTenant(f"t{i}", "c" if i < 2 else None, (i < 2) * 3 * GPU) for i in range(3)]
+    demands = rng.integers(0, 6, (4, 3)).tolist()
+    values = [
+        solve_quotas(a_quota_problem(tenants, demands, k, goal)).certificate.objective
+        for k in (4, 8, 12)
+    ]
+    ordered = sorted(values, reverse=goal == "expected_shortfall")
+    assert values == pytest.approx(ordered, abs=1e-6)
+
+
+def test_a_quota_beyond_its_own_demand_can_be_lent_in_parts():
+    """Found at random: three GPUs for three tenants in whole steps leave one with a third less.
+
+    t2 asks for one GPU and gets two: the second is lent in parts, so that the worst tenant has 3/7
+    of its demand instead of 1/3.
+    """
+    tenants = [
+        QuotaTenant("t0", "c", 5 * GPU),
+        QuotaTenant("t1", "c", GPU),
+        QuotaTenant("t2", "c", GPU),
+    ]
+    outcome = solve_quotas(a_quota_problem(tenants, [[3, 4, 1]], 4, "fair_service"))
+    assert outcome.certificate.objective == pytest.approx(3 / 7)
+
+
+def test_what_is_missing_is_said_with_the_least_change():
+    tenants = [QuotaTenant("a", exceeding=0.0), QuotaTenant("b", exceeding=0.0)]
+    outcome = solve_quotas(a_quota_problem(tenants, [[6, 2], [1, 5]], 8, "least_quota"))
+    assert outcome.certificate.status == "infeasible"
+    assert "3 GPUs are missing" in outcome.conflict
+    by_kind = {relaxation.kind: relaxation for relaxation in outcome.relaxations}
+    assert by_kind["capacity"].after == pytest.approx(11.0)
+    assert by_kind["exceeding"].after == pytest.approx(0.5)
+    floors = [QuotaTenant("a", least_quota=(GpuAmount("a100", 9 * GPU),))]
+    outcome = solve_quotas(a_quota_problem(floors, [[1]], 8))
+    assert "least quotas" in outcome.conflict
+    assert outcome.relaxations[0].after == pytest.approx(9.0)
