@@ -93,7 +93,8 @@ Ladder = TaskLadder | GangLadder
 
 def ladder_of(view: JobView, topology: Topology) -> Ladder:
     """Return the ladder of a job: of tasks if its table and the hosts allow that, else of gangs."""
-    if view.elasticity == "malleable":
+    # Tasks given out one by one go to the least loaded hosts, wherever those stand.
+    if view.elasticity == "malleable" and view.placement.required is None:
         table = _task_ladder(view.configurations)
         # DL2's hosts are all alike; that a bundle fits on each empty host is what its rule needs.
         if table is not None and (topology.capacity >= table.bundle).all():
@@ -109,12 +110,20 @@ def gang_ladder(view: JobView) -> GangLadder:
     return _undominated(view.configurations)
 
 
+_Table = tuple[int, str, bool]
+
+
+def _table_of(view: JobView) -> _Table:
+    """Return what a job's ladder depends on, unless it is bound to a configuration."""
+    return (id(view.configurations), view.elasticity, view.placement.required is None)
+
+
 class LadderCache:
     """Ladders already built; jobs of one kind share their configurations and so their ladder."""
 
     def __init__(self) -> None:
         self._of_job: dict[tuple[str, int | None], Ladder] = {}
-        self._of_table: dict[tuple[int, str], tuple[tuple[Configuration, ...], Ladder]] = {}
+        self._of_table: dict[_Table, tuple[tuple[Configuration, ...], Ladder]] = {}
 
     def clear(self) -> None:
         """Forget all."""
@@ -126,7 +135,7 @@ class LadderCache:
         bound = view.bound_to
         if bound is None:
             # The table is kept beside its ladder, so that its id stays its own.
-            shared = self._of_table.get((id(view.configurations), view.elasticity))
+            shared = self._of_table.get(_table_of(view))
             if shared is not None:
                 return shared[1]
         # With an error in the rates seen, tables are new at each look.
@@ -135,8 +144,7 @@ class LadderCache:
         if ladder is None:
             ladder = self._of_job[key] = ladder_of(view, topology)
             if bound is None:
-                table = (id(view.configurations), view.elasticity)
-                self._of_table[table] = (view.configurations, ladder)
+                self._of_table[_table_of(view)] = (view.configurations, ladder)
         return ladder
 
 

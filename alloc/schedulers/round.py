@@ -24,7 +24,6 @@ from alloc.schedulers.state import ClusterState, Decision, JobView
 from alloc.solution import Assignment, TaskPlacement
 from alloc.workload import Configuration
 
-
 Watch = Callable[[str, str], None]
 """Told of each task that is given out, as it is: job id and role."""
 
@@ -289,13 +288,18 @@ class Round:
             pool.take(view.configurations[assignment.configuration], assignment.tasks)
         settled = dict(wanted)
         leaving: list[str] = []
+        # Those that stand where they were put come first: nobody may go back to their hosts.
         for job_id, assignment in wanted.items():
+            if not self._may_settle(job_id):
+                view = self.grants[job_id].view
+                pool.take(view.configurations[assignment.configuration], assignment.tasks)
+        for job_id, assignment in wanted.items():
+            if not self._may_settle(job_id):
+                continue
             view = self.grants[job_id].view
             current = view.current
             configuration = view.configurations[assignment.configuration]
-            if not self._may_settle(job_id):
-                pool.take(configuration, assignment.tasks)
-            elif (
+            if (
                 current is not None
                 and current.configuration == assignment.configuration
                 and pool.fits(configuration, current.tasks)

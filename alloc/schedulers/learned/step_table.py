@@ -11,7 +11,7 @@ from alloc.errors import UnsupportedFeatureError
 from alloc.schedulers.ladder import TaskLadder, ladder_of
 from alloc.schedulers.state import JobView
 from alloc.topology import Topology
-from alloc.workload import Configuration
+from alloc.workload import NO_RULES, Configuration
 
 WORKER, SERVER, BUNDLE = range(3)
 """The steps of a job, in the order in which DL2 counts them."""
@@ -122,7 +122,7 @@ def step_table(ladder: TaskLadder, totals: tuple[int, ...], max_tasks: int) -> S
     return StepTable(cells, stride, (need, serve, ladder.bundle))
 
 
-_Key = tuple[int, str, tuple[int, ...], tuple[int, ...]]
+_Key = tuple[int, str, bool, tuple[int, ...], tuple[int, ...]]
 
 
 class StepTables:
@@ -148,27 +148,28 @@ class StepTables:
         Raises
         ------
         UnsupportedFeatureError
-            If it is no malleable job of workers and PSs for hosts that are all alike to it.
+            If it is no malleable job of workers and PSs, or may not stand on every host.
         """
         if topology is not self._topology:
             self._topology = topology
             self._totals = tuple(topology.capacity.sum(axis=0).tolist())
             self._least = tuple(topology.capacity.min(axis=0).tolist())
         # The smallest host is all that the ladder asks of the hosts, the totals all of the shares.
-        key = (id(view.configurations), view.elasticity, self._totals, self._least)
+        free = view.placement == NO_RULES
+        key = (id(view.configurations), view.elasticity, free, self._totals, self._least)
         known = self._known.get(key)
         if known is not None:
             return known[1]
         ladder = ladder_of(view, topology)
         table = None
-        if isinstance(ladder, TaskLadder):
+        if isinstance(ladder, TaskLadder) and free:
             table = step_table(ladder, self._totals, self._max_tasks)
         if table is None or not table.cells[0].open:
             raise UnsupportedFeatureError(
                 f'policy {name} gives out workers and PSs one by one, but job "{view.id}" is no '
                 "malleable job with a table of workers and PSs (at most "
-                f"{self._max_tasks} of each) that fit every host; take a policy for gangs, or "
-                "leave such jobs out."
+                f"{self._max_tasks} of each) that may stand on any host; take a policy for gangs, "
+                "or leave such jobs out."
             )
         self._known[key] = (view.configurations, table)
         if len(self._known) > _MOST_TABLES:

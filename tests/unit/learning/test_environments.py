@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections import Counter
 from typing import Any
 
@@ -526,3 +528,23 @@ def test_larger_worlds_are_generated_by_name() -> None:
         instance.name, num_jobs=5, num_hosts=48, run_slots=(1.0, 10.0), seed=seed
     )
     assert again.fingerprint == instance.fingerprint
+
+
+def test_without_gymnasium_the_rest_works_and_the_cure_is_said() -> None:
+    """Trained policies run without it; the environments say what to install."""
+    program = (
+        "import sys; sys.modules['gymnasium'] = None\n"
+        "import alloc.learning, alloc.schedulers.learned.window\n"
+        "from alloc.errors import BackendUnavailableError\n"
+        "try:\n"
+        "    import alloc.learning.environments\n"
+        "except BackendUnavailableError as error:\n"
+        "    print(error)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert (
+        'the environments need Gymnasium; install it with `pip install "alloc[learn]"`'
+        in run.stdout
+    )

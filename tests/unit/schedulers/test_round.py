@@ -6,12 +6,15 @@ import pytest
 
 from alloc.errors import InstanceError
 from alloc.instance import Instance, Tenant
+from alloc.instances import generate_elastic
+from alloc.instances.dl2 import SERVER
 from alloc.schedulers import JobView, make_scheduler
 from alloc.schedulers.srtf import work_of
 from alloc.simulation import simulate
 from alloc.solution import Assignment, TaskPlacement
 from alloc.topology import HostType, flat_cluster
-from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
+from alloc.topology.fabrics import leaf_spine
+from alloc.workload import Configuration, Job, PlacementRules, TaskGroup, rigid_gang
 
 NODE = HostType("node", 2, "generic", 8000, 0)
 SLOT_S = 10.0
@@ -121,3 +124,22 @@ def test_bound_jobs_compare_by_the_rate_they_are_bound_to() -> None:
     instance = Instance("bound", topology, (stuck, quick), running=running)
     result = simulate(instance, make_scheduler("srtf", by="time"))
     assert result.completion_s == {"stuck": 150.0, "quick": 50.0}
+
+
+@pytest.mark.parametrize("name", ["drf", "fifo", "optimus", "random-ps", "srtf", "tetris"])
+def test_job_that_must_stay_in_one_leaf_is_given_a_gang(name: str) -> None:
+    """Its tasks, given out one by one, would go to the least loaded hosts of every leaf.
+
+    The policies say that they honour required levels, so the instance is not refused, and the judge
+    stopped the run. Nor may a gang go back to its hosts where those are wanted for tasks: it did,
+    when it came first, and the host was over.
+    """
+    given = generate_elastic("leaf", num_jobs=6, num_hosts=8, max_workers=4, max_ps=4, seed=0)
+    jobs = tuple(
+        job.replace(placement=PlacementRules("leaf")) if k % 2 else job
+        for k, job in enumerate(given.jobs)
+    )
+    leaves = leaf_spine(SERVER, 4, 2, 1, port_gb_per_s=10.0)
+    result = simulate(given.replace(topology=leaves, jobs=jobs), make_scheduler(name))
+    assert result.unfinished == ()
+    assert result.verified

@@ -17,7 +17,7 @@ from alloc.schedulers.learned.window import Reply, WindowPolicyDecider, WindowSl
 from alloc.schedulers.learned.window_features import ENCODINGS, WindowFeatures
 from alloc.simulation import Simulation, simulate
 from alloc.topology import HostType, flat_cluster
-from alloc.workload import Configuration, Job, TaskGroup
+from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 
 NODE = HostType("node", 2, "generic", 8000, 0)
 SLOT_S = 1200.0
@@ -305,6 +305,7 @@ def test_bundles_for_nobody_but_the_first_are_fifo() -> None:
     [
         ({"slot_s": None}, "policy agent decides slot by slot"),
         ({"jobs": (job("a", elasticity="moldable"),)}, 'but job "a" is no malleable job'),
+        ({"jobs": (job("a", placement=PlacementRules("host")),)}, "may stand on any host"),
     ],
 )
 def test_what_no_window_can_do_is_refused(changes: dict[str, Any], message: str) -> None:
