@@ -25,6 +25,9 @@ SUPERVISED, REINFORCEMENT = "supervised", "reinforcement"
 JCT = "validation_jct_slots"
 """Name in the curve of the mean completion time on the validation traces, slots."""
 
+TRACES = 4
+"""Traces from one checkpoint to the next: some seconds, a hundred times what it takes to write."""
+
 _TEACH, _PLAY, _VALIDATE = 3, 4, 5
 """What sets the draws of a training apart."""
 
@@ -32,8 +35,8 @@ _TEACH, _PLAY, _VALIDATE = 3, 4, 5
 class DL2Trainer:
     """Trains DL2; run it with `alloc.learning.training.train`.
 
-    A step is an update of a network; one `advance` plays a whole trace, with an update after each
-    slot. All draws come from generators made anew for each trace from the seed.
+    A step is an update of a network, after each slot; one `advance` plays a few whole traces. All
+    draws come from generators made anew for each trace from the seed.
 
     Parameters
     ----------
@@ -41,6 +44,8 @@ class DL2Trainer:
         What to train.
     seed
         Seed of weights, traces and draws.
+    traces_at_a_time
+        Traces of one `advance`, after which a checkpoint is written; the result is the same.
 
     Attributes
     ----------
@@ -53,7 +58,10 @@ class DL2Trainer:
 
     kind = "dl2"
 
-    def __init__(self, settings: DL2Settings, seed: int = 0) -> None:
+    def __init__(
+        self, settings: DL2Settings, seed: int = 0, *, traces_at_a_time: int = TRACES
+    ) -> None:
+        self._at_a_time = traces_at_a_time
         self.dl2 = settings
         self.seed = seed
         self.settings: Mapping[str, Any] = settings.to_dict() | {"seed": seed}
@@ -89,14 +97,17 @@ class DL2Trainer:
         return self.step >= self.steps
 
     def advance(self) -> str:
-        """Play one trace, with an update after each slot; return in words how it went."""
+        """Play some traces, with an update after each slot; return in words how it went."""
         with single_thread():
             if not self.curve.points:
                 self._validate()
-            if self.stage == SUPERVISED:
-                self._imitate_trace()
-            else:
-                self._reinforce_trace()
+            for _ in range(self._at_a_time):
+                if self.over:
+                    break
+                if self.stage == SUPERVISED:
+                    self._imitate_trace()
+                else:
+                    self._reinforce_trace()
         return self._told
 
     def state(self) -> State:

@@ -89,7 +89,7 @@ def test_stopped_anywhere_it_ends_in_the_same_weights(
     train(whole, tmp_path / "whole")
     parts = 0
     while True:
-        trainer = DL2Trainer(tiny(name), seed=5)
+        trainer = DL2Trainer(tiny(name), seed=5, traces_at_a_time=1)
         asked = iter((False, True))
         train(trainer, tmp_path / "parts", stop=lambda asked=asked: next(asked))
         parts += 1
@@ -147,7 +147,8 @@ from dl2_tiny import tiny
 from alloc.learning.dl2.trainer import DL2Trainer
 from alloc.learning.training import train
 print("begun", flush=True)
-train(DL2Trainer(tiny(updates=400, validate_every=50), seed=7), {folder!r})
+trainer = DL2Trainer(tiny(updates=400, validate_every=50), seed=7, traces_at_a_time=1)
+train(trainer, {folder!r})
 print("done", flush=True)
 """
 
