@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -20,8 +19,10 @@ Solve = Callable[[PlanningProblem, PlanResult | None], PlanResult]
 """Solves a problem, given the result of the round before or None."""
 Watch = Callable[[str], None]
 
-# A little more than the replay asked for, so that the next round does not miss by round-off.
+# Least step of a factor, so that a next round is never the same as the last.
 _MARGIN = 1.01
+# Part of the last host needed that the room reaches into, so that it cannot be left out.
+_PART = 0.05
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,7 @@ def plan_and_replay(
     """Solve, replay every pool where it is fullest, keep more room where goals are missed; repeat.
 
     How much more room is measured and not guessed: the pool that misses a goal is replayed with
-    more hosts until it holds, and the headroom of the classes that missed is raised by what the
-    pool then needs.
+    more hosts until it holds, and the headroom of its classes is raised by what the pool needs.
 
     Parameters
     ----------
@@ -142,28 +142,28 @@ def _tightened(
     replayed: Iterable[tuple[Operation, Sequence[Measured]]],
     settings: ReplaySettings,
 ) -> tuple[Tightening, ...]:
-    """Return the tightening with which each pool that missed has the GPUs it needs."""
+    """Return the tightening with which each pool that missed gets the hosts it needs.
+
+    All classes in the pool keep more room, for all of them share it; and no more room than makes
+    the last host that is needed necessary, for hosts come whole and factors act everywhere.
+    """
     factors = tightening_factors(problem)
     raised = dict(factors)
     pool_gpus = reference_gpus(problem)
     for operation, measured in replayed:
-        missed = {m.job_class for m in measured if not m.holds}
-        if not missed:
+        if all(m.holds for m in measured):
             continue
-        reserved = {name: 0.0 for name in (s.job_class.name for s in operation.streams)}
+        pool = operation.pool
+        reserved = 0.0
         for stream in operation.streams:
-            name = stream.job_class.name
-            factor = headroom(
-                problem, stream.job_class, stream.option, pool_gpus, operation.pool.spot
-            )
-            key = (name, operation.pool.gpu_type, operation.pool.site)
-            reserved[name] += stream.load * (factor or 1.0) * factors.get(key, 1.0)
-        others = math.fsum(gpus for name, gpus in reserved.items() if name not in missed)
-        own = math.fsum(gpus for name, gpus in reserved.items() if name in missed)
+            factor = headroom(problem, stream.job_class, stream.option, pool_gpus, pool.spot)
+            key = (stream.job_class.name, pool.gpu_type, pool.site)
+            reserved += stream.load * (factor or 1.0) * factors.get(key, 1.0)
         needed = gpus_needed(operation, settings)
-        step = max(_MARGIN, _MARGIN * (needed - others) / own)
-        for name in missed:
-            key = (name, operation.pool.gpu_type, operation.pool.site)
+        last_host = max(operation.hosts, default=1)
+        step = max(_MARGIN, (needed - (1 - _PART) * last_host) / reserved)
+        for name in {stream.job_class.name for stream in operation.streams}:
+            key = (name, pool.gpu_type, pool.site)
             raised[key] = max(raised.get(key, 1.0), factors.get(key, 1.0) * step)
     return tuple(Tightening(*key, factor) for key, factor in sorted(raised.items()))
 

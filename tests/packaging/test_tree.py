@@ -50,9 +50,15 @@ def test_the_lock_holds_hashed_releases_and_nothing_else():
     assert not any("://" in line for line in lines)
 
 
-def test_the_lock_leaves_training_out():
+def test_the_lock_leaves_pytorch_out():
+    """Its files differ by accelerator; `make install-learn` adds the one configured here."""
     lock = (ROOT / "requirements" / "lock.txt").read_text(encoding="utf-8")
-    assert not re.search(r"^(torch|gymnasium|ray|fastapi)==", lock, re.MULTILINE)
+    assert not re.search(r"^(torch|ray)==", lock, re.MULTILINE)
+
+
+def test_the_base_install_has_no_pytorch_and_no_server():
+    base = " ".join(PYPROJECT["project"]["dependencies"])
+    assert not re.search(r"torch|gymnasium|fastapi|uvicorn|ray", base)
 
 
 def test_no_tracked_file_names_an_index_or_a_folder_of_one_machine():
