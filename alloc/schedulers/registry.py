@@ -31,6 +31,7 @@ SCHEDULERS: Mapping[str, str] = {
     "tetris": "alloc.schedulers.tetris:Tetris",
     "optimus": "alloc.schedulers.optimus:Optimus",
     "random-ps": "alloc.schedulers.random_ps:RandomPs",
+    "set-rule": "alloc.schedulers.learned.job_set_rule:SetRule",
     "exact-progress": "alloc.schedulers.exact_round:exact_progress",
     "exact-remaining-time": "alloc.schedulers.exact_round:exact_remaining_time",
     "exact-goodput": "alloc.schedulers.exact_round:exact_goodput",

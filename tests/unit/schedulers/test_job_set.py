@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from set_policies import ByHand
 
-from alloc.errors import SimulationError, UnsupportedFeatureError
+from alloc.errors import InstanceError, SimulationError, UnsupportedFeatureError
 from alloc.instance import Instance, Tenant
 from alloc.instances.learning_worlds import BASE, FAMILIES, TINY
 from alloc.objectives import round_utility
@@ -268,3 +268,16 @@ def test_a_network_that_wants_nothing_stalls_with_a_sentence() -> None:
 
     with pytest.raises(SimulationError, match="stalls"):
         run(slots(Job("a", 0.0, 1.0, (rigid_gang(1),))), nothing)
+
+
+def test_the_rule_without_learning_is_a_scheduler_by_name() -> None:
+    """What a learned policy must beat stands in the same table; its options are checked."""
+    instance = replace(FAMILIES["heavy"], num_jobs=16, num_hosts=4, max_tasks=6).make(2)
+    rule = mean_slots(instance, simulate(instance, make_scheduler("set-rule")))
+    same = mean_slots(instance, run(instance, ByHand(0.7, 0.5)))
+    assert rule == pytest.approx(same, rel=1e-6)
+    assert rule < mean_slots(instance, simulate(instance, make_scheduler("optimus")))
+    with pytest.raises(InstanceError, match=r"power is 2; it must be 0 to 1"):
+        make_scheduler("set-rule", power=2.0)
+    with pytest.raises(InstanceError, match=r"early is -1; it must be 0 or more"):
+        make_scheduler("set-rule", early=-1.0)
