@@ -66,6 +66,7 @@ def set_policy(
     same policy.
     """
     check_plot(plot)
+    check_name(name)
     from alloc.learning.training import require_torch
 
     require_torch()
@@ -134,6 +135,7 @@ def dl2(
     Interrupted at any moment, the same command goes on and ends in the same policy.
     """
     check_plot(plot)
+    check_name(name)
     from alloc.learning.training import require_torch
 
     require_torch()
@@ -178,6 +180,19 @@ def _assignment(text: str) -> tuple[str, Any]:
         return field, loads(value)
     except ValueError:
         return field, value
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that no policy can have, before hours of training."""
+    import re
+
+    from alloc.schedulers.learned.model_card import NAME_PATTERN
+
+    if not re.match(NAME_PATTERN, name):
+        raise InstanceError(
+            f'--name "{name}": a policy\'s name is of lower-case letters, digits, ".", "_" and '
+            '"-", and begins with a letter or digit.'
+        )
 
 
 def check_plot(plot: Path | None) -> None:
