@@ -67,7 +67,11 @@ def encode_plan_result(result: PlanResult) -> dict[str, Any]:
 
 def decode_planning_problem(raw: Mapping[str, Any]) -> PlanningProblem:
     """Return the problem of a document."""
-    document: models.PlanningDocument = check_structure(raw, "planning")
+    return decode_planning_part(check_structure(raw, "planning"))
+
+
+def decode_planning_part(document: models.PlanningDocument) -> PlanningProblem:
+    """Return the problem of a checked model."""
     return PlanningProblem(
         **{
             **_given(document),

@@ -20,6 +20,7 @@ from alloc.server.requests import (
     Request,
     SolveRequest,
 )
+from alloc.server.requests_planning import FrontRequest, PlanRequest, WhatIfRequest
 
 Tell = Callable[[str], None]
 """Takes a line about how far the work is."""
@@ -128,6 +129,30 @@ OPERATIONS: Sequence[Operation] = (
         CompareRequest,
         "alloc.server.runs:run_compare",
         "A comparison document.",
+    ),
+    Operation(
+        "plan",
+        "Find the cheapest hosts to buy or rent for a forecast, with a proof.",
+        PlanRequest,
+        "alloc.server.runs_planning:run_plan",
+        "A plan report: the plan with its certificate, and what the replay measured.",
+        lambda request: request.seconds,
+    ),
+    Operation(
+        "what-if",
+        "Plan a changed problem and hold it against the base.",
+        WhatIfRequest,
+        "alloc.server.runs_planning:run_what_if",
+        "A what-if document: the proved difference, the base and the changed plan.",
+        lambda request: request.seconds,
+    ),
+    Operation(
+        "pareto",
+        "Draw the front of a plan's cost against goals, energy or carbon.",
+        FrontRequest,
+        "alloc.server.runs_planning:run_front",
+        "A front: the cheapest plan within each limit, each with its certificate.",
+        lambda request: request.seconds,
     ),
 )
 

@@ -13,6 +13,7 @@ import alloc.comparison
 import alloc.instances
 import alloc.server.bodies
 import alloc.server.runs
+import alloc.server.runs_planning
 import alloc.server.worker
 import alloc.solving.column_generation
 import alloc.solving.explaining

@@ -1,0 +1,124 @@
+"""Requests about plans: the bodies of ``plan``, ``what-if`` and ``pareto``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from alloc.capacity.problem import PlanningProblem
+from alloc.documents.models import Whole
+from alloc.documents.planning import decode_planning_part
+from alloc.documents.planning_models import PlanningDocument
+from alloc.server.requests import DOCUMENT, STORED, Request, Seed, Threads
+
+_MOST_CHANGES = 20
+_MOST_POINTS = 20
+
+
+def _problem_kind(value: Any) -> str:
+    return STORED if isinstance(value, str) else DOCUMENT
+
+
+ProblemField = Annotated[
+    Annotated[str, Tag(STORED)] | Annotated[PlanningDocument, Tag(DOCUMENT)],
+    Discriminator(_problem_kind),
+]
+"""A planning document, or the id of a stored problem such as ``planning-tiny``."""
+
+SolveLimit = Annotated[float, Field(gt=0, description="Wall time of each solve, seconds.")]
+Gap = Annotated[
+    float, Field(ge=0, description="Relative gap between cost and bound at which to stop.")
+]
+
+
+class ReplayPart(Request):
+    """How a plan is replayed in the simulator."""
+
+    scheduler: str = Field("fifo", description="Policy of every pool; see /v1/schedulers.")
+    jobs: Annotated[Whole, Field(ge=20, le=20_000)] = Field(
+        1000, description="Jobs of each replication."
+    )
+    rounds: Annotated[Whole, Field(ge=1, le=20)] = Field(
+        5, description="Most rounds of planning and replaying."
+    )
+
+
+class PlanRequest(Request):
+    """Find the cheapest hosts to buy or rent for a forecast, with a proof."""
+
+    problem: ProblemField = Field(description="The problem, or the id of a stored one.")
+    replay: ReplayPart | None = Field(
+        None, description="Replay the plan and tighten it until the goals hold; null: do not."
+    )
+    time_limit_s: SolveLimit = 20.0
+    gap: Gap = 0.01
+    seed: Seed = 0
+    workers: Threads = 1
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all its solves, seconds."""
+        return self.time_limit_s * (1 if self.replay is None else self.replay.rounds)
+
+
+class WhatIfRequest(PlanRequest):
+    """Plan a changed problem and hold it against the base."""
+
+    changes: list[str | dict[str, Any]] = Field(
+        [],
+        max_length=_MOST_CHANGES,
+        description='What is otherwise: text such as "demand=+20%", or objects such as '
+        '{"change": "demand", "factor": 1.2}.',
+    )
+    other_scheduler: str | None = Field(
+        None, description="Another policy for the changed plan; needs a replay."
+    )
+    gap: Gap = 0.001
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all its solves, seconds."""
+        return 2 * super().seconds
+
+
+class FrontRequest(Request):
+    """Draw the front of a plan's cost against goals, energy or carbon."""
+
+    problem: ProblemField = Field(description="The problem, or the id of a stored one.")
+    axis: Literal["goals", "energy", "carbon"] = Field("goals", description="The other axis.")
+    points: Annotated[Whole, Field(ge=2, le=_MOST_POINTS)] = Field(
+        6, description="Points of a front of energy or carbon."
+    )
+    factors: list[Annotated[float, Field(gt=0)]] | None = Field(
+        None,
+        min_length=1,
+        max_length=_MOST_POINTS,
+        description="By what all goals are multiplied, for a front of goals.",
+    )
+    time_limit_s: SolveLimit = 10.0
+    gap: Gap = 0.01
+    seed: Seed = 0
+    workers: Threads = 1
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all its solves, seconds."""
+        many = len(self.factors) if self.factors else max(self.points, 6)
+        return self.time_limit_s * many
+
+
+def planning_problem_of(part: PlanningDocument | str) -> PlanningProblem:
+    """Return the planning problem that a field of a request stands for.
+
+    Raises
+    ------
+    InstanceError
+        If the problem contradicts itself, or none of that id is stored.
+    """
+    if not isinstance(part, str):
+        return decode_planning_part(part)
+    from alloc.instances.stored_planning import load_stored_planning
+
+    # Looked up among the ids, never opened: no text reaches a file.
+    return load_stored_planning(part)

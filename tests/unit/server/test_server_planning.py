@@ -1,0 +1,105 @@
+"""Plans over HTTP are those of Python, and what cannot be planned is said in its words."""
+
+import json
+
+import pytest
+
+from alloc.documents.planning import decode_plan_result
+from alloc.instances.stored_planning import load_stored_planning
+from alloc.planning.report import SolveSettings, plan
+
+WAIT = {"Prefer": "wait=60"}
+
+
+def ask(client, operation, **body):
+    """Post a request that waits for its result, and return the response."""
+    return client.post(f"/v1/{operation}", json=body, headers=WAIT)
+
+
+def test_a_plan_of_a_stored_problem_is_that_of_python(shared):
+    response = ask(shared, "plan", problem="planning-tiny", gap=1e-6)
+    assert response.status_code == 200, response.text
+    document = response.json()
+    assert document["holds"]
+    assert document["replay"] is None
+    found = decode_plan_result(document["result"])
+    expected = plan(load_stored_planning("planning-tiny"), settings=SolveSettings(gap=1e-6))
+    assert found.certificate.objective == pytest.approx(expected.result.certificate.objective)
+    assert found.certificate.verified
+
+
+def test_a_document_of_ones_own_is_planned_and_replayed(shared):
+    problem = json.loads(load_stored_planning("planning-tiny").to_json())
+    response = ask(shared, "plan", problem=problem, replay={"jobs": 50, "rounds": 1})
+    assert response.status_code == 200, response.text
+    (turn,) = response.json()["replay"]["rounds"]
+    assert turn["measured"]
+
+
+def test_what_ifs_take_text_and_objects(shared):
+    changes = ["demand=+20%", {"change": "budget", "amount": None}]
+    response = ask(shared, "what-if", problem="planning-tiny", changes=changes)
+    assert response.status_code == 200, response.text
+    document = response.json()
+    assert document["changes"] == ["+20 % all jobs", "no budget"]
+    assert document["cost"]["at_least"] > 0
+
+
+def test_fronts_are_drawn(shared):
+    response = ask(shared, "pareto", problem="planning-tiny", axis="energy", points=2)
+    assert response.status_code == 200, response.text
+    assert [point["result"]["plan"] is not None for point in response.json()["points"]]
+
+
+def test_a_forecast_that_no_plan_serves_is_a_result_with_its_cure(shared):
+    """Infeasible is an answer, not an error: it says what is missing and the cheapest relief."""
+    problem = json.loads(load_stored_planning("planning-tiny").replace(budget=1.0).to_json())
+    response = ask(shared, "plan", problem=problem)
+    assert response.status_code == 200, response.text
+    document = response.json()
+    assert not document["holds"]
+    assert document["result"]["certificate"]["status"] == "infeasible"
+    assert document["result"]["conflict"]
+    assert document["result"]["reliefs"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "sentence"),
+    [
+        ("plan", {"problem": "planning-tinny"}, 'did you mean "planning-tiny"'),
+        ("plan", {"problem": "planning-tiny", "replay": {"scheduler": "fifoo"}}, '"fifo"'),
+        ("plan", {"problem": "planning-tiny", "replay": {"scheduler": "/etc/x.onnx"}}, "unknown"),
+        ("what-if", {"problem": "planning-tiny", "changes": ["demnd=1"]}, 'did you mean "demand"'),
+        ("what-if", {"problem": "planning-tiny"}, "nothing is changed"),
+        (
+            "what-if",
+            {"problem": "planning-tiny", "changes": ["demand=2"], "other_scheduler": "srtf"},
+            "needs a replay",
+        ),
+        ("plan", {"problem": {"schema_version": 1, "kind": "planning", "nam": "x"}}, "nam"),
+        ("plan", {"problem": "planning-tiny", "time_limit_s": 100.0, "replay": {}}, "ask for less"),
+    ],
+)
+def test_what_makes_no_sense_is_a_problem_with_a_cure(shared, operation, body, sentence):
+    response = ask(shared, operation, **body)
+    assert response.status_code == 422, response.text
+    assert sentence in response.text.replace('\\"', '"')
+
+
+def test_negative_prices_gaps_and_mixed_currencies_are_refused(shared):
+    plain = json.loads(load_stored_planning("planning-tiny").to_json())
+
+    def refused(change):
+        document = json.loads(json.dumps(plain))
+        change(document)
+        response = ask(shared, "plan", problem=document)
+        assert response.status_code == 422, response.text
+        return response.text.replace('\\"', '"')
+
+    assert "price" in refused(lambda d: d["offers"][0].update(price=-1.0))
+    assert "no exchange rates" in refused(lambda d: d["offers"][0].update(currency="USD"))
+    name = plain["classes"][0]["name"]
+    gap = refused(lambda d: d["scenarios"][0]["arrivals"].update({name: [1.0, None]}))
+    assert "arrivals" in gap
+    short = refused(lambda d: d["scenarios"][0]["arrivals"].update({name: [1.0]}))
+    assert "quarter" in short
