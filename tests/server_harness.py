@@ -97,8 +97,13 @@ class Server:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "alloc", "serve"], env=environment, stderr=log
             )
-        self.client = httpx.Client(base_url=self._address(), timeout=60.0)
-        wait_until_ready(self.client)
+        self.client = httpx.Client()
+        try:
+            self.client = httpx.Client(base_url=self._address(), timeout=60.0)
+            wait_until_ready(self.client)
+        except BaseException:  # nobody else would stop it
+            self.kill()
+            raise
 
     def lines(self):
         """Return what it has logged since it was started."""

@@ -19,6 +19,7 @@ from alloc.server.tokens import good_tokens
 
 _log = structlog.get_logger("alloc.server")
 _KEEP_ALIVE_S = 75
+_BACKLOG = 2048
 
 
 class _Server(uvicorn.Server):
@@ -115,6 +116,8 @@ def _listen(settings: Settings) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host.strip("[]"), settings.port))
+        # From here on clients wait to be served instead of being turned away.
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise AllocError(

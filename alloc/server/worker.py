@@ -29,6 +29,7 @@ _PAUSE_S = 0.2
 _SLACK_MIB = 1024
 """Address space beyond the memory limit: reserved by allocators and threads, never used."""
 _PR_SET_PDEATHSIG = 1
+_NICENESS = 5
 
 
 def main(
@@ -39,6 +40,8 @@ def main(
     # Ctrl-C reaches the whole group of processes; the server decides what becomes of its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Requests are answered while every core solves.
+    os.nice(_NICENESS)
     # What a solver prints is no log.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     known = operations(modules)

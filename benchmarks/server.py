@@ -1,0 +1,277 @@
+"""Serve 200 small solves a second, lose no job to three kill -9, answer no fuzzed request with 500.
+
+The server runs as ``alloc serve`` in a process of its own, on SQLite, every accepted job on disk
+before it is acknowledged; the load generator runs in another. A small solve is a round allocation
+(F1) of a stored ``elastic-tiny`` instance, asked for with ``Prefer: wait`` in one request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+import numpy as np
+
+from alloc.instances import load, manifest
+from benchmarks.contract_fuzz import fuzz
+from benchmarks.environment import describe_environment
+from benchmarks.request_load import generate_load
+from benchmarks.verdict import Verdict, conclude
+
+RATE = 200.0
+SECONDS = 60.0
+P99_MS = 250.0
+NUM_LONG = 50
+LONG_S = 10.0
+NUM_KILLS = 3
+LONG_INSTANCE = "elastic-medium/06"
+"""Not solved to the end in the time that it gets, with any seed."""
+_WARM_S = 5.0
+_READY_S = 120.0
+
+
+class ServerProcess:
+    """``alloc serve`` in a process of its own."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self._log = folder / "server.log"
+        begin = self._log.stat().st_size if self._log.exists() else 0
+        variables = {f"ALLOC_{name.upper()}": str(value) for name, value in settings.items()}
+        environment = {
+            **os.environ,
+            "ALLOC_PORT": "0",
+            "ALLOC_DATABASE": str(folder / "server.sqlite"),
+            **variables,
+        }
+        with self._log.open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "alloc", "serve"], env=environment, stderr=log
+            )
+        self.client = httpx.Client()
+        try:
+            self.port = self._port(begin)
+            self.address = f"http://127.0.0.1:{self.port}"
+            self.client = httpx.Client(base_url=self.address, timeout=60.0)
+            self._wait_until_ready()
+        except BaseException:  # nobody else would stop it
+            self.stop(signal.SIGKILL)
+            raise
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop(signal.SIGTERM)
+
+    def stop(self, number: signal.Signals) -> None:
+        """Send a signal, and wait for the end."""
+        self.client.close()
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        self.process.wait()
+
+    def cpu_s(self) -> float:
+        """Return the CPU time that the server used, without its workers, seconds."""
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return float("nan")
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _port(self, begin: int) -> int:
+        end = time.monotonic() + _READY_S
+        while time.monotonic() < end and self.process.poll() is None:
+            found = re.search(r'"address": "http://[^"]+:(\d+)"', self._log.read_text()[begin:])
+            if found:
+                return int(found[1])
+            time.sleep(0.05)
+        raise RuntimeError(f"the server does not start: {self._log.read_text()[begin:]}")
+
+    def _wait_until_ready(self) -> None:
+        end = time.monotonic() + _READY_S
+        while self.client.get("/health/ready").status_code != 200:
+            if time.monotonic() > end:
+                raise RuntimeError("the server does not get ready")
+            time.sleep(0.05)
+
+
+def small_solves(folder: Path, rate: float, seconds: float) -> Verdict:
+    """Return what came of small solves at a steady rate."""
+    bodies = [
+        json.dumps({"instance": json.loads(load(entry.id).to_json()), "formulation": "round"})
+        for entry in manifest()
+        if entry.family == "elastic-tiny"
+    ]
+    requests = [body.encode() for body in bodies]
+    with ServerProcess(folder, workers=2) as server:
+        headers = "Prefer: wait=30\r\n"
+        generate_load(server.port, "/v1/solve", requests, rate / 2, _WARM_S, headers)
+        before = server.cpu_s()
+        found = generate_load(server.port, "/v1/solve", requests, rate, seconds, headers)
+        used = server.cpu_s() - before
+    ms = 1e3 * np.asarray(found.latencies_s or [float("inf")])
+    achieved = len(found.latencies_s) / found.seconds
+    p50, p95, p99 = np.quantile(ms, [0.5, 0.95, 0.99])
+    number = len(found.latencies_s) + found.failures
+    print(
+        f"{len(found.latencies_s)} solves in {found.seconds:.1f} s ({achieved:.1f}/s), "
+        f"{found.failures} failures {found.first_failure}"
+    )
+    print(f"latency ms: p50 {p50:.1f}  p95 {p95:.1f}  p99 {p99:.1f}  most {ms.max():.1f}")
+    print(
+        f"CPU a request: server {1e3 * used / number:.2f} ms, generator "
+        f"{1e3 * found.cpu_s / number:.2f} ms",
+        flush=True,
+    )
+    return Verdict(
+        f"{rate:g} small solves/s for {seconds:g} s with p99 <= {P99_MS:g} ms",
+        f"{achieved:.1f}/s, p99 {p99:.1f} ms, {found.failures} failures",
+        p99 <= P99_MS and found.failures == 0 and achieved >= 0.98 * rate,
+    )
+
+
+def long_solves(folder: Path, number: int, seconds: float, kills: int) -> Verdict:
+    """Return what became of long solves while the server was killed again and again."""
+    settings: dict[str, object] = {"workers": number, "grace_s": 300, "max_attempts": kills + 2}
+    server = ServerProcess(folder, **settings)
+    jobs: dict[int, str] = {}
+    killed = 0
+    try:
+        for k in range(number):
+            if k == number // 2:
+                # The first kill comes while requests are on their way.
+                server.stop(signal.SIGKILL)
+                server, killed = ServerProcess(folder, **settings), 1
+                # A client that heard nothing sends again; so does one that did hear.
+                jobs[0] = _submit(server, 0, seconds)
+            jobs[k] = _submit(server, k, seconds)
+        while killed < kills:
+            _wait_for_running(server, number)
+            time.sleep(seconds / 3)
+            server.stop(signal.SIGKILL)
+            server, killed = ServerProcess(folder, **settings), killed + 1
+        states, attempts, solved = _outcome(server, jobs, seconds)
+    finally:
+        server.stop(signal.SIGTERM)
+    with closing(sqlite3.connect(folder / "server.sqlite")) as database:
+        stored = database.execute("SELECT count(*) FROM alloc_server_jobs").fetchone()[0]
+        results = database.execute("SELECT count(*) FROM alloc_server_results").fetchone()[0]
+    print(
+        f"jobs stored {stored}, results {results}, states {dict(states)}, attempts "
+        f"{dict(sorted(attempts.items()))}, results of {solved} searches of {seconds:g} s",
+        flush=True,
+    )
+    whole = stored == results == states["done"] == solved == len(set(jobs.values())) == number
+    return Verdict(
+        f"{number} concurrent {seconds:g}-second solves, none lost or doubled by {kills} kill -9",
+        f"{stored} jobs, {results} results, {states['done']} done",
+        whole,
+    )
+
+
+def _submit(server: ServerProcess, number: int, seconds: float) -> str:
+    request = {"instance": LONG_INSTANCE, "time_limit_s": seconds, "seed": number}
+    headers = {"Idempotency-Key": f"long-{number}"}
+    answer = server.client.post("/v1/solve", json=request, headers=headers)
+    answer.raise_for_status()
+    found: str = answer.json()["id"]
+    return found
+
+
+def _wait_for_running(server: ServerProcess, number: int) -> None:
+    """Wait until all jobs have been started at the same time, or are done."""
+    params: dict[str, Any] = {"state": ["running", "done"], "limit": 200}
+    while len(server.client.get("/v1/jobs", params=params).json()["jobs"]) < number:
+        time.sleep(0.2)
+
+
+def _outcome(
+    server: ServerProcess, jobs: dict[int, str], seconds: float
+) -> tuple[Counter[str], Counter[int], int]:
+    """Wait for all jobs; return their states and attempts, and how many hold a whole search."""
+    states: Counter[str] = Counter()
+    attempts: Counter[int] = Counter()
+    solved = 0
+    for job_id in jobs.values():
+        while (job := server.client.get(f"/v1/jobs/{job_id}").json())["state"] in (
+            "queued",
+            "running",
+        ):
+            time.sleep(0.2)
+        states[job["state"]] += 1
+        attempts[job["attempt"]] += 1
+        if job["state"] != "done":
+            print(f"{job_id}: {job['problem']}")
+            continue
+        certificate = server.client.get(f"/v1/jobs/{job_id}/result").json()["certificate"]
+        solved += certificate["limit"] == "time" and certificate["seconds"] >= 0.9 * seconds
+    return states, attempts, solved
+
+
+def contract(folder: Path, examples: int) -> Verdict:
+    """Return what fuzzing the contract found."""
+    with ServerProcess(folder, workers=2) as server:
+        report = fuzz(server.address, examples)
+    statuses: Counter[int] = Counter()
+    for (_, status), number in report.answers.items():
+        statuses[status] += number
+    print(f"{report.requests} requests, by status {dict(sorted(statuses.items()))}")
+    for operation, failure in report.failures.items():
+        print(f"{operation}: {failure}")
+    return Verdict(
+        "the OpenAPI contract fuzzed with no 500",
+        f"{report.requests} requests, {report.server_errors} server errors, "
+        f"{len(report.failures)} operations that answer otherwise than described",
+        report.server_errors == 0 and not report.failures,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print what the server reaches; return 1 if it misses a target."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.server")
+    parser.add_argument("--rate", type=float, default=RATE, help="small solves a second")
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--long", type=int, default=NUM_LONG, help="long solves; 0 for none")
+    parser.add_argument("--long-seconds", type=float, default=LONG_S)
+    parser.add_argument("--kills", type=int, default=NUM_KILLS)
+    parser.add_argument("--examples", type=int, default=25, help="fuzzed requests; 0 for none")
+    arguments = parser.parse_args(argv)
+    verdicts = []
+    with tempfile.TemporaryDirectory() as name:
+        folders = [Path(name) / part for part in ("small", "long", "contract")]
+        for folder in folders:
+            folder.mkdir()
+        if arguments.rate:
+            verdicts.append(small_solves(folders[0], arguments.rate, arguments.seconds))
+        if arguments.long:
+            verdicts.append(
+                long_solves(folders[1], arguments.long, arguments.long_seconds, arguments.kills)
+            )
+        if arguments.examples:
+            verdicts.append(contract(folders[2], arguments.examples))
+    return conclude(verdicts)
+
+
+if __name__ == "__main__":
+    print(describe_environment())
+    sys.exit(main())
