@@ -5,42 +5,33 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import httpx
 
 from alloc.server.logs import configure_logs
-from alloc.server.serving import make_server
+from alloc.server.serving import BackgroundServer
 
 TESTS = Path(__file__).parent
 
 
 class Running:
-    """A server in a thread of this process, behind a real socket."""
+    """A server in a thread of this process, and a client of it."""
 
     def __init__(self, settings):
         configure_logs("error")
-        self.server, self._listener = make_server(settings.replace(port=0))
-        self.service = lambda: self.server.config.app.state.service
-        self._thread = threading.Thread(
-            target=self.server.run, kwargs={"sockets": [self._listener]}, daemon=True
-        )
+        self._server = BackgroundServer(settings.replace(port=0))
+        self.port = self._server.port
 
     def __enter__(self):
-        self._thread.start()
-        self.port = self._listener.getsockname()[1]
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60.0)
-        wait_until_ready(self.client)
+        self._server.__enter__()
+        self.client = httpx.Client(base_url=self._server.address, timeout=60.0)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *error):
         self.client.close()
-        self.server.should_exit = True
-        self._thread.join(30)
-        self._listener.close()
-        assert not self._thread.is_alive()
+        self._server.__exit__(*error)
 
 
 def wait_until_ready(client, patience_s=60.0):

@@ -1,7 +1,7 @@
 """The HTTP server: jobs that solve, place, compare and plan.
 
-`create_app` makes the ASGI application, `serve` runs it; both need the ``server`` extra. Settings
-need nothing.
+`create_app` makes the ASGI application, `serve` runs it, `serve_in_background` runs it in a thread;
+all need the ``server`` extra. Settings need nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from alloc.server.settings import Settings as Settings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+    from alloc.server.serving import BackgroundServer
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -50,6 +52,25 @@ def serve(settings: Settings) -> None:
     except ModuleNotFoundError as error:
         raise missing_extra(error) from None
     run(settings)
+
+
+def serve_in_background(settings: Settings) -> BackgroundServer:
+    """Return a server in a thread of this process, for notebooks and tests.
+
+    It runs inside its ``with`` block; `address` and `port` say where.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If the ``server`` extra is not installed.
+    AllocError
+        If it cannot listen, open the database, or would be open to others without tokens.
+    """
+    try:
+        from alloc.server.serving import BackgroundServer
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) from None
+    return BackgroundServer(settings)
 
 
 def missing_extra(error: ModuleNotFoundError) -> BackendUnavailableError:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
+import time
 from typing import Any
 
+import httpx
 import structlog
 import uvicorn
 
@@ -20,6 +23,7 @@ from alloc.server.tokens import good_tokens
 _log = structlog.get_logger("alloc.server")
 _KEEP_ALIVE_S = 75
 _BACKLOG = 2048
+_READY_S = 120.0
 
 
 class _Server(uvicorn.Server):
@@ -81,6 +85,50 @@ def make_server(settings: Settings) -> tuple[uvicorn.Server, socket.socket]:
         h11_max_incomplete_event_size=64 * 1024,
     )
     return _Server(config), listener
+
+
+class BackgroundServer:
+    """A server in a thread of this process; see `alloc.server.serve_in_background`."""
+
+    def __init__(self, settings: Settings) -> None:
+        require_safe(settings)
+        self._server, self._listener = make_server(settings)
+        self.port: int = self._listener.getsockname()[1]
+        self.address = f"http://127.0.0.1:{self.port}"
+        self._thread = threading.Thread(
+            target=self._server.run,
+            kwargs={"sockets": [self._listener]},
+            name="alloc-server",
+            daemon=True,
+        )
+
+    def __enter__(self) -> BackgroundServer:
+        self._thread.start()
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop it, and wait for its end."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._listener.close()
+
+    def _wait_until_ready(self) -> None:
+        end = time.monotonic() + _READY_S
+        with httpx.Client(base_url=self.address) as client:
+            while self._thread.is_alive() and time.monotonic() < end:
+                with contextlib.suppress(httpx.TransportError):
+                    if client.get("/health/ready").status_code == httpx.codes.OK:
+                        return
+                time.sleep(0.02)
+        raise AllocError("the server did not get ready; its log says why.")
 
 
 def require_safe(settings: Settings) -> None:

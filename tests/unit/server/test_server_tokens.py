@@ -81,6 +81,7 @@ def test_a_wrong_token_is_refused_on_loopback_too(shared):
 
 
 def test_a_new_token_is_good_at_once(open_client, settings, engine):
+    add_token(engine, "early")
     client = open_client(settings.replace(require_tokens=True))
     token = add_token(engine, "late")
     assert client.get("/v1/jobs", headers=bearer(token)).status_code == 200
