@@ -5,9 +5,11 @@ from typing import Annotated
 import typer
 
 from alloc.cli import instances, models, policies, schedulers, serving, topology, training
+from alloc.cli.auditing import audit_reward_command
 from alloc.cli.comparing import compare_command
 from alloc.cli.demo import demo_command
 from alloc.cli.door import Door
+from alloc.cli.forecasting import forecast_command
 from alloc.cli.placing import defrag_command, explain_command, place_command
 from alloc.cli.planning import plan_command, what_if_command
 from alloc.cli.ranks import ranks_command
@@ -56,12 +58,14 @@ app.command("solve")(solve_command)
 app.command("place")(place_command)
 app.command("defrag")(defrag_command)
 app.command("explain")(explain_command)
+app.command("forecast")(forecast_command)
 app.command("plan")(plan_command)
 app.command("what-if")(what_if_command)
 app.command("verify")(verify_command)
 app.command("ranks")(ranks_command)
 app.command("compare")(compare_command)
 app.command("simulate")(simulate_command)
+app.command("audit-reward")(audit_reward_command)
 app.add_typer(instances.app, name="instances")
 app.add_typer(topology.app, name="topology")
 app.add_typer(models.app, name="models")

@@ -1,0 +1,158 @@
+"""``alloc forecast``."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from alloc.cli import options
+from alloc.cli.console import print_text, require_writable, save, show
+from alloc.cli.door import say
+from alloc.cli.planning import ProblemArgument
+from alloc.cli.settings import parse_settings
+from alloc.cli.sources import read_instance, read_planning_problem
+from alloc.errors import InstanceError
+
+if TYPE_CHECKING:
+    from alloc.capacity.demand import Scenario
+    from alloc.capacity.problem import PlanningProblem
+    from alloc.planning.history import History
+
+RateOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CLASS=JOBS",
+        help="Jobs per hour of a class of the problem in the first quarter; one for every class.",
+        show_default=False,
+    ),
+]
+SpeedOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TYPE=SPEED",
+        help="With --history: speed of a GPU type in relation to those of the history.",
+        show_default=False,
+    ),
+]
+
+
+def forecast_command(
+    problem: ProblemArgument,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INSTANCE",
+            help="Draw weeks from this instance, for example a trace read with `alloc instances "
+            "read`; its jobs become the classes.",
+            show_default=False,
+        ),
+    ] = None,
+    rate: RateOption = None,
+    speed: SpeedOption = None,
+    growth: Annotated[float, typer.Option(help="Growth per quarter, a fraction.")] = 0.0,
+    variation: Annotated[
+        float, typer.Option(help="With --rate: coefficient of variation of a rate.", min=0.0)
+    ] = 0.0,
+    scenarios: Annotated[int, typer.Option(help="Scenarios to draw.", min=1)] = 50,
+    keep: Annotated[
+        int | None,
+        typer.Option(help="Keep so many that stand for the others.", min=1, show_default=False),
+    ] = None,
+    block_weeks: Annotated[
+        int, typer.Option(help="With --history: weeks in a row drawn together.", min=1)
+    ] = 1,
+    seed: options.SeedOption = 0,
+    output: options.OutputOption = None,
+    json: options.JsonOption = False,
+) -> None:
+    """Put a forecast into a planning problem: from a history of weeks, or from rates.
+
+    The answer is the problem with new scenarios, ready for `alloc plan`.
+    """
+    require_writable(output)
+    if (history is None) == (not rate):
+        raise typer.BadParameter("give --history or --rate, one of the two")
+    asked = read_planning_problem(problem)
+    if history is not None:
+        found = _history(history, speed or [])
+        for why, count in found.left_out.items():
+            say(f"left out: {count} {why}")
+        from alloc.planning.forecasts import bootstrap_weeks
+
+        drawn = bootstrap_weeks(
+            found,
+            asked.num_quarters,
+            num_scenarios=scenarios,
+            growth=growth,
+            block_weeks=block_weeks,
+            seed=seed,
+        )
+        asked = dataclasses.replace(
+            asked, classes=found.classes, scenarios=_kept(drawn, keep), tightening=()
+        )
+    else:
+        from alloc.planning.forecasts import scenarios_from_rates
+
+        drawn = scenarios_from_rates(
+            asked.classes,
+            _numbers(rate or [], "--rate"),
+            asked.num_quarters,
+            num_scenarios=scenarios,
+            growth=growth,
+            variation=variation,
+            seed=seed,
+        )
+        asked = asked.replace(scenarios=_kept(drawn, keep))
+    if output is not None:
+        save(asked.to_json, output)
+    if json or output is None:
+        print_text(asked.to_json())
+    else:
+        _show(asked)
+
+
+def _history(reference: str, speeds: list[str]) -> "History":
+    from alloc.planning.history import history_of_instance
+
+    if not speeds:
+        raise typer.BadParameter("--history needs --speed for each GPU type that the plan may use")
+    return history_of_instance(read_instance(reference), speeds=_numbers(speeds, "--speed"))
+
+
+def _kept(drawn: "tuple[Scenario, ...]", keep: int | None) -> "tuple[Scenario, ...]":
+    if keep is None or keep >= len(drawn):
+        return drawn
+    from alloc.planning.reduction import reduce_scenarios
+
+    return reduce_scenarios(drawn, keep)
+
+
+def _numbers(pairs: list[str], option: str) -> dict[str, float]:
+    found = {}
+    for name, text in parse_settings(pairs, option).items():
+        try:
+            found[name] = float(text)
+        except (TypeError, ValueError):
+            raise InstanceError(f'{option} {name}: "{text}" is no number.') from None
+    return found
+
+
+def _show(problem: "PlanningProblem") -> None:
+    from alloc.cli.tables import table
+
+    rows = []
+    for job_class in problem.classes:
+        first = [scenario.arrivals[job_class.name][0] for scenario in problem.scenarios]
+        last = [scenario.arrivals[job_class.name][-1] for scenario in problem.scenarios]
+        rows.append(
+            (
+                job_class.name,
+                min(option.gpus for option in job_class.options),
+                f"{min(option.hours for option in job_class.options):.3g}",
+                f"{min(first):.3g} to {max(first):.3g}",
+                f"{min(last):.3g} to {max(last):.3g}",
+            )
+        )
+    title = f"{len(problem.scenarios)} scenarios over {problem.num_quarters} quarters"
+    columns = ("class", "GPUs", "hours, fastest", "jobs/h, first quarter", "jobs/h, last quarter")
+    show(table(columns, rows, title))
