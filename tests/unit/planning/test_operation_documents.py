@@ -24,7 +24,7 @@ from alloc.planning.operation import (
     write_operation_result,
 )
 from alloc.solution import Assignment, TaskPlacement
-from alloc.topology import HostType, flat_cluster
+from alloc.topology import Host, HostType, Topology, flat_cluster
 from alloc.verification.operation import verify_operation
 from alloc.workload import Configuration, Job, TaskGroup
 
@@ -161,6 +161,36 @@ def test_an_instance_becomes_a_decision():
 def test_instances_without_what_operation_needs_are_refused(jobs, options, error, sentence):
     with pytest.raises(error, match=sentence):
         operation_from_instance(instance(*jobs), **options)
+
+
+def test_only_whole_gpus_of_one_fitting_host_count():
+    """Shares, other GPUs, and more CPU or memory than the GPUs' share of the host fall away."""
+
+    def task(gpus, rate, gpu_type=None, **demand):
+        group = TaskGroup("worker", 1, gpus, **demand)
+        return Configuration((group,), rate, gpu_type=gpu_type)
+
+    ways = (
+        task(500, 9.0),
+        task(1000, 8.0, gpu_type="a100-sxm-40gb"),
+        task(1000, 7.0, cpu_milli=4001),
+        task(1000, 6.0, memory_mib=16_385),
+        task(1000, 0.0),
+        task(1000, 1.0, cpu_milli=4000, memory_mib=16_384),
+    )
+    other = HostType("w", num_gpus=1, gpu_type="a100-sxm-40gb", cpu_milli=4000, memory_mib=16_384)
+    both = Topology("two", (HOST, other), (Host("h0", "v"), Host("h1", "w")))
+    job = Job("a", 0.0, 10.0, ways, due_date_s=99.0, elasticity="moldable")
+    found = operation_from_instance(Instance("i", both, (job,)), power_w={"w": (321.0,)})
+    assert found.jobs[0].duration_s == {"v": (10.0, None, None, None), "w": (10.0 / 8,)}
+    assert found.type("w").power_w == (321.0,)
+
+
+def test_gpus_without_a_data_sheet_have_no_power():
+    home = HostType("h", num_gpus=1, gpu_type="home-made", cpu_milli=4000, memory_mib=4096)
+    job = Job("a", 0.0, 10.0, (worker(1, 1.0),), due_date_s=99.0)
+    made = operation_from_instance(Instance("i", flat_cluster("c", home, 1), (job,)))
+    assert made.types[0].power_w == ()
 
 
 def test_features_that_operation_does_not_model_are_refused():

@@ -68,6 +68,25 @@ def test_a_restart_is_paid_each_time_a_job_resumes():
     assert run.node_hours == pytest.approx(3.1)
 
 
+def test_a_restart_that_is_interrupted_by_a_decision_is_paid_once():
+    """Another job arrives during the restart: the long one goes on and owes only the rest of it."""
+    long = StreamJob(job("long", 2, 9, restart_s=360.0))
+    urgent = StreamJob(job("urgent", 1, 2, arrival_h=1))
+    third = StreamJob(job("third", 1, 20, arrival_h=2.05))
+    run = simulate_operation(stream(long, urgent, third), "edf")
+    records = {record.job: record for record in run.jobs}
+    assert records["long"].completion_s == pytest.approx(3 * 3600 + 360)
+    assert records["third"].completion_s == pytest.approx(4 * 3600 + 360)
+
+
+def test_a_chance_that_has_passed_is_not_feared_again():
+    """A decision after the stop that did not come sees no further chance, and no nonsense."""
+    certain = StreamJob(job("a", 4, 9, stops=(EarlyStop(0.25, 1.0),)))
+    nudge = StreamJob(job("b", 1, 3, arrival_h=2))
+    run = simulate_operation(stream(certain, nudge, count=2), "exact-expected")
+    assert {record.job for record in run.jobs} == {"a", "b"}
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_ends_every_job(policy):
     world = generate_operation_stream(num_nodes=2, num_jobs=6, kind="own", stops=True, seed=2)

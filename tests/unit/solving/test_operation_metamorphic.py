@@ -123,3 +123,26 @@ def test_progress_is_reported_line_by_line():
     result = solve_operation(generate_operation(num_nodes=2, num_jobs=6), report=lines.append)
     assert tuple(lines) == result.log
     assert "bound" in lines[-1] or "cost" in lines[-1]
+
+
+def test_a_first_program_over_few_columns_changes_nothing(monkeypatch):
+    """Large decisions are first solved over their best columns; what follows is still a proof."""
+    problem = generate_operation(num_nodes=6, num_jobs=25, seed=3)
+    whole = solve_operation(problem)
+    monkeypatch.setattr("alloc.solving.capacity.operation._DIVE_COLUMNS", 40)
+    dived = solve_operation(problem)
+    assert dived.certificate.status == whole.certificate.status == "optimal"
+    assert dived.costs.total == pytest.approx(whole.costs.total, rel=1e-6)
+    assert len(dived.log) >= len(whole.log)
+
+
+def test_waiting_for_nothing_is_proved_at_once():
+    """Jobs whose tardiness costs nothing may all wait: the trivial bound is enough."""
+    problem = generate_operation(num_nodes=2, num_jobs=5)
+    free = problem.replace(
+        jobs=tuple(replace(job, tardiness_cost_per_h=0.0) for job in problem.jobs)
+    )
+    result = solve_operation(free)
+    assert (result.costs.total, result.certificate.bound) == (0.0, 0.0)
+    assert result.certificate.status == "optimal"
+    assert len(result.plan.postponed) == 5
