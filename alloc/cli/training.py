@@ -86,6 +86,58 @@ def set_policy(
     finish(policy, training, plot, json)
 
 
+@app.command("window-policy")
+def window_policy(
+    output: FolderOption,
+    teacher: Annotated[
+        str,
+        typer.Option(
+            help="Scheduler that is imitated.", autocompletion=completion.complete_scheduler
+        ),
+    ] = "exact-progress",
+    iterations: Annotated[int, typer.Option(help="Iterations of DAgger.", min=1)] = 12,
+    encoding: Annotated[
+        str,
+        typer.Option(
+            help="How jobs are shown: released, rescaled or paper.",
+            autocompletion=lambda: ["released", "rescaled", "paper"],
+        ),
+    ] = "released",
+    seed: options.SeedOption = 0,
+    name: NameOption = "window-policy",
+    plot: PlotOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+) -> None:
+    """Train DL2's own network from the optimum: what its reward costs, and what its window.
+
+    Every state that the network comes to is labelled with the next step towards what the teacher
+    would give out. Interrupted at any moment, the same command goes on.
+    """
+    check_plot(plot)
+    check_name(name)
+    from alloc.learning.training import require_torch
+
+    require_torch()
+    from alloc.learning.dl2.settings import changed, preset
+    from alloc.learning.imitation.publishing import publish_window
+    from alloc.learning.imitation.windowed import WindowPlan, WindowTraining
+
+    settings = changed(preset("released"), {"encoding": encoding})
+    plan = WindowPlan(dl2=settings, teacher=teacher, iterations=iterations)
+    training = WindowTraining(output, plan, seed=seed)
+    hours = run(training, output, f"training {name}", quiet)
+    policy = publish_window(
+        training,
+        output / f"{name}.onnx",
+        name=name,
+        command=f"alloc train window-policy --teacher {teacher} --iterations {iterations} "
+        f"--encoding {encoding} --seed {seed} --name {name} --output {output.name or 'DIR'}",
+        hours=hours,
+    )
+    finish(policy, training, plot, json)
+
+
 @app.command("dl2")
 def dl2(
     output: FolderOption,

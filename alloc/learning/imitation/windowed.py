@@ -1,0 +1,348 @@
+"""DL2's own network learned from the optimum: DAgger on a scheduler that sees all.
+
+The same network, window and actions as DL2 (`alloc.learning.dl2`), but every state that the network
+itself comes to is labelled with the step that a teacher would take there: of the steps that lead
+the jobs in view to what the teacher gives them, the one that gains most. What is left between this
+policy and its teacher is what the window and the network cost, without any reward in between.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+from torch.nn import functional
+
+from alloc.documents.files import read_bytes, write_bytes
+from alloc.errors import InstanceError
+from alloc.instance import Instance
+from alloc.learning.dl2.networks import DenseForward, DenseNetwork
+from alloc.learning.dl2.rollout import Player
+from alloc.learning.dl2.settings import DL2Settings
+from alloc.learning.dl2.teacher import by_gain
+from alloc.learning.dl2.trainer import JCT, single_thread
+from alloc.learning.training import Curve, State, step_generator, step_rng
+from alloc.schedulers import make_scheduler
+from alloc.schedulers.ladder import SERVER as SERVER_ROLE
+from alloc.schedulers.ladder import WORKER as WORKER_ROLE
+from alloc.schedulers.learned.window import Reply, WindowSlot
+from alloc.schedulers.state import ClusterState, Scheduler
+from alloc.simulation import Simulation
+from alloc.units import require_count
+
+STAGE = "imitation"
+"""Stage of the training in its curve."""
+
+_WEIGHTS, _PLAY, _FIT = 11, 12, 13
+"""What sets the draws of a training apart."""
+
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """What a training of the window network from the optimum depends on.
+
+    Parameters
+    ----------
+    dl2
+        World, window, encoding and network, as for DL2; what concerns its own training is unused.
+    teacher
+        Scheduler whose decisions are imitated: a name of the registry.
+    iterations
+        Iterations of DAgger. In the first the teacher's steps are taken, in the others the
+        network's own.
+    traces
+        Traces played in an iteration.
+    updates
+        Gradient updates after each iteration.
+    lr
+        Learning rate of Adam at the beginning; it falls to a tenth.
+    batch
+        Samples of an update.
+    most_slots
+        Slots after which a trace is left: an untrained network may never finish it.
+    """
+
+    dl2: DL2Settings = field(default_factory=DL2Settings)
+    teacher: str = "exact-progress"
+    iterations: int = 12
+    traces: int = 3
+    updates: int = 400
+    lr: float = 2e-3
+    batch: int = 256
+    most_slots: int = 150
+
+    def __post_init__(self) -> None:
+        for name in ("iterations", "traces", "updates", "batch", "most_slots"):
+            require_count(getattr(self, name), "window training", name, least=1)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Labelled states.
+
+    Parameters
+    ----------
+    states
+        Flat observations, shape (states, inputs).
+    masks
+        Allowed actions, shape (states, actions).
+    actions
+        What the teacher would do, shape (states,).
+    """
+
+    states: npt.NDArray[np.float32]
+    masks: npt.NDArray[np.bool_]
+    actions: npt.NDArray[np.int64]
+
+
+class WindowTraining:
+    """The training of a window network from the optimum (`alloc.learning.training.Trainer`).
+
+    Parameters
+    ----------
+    folder
+        Where labelled states are kept between runs.
+    plan
+        What to train.
+    seed
+        Seed of weights, traces and draws.
+    """
+
+    kind = "window-policy"
+
+    def __init__(
+        self, folder: str | PathLike[str], plan: WindowPlan | None = None, *, seed: int = 0
+    ) -> None:
+        plan = plan or WindowPlan()
+        self.plan = plan
+        self.seed = seed
+        self.steps = plan.iterations
+        self.step = 0
+        self.curve = Curve()
+        self.settings: dict[str, Any] = {
+            **{k: v for k, v in asdict(plan).items() if k != "dl2"},
+            "dl2": plan.dl2.fingerprint,
+            "seed": seed,
+        }
+        self.best_jct_slots = float("inf")
+        self._folder = Path(folder)
+        self._teacher = make_scheduler(plan.teacher)
+        settings = plan.dl2
+        self.network = self._new_network()
+        self._best = _copy(self.network)
+        self._fitter = torch.optim.Adam(self.network.parameters(), plan.lr)
+        self._files: list[str] = []
+        self._parts: list[Shown] = []
+        self._player = Player(settings.features, settings.validation_traces)
+        self._validation = settings.world.validation(settings.validation_traces)
+
+    def advance(self) -> str:
+        """Take one iteration of DAgger; return in words how it went."""
+        with single_thread():
+            k, plan = self.step, self.plan
+            forward = None if k == 0 else DenseForward(self.network)
+            parts = [
+                play(
+                    plan.dl2.world.training(self.seed, k * plan.traces + trace),
+                    self._teacher,
+                    WindowSlot(plan.dl2.features, name="pupil"),
+                    forward,
+                    plan.most_slots,
+                )
+                for trace in range(plan.traces)
+            ]
+            name = f"states-{k:04d}.npz"
+            save_shown(self._folder / name, join(parts))
+            self._files.append(name)
+            self._parts += parts
+            loss = self._fit(k)
+            jct = float(
+                np.mean(self._player.play(DenseForward(self.network), self._validation, None))
+            )
+        self.step += 1
+        states = sum(len(part.actions) for part in self._parts)
+        self.curve.add(self.step, STAGE, loss=loss, states=states, **{JCT: jct})
+        if jct < self.best_jct_slots:
+            self.best_jct_slots, self._best = jct, _copy(self.network)
+        return f"{states} states, loss {loss:.3f}, mean JCT {jct:.3f} slots in validation"
+
+    def _fit(self, k: int) -> float:
+        """Fit all labelled states; return the mean loss of the second half."""
+        plan, shown = self.plan, join(self._parts)
+        states = torch.from_numpy(shown.states).reshape(-1, *plan.dl2.features.shape)
+        masks, actions = torch.from_numpy(shown.masks), torch.from_numpy(shown.actions)
+        rng = step_rng(self.seed, _FIT, k)
+        losses = []
+        for update in range(plan.updates):
+            done = (k + update / plan.updates) / plan.iterations
+            for group in self._fitter.param_groups:
+                group["lr"] = plan.lr * (1.0 - 0.9 * done)
+            drawn = torch.from_numpy(rng.integers(len(actions), size=plan.batch))
+            logits = self.network(states[drawn]).masked_fill(~masks[drawn], -1e9)
+            loss = functional.cross_entropy(logits, actions[drawn])
+            self._fitter.zero_grad()
+            torch.autograd.backward(loss)
+            nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+            self._fitter.step()
+            if 2 * update >= plan.updates:
+                losses.append(loss.item())
+        return float(np.mean(losses))
+
+    def best(self) -> DenseNetwork:
+        """Return the network with the lowest mean JCT in validation."""
+        network = self._new_network()
+        network.load_state_dict(self._best)
+        return network
+
+    def state(self) -> State:
+        """Return all that the next step depends on."""
+        return {
+            "network": _copy(self.network),
+            "best": self._best,
+            "best_jct_slots": self.best_jct_slots,
+            "fitter": self._fitter.state_dict(),
+            "files": list(self._files),
+        }
+
+    def restore(self, state: State) -> None:
+        """Take up a state; reads the labelled states it names."""
+        self.network.load_state_dict(state["network"])
+        self._best = dict(state["best"])
+        self.best_jct_slots = float(state["best_jct_slots"])
+        self._fitter.load_state_dict(state["fitter"])
+        self._files = list(state["files"])
+        self._parts = [load_shown(self._folder / name) for name in self._files]
+
+    def _new_network(self) -> DenseNetwork:
+        settings = self.plan.dl2
+        return DenseNetwork(
+            settings.features.shape,
+            settings.hidden,
+            settings.features.num_actions,
+            scale_shift=settings.scale_shift,
+            generator=step_generator(self.seed, _WEIGHTS),
+        )
+
+
+def play(
+    instance: Instance,
+    teacher: Scheduler,
+    slot: WindowSlot,
+    forward: DenseForward | None,
+    most_slots: int,
+) -> Shown:
+    """Play a trace and label every state on the way.
+
+    Parameters
+    ----------
+    instance
+        The trace.
+    teacher
+        Says what each job should get.
+    slot
+        The window, at its beginning.
+    forward
+        The network whose likeliest actions are taken, or None to take the teacher's steps.
+    most_slots
+        Slots after which the trace is left.
+    """
+    teacher.reset()
+    simulation = Simulation(instance, decider="pupil", stalls=False)
+    states, masks, actions = [], [], []
+    state = simulation.next_decision()
+    for _ in range(most_slots):
+        if state is None:
+            break
+        targets = targets_of(teacher, state)
+        slot.open(state)
+        while slot.has_moves:
+            wanted = next_step(slot, targets)
+            if slot.mask[wanted]:
+                states.append(slot.observation.ravel().copy())
+                masks.append(slot.mask.copy())
+                actions.append(wanted)
+            taken = wanted
+            if forward is not None:
+                logits = np.where(slot.mask, forward(slot.observation.ravel()), -np.inf)
+                taken = int(logits.argmax())
+            if slot.act(taken) is not Reply.GRANTED:
+                break
+        simulation.apply(slot.close())
+        state = simulation.next_decision()
+    inputs, count = slot.observation.size, len(slot.mask)
+    return Shown(
+        np.array(states, np.float32).reshape(-1, inputs),
+        np.array(masks, np.bool_).reshape(-1, count),
+        np.array(actions, np.int64),
+    )
+
+
+def targets_of(teacher: Scheduler, state: ClusterState) -> dict[str, tuple[int, int]]:
+    """Return the workers and PSs that a teacher gives each job in a slot."""
+    decision = teacher.decide(state)
+    # The window begins from the empty cluster, like the teacher.
+    state.pool.reset()
+    return {
+        assignment.job: (
+            sum(task.count for task in assignment.tasks if task.role == WORKER_ROLE),
+            sum(task.count for task in assignment.tasks if task.role == SERVER_ROLE),
+        )
+        for assignment in decision.assign
+    }
+
+
+def next_step(slot: WindowSlot, targets: dict[str, tuple[int, int]]) -> int:
+    """Return the action that leads the jobs in view on towards their targets, or ends the slot."""
+    column = {job.view.id: k for k, job in enumerate(slot.columns)}
+    in_view = {job.view.id: job for job in slot.columns}
+    grant = next(by_gain(in_view, targets), None)
+    if grant is None:
+        return slot.features.end_slot
+    job_id, step = grant
+    return 3 * column[job_id] + step
+
+
+def join(parts: list[Shown]) -> Shown:
+    """Return labelled states one after the other."""
+    return Shown(
+        np.concatenate([part.states for part in parts]),
+        np.concatenate([part.masks for part in parts]),
+        np.concatenate([part.actions for part in parts]),
+    )
+
+
+def save_shown(path: Path, shown: Shown) -> None:
+    """Write labelled states to a file, as a whole."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, states=shown.states, masks=shown.masks, actions=shown.actions)
+    write_bytes(path, buffer.getvalue())
+
+
+def load_shown(path: Path) -> Shown:
+    """Read labelled states.
+
+    Raises
+    ------
+    InstanceError
+        If the file is not there or not whole.
+    """
+    data = read_bytes(path)
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as kept:
+            return Shown(kept["states"], kept["masks"], kept["actions"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise InstanceError(
+            f"{path}: cannot be read as labelled states ({str(error)[:100]}); begin a new folder."
+        ) from None
+
+
+def _copy(network: DenseNetwork) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in network.state_dict().items()}
