@@ -329,6 +329,18 @@ TINY = replace(
 )
 """A small world for tests."""
 
+AUDIT = replace(
+    BASE,
+    name="audit",
+    summary="Small and crowded, so that rewards can be solved exactly.",
+    num_jobs=6,
+    num_hosts=2,
+    max_tasks=3,
+    load=1.2,
+    run_slots=(0.5, 4.0),
+)
+"""The world on which rewards are audited (`alloc.learning.reward_audit`)."""
+
 
 def world(name: str) -> World:
     """Return a world by name.
@@ -338,7 +350,7 @@ def world(name: str) -> World:
     InstanceError
         If there is none of that name; the message suggests the nearest.
     """
-    known = {**FAMILIES, TINY.name: TINY}
+    known = {**FAMILIES, TINY.name: TINY, AUDIT.name: AUDIT}
     if name not in known:
         raise InstanceError(
             f'unknown learning world "{name}"{nearest(name, known)} Known: {", ".join(known)}.'

@@ -1,0 +1,73 @@
+"""What a scheduler earns on an instance: return and completion times, by the one simulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from alloc.errors import UnsupportedFeatureError
+from alloc.instance import Instance
+from alloc.learning.environments.rewards import Clock
+from alloc.learning.reward_audit.rewards import AuditedReward
+from alloc.objectives import require_slot
+from alloc.schedulers.honouring import require_honoured
+from alloc.schedulers.state import Scheduler
+from alloc.simulation import Simulation
+
+
+@dataclass(frozen=True)
+class Earned:
+    """What a scheduler earned.
+
+    Parameters
+    ----------
+    mean_jct
+        Mean completion time (weighted if the reward is), slots.
+    value
+        The return.
+    """
+
+    mean_jct: float
+    value: float
+
+
+def weights_of(instance: Instance, reward: AuditedReward) -> np.ndarray:
+    """Return what each job counts in the mean completion time."""
+    return np.array([job.weight if reward.weighted else 1.0 for job in instance.jobs])
+
+
+def earn(instance: Instance, scheduler: Scheduler, reward: AuditedReward, seed: int = 0) -> Earned:
+    """Run a scheduler with exact knowledge, and count what it earns.
+
+    Raises
+    ------
+    InstanceError
+        If the instance has no slots.
+    UnsupportedFeatureError
+        If it does not know rules that the instance has, or leaves jobs unfinished.
+    """
+    require_honoured(scheduler, instance)
+    slot_s = require_slot(instance)
+    simulation = Simulation(instance, decider=scheduler.name, rng=seed)
+    clock = Clock(simulation, slot_s)
+    scheduler.reset()
+    value = 0.0
+    state = simulation.next_decision()
+    while state is not None:
+        clock.start()
+        slot = round(state.now_s / slot_s)
+        simulation.apply(scheduler.decide(state))
+        state = simulation.next_decision()
+        value += reward.discount(slot) * float(reward.function(clock.elapsed()))
+    ends = simulation.result().completion_s
+    stays = []
+    for job in instance.jobs:
+        end = ends[job.id]
+        if end is None:
+            raise UnsupportedFeatureError(
+                f'{scheduler.name} leaves job "{job.id}" of "{instance.name}" unfinished, so it '
+                "has no mean completion time."
+            )
+        stays.append((end - job.arrival_s) / slot_s)
+    return Earned(float(np.average(stays, weights=weights_of(instance, reward))), value)
