@@ -9,7 +9,6 @@ from alloc.cli import options
 from alloc.cli.console import print_text, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.planning import ProblemArgument
-from alloc.cli.settings import parse_settings
 from alloc.cli.sources import read_instance, read_planning_problem
 from alloc.errors import InstanceError
 
@@ -129,10 +128,13 @@ def _kept(drawn: "tuple[Scenario, ...]", keep: int | None) -> "tuple[Scenario, .
 
 def _numbers(pairs: list[str], option: str) -> dict[str, float]:
     found = {}
-    for name, text in parse_settings(pairs, option).items():
+    for pair in pairs:
+        name, equals, text = pair.rpartition("=")
+        if not equals or not name:
+            raise InstanceError(f'{option} is "{pair}"; write NAME=NUMBER.')
         try:
             found[name] = float(text)
-        except (TypeError, ValueError):
+        except ValueError:
             raise InstanceError(f'{option} {name}: "{text}" is no number.') from None
     return found
 

@@ -1,0 +1,195 @@
+"""Planning at the command line: answers, proofs, pictures, and sentences with a cure."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from alloc.documents import load_planning_problem
+from alloc.documents.planning import decode_plan_result
+from alloc.instance import Instance
+from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
+from alloc.planning.change_text import GRAMMAR
+from alloc.topology import HostType
+from alloc.topology.topology import flat_cluster
+from alloc.workload import Job, rigid_gang
+
+TINY = "planning-tiny"
+
+
+@pytest.fixture
+def hopeless(tmp_path):
+    """Return the file of a problem whose budget buys nothing."""
+    path = tmp_path / "hopeless.json"
+    load_stored_planning(TINY).replace(budget=1.0).to_json(path)
+    return path
+
+
+def test_a_plan_is_shown_with_its_proof_and_what_it_takes_for_granted(run):
+    result = run("plan", TINY, "-q")
+    assert result.exit_code == 0, result.stderr
+    for words in ("bound", "discounted", "in service", "Marginal", "Assumptions:"):
+        assert words in result.stdout
+
+
+def test_a_plan_for_programs_is_one_document_and_the_file_the_same(run, tmp_path):
+    path = tmp_path / "plan.json"
+    result = run("plan", TINY, "--json", "-q", "-o", path)
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    assert document == json.loads(path.read_text())
+    found = decode_plan_result(document["result"])
+    assert found.certificate.verified
+    assert found.certificate.bound <= found.certificate.objective
+
+
+def test_a_replayed_plan_reports_both_fidelities_on_a_page_of_its_own(run, tmp_path):
+    """The page needs nothing else: no script, no address of another document."""
+    page = tmp_path / "plan.html"
+    result = run("plan", TINY, "--replay", "--replay-jobs", 60, "-q", "--report", page)
+    assert result.exit_code in (0, 3), result.stderr
+    assert "goals in the replay" in result.stdout
+    text = page.read_text()
+    assert text.count("<svg") == 3
+    assert "What the plan takes for granted" in text
+    assert not re.search(r"<script|https?://|src=", text)
+
+
+def test_names_of_anybody_do_not_become_markup(run, tmp_path):
+    problem = load_stored_planning(TINY).replace(name="<script>alert(1)</script>")
+    path, page = tmp_path / "p.json", tmp_path / "p.html"
+    problem.to_json(path)
+    assert run("plan", path, "-q", "--report", page).exit_code == 0
+    assert "<script" not in page.read_text()
+
+
+def test_a_forecast_that_no_plan_serves_says_what_would_relieve_it(run, hopeless, tmp_path):
+    page = tmp_path / "plan.html"
+    result = run("plan", hopeless, "-q", "--report", page)
+    assert result.exit_code == 3
+    assert "infeasible: " in result.stderr
+    assert "relief: " in result.stderr
+    assert "The cheapest relief" in page.read_text()
+
+
+@pytest.mark.parametrize("axis", ["goals", "energy"])
+def test_fronts_are_tables_or_documents(run, axis, tmp_path):
+    path = tmp_path / "front.json"
+    result = run("plan", TINY, "--pareto", axis, "--points", 2, "-q", "-o", path)
+    assert result.exit_code == 0, result.stderr
+    assert f"Cost against {axis}" in result.stdout
+    assert json.loads(path.read_text())["axis"] == axis
+    assert run("plan", TINY, "--pareto", axis, "--points", 2, "-q", "--json").stdout.startswith("{")
+
+
+def test_a_what_if_gives_the_proved_difference(run):
+    result = run("what-if", TINY, "demand=+20%", "-q")
+    assert result.exit_code == 0, result.stderr
+    assert "What if: +20 % all jobs" in result.stdout
+    assert "proved" in result.stdout
+
+
+def test_each_change_by_itself_shares_the_base(run):
+    result = run(
+        "what-if", TINY, "demand=+20%", "price:reserve h100=+10%", "--each", "--json", "-q"
+    )
+    first, second = json.loads(result.stdout)
+    assert first["changes"] != second["changes"]
+    assert first["base"] == second["base"]
+
+
+def test_the_worst_outcome_is_the_exit_code(run):
+    result = run("what-if", TINY, "budget=1", "-q")
+    assert result.exit_code == 3
+    assert "infeasible: " in result.stderr
+
+
+def test_what_a_change_can_be_is_listed(run):
+    result = run("what-if", TINY, "--changes")
+    assert result.exit_code == 0
+    for example, _ in GRAMMAR:
+        assert example.split(",")[0] in result.stdout
+
+
+def test_another_policy_is_replayed(run):
+    result = run(
+        "what-if",
+        TINY,
+        "--replay",
+        "--other-scheduler",
+        "srtf",
+        "--replay-jobs",
+        40,
+        "-q",
+        "--rounds",
+        1,
+    )
+    assert "What if: policy srtf" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("plan", "planning-tinny"), 'did you mean "planning-tiny"'),
+        (("plan", "no-such.json"), "no-such.json"),
+        (("plan", TINY, "--pareto", "goal"), 'did you mean "goals"'),
+        (("plan", TINY, "--pareto", "goals", "--replay"), "not both"),
+        (("plan", TINY, "--replay", "--scheduler", "fifoo"), "fifo"),
+        (("plan", TINY, "-o", "/no/such/folder/x.json"), "make it first"),
+        (("what-if", TINY), "nothing is changed"),
+        (("what-if", TINY, "demnd=1"), 'did you mean "demand"'),
+        (("what-if", TINY, "without:dgx"), 'unknown offer "dgx"'),
+        (("what-if", TINY, "demand=2", "--other-scheduler", "srtf"), "needs --replay"),
+        (("forecast", TINY), "one of the two"),
+        (("forecast", TINY, "--rate", "x=1"), 'unknown class "x"'),
+        (("forecast", TINY, "--rate", "x=much"), "is no number"),
+        (("forecast", TINY, "--rate", "x"), "write NAME=NUMBER"),
+        (("forecast", TINY, "--history", "elastic-tiny/01"), "needs --speed"),
+        (
+            ("forecast", TINY, "--history", "elastic-tiny/01", "--speed", "a100=1"),
+            "at least one whole week",
+        ),
+    ],
+)
+def test_wrong_input_is_one_sentence_with_a_cure(run, arguments, sentence):
+    result = run(*arguments, "-q") if arguments[0] != "forecast" else run(*arguments)
+    assert result.exit_code == 2, (result.stdout, result.stderr)
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert sentence in result.stderr
+
+
+def test_a_history_becomes_scenarios_ready_to_plan(run, tmp_path):
+    rng = np.random.default_rng(0)
+    times = np.sort(rng.uniform(0, 3.5 * 604_800, 200))
+    jobs = tuple(
+        Job(f"{i}", float(t), 7200.0, (rigid_gang(int(rng.choice([1, 8]))),), elasticity="rigid")
+        for i, t in enumerate(times)
+    )
+    cluster = flat_cluster("c", HostType("h", 8, "a100"), 4)
+    history, forecast = tmp_path / "history.json", tmp_path / "forecast.json"
+    Instance("history", cluster, jobs).to_json(history)
+    result = run(
+        "forecast", TINY, "--history", history, "--speed", "a100=1", "--keep", 3, "-o", forecast
+    )
+    assert result.exit_code == 0, result.stderr
+    assert "3 scenarios over 2 quarters" in result.stdout
+    assert "left out: " in result.stderr
+    problem = load_planning_problem(forecast)
+    assert [c.name for c in problem.classes] == ["1-gpu 1-8h", "8-gpu 1-8h"]
+    assert run("plan", forecast, "-q").exit_code == 0
+
+
+def test_rates_become_scenarios(run):
+    names = [c.name for c in load_stored_planning(TINY).classes]
+    rates = [part for name in names for part in ("--rate", f"{name}=2")]
+    result = run("forecast", TINY, *rates, "--variation", 0.2, "--scenarios", 4)
+    assert result.exit_code == 0, result.stderr
+    assert len(json.loads(result.stdout)["scenarios"]) == 4
+
+
+def test_stored_problems_are_offered_by_completion_and_load():
+    assert stored_planning_ids()[0] == TINY
+    for problem_id in stored_planning_ids()[:6]:
+        assert load_stored_planning(problem_id).name == problem_id
