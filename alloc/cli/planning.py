@@ -14,9 +14,9 @@ from alloc.cli.sources import read_planning_problem
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
+    from alloc.planning.differences import WhatIf
     from alloc.planning.replay import ReplaySettings
     from alloc.planning.report import PlanReport, SolveSettings
-    from alloc.planning.what_if import WhatIf
 
 ProblemArgument = Annotated[
     str,
@@ -165,8 +165,8 @@ def what_if_command(
         raise typer.BadParameter("--other-scheduler needs --replay")
     asked = read_planning_problem(problem)
     parsed = parse_changes(changes or [])
+    from alloc.planning.differences import what_if
     from alloc.planning.documents import encode_what_if
-    from alloc.planning.what_if import what_if
 
     solver = _solver(time_limit, gap, seed, workers)
     replayed = _replay(scheduler, replay_jobs, seed, workers) if replay else None
@@ -214,7 +214,7 @@ def _front(
     quiet: bool,
 ) -> ExitCode:
     from alloc.planning.documents import encode_front
-    from alloc.planning.pareto import pareto
+    from alloc.planning.fronts import pareto
 
     with progress(f"planning {problem.name}", quiet) as watch:
         front = pareto(problem, axis, points=points, settings=solver, watch=watch)  # type: ignore[arg-type]

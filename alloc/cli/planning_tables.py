@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from alloc.planning.differences import WhatIf
     from alloc.planning.report import PlanReport
     from alloc.planning.tables import TextTable
-    from alloc.planning.what_if import WhatIf
 
 
 def plan_tables(report: "PlanReport") -> "list[RenderableType]":

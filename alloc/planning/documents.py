@@ -6,13 +6,19 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
+
+from alloc.capacity.accounting import account
+from alloc.capacity.bands import bands_of
+from alloc.capacity.plan import Plan
+from alloc.capacity.problem import PlanningProblem
 from alloc.comparison.intervals import Interval
 from alloc.documents.planning import encode_plan_result
+from alloc.planning.differences import WhatIf
+from alloc.planning.fronts import Front
 from alloc.planning.loop import Round
-from alloc.planning.pareto import Front
 from alloc.planning.replay import Measured
 from alloc.planning.report import PlanReport
-from alloc.planning.what_if import WhatIf
 
 VERSION = 1
 """Version of the documents here; a field that changes its meaning raises it."""
@@ -29,6 +35,9 @@ def encode_report(report: PlanReport) -> Document:
         "problem": {"name": report.problem.name, "fingerprint": report.problem.fingerprint},
         "holds": report.holds,
         "result": encode_plan_result(report.result),
+        "account": None
+        if report.result.plan is None
+        else _account(report.certified_problem, report.result.plan),
         "replay": None
         if replayed is None
         else {
@@ -82,6 +91,47 @@ def encode_front(front: Front) -> Document:
 def finite(number: float | None) -> float | None:
     """Return a number, or None for what JSON has no word for."""
     return number if number is not None and math.isfinite(number) else None
+
+
+def _account(problem: PlanningProblem, plan: Plan) -> Document:
+    """Return what a plan comes to in each quarter: money, carbon, and hosts by offer."""
+    books = account(problem, plan)
+    likely = np.array([scenario.probability for scenario in problem.scenarios])
+    hosts = {place: np.asarray(counts) for place, counts in books.hosts.items()}
+    hosts.update(_rented(problem, plan))
+    return {
+        "currency": problem.currency,
+        "money": {
+            "expected": books.spent.tolist(),
+            "least": books.scenario_spent.min(axis=0).tolist(),
+            "most": books.scenario_spent.max(axis=0).tolist(),
+        },
+        "carbon_kg": (likely @ books.carbon_kg).tolist(),
+        "hosts": [
+            {
+                "offer": name,
+                "site": site,
+                "terms": problem.offers[problem.offer_index[name]].terms,
+                "gpus": problem.offers[problem.offer_index[name]].gpus,
+                "hosts": counts.tolist(),
+            }
+            for (name, site), counts in hosts.items()
+            if counts.any()
+        ],
+    }
+
+
+def _rented(problem: PlanningProblem, plan: Plan) -> dict[tuple[str, str], Any]:
+    """Return the hosts rented by the hour, mean over scenarios and hours, by quarter."""
+    likely = {scenario.name: scenario.probability for scenario in problem.scenarios}
+    hours = np.asarray(bands_of(problem).hours, dtype=float)
+    found: dict[tuple[str, str], Any] = {}
+    for rental in plan.rentals:
+        place = (rental.offer, rental.site)
+        counts = found.setdefault(place, np.zeros(problem.num_quarters))
+        share = float(hours[rental.band] / hours.sum())
+        counts[rental.quarter] += likely[rental.scenario] * share * rental.hosts
+    return found
 
 
 def _round(turn: Round) -> Document:

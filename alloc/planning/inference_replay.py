@@ -11,10 +11,11 @@ from alloc.capacity.inference import InferenceProblem, RateTightening
 from alloc.capacity.inference_plan import InferencePlan, ReplicaGroup
 from alloc.capacity.inference_rates import load_of
 from alloc.capacity.inference_result import GoalCheck
+from alloc.capacity.request_stream import RequestStream
 from alloc.capacity.served import option_label
 from alloc.capacity.serving import Latencies, Load, latencies, sustainable_rate
 from alloc.errors import InstanceError
-from alloc.simulation.serving import RequestStream, Served, draw_requests, serve
+from alloc.simulation.serving import Served, draw_requests, serve
 
 _STEPS = (0.98, 0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.1, 0.01)
 """Shares of a rate to try, until the simulation keeps every goal at one."""

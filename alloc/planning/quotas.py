@@ -288,7 +288,7 @@ def resample_days(
 def assumptions(problem: QuotaProblem, *, held_out: bool) -> tuple[str, ...]:
     """Return what a plan takes for granted, in sentences."""
     found = [
-        "Demand does not react to quotas: what is not had in a period is lost, not asked for again.",
+        "Demand does not react to quotas: what is not had in a period is lost, not postponed.",
         "A quota is a number of GPUs; where they stand and whether jobs fit them is not looked at.",
         "A tenant reclaims what it is guaranteed at once; borrowers give it back at no cost.",
     ]

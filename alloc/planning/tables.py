@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 
 from alloc.capacity.accounting import hosts_in_service
 from alloc.capacity.plan import CostBreakdown, MarginalValue
+from alloc.planning.differences import WhatIf
+from alloc.planning.fronts import Front
 from alloc.planning.loop import Round
-from alloc.planning.pareto import Front
 from alloc.planning.report import PlanReport
-from alloc.planning.what_if import WhatIf
 
 _MOST_MARGINALS = 12
 

@@ -11,7 +11,7 @@ import numpy as np
 from alloc.capacity.accounting import account, hosts_in_service
 from alloc.capacity.plan import Plan
 from alloc.errors import InstanceError
-from alloc.planning.pareto import Front
+from alloc.planning.fronts import Front
 from alloc.planning.replay import Measured
 from alloc.planning.report import PlanReport
 from alloc.plotting.axes import add_legend, axes_to_draw_on, set_title

@@ -6,11 +6,11 @@ from typing import Any
 
 from alloc.errors import InstanceError, nearest
 from alloc.planning.change_text import read_change
+from alloc.planning.differences import what_if
 from alloc.planning.documents import encode_front, encode_report, encode_what_if
-from alloc.planning.pareto import GOAL_FACTORS, pareto
+from alloc.planning.fronts import GOAL_FACTORS, pareto
 from alloc.planning.replay import ReplaySettings
 from alloc.planning.report import SolveSettings, plan
-from alloc.planning.what_if import what_if
 from alloc.schedulers.registry import scheduler_names
 from alloc.server.operations import Limits, Tell
 from alloc.server.requests_planning import (

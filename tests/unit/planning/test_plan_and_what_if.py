@@ -20,11 +20,11 @@ from alloc.capacity import (
 from alloc.capacity.accounting import account
 from alloc.errors import InstanceError
 from alloc.planning.changes import Budget, Demand, NoMore
+from alloc.planning.differences import cost_change, what_if
+from alloc.planning.fronts import in_energy, pareto
 from alloc.planning.loop import plan_and_replay
-from alloc.planning.pareto import in_energy, pareto
 from alloc.planning.replay import ReplaySettings
 from alloc.planning.report import PlanReport, SolveSettings, plan
-from alloc.planning.what_if import cost_change, what_if
 from alloc.topology import HostType
 from alloc.verification.plan import verify_plan
 
