@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 from fastapi import Request
 
 from alloc.server.problems import refuse
 from alloc.server.service import Service
-from alloc.server.tokens import LOCAL, Client, hash_of
+from alloc.server.tokens import LOCAL, Client
 
-_LOOK_AGAIN_S = 0.5
-"""Shortest time between two looks for a new token; guesses must not become database reads."""
 _LOCAL = Client(LOCAL)
 
 
@@ -44,11 +40,7 @@ async def _known(request: Request) -> Client:
     scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer":
         raise _unauthorized("the Authorization header must be: Bearer alloc_...")
-    digest = hash_of(token.strip())
-    client = service.clients.get(digest)
-    if client is None and service.may_refresh_clients(time.monotonic(), _LOOK_AGAIN_S):
-        await service.refresh_clients()
-        client = service.clients.get(digest)
+    client = await service.clients.of(token.strip())
     if client is None:
         raise _unauthorized(
             "the token is unknown or revoked; whoever runs the server makes a new one with "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -27,7 +28,10 @@ def make_app(settings: Settings, store: Store | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = Service(settings, metrics, store)
+        opened = store
+        if opened is None:
+            opened = await asyncio.to_thread(Store, settings)
+        service = Service(settings, metrics, opened)
         app.state.service = service
         await service.start()
         try:

@@ -54,6 +54,7 @@ class Feed:
         self._latest = 0
         self._waiting: set[asyncio.Event] = set()
         self.progress: str | None = None
+        self._closed = False
 
     def status(self, document: dict[str, Any], *, last: bool = False) -> None:
         """Report a change of state; the document shows the job after it."""
@@ -64,13 +65,18 @@ class Feed:
         self.progress = line
         self._add("progress", json.dumps({"line": line}), last=False)
 
+    def close(self) -> None:
+        """End the feed without a last event: what follows is told elsewhere."""
+        self._closed = True
+        self.wake()
+
     def wake(self) -> None:
         """Let all watchers look again, for instance because the server stops."""
         for event in self._waiting:
             event.set()
 
     async def watch(self, after: int, stop: asyncio.Event) -> AsyncIterator[Event]:
-        """Yield the events after the id `after`, until the last one or until `stop`."""
+        """Yield the events after the id `after`, until the last, the end of the feed or `stop`."""
         seen = after
         news = asyncio.Event()
         self._waiting.add(news)
@@ -82,6 +88,8 @@ class Feed:
                     yield event
                     if event.last:
                         return
+                if self._closed:
+                    return
                 await news.wait()
         finally:
             self._waiting.discard(news)

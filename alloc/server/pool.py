@@ -1,182 +1,20 @@
-"""The pool of worker processes: hands out jobs, enforces limits, replaces what died.
-
-Workers are forked from a process that has loaded the solvers and does nothing else (Python's
-forkserver), so a new one takes milliseconds, and a kill of one touches nobody else.
-"""
+"""The pool of worker processes: who is free, who is at work; what died is replaced."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import resource
-import socket
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from multiprocessing import forkserver, get_context
-from pathlib import Path
-from typing import Literal
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import structlog
 
-from alloc.server import worker as worker_process
-from alloc.server.frames import HEAD, Failure, pack_job, unpack_head
-from alloc.server.operations import Limits
-from alloc.server.problems import Problem
+from alloc.server.process import Worker
 from alloc.server.settings import Settings
-
-Reason = Literal["time", "memory", "cancel", "stop", "recycle"]
 
 _log = structlog.get_logger("alloc.server.pool")
 _WATCH_S = 0.25
 """Time between two looks at the memory of the workers, seconds."""
 _RETRY_S = 1.0
-_READY_S = 120.0
-# One thread each: what a solver may use is decided by the request, not by the BLAS below it.
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a job ended in its worker.
-
-    Parameters
-    ----------
-    result
-        The JSON document, or None.
-    failure
-        Why there is none, or None.
-    stopped
-        Why the server itself ended the worker: cancelled, or shutting down.
-    """
-
-    result: bytes | None = None
-    failure: Failure | None = None
-    stopped: Literal["cancel", "stop"] | None = None
-
-
-class Worker:
-    """A worker process, seen from the server."""
-
-    def __init__(self, settings: Settings) -> None:
-        context = get_context("forkserver")
-        ours, theirs = socket.socketpair()
-        limits = Limits(settings.job_limit_s, os.cpu_count() or 1)
-        self._process = context.Process(
-            target=worker_process.main,
-            args=(theirs, settings.operations, limits, settings.memory_limit_mib),
-            daemon=True,
-            name="alloc-worker",
-        )
-        with _start_method_environment():
-            solvers = ["alloc.server.preload"] if settings.preload else []
-            context.set_forkserver_preload(["__main__", "alloc.server.worker", *solvers])
-            forkserver.ensure_running()
-        self._process.start()
-        theirs.close()
-        self._socket = ours
-        self._limits = settings
-        self.killed_for: Reason | None = None
-        self.resident_at_start_mib = 0.0
-
-    async def open(self) -> None:
-        """Wait until it is ready for a job."""
-        self._reader, self._writer = await asyncio.open_connection(sock=self._socket)
-        async with asyncio.timeout(_READY_S):
-            await self._frame()
-        self.resident_at_start_mib = self.resident_mib() or 0.0
-
-    @property
-    def pid(self) -> int:
-        """Process id."""
-        return self._process.pid or 0
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the process is there: it has not closed its end of the channel."""
-        return self.killed_for is None and not self._reader.at_eof()
-
-    def kill(self, reason: Reason) -> None:
-        """End the process at once, whatever it does."""
-        if self.killed_for is None:
-            self.killed_for = reason
-        self._process.kill()
-
-    def resident_mib(self) -> float | None:
-        """Return the memory that it holds, MiB; None where the system does not say."""
-        try:
-            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        except (OSError, IndexError, ValueError):
-            return None
-        return pages * resource.getpagesize() / 2**20
-
-    async def run(self, operation: str, body: bytes, tell: Callable[[str], None]) -> Ended:
-        """Run a job to its end; a worker that dies or is killed ends it too."""
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(self._limits.job_limit_s, self.kill, "time")
-        try:
-            self._writer.write(pack_job(operation, body))
-            await self._writer.drain()
-            while True:
-                tag, content = await self._frame()
-                if tag == "progress":
-                    tell(content.decode("utf-8", "replace"))
-                elif tag == "limit":
-                    timer.cancel()
-                    seconds = float(content) + self._limits.grace_s
-                    timer = loop.call_later(
-                        min(seconds, self._limits.job_limit_s), self.kill, "time"
-                    )
-                elif tag == "result":
-                    return Ended(result=content)
-                else:
-                    return Ended(failure=Failure.from_bytes(content))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return await self._died()
-        finally:
-            timer.cancel()
-
-    async def close(self) -> None:
-        """Let an idle worker go, and forget it."""
-        self._writer.close()
-        with contextlib.suppress(ConnectionError):
-            await self._writer.wait_closed()
-        await asyncio.to_thread(self._process.join, 2.0)
-        if self._process.is_alive():
-            self._process.kill()
-            await asyncio.to_thread(self._process.join)
-        self._process.close()
-
-    async def _frame(self) -> tuple[str, bytes]:
-        tag, length = unpack_head(await self._reader.readexactly(HEAD.size))
-        return tag, await self._reader.readexactly(length) if length else b""
-
-    async def _died(self) -> Ended:
-        """Say why a process is no more."""
-        await asyncio.to_thread(self._process.join)
-        reason, code = self.killed_for, self._process.exitcode
-        if reason in ("cancel", "stop"):
-            return Ended(stopped="cancel" if reason == "cancel" else "stop")
-        if reason == "time":
-            problem = Problem(
-                "time-limit",
-                "the job took longer than it may take on this server and was stopped; ask for a "
-                "shorter time_limit_s, or send a smaller instance.",
-            )
-        elif reason == "memory":
-            problem = Problem(
-                "memory-limit",
-                f"the job needed more than the {self._limits.memory_limit_mib} MiB of memory that "
-                "this server gives a job; send a smaller instance, or choose another method.",
-            )
-        else:
-            how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-            problem = Problem(
-                "worker-died",
-                f"the process that ran the job died ({how}); try again, and if it dies again, "
-                "choose another backend or a smaller instance.",
-            )
-        return Ended(failure=Failure(problem.to_json(), f"worker ended: {reason or code}"))
 
 
 class Pool:
@@ -250,11 +88,8 @@ class Pool:
         if self._stopping:
             return
         self.restarts += 1
-        self._spawn_task(self._dismiss(worker))
+        self._spawn_task(worker.close())
         self._spawn_task(self._hire())
-
-    async def _dismiss(self, worker: Worker) -> None:
-        await worker.close()
 
     async def _hire(self) -> None:
         """Start a worker, however often it takes."""
@@ -285,21 +120,7 @@ class Pool:
                     worker.kill("recycle")
                     self._replace(worker)
 
-    def _spawn_task(self, work: object) -> None:
-        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
+    def _spawn_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-@contextlib.contextmanager
-def _start_method_environment() -> Iterator[None]:
-    """Give the process that workers are forked from one thread for each of them."""
-    before = {name: os.environ.get(name) for name in _ONE_THREAD}
-    for name in _ONE_THREAD:
-        os.environ.setdefault(name, "1")
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)

@@ -17,7 +17,8 @@ from alloc.server.bodies import read_quickly
 from alloc.server.openapi import operation_extras
 from alloc.server.operations import Limits, Operation
 from alloc.server.problems import Problem, refuse
-from alloc.server.service import Live, Service, Submitted
+from alloc.server.runner import Live
+from alloc.server.service import Service, Submitted
 
 DOOR_BYTES = 2**20
 """Bytes up to which a body is checked at the door. A larger one would keep other requests waiting

@@ -11,7 +11,6 @@ import asyncio
 import dataclasses
 import secrets
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -29,6 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from alloc.server.locking import FileLock
+from alloc.server.packing import pack_body, unpack_body
 from alloc.server.records import Job, State
 from alloc.server.settings import Settings
 from alloc.server.tables import jobs, open_database, owners, requests, results, sqlite_path
@@ -38,8 +38,6 @@ T = TypeVar("T")
 
 _COLUMNS = tuple(jobs.c[known.name] for known in dataclasses.fields(Job))
 _OPEN: tuple[State, ...] = ("queued", "running")
-_WORTH_PACKING = 1024
-"""Bytes from which compression is worth its time."""
 _CHUNK = 500
 
 # Built once: putting a statement together costs more than running it.
@@ -83,7 +81,7 @@ class Store:
         path = sqlite_path(settings.database)
         # One server to a file; so whatever jobs are in it when it opens, nobody runs them.
         self._lock = None
-        self.engine = open_database(settings.database)
+        self.engine = open_database(settings.database, settings.lease_s)
         if path is not None:
             self._lock = FileLock(path.with_name(f"{path.name}.lock"), settings.database)
         self._writer = Writer(self.engine)
@@ -133,7 +131,10 @@ class Store:
 
         def change(connection: Connection) -> list[Job]:
             dead = owners.c.seen < _clock(connection) - self._settings.lease_s
-            connection.execute(delete(owners).where(dead, owners.c.id != name))
+            # Who is just showing life is not dead: do not wait to find out.
+            found = select(owners.c.id).where(dead, owners.c.id != name)
+            ids = connection.execute(found.with_for_update(skip_locked=True)).scalars().all()
+            connection.execute(delete(owners).where(owners.c.id.in_(ids)))
             orphan = or_(jobs.c.owner.is_(None), jobs.c.owner.not_in(select(owners.c.id)))
             adopted = connection.execute(
                 update(jobs)
@@ -148,7 +149,7 @@ class Store:
     async def add(self, job: Job, body: bytes) -> Job | None:
         """Store a new job; return the earlier one of the same idempotency key instead, if any."""
         values = {**_plain(job), "owner": self.owner, "cancel": False}
-        packed = _pack(body)
+        packed = pack_body(body)
 
         def change(connection: Connection) -> Job | None:
             added = connection.execute(self._insert_job, values)
@@ -179,7 +180,7 @@ class Store:
             "number": job.attempt,
             "why": job.problem,
         }
-        packed = None if result is None else _pack(result)
+        packed = None if result is None else pack_body(result)
 
         def change(connection: Connection) -> bool:
             if connection.execute(_END, values).rowcount != 1:
@@ -213,12 +214,12 @@ class Store:
     async def result(self, job_id: str) -> bytes | None:
         """Return the result of a job, if there is one."""
         query = select(results.c.body).where(results.c.job == job_id)
-        return await self._read(lambda c: _unpack(c.execute(query).scalar()))
+        return await self._read(lambda c: unpack_body(c.execute(query).scalar()))
 
     async def request(self, job_id: str) -> bytes | None:
         """Return the body that a job was asked for with, if it is still kept."""
         query = select(requests.c.body).where(requests.c.job == job_id)
-        return await self._read(lambda c: _unpack(c.execute(query).scalar()))
+        return await self._read(lambda c: unpack_body(c.execute(query).scalar()))
 
     async def list(
         self,
@@ -296,14 +297,3 @@ def _first(connection: Connection, job_id: str) -> Job | None:
 
 def _plain(job: Job) -> dict[str, Any]:
     return {column.name: getattr(job, column.name) for column in _COLUMNS}
-
-
-def _pack(body: bytes) -> bytes:
-    return zlib.compress(body, 1) if len(body) >= _WORTH_PACKING else body
-
-
-def _unpack(body: bytes | None) -> bytes | None:
-    """Return what was stored; JSON never begins as a zlib stream does."""
-    if body is None or body[:1] != b"\x78":
-        return body
-    return zlib.decompress(body)

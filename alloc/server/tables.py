@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,20 +105,22 @@ class DatabaseError(AllocError):
     """The database of the server cannot be opened, read or written."""
 
 
-def open_database(location: str) -> Engine:
+def open_database(location: str, patience_s: float = _PATIENCE_S) -> Engine:
     """Return a connection to a database, with the tables of the server in it.
 
     Parameters
     ----------
     location
         Path of an SQLite file, made when absent, or a database URL.
+    patience_s
+        How long a transaction may hold others up while its server does nothing, seconds.
 
     Raises
     ------
     DatabaseError
         If it cannot be opened, or holds tables of another version.
     """
-    engine = _engine(location)
+    engine = _engine(location, patience_s)
     try:
         with engine.begin() as connection:
             metadata.create_all(connection)
@@ -175,7 +178,7 @@ def reason_of(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _engine(location: str) -> Engine:
+def _engine(location: str, patience_s: float) -> Engine:
     try:
         path = sqlite_path(location)
         if path is not None:
@@ -188,7 +191,10 @@ def _engine(location: str) -> Engine:
             raise DatabaseError(
                 "a database in memory goes with its server; give the path of a file."
             )
-        return create_engine(location, pool_pre_ping=True)
+        engine = create_engine(location, pool_pre_ping=True)
+        if engine.dialect.name == "postgresql":
+            event.listen(engine, "connect", partial(_set_up_postgres, patience_s))
+        return engine
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
         raise DatabaseError(
             f"cannot open {display_name(location)}: {error}; give the path of a file, or a "
@@ -196,6 +202,15 @@ def _engine(location: str) -> Engine:
         ) from None
     except OSError as error:
         raise database_error("open", location, error) from None
+
+
+def _set_up_postgres(patience_s: float, connection: Any, _record: Any) -> None:
+    # A server that is stopped in the middle of a transaction must not keep its locks: others wait
+    # for them to take over its jobs.
+    with connection.cursor() as cursor:
+        milliseconds = max(round(1000 * patience_s), 1)
+        cursor.execute(f"SET idle_in_transaction_session_timeout = {milliseconds}")
+    connection.commit()
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:

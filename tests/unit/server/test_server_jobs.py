@@ -191,7 +191,7 @@ def test_lists_can_be_narrowed(open_client, settings):
 
 def test_a_result_expires_and_then_the_job_is_forgotten(open_client, settings, monkeypatch):
     """410 as long as the server knows that there was one, 404 after that."""
-    monkeypatch.setattr("alloc.server.service.EXPIRY_S", 0.1)
+    monkeypatch.setattr("alloc.server.keeper.EXPIRY_S", 0.1)
     client = open_client(settings.replace(result_ttl_s=0.3, tombstone_ttl_s=0.8))
     location = act(client, wait=30, headers={"Idempotency-Key": "k"}).headers["location"]
     assert client.get(f"{location}/result").status_code == 200

@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 from server_harness import act, wait_for
 from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
 
 from alloc.server.tables import open_database
 from alloc.server.tokens import add_token, good_tokens
@@ -53,7 +54,7 @@ def test_the_life_of_a_job(open_client, settings, database, tiny):
 
 
 def test_results_expire_there_too(open_client, settings, database, monkeypatch):
-    monkeypatch.setattr("alloc.server.service.EXPIRY_S", 0.1)
+    monkeypatch.setattr("alloc.server.keeper.EXPIRY_S", 0.1)
     client = open_client(settings.replace(database=database, result_ttl_s=0.2))
     location = act(client, wait=30).headers["location"]
     wait_for(client, location[-32:], states=("expired",))
@@ -136,3 +137,23 @@ def test_the_server_outlives_a_restart_of_the_database(open_client, settings, po
     assert wait_for(client, job["id"])["state"] == "done"
     assert client.get(job["links"]["result"]).json()["text"] == "kept"
     assert act(client, wait=30).status_code == 200
+
+
+def test_a_server_that_stops_in_the_middle_does_not_hold_up_the_others(database):
+    """A process that sleeps inside a transaction keeps its locks, until the database ends it.
+
+    Found with a server stopped just while it showed life: nobody could take over its jobs.
+    """
+    sleeping, other = open_database(database, 0.3), open_database(database, 0.3)
+    with sleeping.connect() as connection:
+        connection.execute(text("INSERT INTO alloc_server_owners VALUES ('a', 0)"))
+        connection.commit()
+        connection.execute(text("UPDATE alloc_server_owners SET seen = 1"))
+        with other.begin() as waiting:
+            waiting.execute(text("SET lock_timeout = '20s'"))
+            assert waiting.execute(text("DELETE FROM alloc_server_owners")).rowcount == 1
+        with pytest.raises(OperationalError):
+            connection.execute(text("SELECT 1"))
+        connection.invalidate()
+    sleeping.dispose()
+    other.dispose()

@@ -1,0 +1,239 @@
+"""The runner: takes jobs from the queue to a worker, and stores how they ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from alloc.server.fairness import FairQueue
+from alloc.server.feed import Feed
+from alloc.server.metrics import Metrics
+from alloc.server.pool import Pool
+from alloc.server.process import Ended, Worker
+from alloc.server.records import Job, State
+from alloc.server.settings import Settings
+from alloc.server.store import Store
+from alloc.server.tables import reason_of
+
+_log = structlog.get_logger("alloc.server.runner")
+
+_SMALL = 64 * 1024
+"""Bytes up to which a body waits in memory; a larger one is read again when its turn comes."""
+_SHORT_S = 0.1
+"""Jobs that take less are stored once, when they end."""
+_RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+@dataclass(eq=False)
+class Live:
+    """A job that has not ended, with what is not stored of it.
+
+    Parameters
+    ----------
+    job
+        The job as it is now.
+    body
+        Its request, or None to read it again.
+    feed
+        What happens to it.
+    done
+        Set when it has ended, or will not end here.
+    result
+        Its result, once it is stored.
+    worker
+        The worker that runs it.
+    """
+
+    job: Job
+    body: bytes | None
+    feed: Feed = field(default_factory=Feed)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    result: bytes | None = None
+    worker: Worker | None = None
+
+
+class Runner:
+    """Runs jobs in worker processes, fairly between clients.
+
+    Parameters
+    ----------
+    settings
+        Workers and limits.
+    metrics
+        Where to count.
+    store
+        Where jobs are kept.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics, store: Store) -> None:
+        self.queue = FairQueue()
+        self.lives: dict[str, Live] = {}
+        self.pool = Pool(settings, self._dispatch)
+        self.stopping = asyncio.Event()
+        self._settings = settings
+        self._metrics = metrics
+        self._store = store
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def accept(self, job: Job, body: bytes | None, weight: float) -> Live:
+        """Let a stored job wait for a worker."""
+        live = Live(job, body if body is not None and len(body) <= _SMALL else None)
+        self.lives[job.id] = live
+        live.feed.status(job.to_dict())
+        self.queue.put(job.client, job.id, weight)
+        self._dispatch()
+        return live
+
+    async def cancel(self, live: Live) -> None:
+        """Take a job out of the queue, or kill the worker that runs it."""
+        if self.queue.remove(live.job.client, live.job.id):
+            await self.end(live, "cancelled")
+        elif live.worker is not None:
+            live.worker.kill("cancel")
+
+    def abandon(self) -> None:
+        """Let all jobs go: they are another server's now."""
+        for live in list(self.lives.values()):
+            self.queue.remove(live.job.client, live.job.id)
+            if live.worker is not None:
+                live.worker.kill("stop")
+            self._forget(live)
+
+    def begin_stop(self) -> None:
+        """Take no more work, and let those who watch or wait go."""
+        self.stopping.set()
+        for live in self.lives.values():
+            live.feed.wake()
+            live.done.set()
+
+    async def stop(self) -> None:
+        """Let running jobs end for a while; what is left in `lives` has not ended."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._settings.drain_s)
+        await self.pool.stop()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5.0)
+        for task in self._tasks:
+            task.cancel()
+
+    async def end(
+        self,
+        live: Live,
+        state: State,
+        *,
+        problem: str | None = None,
+        result: bytes | None = None,
+    ) -> None:
+        """Store how a job ended, however long the database takes, and tell those who wait."""
+        now = time.time()
+        expires = now + self._settings.result_ttl_s
+        job = live.job.replace(state=state, finished=now, expires=expires, problem=problem)
+        for pause in _pauses():
+            try:
+                mine = await self._store.end(job, result)
+                break
+            except SQLAlchemyError as error:
+                _log.error("a result cannot be stored yet", job=job.id, reason=reason_of(error))
+                await asyncio.sleep(pause)
+        if not mine:
+            _log.warning("another server has taken over a job", job=job.id)
+            self._forget(live)
+            return
+        self.lives.pop(job.id, None)
+        live.job, live.result = job, result
+        live.feed.status(job.to_dict(), last=True)
+        live.done.set()
+        self._metrics.jobs.labels(job.operation, state).inc()
+
+    def _forget(self, live: Live) -> None:
+        """Let those who watch or wait for a job look for it in the database."""
+        if self.lives.get(live.job.id) is live:
+            del self.lives[live.job.id]
+        live.done.set()
+        live.feed.close()
+
+    def _dispatch(self) -> None:
+        """Give the workers that are free the jobs that are next."""
+        while not self.stopping.is_set() and len(self.queue):
+            worker = self.pool.take()
+            job_id = None if worker is None else self.queue.take()
+            if worker is None or job_id is None:
+                return
+            live = self.lives[job_id]
+            live.worker = worker
+            self._spawn(self._run(worker, live))
+
+    async def _run(self, worker: Worker, live: Live) -> None:
+        """Run a job in a worker, and store how it ended."""
+        now = time.time()
+        live.job = live.job.replace(state="running", started=now, attempt=live.job.attempt + 1)
+        job = live.job
+        live.feed.status(job.to_dict())
+        self._metrics.wait_seconds.labels(job.operation).observe(now - job.created)
+        timer = asyncio.get_running_loop().call_later(_SHORT_S, self._store_start, live)
+        began = time.perf_counter()
+        body = live.body if live.body is not None else await self._body_of(job)
+        ended = await worker.run(job.operation, body, live.feed.tell)
+        live.worker = None
+        timer.cancel()
+        took = time.perf_counter() - began
+        self.queue.finish(job.id, took)
+        self.pool.give_back(worker)
+        self._metrics.job_seconds.labels(job.operation).observe(took)
+        if ended.stopped == "cancel":
+            await self.end(live, "cancelled")
+        elif ended.failure is not None:
+            _log_failure(job, ended)
+            await self.end(live, "failed", problem=ended.failure.problem)
+        elif ended.result is not None:
+            await self.end(live, "done", result=ended.result)
+        else:
+            # Stopped with the server: the job is put back when everything else is done.
+            live.job = job.replace(state="queued")
+
+    async def _body_of(self, job: Job) -> bytes:
+        """Read the request of a job again; without one the worker says what is wrong."""
+        for pause in _RETRY_S:
+            try:
+                return await self._store.request(job.id) or b""
+            except SQLAlchemyError as error:
+                _log.error("a request cannot be read yet", job=job.id, reason=reason_of(error))
+                await asyncio.sleep(pause)
+        return b""
+
+    def _store_start(self, live: Live) -> None:
+        async def store() -> None:
+            try:
+                await self._store.start(live.job)
+            except SQLAlchemyError as error:
+                _log.error("a start cannot be stored", job=live.job.id, reason=reason_of(error))
+
+        if live.job.state == "running":
+            self._spawn(store())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a task failed", exc_info=error)
+
+
+def _log_failure(job: Job, ended: Ended) -> None:
+    if ended.failure is not None and ended.failure.trace:
+        _log.error("job failed", job=job.id, operation=job.operation, trace=ended.failure.trace)
+
+
+def _pauses() -> Iterator[float]:
+    yield from _RETRY_S
+    while True:
+        yield _RETRY_S[-1]
