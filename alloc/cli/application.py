@@ -14,6 +14,7 @@ from alloc.cli.placing import defrag_command, explain_command, place_command
 from alloc.cli.planning import plan_command, what_if_command
 from alloc.cli.ranks import ranks_command
 from alloc.cli.simulating import simulate_command
+from alloc.cli.sizing import operate_command, plan_quotas_command, size_inference_command
 from alloc.cli.solving import solve_command
 from alloc.cli.verifying import verify_command
 from alloc.cli.versions import versions_command
@@ -61,6 +62,9 @@ app.command("explain")(explain_command)
 app.command("forecast")(forecast_command)
 app.command("plan")(plan_command)
 app.command("what-if")(what_if_command)
+app.command("operate")(operate_command)
+app.command("size-inference")(size_inference_command)
+app.command("plan-quotas")(plan_quotas_command)
 app.command("verify")(verify_command)
 app.command("ranks")(ranks_command)
 app.command("compare")(compare_command)

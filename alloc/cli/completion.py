@@ -26,6 +26,12 @@ def _planning_problems() -> Iterable[str]:
     return stored_planning_ids()
 
 
+def _operation_policies() -> Iterable[str]:
+    from alloc.planning.operation import operation_policies
+
+    return ["exact", *operation_policies()]
+
+
 def _families() -> Iterable[str]:
     from alloc.instances import families
 
@@ -104,6 +110,7 @@ def complete_scheduler_list(incomplete: str) -> list[str]:
 
 complete_instance = _offer(_instances)
 complete_planning_problem = _offer(_planning_problems)
+complete_operation_policy = _offer(_operation_policies)
 complete_family = _offer(_families)
 complete_formulation = _offer(_formulations)
 complete_objective = _offer(_objectives)
