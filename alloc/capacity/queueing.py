@@ -89,6 +89,8 @@ class Wait:
         """Return the probability of a wait longer than this."""
         if seconds < 0:
             return 1.0
+        if self.probability == 0:
+            return 0.0
         return self.probability * math.exp(-self.drain_per_s * seconds)
 
 

@@ -138,9 +138,16 @@ def _rounds(
             return *best, True
         if number == most_rounds or settings.seconds_left() <= 0:
             break
+        planned = {o.tenant: 1 - o.coverage for o in outlooks if o.sample == "planned"}
         tighter = tuple(
             dataclasses.replace(
-                tenant, exceeding=_tighter(tenant.exceeding, promised[tenant.name], missed)
+                tenant,
+                exceeding=_tighter(
+                    tenant.exceeding,
+                    promised[tenant.name],
+                    missed[tenant.name],
+                    planned[tenant.name],
+                ),
             )
             if tenant.name in missed
             else tenant
@@ -153,10 +160,12 @@ def _rounds(
     return *best, False
 
 
-def _tighter(now: float, promised: float, missed: dict[str, float]) -> float:
-    """Return a smaller share: by how much the worst tenant misses its promise."""
-    worst = max(missed.values())
-    smaller = now * promised / worst if worst > 0 else 0.0
+def _tighter(now: float, promised: float, missed: float, planned: float) -> float:
+    """Return a smaller share: by how much it misses its promise, and less than was planned.
+
+    The plan exceeds in whole scenarios; a share between two changes nothing.
+    """
+    smaller = min(now * promised / missed, planned - _SMALLEST)
     return smaller if smaller > _SMALLEST else 0.0
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from alloc.capacity.request_stream import RequestStream
 from alloc.capacity.requests import RequestClass
 from alloc.capacity.served import ReplicaOption
 from alloc.capacity.serving import Load, prompt_s
@@ -23,41 +24,6 @@ from alloc.errors import InstanceError
 
 Array = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class RequestStream:
-    """Requests in order of arrival.
-
-    Parameters
-    ----------
-    arrival_s
-        Arrivals, seconds, not decreasing, shape (requests,).
-    input_tokens, output_tokens
-        Tokens of each, 1 or more, shape (requests,).
-    kind
-        Position of each request's class, shape (requests,).
-    """
-
-    arrival_s: Array
-    input_tokens: Whole
-    output_tokens: Whole
-    kind: Whole
-
-    def __post_init__(self) -> None:
-        number = len(self.arrival_s)
-        for name in ("input_tokens", "output_tokens", "kind"):
-            if len(getattr(self, name)) != number:
-                raise InstanceError(
-                    f"request stream: has {number} arrivals and {len(getattr(self, name))} "
-                    f"{name}; give one per request."
-                )
-        if number and (np.diff(self.arrival_s) < 0).any():
-            raise InstanceError("request stream: arrivals go back in time; sort them.")
-
-    def __len__(self) -> int:
-        """Return the number of requests."""
-        return len(self.arrival_s)
 
 
 @dataclass(frozen=True)

@@ -58,5 +58,6 @@ Literature
 from alloc.models.quota_planning.arrays import Extra as Extra
 from alloc.models.quota_planning.arrays import QuotaLayout as QuotaLayout
 from alloc.models.quota_planning.arrays import array_model as array_model
+from alloc.models.quota_planning.arrays import start_values as start_values
 from alloc.models.quota_planning.data import QuotaData as QuotaData
 from alloc.models.quota_planning.data import quota_data as quota_data

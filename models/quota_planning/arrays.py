@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from alloc.capacity.quota_measures import MET_TOLERANCE_MILLI
 from alloc.capacity.quotas import Quota, QuotaPlan, TenantUse
 from alloc.formulation import ArrayModel
 from alloc.models.inference_sizing.arrays import Rows
@@ -36,11 +37,18 @@ class Extra:
     relaxed
         Minimise instead what would have to be added: GPUs of any type to the capacity, or the same
         share of the time to every tenant's `exceeding`.
+    guarded
+        Whether (C5) is part of it; without, the optimum is a bound.
+    fixed
+        Steps of every quota, in the order of `QuotaLayout.q`, if they are given: then (C5) needs no
+        binaries.
     """
 
     level: int = 0
     kept: tuple[float, ...] = ()
     relaxed: Relaxed | None = None
+    guarded: bool = True
+    fixed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,6 +137,24 @@ class QuotaLayout:
                         given = tuple(round(float(a), 6) for a in amounts)
                         uses.append(TenantUse(scenario.name, tenant.name, gpu_type, given))
         return QuotaPlan(quotas, tuple(uses))
+
+
+def start_values(layout: QuotaLayout, plan: QuotaPlan) -> Array:
+    """Return the integers of a plan for a warm start; what is continuous is left to the solver."""
+    data, problem, at = layout.data, layout.data.problem, layout.starts
+    quota = plan.quota_milli(problem) / MILLI
+    served = plan.served_milli(problem) / MILLI
+    got = np.zeros(data.demand.shape)
+    for s in range(len(problem.scenarios)):
+        got[data.outcome_of[s]] = served[s]
+    values = np.full(at["end"], np.nan)
+    values[: at["o"]] = np.rint(quota / data.step).ravel()
+    for m, (k, i, g) in enumerate(layout.y):
+        values[at["y"] + m] = float(quota[i, g] < data.demand[k, i, g])
+    for m, (k, i) in enumerate(layout.v):
+        missing = data.demand[k, i] - got[k, i] > MET_TOLERANCE_MILLI / MILLI
+        values[at["v"] + m] = float(missing.any())
+    return values
 
 
 def guaranteed(data: QuotaData, quota: Array, served: Array) -> Array:
@@ -297,7 +323,7 @@ def _cost(layout: QuotaLayout) -> Array:
 
 def _offset(layout: QuotaLayout) -> float:
     data = layout.data
-    if layout.extra != Extra() or data.problem.goal != "expected_shortfall":
+    if layout.extra.relaxed or layout.extra.level or data.problem.goal != "expected_shortfall":
         return 0.0
     weight = np.array([tenant.weight for tenant in data.problem.tenants])
     return float(data.weight_h @ (data.demand.sum(axis=2) @ weight))
@@ -309,11 +335,16 @@ def _limits(layout: QuotaLayout) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
     integer = np.zeros(at["end"], dtype=bool)
     for k, (i, g) in enumerate(layout.q):
         lower[k], upper[k], integer[k] = data.least[i, g], data.most[i, g], True
+        if layout.extra.fixed:
+            lower[k] = upper[k] = layout.extra.fixed[k]
     for n, (k, i, g) in enumerate(data.wants):
         wanted = float(data.demand[k, i, g])
         upper[at["o"] + n] = wanted
         if always_met(data, k, i, g):
             lower[at["o"] + n] = wanted
+        if layout.extra.fixed and layout.extra.guarded:
+            given = layout.extra.fixed[i * layout.types + g] * data.step
+            lower[at["o"] + n] = min(wanted, given)
         upper[at["r"] + n] = wanted if data.cohort[i] >= 0 else 0.0
     integer[at["y"] : at["relaxed"]] = True
     if layout.extra.relaxed == "capacity":

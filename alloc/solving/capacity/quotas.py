@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -17,9 +17,17 @@ from alloc.capacity.quotas import GpuCapacity, QuotaPlan, QuotaProblem
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Status, relative_gap
 from alloc.documents.records import fingerprint
 from alloc.errors import CertificateError
-from alloc.formulation import RawResult
-from alloc.models.quota_planning import Extra, QuotaData, QuotaLayout, array_model, quota_data
+from alloc.formulation import RawResult, RawStatus
+from alloc.models.quota_planning import (
+    Extra,
+    QuotaData,
+    QuotaLayout,
+    array_model,
+    quota_data,
+    start_values,
+)
 from alloc.objectives import Sense
+from alloc.solving.capacity.quota_starts import quick_plan
 from alloc.solving.outcome import Settings
 from alloc.units import MILLI
 from alloc.verification.quota_plan import verify_quota_plan
@@ -28,6 +36,11 @@ FORMULATION = "quota_planning"
 FAIR = ("fair_service", "fair_coverage")
 _BOUND_TOLERANCE = 1e-5
 """How far, relatively, a bound may be passed: amounts are kept to a hundredth of a milli-GPU."""
+
+_SEARCHED = 0.1
+"""Share of the time for a start by local search."""
+_LEVEL_SHARE = 0.5
+"""Share of the time left for a level of a fair goal: the first, which is certified, has most."""
 
 Report = Callable[[str], None]
 Method = Literal["highs", "pyomo"]
@@ -87,7 +100,8 @@ def solve_quotas(
     say(f"{len(data.demand)} outcomes, {len(data.wants)} demands")
     if problem.goal in FAIR:
         return _solve_levels(data, settings, method, say)
-    raw, layout = _solve(data, Extra(), settings.seconds_left(), settings, method)
+    start = _start(data, settings, method)
+    raw, layout = _best(data, Extra(), settings.seconds_left(), settings, method, start)
     plan = None if raw.values is None else layout.plan(raw.values)
     certificate = _certify(data, plan, raw, Extra(), settings, method)
     say(f"{certificate.status}: {certificate.objective}, bound {certificate.bound:g}")
@@ -97,15 +111,16 @@ def solve_quotas(
 def _solve_levels(data: QuotaData, settings: Settings, method: Method, say: Report) -> QuotaOutcome:
     """Solve a fair goal: the worst tenant, then the two worst together, and so on."""
     plan: QuotaPlan | None = None
+    start = _start(data, settings, method)
     stages: list[Certificate] = []
     kept: tuple[float, ...] = ()
     number = len(data.problem.tenants)
     for level in range(1, number + 1):
-        seconds = settings.seconds_left() / (number + 1 - level)
+        seconds = settings.seconds_left() * (1 if level == number else _LEVEL_SHARE)
         if level > 1 and seconds <= 0:
             break
         extra = Extra(level, kept)
-        raw, layout = _solve(data, extra, seconds, settings, method)
+        raw, layout = _best(data, extra, seconds, settings, method, plan or start)
         if raw.values is None:
             if level == 1:
                 stages.append(_certify(data, None, raw, extra, settings, method))
@@ -128,17 +143,72 @@ def _solve_levels(data: QuotaData, settings: Settings, method: Method, say: Repo
     return _explained(data, QuotaOutcome(plan, first, tuple(stages)), settings)
 
 
+def _start(data: QuotaData, settings: Settings, method: Method) -> QuotaPlan | None:
+    """Return quotas to start from, where the search for them pays."""
+    if method == "pyomo" or data.problem.goal == "expected_shortfall":
+        return None
+    if (data.least.sum(axis=0) * data.step > data.capacity + 1e-9).any():
+        return None
+    return quick_plan(data, _SEARCHED * settings.seconds_left())
+
+
 def _solve(
-    data: QuotaData, extra: Extra, seconds: float, settings: Settings, method: Method
+    data: QuotaData,
+    extra: Extra,
+    seconds: float,
+    settings: Settings,
+    method: Method,
+    start: QuotaPlan | None = None,
 ) -> tuple[RawResult, QuotaLayout]:
     layout = QuotaLayout(data, extra)
-    # Room for rounding on both sides of the gap.
-    options = SolverOptions(seconds, settings.seed, settings.workers, OPTIMALITY_GAP / 4)
     if method == "pyomo":
         from alloc.models.quota_planning.pyomo_model import draw_pyomo
 
+        options = SolverOptions(seconds, settings.seed, settings.workers, OPTIMALITY_GAP / 4)
         return backend("pyomo").solve(draw_pyomo(layout), options), layout
+    values = None if start is None else start_values(layout, start)
+    # Room for rounding on both sides of the gap.
+    options = SolverOptions(seconds, settings.seed, settings.workers, OPTIMALITY_GAP / 4, values)
     return backend("highs").solve(array_model(layout), options), layout
+
+
+def _best(
+    data: QuotaData,
+    extra: Extra,
+    seconds: float,
+    settings: Settings,
+    method: Method,
+    start: QuotaPlan | None,
+) -> tuple[RawResult, QuotaLayout]:
+    """Solve, where it pays first without the guarantees: they seldom bind.
+
+    Without (C5) the optimum is a bound; with the quotas it finds, (C5) needs no binaries. Where the
+    two meet, both are optimal.
+    """
+    until = time.perf_counter() + seconds
+    full = QuotaLayout(data, extra)
+    if method == "pyomo" or not full.y:
+        return _solve(data, extra, seconds, settings, method, start)
+    free, layout = _solve(data, replace(extra, guarded=False), seconds / 2, settings, method, start)
+    if free.status == "infeasible":
+        return free, layout
+    if free.values is not None:
+        steps = tuple(round(value) for value in free.values[: len(layout.q)])
+        left = max(until - time.perf_counter(), 0.1)
+        kept, layout = _solve(data, replace(extra, fixed=steps), left / 2, settings, method)
+        if kept.objective is not None:
+            near = abs(kept.objective - free.bound) <= OPTIMALITY_GAP * max(1.0, abs(free.bound))
+            if near or time.perf_counter() >= until:
+                status: RawStatus = "optimal" if near else "feasible"
+                bounded = replace(kept, bound=free.bound, status=status, limit=free.limit)
+                return bounded, layout
+            start = layout.plan(kept.values) if kept.values is not None else start
+    left = max(until - time.perf_counter(), 0.1)
+    last, layout = _solve(data, extra, left, settings, method, start)
+    tighter = min if extra.level else max
+    if last.status == "infeasible":
+        return last, layout
+    return replace(last, bound=tighter(last.bound, free.bound)), layout
 
 
 def _certify(
@@ -200,7 +270,7 @@ def _explained(data: QuotaData, outcome: QuotaOutcome, settings: Settings) -> Qu
     if outcome.certificate.status != "infeasible":
         return outcome
     problem = data.problem
-    limit = max(settings.seconds_left(), 1.0)
+    limit = max(settings.seconds_left() / 2, 1.0)
     found: list[Relaxation] = []
     more, layout = _solve(data, Extra(relaxed="capacity"), limit, settings, "highs")
     parts = []
@@ -223,7 +293,7 @@ def _explained(data: QuotaData, outcome: QuotaOutcome, settings: Settings) -> Qu
                 "GPUs",
                 added / total if total else math.inf,
                 None,
-                f"add {names} to the GPUs",
+                f"add {names} to the GPUs" + _unless(more),
             )
         )
     if problem.goal == "least_quota":
@@ -241,7 +311,7 @@ def _explained(data: QuotaData, outcome: QuotaOutcome, settings: Settings) -> Qu
                     share / max(1 - most, 1e-9),
                     None,
                     f"let the demand of every tenant be more than it gets in {100 * share:.3g} % "
-                    "more of the time",
+                    "more of the time" + _unless(looser),
                 )
             )
     found.sort(key=lambda relaxation: relaxation.relative)
@@ -252,6 +322,10 @@ def _explained(data: QuotaData, outcome: QuotaOutcome, settings: Settings) -> Qu
         _conflict(data, parts),
         tuple(found),
     )
+
+
+def _unless(raw: RawResult) -> str:
+    return "" if raw.status == "optimal" else " (enough; less may do)"
 
 
 TINY_MILLI = 1e-3

@@ -1,0 +1,257 @@
+"""Inference sizing from end to end: rounds, what-ifs, infeasible problems, documents."""
+
+import dataclasses
+import json
+
+import pytest
+from inference_problems import a_class, a_problem
+
+from alloc.capacity.inference import GpuPool, InferenceProblem
+from alloc.capacity.requests import LatencyGoal, TokenSummary
+from alloc.errors import AllocError, InstanceError
+from alloc.planning.inference import (
+    load_inference_problem,
+    read_inference_problem,
+    read_inference_result,
+    size_inference,
+    write_inference_problem,
+    write_inference_result,
+)
+from alloc.planning.inference_replay import replay_stream
+from alloc.simulation.serving import draw_requests
+from alloc.solving.capacity.inference import solve_inference
+from alloc.verification.inference import verify_inference
+
+
+def test_a_plan_shows_both_fidelities_and_what_more_would_change():
+    problem = a_problem(1.5, 0.4)
+    seen = []
+    result = size_inference(problem, progress=seen.append)
+    assert result.certificate.status == "optimal"
+    assert result.certificate.verified
+    assert result.converged
+    assert {check.measure for check in result.checks} == {"ttft"}
+    assert all(check.predicted <= check.allowed + 1e-9 for check in result.checks)
+    assert {(r.kind, r.name) for r in result.resolves} == {("host", "own"), ("rate", "chatbot")}
+    assert all(r.exact for r in result.resolves)
+    more = next(r for r in result.resolves if r.kind == "rate")
+    assert more.cost_change is None or more.cost_change >= 0
+    assert len(seen) == len(result.log) > 1
+
+
+def test_a_goal_that_the_simulation_misses_is_tightened_until_it_holds():
+    """Bursty requests find all places taken more often than Erlang's formula says of steady ones.
+
+    The simulation sees it; the second round trusts the closed form with less, and pays for more.
+    """
+    base = a_problem(0.82, arrival_scv=6.0)
+    kind = a_class(0.82, ttft=LatencyGoal(1.0, 95))
+    problem = base.replace(models=(dataclasses.replace(base.models[0], classes=(kind,)),))
+    once = size_inference(problem, what_if=False, replayed_requests=5000, most_rounds=1)
+    assert not once.converged
+    [check] = once.checks
+    assert check.predicted <= check.allowed < check.simulated
+    result = size_inference(problem, what_if=False, replayed_requests=5000)
+    assert result.converged
+    assert result.rounds == 2
+    assert result.certificate.objective > once.certificate.objective
+    assert result.certificate.fingerprint != once.certificate.fingerprint
+
+
+def test_what_the_simulation_forbids_may_leave_no_plan():
+    """One GPU keeps the goal by the closed form and not in the simulation: then there is none."""
+    base = a_problem(0.82, arrival_scv=6.0, pools=(GpuPool("own", "h100", 1, 1, 2.0, 80_000),))
+    kind = a_class(0.82, ttft=LatencyGoal(1.0, 95))
+    problem = base.replace(models=(dataclasses.replace(base.models[0], classes=(kind,)),))
+    result = size_inference(problem, what_if=False, replayed_requests=5000)
+    assert result.certificate.status == "infeasible"
+    assert "the simulation shows that it misses goals" in result.conflict
+    assert result.relaxations
+
+
+def test_dearer_gpus_cost_in_proportion_and_more_hosts_never_more():
+    problem = a_problem(1.5, 0.8)
+    base = solve_inference(problem).certificate.objective
+    [pool] = problem.pools
+    dear = problem.replace(pools=(dataclasses.replace(pool, price_per_gpu_hour=6.0),))
+    assert solve_inference(dear).certificate.objective == pytest.approx(3 * base)
+    roomy = problem.replace(pools=(dataclasses.replace(pool, hosts=5),))
+    assert solve_inference(roomy).certificate.objective == pytest.approx(base)
+
+
+def test_training_lends_in_the_hours_in_which_it_is_cheap():
+    """Co-location: the peak borrows from training, the night runs on its own GPUs."""
+    own = GpuPool("own", "h100", 4, 1, 1.0, 80_000)
+    lent = GpuPool("training", "h100", 4, (0, 3), (9.0, 1.5), 80_000, lender="training")
+    problem = a_problem(0.4, 9.0, pools=(own, lent))
+    result = size_inference(problem, what_if=False)
+    plan = result.require_plan()
+    assert plan.gpus_used("p0", "training") == 0
+    assert plan.gpus_used("p1", "training") > 0
+    assert any("training" in sentence for sentence in result.assumptions)
+
+
+def test_a_recorded_stream_is_routed_over_the_groups_of_a_plan():
+    problem = a_problem(1.5)
+    plan = size_inference(problem, what_if=False).require_plan()
+    from numpy.random import default_rng
+
+    from alloc.capacity.inference_rates import load_of
+
+    load = load_of(problem.models[0], 0, problem.models[0].options[0], 8)
+    checks = replay_stream(
+        problem, plan, "chatbot", "p0", draw_requests(load, 1.5, 3000, default_rng(3))
+    )
+    assert sum(check.requests for check in checks) == 3000
+    assert all(check.holds for check in checks)
+    with pytest.raises(InstanceError, match="no replicas of model"):
+        replay_stream(problem, plan, "chatbot", "p7", draw_requests(load, 1, 10, default_rng(3)))
+
+
+def shrunk(problem: InferenceProblem, hosts: int) -> InferenceProblem:
+    return problem.replace(
+        pools=tuple(dataclasses.replace(pool, hosts=hosts) for pool in problem.pools)
+    )
+
+
+def test_too_few_gpus_are_said_with_changes_that_are_each_enough():
+    problem = shrunk(a_problem(9.0, 0.5, failures=1), 1)
+    result = size_inference(problem)
+    assert result.certificate.status == "infeasible"
+    assert 'period "p0"' in result.conflict
+    assert '"chatbot"' in result.conflict
+    with pytest.raises(AllocError, match="there is no plan: period"):
+        result.require_plan()
+    kinds = {relaxation.kind: relaxation for relaxation in result.relaxations}
+    assert {"rate", "hosts"} <= set(kinds)
+    assert [r.relative for r in result.relaxations] == sorted(
+        r.relative for r in result.relaxations
+    )
+    enough = int(kinds["hosts"].after)
+    solved = solve_inference(shrunk(problem, enough))
+    assert solved.certificate.objective == pytest.approx(kinds["hosts"].cost)
+    assert solve_inference(shrunk(problem, enough - 1)).plan is None
+
+
+def test_a_goal_that_idle_replicas_miss_is_named_with_what_can_be_had():
+    """The prompt of 2,000 tokens takes 0.25 s by itself, and the running step comes before it."""
+    problem = a_problem(0.1)
+    kind = dataclasses.replace(problem.models[0].classes[0], ttft=LatencyGoal(0.1, 95))
+    problem = problem.replace(models=(dataclasses.replace(problem.models[0], classes=(kind,)),))
+    result = size_inference(problem)
+    assert 'class "chat" asks for ttft within 0.1 s' in result.conflict
+    [relaxation] = result.relaxations
+    assert relaxation.after == pytest.approx(0.25 + 1 / 40, rel=0.01)
+    looser = dataclasses.replace(kind, ttft=LatencyGoal(relaxation.after * 1.01, 95))
+    solvable = problem.replace(models=(dataclasses.replace(problem.models[0], classes=(looser,)),))
+    assert solve_inference(solvable).plan is not None
+
+
+def test_weights_that_fit_nowhere_are_said_with_the_memory_they_need():
+    problem = a_problem(1.0)
+    large = dataclasses.replace(problem.models[0], memory_mib=100_000)
+    result = size_inference(problem.replace(models=(large,)))
+    assert "100000 MiB" in result.conflict
+    assert result.relaxations[0].kind == "memory"
+
+
+def test_hosts_that_no_plan_can_hold_throughout_are_explained():
+    """Each hour has its hosts, but none is there in both hours to be held."""
+    held = (
+        GpuPool("day", "h100", 4, (2, 0), 1.0, 80_000, billing="held"),
+        GpuPool("night", "h100", 4, (0, 2), 1.0, 80_000, billing="held"),
+    )
+    result = size_inference(a_problem(1.0, 1.0, pools=held))
+    assert "held throughout" in result.conflict
+
+
+def test_documents_come_back_as_they_were(tmp_path):
+    summary = dataclasses.replace(
+        a_class(1.0), input_tokens=TokenSummary(300, 95, 900), name="summary"
+    )
+    problem = a_problem(1.0, failures=1)
+    problem = problem.replace(
+        models=(dataclasses.replace(problem.models[0], classes=(a_class(1.0), summary)),)
+    )
+    path = tmp_path / "problem.json"
+    text = write_inference_problem(problem, path)
+    assert read_inference_problem(text) == load_inference_problem(path) == problem
+    result = size_inference(problem, replayed_requests=1000)
+    assert read_inference_result(write_inference_result(result)) == result
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(kind="instance"), '"kind" is "instance"'),
+        (lambda d: d.update(schema_version=99), '"schema_version" is 99'),
+        (lambda d: d["pools"][0].update(host=3), 'pools.0. "own": unknown field "host"'),
+        (lambda d: d["pools"][0].pop("gpu_type"), 'field "gpu_type" is missing; add it .GPU type'),
+        (lambda d: d["pools"][0].update(price_per_gpu_hour="2"), "price_per_gpu_hour is \"2\""),
+        (lambda d: d["models"][0]["classes"][0]["ttft"].update(seconds=True), "give a number"),
+        (lambda d: d["models"][0]["classes"][0]["input_tokens"].update(mean=3),
+         'unknown field "mean"'),
+        (lambda d: d["models"][0].update(failure_unit="rack"), "known: replica, host"),
+        (lambda d: d["periods"][0].update(hours=-1), "hours is -1; it must be more than 0"),
+    ],
+)  # fmt: skip
+def test_a_malformed_document_is_one_sentence(change, message):
+    document = json.loads(write_inference_problem(a_problem(1.0, failure_unit="host")))
+    change(document)
+    with pytest.raises(InstanceError, match=message):
+        read_inference_problem(json.dumps(document))
+
+
+def test_options_out_of_range_are_refused():
+    with pytest.raises(InstanceError, match="100 or more to see a percentile"):
+        size_inference(a_problem(1.0), replayed_requests=5)
+    with pytest.raises(InstanceError, match="most_rounds is 0"):
+        size_inference(a_problem(1.0), most_rounds=0)
+
+
+def broken(plan, code):
+    """Return a plan that breaks one rule."""
+    group, contents = plan.groups[0], plan.contents[0]
+    groups = {
+        "rate": dataclasses.replace(group, rate_per_s=group.rate_per_s * 50),
+        "ttft": dataclasses.replace(group, rate_per_s=group.rate_per_s * 1.25),
+        "batch_cap": dataclasses.replace(group, batch_cap=7),
+        "replicas": dataclasses.replace(group, replicas=0),
+        "routing": dataclasses.replace(group, rate_per_s=group.rate_per_s / 2),
+        "one_group": group,
+    }
+    hosts = {
+        "host_gpus": dataclasses.replace(contents, replica_gpus=(4, 4)),
+        "hosts": dataclasses.replace(contents, hosts=9),
+        "replicas_stand": dataclasses.replace(contents, replica_gpus=contents.replica_gpus[1:]),
+    }
+    if code == "one_group":
+        return dataclasses.replace(plan, groups=(group, group, *plan.groups[1:]))
+    if code in groups:
+        return dataclasses.replace(plan, groups=(groups[code], *plan.groups[1:]))
+    return dataclasses.replace(plan, contents=(hosts[code], *plan.contents[1:]))
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["rate", "ttft", "batch_cap", "replicas", "routing", "one_group", "host_gpus", "hosts",
+     "replicas_stand"],
+)  # fmt: skip
+def test_the_judge_sees_each_broken_rule(code):
+    problem = a_problem(1.5)
+    plan = solve_inference(problem).plan
+    assert verify_inference(problem, plan) == []
+    assert code in {violation.code for violation in verify_inference(problem, broken(plan, code))}
+
+
+def test_the_judge_sees_memory_and_held_hosts():
+    problem = a_problem(1.5, pools=(GpuPool("own", "h100", 4, 2, 2.0, 80_000, billing="held"),))
+    plan = solve_inference(problem).plan
+    unpaid = dataclasses.replace(plan, held=())
+    assert {v.code for v in verify_inference(problem, unpaid)} == {"hosts"}
+    small = dataclasses.replace(problem.pools[0], gpu_memory_mib=10)
+    codes = {v.code for v in verify_inference(problem.replace(pools=(small,)), plan)}
+    assert "gpu_memory" in codes
+    other = problem.replace(models=(dataclasses.replace(problem.models[0], name="x"),))
+    with pytest.raises(InstanceError, match='there is no model "chatbot"'):
+        verify_inference(other, plan)
