@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 from server_harness import act, wait_for
 from sqlalchemy import create_engine, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from alloc.server.tables import open_database
 from alloc.server.tokens import add_token, good_tokens
@@ -145,15 +145,16 @@ def test_a_server_that_stops_in_the_middle_does_not_hold_up_the_others(database)
     Found with a server stopped just while it showed life: nobody could take over its jobs.
     """
     sleeping, other = open_database(database, 0.3), open_database(database, 0.3)
-    with sleeping.connect() as connection:
+    with other.begin() as connection:
         connection.execute(text("INSERT INTO alloc_server_owners VALUES ('a', 0)"))
-        connection.commit()
-        connection.execute(text("UPDATE alloc_server_owners SET seen = 1"))
-        with other.begin() as waiting:
-            waiting.execute(text("SET lock_timeout = '20s'"))
-            assert waiting.execute(text("DELETE FROM alloc_server_owners")).rowcount == 1
-        with pytest.raises(OperationalError):
-            connection.execute(text("SELECT 1"))
-        connection.invalidate()
+    connection = sleeping.connect()
+    connection.execute(text("UPDATE alloc_server_owners SET seen = 1"))
+    with other.begin() as waiting:
+        waiting.execute(text("SET LOCAL lock_timeout = '20s'"))
+        assert waiting.execute(text("DELETE FROM alloc_server_owners")).rowcount == 1
+    with pytest.raises(DBAPIError, match="idle-in-transaction"):
+        connection.execute(text("SELECT 1"))
+    connection.invalidate()
+    connection.close()
     sleeping.dispose()
     other.dispose()
