@@ -10,7 +10,6 @@ from pathlib import Path
 
 import httpx
 
-from alloc.server.logs import configure_logs
 from alloc.server.serving import BackgroundServer
 
 TESTS = Path(__file__).parent
@@ -20,7 +19,6 @@ class Running:
     """A server in a thread of this process, and a client of it."""
 
     def __init__(self, settings):
-        configure_logs("error")
         self._server = BackgroundServer(settings.replace(port=0))
         self.port = self._server.port
 

@@ -92,6 +92,8 @@ class BackgroundServer:
 
     def __init__(self, settings: Settings) -> None:
         require_safe(settings)
+        # Among the output of a program or a notebook only what is wrong is of interest.
+        configure_logs("warning")
         self._server, self._listener = make_server(settings)
         self.port: int = self._listener.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}"

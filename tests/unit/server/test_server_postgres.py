@@ -88,6 +88,7 @@ def test_a_server_that_dies_is_replaced_by_another(server, database):
     assert rows(database, "SELECT count(*) FROM alloc_server_results")[0][0] == 3
 
 
+@pytest.mark.slow
 def test_a_server_that_slept_stores_nothing_for_jobs_it_lost(server, database):
     """Stopped longer than its lease, it comes back and finds its job done by another."""
     one = server(database=database, lease_s=1.0, workers=1)
@@ -106,6 +107,7 @@ def test_a_server_that_slept_stores_nothing_for_jobs_it_lost(server, database):
     assert rows(database, "SELECT count(*) FROM alloc_server_results")[0][0] == 2
 
 
+@pytest.mark.slow
 def test_any_server_can_cancel_and_show_the_jobs_of_another(server, database):
     """Behind a balancer nobody knows which server has a job."""
     one = server(database=database, lease_s=2.0, workers=1)

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from server_harness import TESTS, act, wait_for, wait_until_ready
 
 
@@ -63,6 +64,7 @@ def test_jobs_survive_a_kill(server):
     assert len(second.client.get("/v1/jobs").json()["jobs"]) == 7
 
 
+@pytest.mark.slow
 def test_a_watcher_is_taken_up_again_after_a_restart(server):
     """Ids of events go on, so Last-Event-ID means the same to the next server."""
     first = server(workers=1)
@@ -84,6 +86,7 @@ def test_a_watcher_is_taken_up_again_after_a_restart(server):
     assert all(int(line[4:]) > seen for line in text.splitlines() if line.startswith("id: "))
 
 
+@pytest.mark.slow
 def test_a_job_that_takes_the_server_down_is_not_started_for_ever(server):
     first = server(workers=1, max_attempts=2)
     job = act(first.client, act="sleep", seconds=60).json()
