@@ -61,6 +61,20 @@ class Completing:
                     found[first.counted[i, t]] = standing[position]
                     found[first.open[i, t]] = 1.0
 
+    def round_up(self, values: Array) -> Array:
+        """Return the values with orders rounded up, or down at a site that would overflow."""
+        first, found = self.first, values.copy()
+        orders = first.order[first.order >= 0]
+        found[orders] = np.minimum(np.ceil(values[orders] - 1e-6), first.upper[orders])
+        if len(first.waive):
+            found[first.waive] = self.waive(values[first.waive])
+        complete = self.complete(found)
+        rows = slice(first.rows["C2"].start, first.rows["C4"].stop)
+        if (first.matrix[rows] @ complete > first.row_upper[rows] * (1 + 1e-9)).any():
+            found[orders] = np.floor(values[orders] + 1e-6)
+            complete = self.complete(found)
+        return complete
+
     def waive(self, wish: Array) -> Array:
         """Return which scenarios are waived: the most wished for, as far as allowed."""
         problem = self.data.problem

@@ -24,7 +24,7 @@ from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.first_stage import FirstStage
 
 if TYPE_CHECKING:
-    from alloc.solving.capacity.right_sizing_decomposition import Decomposition
+    from alloc.solving.capacity.right_sizing_relaxation import Relaxation
 
 _LEAST = 1e-9
 
@@ -48,7 +48,7 @@ class Duals:
     blocks: Array
 
 
-def marginals_of_cuts(state: Decomposition) -> tuple[MarginalValue, ...]:
+def marginals_of_cuts(state: Relaxation) -> tuple[MarginalValue, ...]:
     """Return the marginal values at the optimum of a decomposition's relaxation."""
     rows, cuts = state.master.duals()
     begin = len(state.first.row_lower)

@@ -23,6 +23,9 @@ from alloc.models.right_sizing.first_stage import FirstStage
 from alloc.solving.capacity.right_sizing_cuts import CutPool
 
 _LEAST = 1e-11
+_MOST_ROWS = 240
+_MOST_IDLE = 8
+"""Solves for which a row may be slack before it is dropped from many."""
 
 
 class Setting:
@@ -101,7 +104,8 @@ class Setting:
         """Return what links to the blocks, shape (quarters, linked), and what is waived."""
         waive = self.first.waive
         waived = values[waive] if len(waive) else np.zeros(self.shape[0])
-        return values[self.linked], waived
+        # A rounding error below 0 would leave a block without any solution.
+        return np.maximum(values[self.linked], 0.0), np.clip(waived, 0.0, 1.0)
 
 
 class BlockMaster:
@@ -207,15 +211,18 @@ class QuarterMaster:
         self.base = setting.model(setting.quarter_weight, np.eye(quarters))
         self.rows: list[tuple[int, float, Array, Array]] = []
         """Quarter, constant, slope in what links, slope in what is waived."""
-        self.upper = self.base.upper.copy()
+        self._idle: list[int] = []
+        """For every row, the solves since it was last tight; below 0 for those to keep."""
 
-    def add(self, chosen: Mapping[tuple[int, int], tuple[Ints, Array]]) -> None:
+    def add(self, chosen: Mapping[tuple[int, int], tuple[Ints, Array]], keep: bool = False) -> None:
         """Add for every quarter the expectation over the scenarios of cuts.
 
         Parameters
         ----------
         chosen
             For each scenario and quarter positions of cuts, and weights that sum to 1.
+        keep
+            Whether they stay, however long they are slack.
         """
         scenarios, quarters = self.setting.shape
         for t in range(quarters):
@@ -228,6 +235,7 @@ class QuarterMaster:
                 slope += share * (weights @ self.pool.beta[at])
                 lift[w] = share * float(weights @ self.pool.gamma[at, w, t])
             self.rows.append((t, constant, slope, lift))
+            self._idle.append(-(10**9) if keep else 0)
 
     def model(self) -> ArrayModel:
         """Return the program."""
@@ -259,7 +267,7 @@ class QuarterMaster:
             row_lower=np.concatenate([base.row_lower, [row[1] for row in self.rows]]),
             row_upper=np.concatenate([base.row_upper, np.full(len(entries), np.inf)]),
             lower=base.lower,
-            upper=self.upper,
+            upper=base.upper,
             integer=base.integer,
         )
 
@@ -275,4 +283,19 @@ class QuarterMaster:
             low, high = model.lower.copy(), model.upper.copy()
             low[columns], high[columns] = lower, upper
             model = ArrayModel(**{**vars(model), "lower": low, "upper": high})
-        return highs.solve(model, options)
+        raw = highs.solve(model, options)
+        if raw.values is not None:
+            self._forget(model, raw.values)
+        return raw
+
+    def _forget(self, model: ArrayModel, values: Array) -> None:
+        """Drop rows that were slack for long, if there are many."""
+        begin = len(self.base.row_lower)
+        slack = (model.matrix[begin:] @ values) - model.row_lower[begin:]
+        tight = slack <= 1e-7 * np.maximum(1.0, np.abs(model.row_lower[begin:]))
+        for i, is_tight in enumerate(tight.tolist()):
+            self._idle[i] = min(self._idle[i], 0) if is_tight else self._idle[i] + 1
+        if len(self.rows) > _MOST_ROWS:
+            stay = [i for i, idle in enumerate(self._idle) if idle <= _MOST_IDLE]
+            self.rows = [self.rows[i] for i in stay]
+            self._idle = [self._idle[i] for i in stay]

@@ -13,7 +13,9 @@ _LEAST_HOSTS = 0.3
 _CLOSED = 1e-6
 
 
-def open_by_slopes(master: BlockMaster, first: FirstStage) -> Array | None:
+def open_by_slopes(
+    master: BlockMaster, first: FirstStage, rng: np.random.Generator
+) -> Array | None:
     """Return for every switch whether it is open, or None if the master is infeasible.
 
     In the relaxation a pool with m hosts of at most M pays m/M of its spare hosts. Replacing M by
@@ -26,7 +28,8 @@ def open_by_slopes(master: BlockMaster, first: FirstStage) -> Array | None:
     own = np.array([float(matrix[[r], [c]][0]) for r, c in zip(rows, opened, strict=True)])
     high = np.full(len(opened), 1e4)
     master.fix(opened, np.zeros(len(opened)), high)
-    slope = -own / 3.0
+    # What a closed pool would have to hold before it pays: another guess every time.
+    slope = -own / (1.5 + 5.0 * rng.random(len(own)))
     try:
         answer = master.solve()
         last = None

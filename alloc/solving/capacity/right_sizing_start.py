@@ -14,10 +14,10 @@ from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import Array
 
 if TYPE_CHECKING:
-    from alloc.solving.capacity.right_sizing_decomposition import Decomposition
+    from alloc.solving.capacity.right_sizing_relaxation import Relaxation
 
 
-def expected_start(state: Decomposition) -> Array | None:
+def expected_start(state: Relaxation) -> Array | None:
     """Return the first stage that is best if every number is as expected, or None if there is none.
 
     Its duals become the first cuts. The expected scenario costs no more than the scenarios on

@@ -1,0 +1,202 @@
+"""The linear relaxation of right-sizing, by cuts shared between scenarios."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from alloc.certificate import relative_gap
+from alloc.models.right_sizing.blocks import Blocks
+from alloc.models.right_sizing.data import Array, SizingData
+from alloc.models.right_sizing.first_stage import first_stage
+from alloc.solving.capacity.right_sizing_blocks import (
+    BlockValue,
+    BlockValues,
+    Task,
+    block_data,
+)
+from alloc.solving.capacity.right_sizing_completing import Completing
+from alloc.solving.capacity.right_sizing_cuts import CutPool
+from alloc.solving.capacity.right_sizing_master import BlockMaster, QuarterMaster, Setting
+from alloc.solving.capacity.right_sizing_state import Watch, money_unit
+from alloc.solving.outcome import Settings
+
+_OF_SCENARIOS, _LEAST_SCENARIOS = 4, 3
+"""Of so many scenarios one is solved in a step of the relaxation, but at least so many."""
+
+
+@dataclass(frozen=True, eq=False)
+class Incumbent:
+    """A first stage with the values of its blocks."""
+
+    values: Array
+    cost: float
+    blocks: dict[Task, BlockValue]
+
+
+class Relaxation:
+    """Masters, cuts and bound of one solve.
+
+    Parameters
+    ----------
+    data
+        The problem.
+    settings
+        Limits.
+    gap
+        Relative gap at which to stop.
+    watch
+        Takes lines of progress.
+    feasibility
+        Whether only emergencies count.
+    """
+
+    def __init__(
+        self,
+        data: SizingData,
+        settings: Settings,
+        gap: float,
+        watch: Watch | None = None,
+        feasibility: bool = False,
+    ) -> None:
+        self.data, self.settings, self.gap, self.watch = data, settings, gap, watch
+        self.unit = money_unit(data)
+        self.first = first_stage(data)
+        self.blocks = Blocks(data)
+        self.setting = Setting(data, self.first, self.unit, feasibility)
+        self.block_data = block_data(data, self.blocks, self.unit, feasibility)
+        self.pool = CutPool(self.block_data)
+        self.master = BlockMaster(self.setting, self.pool)
+        self.quarters = QuarterMaster(self.setting, self.pool)
+        self.completing = Completing(data, self.first)
+        self.values = BlockValues(self.block_data, settings.workers)
+        self.tasks = [
+            (w, t) for t in range(self.setting.shape[1]) for w in range(self.setting.shape[0])
+        ]
+        self.incumbent: Incumbent | None = None
+        self.bound = -math.inf
+        self.seconds_to_value = 0.0
+        self.log: list[str] = []
+        self._tried: set[bytes] = set()
+        self._checked = False
+        self.rng = np.random.default_rng(settings.seed)
+        self.switches = self.first.open[self.first.open >= 0]
+        self.seen = np.zeros(len(self.switches), dtype=bool)
+        self._shuffled = np.argsort(self.rng.random(self.setting.shape[0]), kind="stable").tolist()
+        self._turn = 0
+
+    # Small steps ------------------------------------------------------------------------------
+
+    def say(self, what: str) -> None:
+        """Report where the search is."""
+        cost = "no plan yet" if self.incumbent is None else f"{self.incumbent.cost * self.unit:.6g}"
+        gap = relative_gap(None if self.incumbent is None else self.incumbent.cost, self.bound)
+        after = time.perf_counter() - self.settings.started
+        line = f"{after:6.1f} s  {what}: cost {cost}, bound {self.bound * self.unit:.6g}"
+        if gap is not None and math.isfinite(gap):
+            line += f", gap {gap:.2%}"
+        self.log.append(line)
+        if self.watch is not None:
+            self.watch(line)
+
+    def closed(self) -> bool:
+        """Return whether the gap is small enough."""
+        if self.incumbent is None:
+            return False
+        gap = relative_gap(self.incumbent.cost, self.bound)
+        return gap is not None and gap <= self.gap
+
+    def seconds_left(self) -> float:
+        """Return the seconds left after what a last valuation and the judge take."""
+        return self.settings.seconds_left() - 1.5 * self.seconds_to_value
+
+    def value(self, point: Array, tasks: list[Task], keep: bool = False) -> dict[Task, BlockValue]:
+        """Value blocks at a point and learn their cuts."""
+        linked, waived = self.setting.points(point)
+        began = time.perf_counter()
+        found = self.values.solve(tasks, linked, waived, keep)
+        took = (time.perf_counter() - began) * len(self.tasks) / max(len(tasks), 1)
+        self.seconds_to_value = max(took, 0.5 * self.seconds_to_value)
+        self.pool.add([found[task].dual for task in tasks])
+        return found
+
+    def cut(self, *points: Array) -> None:
+        """Add the best cuts known at some points to the masters."""
+        rows = []
+        for point in points:
+            linked, waived = self.setting.points(point)
+            _, at = self.pool.best(linked, waived)
+            rows += [(w, t, int(at[w, t])) for w, t in self.tasks]
+            one = np.ones(1)
+            self.quarters.add({(w, t): (at[[w], t], one) for w, t in self.tasks})
+        self.master.add(rows)
+
+    def mix(self, keep: bool = False) -> None:
+        """Add to the quarterly master the cuts that hold the relaxation's optimum together."""
+        _, duals = self.master.duals()
+        used: dict[Task, list[int]] = {task: [] for task in self.tasks}
+        for row in np.flatnonzero(duals > 1e-12).tolist():
+            w, t, _ = self.master.cuts[row]
+            used[w, t].append(row)
+        chosen = {}
+        for task, rows in used.items():
+            if not rows:
+                # The running cost is at its bound of 0: any cut will do.
+                rows = [next(i for i, cut in enumerate(self.master.cuts) if cut[:2] == task)]
+            weights = np.maximum(duals[rows], 1e-300)
+            at = np.array([self.master.cuts[row][2] for row in rows])
+            chosen[task] = (at, weights / weights.sum())
+        self.quarters.add(chosen, keep)
+
+    # The relaxation ---------------------------------------------------------------------------
+
+    def relax(
+        self, inner: Array | None, steps: int, target: float, seconds: float, whole: bool = True
+    ) -> tuple[float, Array] | None:
+        """Close the relaxation's gap, in the master's bounds as they are.
+
+        Returns
+        -------
+        (float, Array) or None
+            The bound and the last optimum; None if the master is infeasible.
+        """
+        best, ends = math.inf, time.perf_counter() + seconds
+        answer = self.master.solve()
+        for step in range(steps):
+            if answer is None:
+                return None
+            outer = answer[1]
+            point = outer if inner is None else 0.5 * inner + 0.5 * outer
+            if step == 0 and inner is not None:
+                point = inner
+            self.value(point, self.tasks if step == 0 and whole else self.some())
+            # Where a block was not solved, what the cuts say is a little too low.
+            linked, waived = self.setting.points(point)
+            worth = float(
+                self.setting.cost @ point
+                + (self.setting.weight * self.pool.best(linked, waived)[0]).sum()
+            )
+            if worth < best:
+                best, inner = worth, point
+            self.cut(point, outer)
+            answer = self.master.solve()
+            if answer is None:
+                return None
+            gap = relative_gap(best, answer[0])
+            out_of_time = time.perf_counter() + self.seconds_to_value > ends
+            if out_of_time or (gap is not None and gap <= target):
+                break
+        assert answer is not None
+        return answer[0], answer[1]
+
+    def some(self) -> list[Task]:
+        """Return blocks of some scenarios, others every time: their duals serve all."""
+        scenarios, quarters = self.setting.shape
+        count = min(max(scenarios // _OF_SCENARIOS, _LEAST_SCENARIOS), scenarios)
+        begin = self._turn * count
+        self._turn += 1
+        chosen = {self._shuffled[(begin + i) % scenarios] for i in range(count)}
+        return [(w, t) for t in range(quarters) for w in sorted(chosen)]
