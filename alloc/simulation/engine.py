@@ -88,7 +88,8 @@ class Engine:
         self._progress = progress
         self.waiting = JobTable()
         self.running = JobTable(refresh=self._refresh)
-        self.jobs = JobTable(refresh=self._refresh)
+        # The clock of slots brings all jobs up to date at once before it asks.
+        self.jobs = JobTable(refresh=self._refresh if instance.slot_s is None else None)
         self.state = ClusterState(
             now_s=0.0,
             slot_s=instance.slot_s,

@@ -11,6 +11,7 @@ inference a decision, whatever the number of jobs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ PRICES = "prices"
 """Name of the output with the price of each resource."""
 
 
+_PREEMPTIBLE = attrgetter("preemptible")
 _LONGEST_RESTART = 0.95
 """Largest part of a slot that a restart is taken to cost."""
 
@@ -195,7 +197,7 @@ class JobSetRound:
         self.book = book
         self.kept: list[Assignment] = []
         views = list(state.jobs)
-        if not all(view.preemptible for view in views):
+        if not all(map(_PREEMPTIBLE, views)):
             views = self._take_kept(state, views)
         self.jobs: JobSet = job_set(views, book, state.now_s)
         if views:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -85,27 +86,45 @@ class JobSet:
     restart_s: Array
 
 
+_SEEN = attrgetter(
+    "arrival_s",
+    "weight",
+    "work",
+    "work_left",
+    "current",
+    "last",
+    "restart_cost_s",
+    "configurations",
+)
+"""What is read of a job, all at once: reading takes longer than all arithmetic."""
+
+
 def job_set(views: Sequence[JobView], book: LadderBook, now_s: float) -> JobSet:
     """Return the arrays of the jobs of a round; unknown work counts as one unit."""
-    arrival_s = np.array([view.arrival_s for view in views])
-    work = [1.0 if view.work is None else view.work for view in views]
-    left = [w if v.work_left is None else v.work_left for v, w in zip(views, work, strict=True)]
+    columns = list(zip(*map(_SEEN, views), strict=True)) or [()] * 8
+    arrival_s, weight, work, left, current, last, restart_s, ways = columns
+    if None in work:
+        work = tuple(1.0 if amount is None else amount for amount in work)
+    if None in left:
+        left = tuple(w if rest is None else rest for rest, w in zip(left, work, strict=True))
+    running = [
+        table[now.configuration].rate if now else 0.0
+        for now, table in zip(current, ways, strict=True)
+    ]
+    restart = np.zeros(len(views))
+    if any(restart_s):
+        restart[:] = [
+            0.0 if before is None else cost for before, cost in zip(last, restart_s, strict=True)
+        ]
     return JobSet(
         views=views,
         table=book.tables_of(views),
-        left=np.maximum(np.array(left), _TINY),
-        work=np.array(work),
-        weight=np.array([view.weight for view in views]),
-        age_s=now_s - arrival_s,
-        running=np.array(
-            [
-                0.0
-                if (current := view.current) is None
-                else view.configurations[current.configuration].rate
-                for view in views
-            ]
-        ),
-        restart_s=np.array([0.0 if view.last is None else view.restart_cost_s for view in views]),
+        left=np.maximum(np.array(left, dtype=float), _TINY),
+        work=np.array(work, dtype=float),
+        weight=np.array(weight, dtype=float),
+        age_s=now_s - np.array(arrival_s, dtype=float),
+        running=np.array(running, dtype=float),
+        restart_s=restart,
     )
 
 

@@ -9,6 +9,8 @@ does a gang that the deal leaves without room: it takes the best of its configur
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
+from operator import attrgetter, is_
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +19,15 @@ from alloc.packing import HostPool
 from alloc.schedulers.learned.job_set_ladders import JobLadder, LadderBook
 from alloc.schedulers.state import ClusterState, JobView
 from alloc.solution import Assignment, TaskPlacement
+from alloc.workload import NO_RULES
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
 
 _COUNT_BITS = 32
+_RESTART_COST = attrgetter("restart_cost_s")
+_RULES = attrgetter("placement")
 
 
 class Usher:
@@ -83,7 +88,11 @@ class Usher:
             and not state.pool.open_gpus
             and not state.pool.cut.on_host
             and bool(self._book.plain[table].all())
-            and not any(view.restart_cost_s or view.placement.required for view in views)
+            and not any(map(_RESTART_COST, views))
+            and (
+                all(map(is_, map(_RULES, views), repeat(NO_RULES)))
+                or not any(view.placement.required for view in views)
+            )
         )
 
     def _deal(
