@@ -108,3 +108,36 @@ def test_without_pytorch_one_sentence_names_the_extra(
     assert refused.exit_code == 2
     assert 'pip install "alloc[learn]"' in refused.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_the_window_network_is_trained_from_the_optimum_by_one_command(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DL2's own network: its file stands beside the others, and says who taught it."""
+    need_torch()
+    from alloc.learning.dl2 import DL2World
+    from alloc.learning.dl2 import settings as dl2
+    from alloc.learning.imitation import windowed
+
+    small = dl2.preset(
+        "released",
+        world=DL2World(num_jobs=4, num_hosts=3, max_tasks=3, max_epochs=600),
+        window=4,
+        hidden=(8,),
+        validation_traces=1,
+    )
+    monkeypatch.setattr(dl2, "preset", lambda name: small)
+    quick_plan = functools.partial(windowed.WindowPlan, traces=1, updates=5, most_slots=10)
+    monkeypatch.setattr(windowed, "WindowPlan", quick_plan)
+    folder = tmp_path / "run"
+    command = ("train", "window-policy", "--teacher", "set-rule", "--iterations", 2)
+    done = run(*command, "--output", folder, "--json")
+    assert done.exit_code == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["steps"] == 2
+    assert [row["step"] for row in answer["curve"]] == [1, 2]
+    shown = run("policies", "show", folder / "window-policy.onnx")
+    assert "2 iterations of DAgger on the decisions of set-rule" in " ".join(shown.stdout.split())
+    refused = run("train", "window-policy", "--teacher", "exakt", "--output", tmp_path / "x")
+    assert refused.exit_code == 2
+    assert "unknown scheduler" in refused.stderr
