@@ -14,6 +14,7 @@ from alloc.cli.door import say
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
+    from alloc.learning.actor_critic.task import Task
     from alloc.learning.training import Trainer
     from alloc.schedulers.learned.policy_file import PolicyFile
 
@@ -221,6 +222,83 @@ def dl2(
             "the same, likeliest actions": mean(outcome.likeliest),
         },
     )
+
+
+@app.command("selector")
+def selector(
+    output: FolderOption,
+    minutes: MinutesOption = 5.0,
+    seed: options.SeedOption = 0,
+    name: NameOption = "selector",
+    plot: PlotOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+) -> None:
+    """Train a policy selector: which of several policies takes the next decision (MARS).
+
+    Actor and critic, by minus the number of jobs in the system. The best in validation is written
+    to DIR/NAME.onnx. Interrupted at any moment, the same command goes on and ends in the same
+    policy.
+    """
+    check_plot(plot)
+    from alloc.learning.training import require_torch
+
+    require_torch()
+    from alloc.learning.actor_critic.selector import selector_task
+
+    _agent(selector_task(), output, minutes, seed, name, plot, json, quiet)
+
+
+@app.command("two-level")
+def two_level(
+    output: FolderOption,
+    minutes: MinutesOption = 5.0,
+    seed: options.SeedOption = 0,
+    name: NameOption = "two-level",
+    plot: PlotOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+) -> None:
+    """Train a scheduler of rigid jobs in two levels: pick or reserve, then backfill (DRAS).
+
+    Actor and critic, by utilisation and waiting. The best in validation is written to
+    DIR/NAME.onnx. Interrupted at any moment, the same command goes on and ends in the same policy.
+    """
+    check_plot(plot)
+    from alloc.learning.training import require_torch
+
+    require_torch()
+    from alloc.learning.actor_critic.two_level import two_level_task
+
+    _agent(two_level_task(), output, minutes, seed, name, plot, json, quiet)
+
+
+def _agent(
+    task: "Task",
+    output: Path,
+    minutes: float,
+    seed: int,
+    name: str,
+    plot: Path | None,
+    json: bool,
+    quiet: bool,
+) -> None:
+    """Train an actor and a critic, and write the policy."""
+    from alloc.learning.actor_critic.command import plan_of_minutes
+    from alloc.learning.actor_critic.publishing import publish
+    from alloc.learning.actor_critic.trainer import ActorCriticTraining
+
+    training = ActorCriticTraining(task, plan_of_minutes(task, minutes), seed)
+    hours = run(training, output, f"training {name}", quiet)
+    command = f"alloc train {task.name} --minutes {minutes:g} --seed {seed} --name {name}"
+    policy = publish(
+        training,
+        output / f"{name}.onnx",
+        name=name,
+        command=f"{command} --output {output.name or 'DIR'}",
+        hours=hours,
+    )
+    finish(policy, training, plot, json)
 
 
 def _assignment(text: str) -> tuple[str, Any]:

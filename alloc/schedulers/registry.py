@@ -25,6 +25,7 @@ ENTRY_POINTS = "alloc.schedulers"
 
 SCHEDULERS: Mapping[str, str] = {
     "fifo": "alloc.schedulers.fifo:Fifo",
+    "easy-backfill": "alloc.schedulers.backfilling:EasyBackfill",
     "srtf": "alloc.schedulers.srtf:Srtf",
     "las": "alloc.schedulers.las:Las",
     "drf": "alloc.schedulers.drf:Drf",

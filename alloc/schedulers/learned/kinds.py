@@ -43,6 +43,8 @@ KINDS: Mapping[str, str] = {
     "gang-domain/1": "alloc.schedulers.learned.gang_domain:GangDomainKind",
     "job-set/1": "alloc.schedulers.learned.job_set:JobSetKind",
     "job-priority/1": "alloc.schedulers.learned.job_priority:JobPriorityKind",
+    "pick-backfill/1": "alloc.schedulers.learned.pick_backfill:PickBackfillKind",
+    "policy-choice/1": "alloc.schedulers.learned.policy_choice:PolicyChoiceKind",
 }
 """The kinds of alloc: name to ``module:class``."""
 

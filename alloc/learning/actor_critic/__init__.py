@@ -1,0 +1,1 @@
+"""Actor and critic for any decision in steps: one trainer, several agents."""
