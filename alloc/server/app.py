@@ -10,11 +10,12 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from alloc.server import routes_catalogue, routes_health, routes_jobs
+from alloc.server import routes_catalogue, routes_health, routes_jobs, routes_planning
 from alloc.server.answers import add_handlers
 from alloc.server.metrics import Metrics
 from alloc.server.openapi import describe
 from alloc.server.operations import operations
+from alloc.server.pages import routes as routes_page
 from alloc.server.routes_operations import operations_router
 from alloc.server.service import Service
 from alloc.server.settings import Settings
@@ -57,7 +58,9 @@ def make_app(settings: Settings, store: Store | None = None) -> FastAPI:
     app.include_router(operations_router(known))
     app.include_router(routes_jobs.router)
     app.include_router(routes_catalogue.router)
+    app.include_router(routes_planning.router)
     app.include_router(routes_health.router)
+    app.include_router(routes_page.router)
     app.add_middleware(Shield, settings=settings, metrics=metrics)
     return app
 

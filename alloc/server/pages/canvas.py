@@ -17,10 +17,10 @@ COLOURS = 6
 PLOT = 200.0
 """Height of a chart's plot, unless it has rows."""
 
-LINE = 20.0
+LINE = 22.0
 RIGHT = 14.0
 _LETTER = 7.2
-_MOST_LETTERS = 26
+_MOST_LETTERS = 30
 
 Place = Callable[[float], float]
 """From a value to its place on the chart."""

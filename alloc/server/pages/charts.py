@@ -219,9 +219,9 @@ def _stack(
 
 def _dot(x: float, y: float, good: bool, words: str) -> Markup:
     if good:
-        return Markup('<circle class="good" cx="{}" cy="{}" r="5.5"><title>{}</title></circle>').format(
-            canvas.number(x), canvas.number(y), words
-        )
+        return Markup(
+            '<circle class="good" cx="{}" cy="{}" r="5.5"><title>{}</title></circle>'
+        ).format(canvas.number(x), canvas.number(y), words)
     return Markup('<path class="bad" d="M{} {}l7 7l-7 7l-7 -7z"><title>{}</title></path>').format(
         canvas.number(x), canvas.number(y - 7), words
     )

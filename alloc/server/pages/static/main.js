@@ -1,0 +1,50 @@
+// The page: starts its parts, once the server lets it in.
+
+import { forgetToken, keepToken } from "./api.js";
+import { openFromAddress, startAnswer } from "./answer.js";
+import { announce, byId } from "./dom.js";
+import { offerOperations, startOptions } from "./options.js";
+import { startProblem } from "./problem.js";
+import { listJobs, startScenarios } from "./scenarios.js";
+
+const UNAUTHORIZED = 401;
+
+/** Read what the server offers; ask for a token if it wants one. */
+async function enter() {
+  try {
+    await startOptions();
+    await startProblem(offerOperations);
+    await listJobs();
+  } catch (problem) {
+    if (problem.status === UNAUTHORIZED) {
+      askForToken(problem);
+      return;
+    }
+    byId("errors").textContent = problem.message;
+    throw problem;
+  }
+  byId("access").hidden = true;
+  document.documentElement.dataset.ready = "yes";
+  await openFromAddress();
+}
+
+let asked = false;
+function askForToken(problem) {
+  forgetToken();
+  byId("access").hidden = false;
+  byId("access-error").textContent = asked ? problem.message : "";
+  asked = true;
+  byId("token").focus();
+}
+
+byId("access-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  keepToken(byId("token").value.trim());
+  byId("token").value = "";
+  announce("Looking at the token.");
+  enter();
+});
+
+startAnswer(listJobs);
+startScenarios();
+enter();

@@ -1,0 +1,106 @@
+"""Views: from a finished job, its request and its result, to what is shown of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from alloc.errors import InstanceError
+from alloc.instance import Instance
+from alloc.server.pages import clusters, plans
+from alloc.server.pages.charts import show
+from alloc.server.pages.parts import Document, Scenario, View
+from alloc.server.records import Job
+
+
+def view_of(job: Job, request: Document | None, result: Document) -> View:
+    """Return what a finished job shows.
+
+    Parameters
+    ----------
+    job
+        The job.
+    request
+        The body that it was asked for with, or None if it is no longer kept.
+    result
+        Its result.
+    """
+    makers: Mapping[str, Callable[[], View]] = {
+        "solve": lambda: clusters.solve_view(result, _instance(request)),
+        "place": lambda: clusters.place_view(result, _instance(request)),
+        "explain": lambda: clusters.explain_view(result),
+        "compare": lambda: clusters.compare_view(result),
+        "plan": lambda: plans.plan_view(result),
+        "what-if": lambda: plans.what_if_view(result),
+        "pareto": lambda: plans.front_view(result, _currency(request)),
+    }
+    return makers.get(job.operation, lambda: _plain_view(job, result))()
+
+
+def scenarios_of(job: Job, request: Document | None, result: Document) -> list[Scenario]:
+    """Return what a finished job has to hold against others; nothing for some operations."""
+    name = job.label or f"{job.operation} {job.id[-6:]}"
+    if job.operation == "plan":
+        return [plans.plan_scenario(name, result)]
+    if job.operation == "what-if":
+        changes = "; ".join(result["changes"]) or "changed"
+        return [
+            plans.plan_scenario(f"{name}: base", result["base"]),
+            plans.plan_scenario(f"{name}: {changes}", result["changed"]),
+        ]
+    if job.operation == "solve":
+        return [clusters.schedule_scenario(name, result, _instance(request))]
+    if job.operation == "place":
+        return [clusters.schedule_scenario(name, result["result"], _instance(request))]
+    return []
+
+
+def comparison_view(scenarios: Sequence[Scenario]) -> View:
+    """Return scenarios side by side: plans against plans, schedules against schedules."""
+    kinds = [[one for one in scenarios if one.kind == kind] for kind in ("plan", "schedule")]
+    figures = [*plans.plan_figures(kinds[0]), *clusters.schedule_figures(kinds[1])]
+    tables = [plans.scenario_table(those) for those in kinds if those]
+    verdict = f"{len(scenarios)} scenarios side by side."
+    costs = [one for one in kinds[0] if one.objective[1] == one.objective[1]]
+    if len(costs) > 1 and len({one.facts.get("currency") for one in costs}) == 1:
+        best = min(costs, key=lambda one: one.objective[1])
+        verdict += f" The cheapest plan is that of {best.name}: {show(best.objective[1])}"
+        verdict += f" {best.facts.get('currency', '')}".rstrip() + "."
+    return View("Scenarios side by side", verdict, "fair", figures=figures, tables=tables)
+
+
+def _instance(request: Document | None) -> Instance | None:
+    """Return the instance that a request is about, if that is still known."""
+    if request is None:
+        return None
+    from alloc.documents.decoding import decode_instance
+    from alloc.instances import load, manifest
+
+    given = request.get("instance")
+    try:
+        if isinstance(given, str):
+            return load(given) if given in {entry.id for entry in manifest()} else None
+        return None if given is None else decode_instance(given)
+    except InstanceError:
+        # Made by an older alloc whose documents this one does not read: shown without it.
+        return None
+
+
+def _currency(request: Document | None) -> str:
+    given = None if request is None else request.get("problem")
+    if isinstance(given, str):
+        from alloc.instances.stored_planning import RECIPES, load_stored_planning
+
+        return load_stored_planning(given).currency if given in RECIPES else ""
+    return "" if given is None else str(given.get("currency", ""))
+
+
+def _plain_view(job: Job, result: Any) -> View:
+    """Return the simple values of a result that nobody has drawn yet."""
+    simple = [
+        (word.replace("_", " "), json.dumps(value) if not isinstance(value, str) else value)
+        for word, value in result.items()
+        if not isinstance(value, (dict, list))
+    ]
+    return View(job.operation, "Done; the JSON has all of it.", "fair", simple)
