@@ -76,6 +76,11 @@ lock:  ## Renew requirements/lock.txt from pyproject.toml
 	@build/lock-env/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
 	  --no-config --quiet --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command "make lock" --output-file $(LOCK)
+	@# The same versions for the container: what the server needs, and the build backend.
+	@build/lock-env/bin/uv pip compile pyproject.toml requirements/build.in --extra server \
+	  --universal --python-version 3.11 \
+	  --constraint $(LOCK) --no-config --quiet --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --custom-compile-command "make lock" --output-file requirements/server.txt
 
 clean:  ## Remove everything the other targets made
 	rm -rf $(VENV) build dist *.egg-info demo-output htmlcov .coverage .coverage.* \

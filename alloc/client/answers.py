@@ -1,0 +1,121 @@
+"""Answers of a server as the library's own types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from alloc.capacity.plan import PlanResult
+from alloc.certificate import Result
+from alloc.documents import parse_result
+from alloc.documents.planning import decode_plan_result
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RemotePlacement:
+    """A placement.
+
+    Parameters
+    ----------
+    result
+        The placement with its certificate.
+    broken
+        Rules that running jobs broke from the start.
+    repaired
+        Whether the placement makes them right.
+    """
+
+    result: Result
+    broken: tuple[str, ...]
+    repaired: bool
+
+
+@dataclass(frozen=True)
+class RemotePlan:
+    """A plan.
+
+    Parameters
+    ----------
+    holds
+        Whether there is a plan and nothing contradicts it.
+    result
+        The plan with its certificate.
+    replay
+        What the replay measured, round by round, as a document; None without one.
+    """
+
+    holds: bool
+    result: PlanResult
+    replay: Document | None
+
+
+@dataclass(frozen=True)
+class RemoteWhatIf:
+    """A what-if beside its base.
+
+    Parameters
+    ----------
+    changes
+        What was changed, in words.
+    at_least, at_most
+        Ends of the range in which the difference in cost is proved to lie; None if one of the two
+        has no plan.
+    base, changed
+        The plans.
+    document
+        All of it.
+    """
+
+    changes: tuple[str, ...]
+    at_least: float | None
+    at_most: float | None
+    base: RemotePlan
+    changed: RemotePlan
+    document: Document
+
+
+def placement_of(content: bytes) -> RemotePlacement:
+    """Return the placement of a document."""
+    plain = json.loads(content)
+    return RemotePlacement(
+        parse_result(json.dumps(plain["result"])), tuple(plain["broken"]), plain["repaired"]
+    )
+
+
+def document_of(content: bytes) -> Document:
+    """Return a document as it is."""
+    plain: Document = json.loads(content)
+    return plain
+
+
+def explanations_of(content: bytes) -> Document:
+    """Return the explanation of each job by its id."""
+    jobs: Document = json.loads(content)["jobs"]
+    return jobs
+
+
+def plan_of(content: bytes) -> RemotePlan:
+    """Return the plan of a document."""
+    return _plan(json.loads(content))
+
+
+def what_if_of(content: bytes) -> RemoteWhatIf:
+    """Return the what-if of a document."""
+    plain = json.loads(content)
+    cost = plain["cost"]
+    return RemoteWhatIf(
+        changes=tuple(plain["changes"]),
+        at_least=None if cost is None else cost["at_least"],
+        at_most=None if cost is None else cost["at_most"],
+        base=_plan(plain["base"]),
+        changed=_plan(plain["changed"]),
+        document=plain,
+    )
+
+
+def _plan(plain: Document) -> RemotePlan:
+    return RemotePlan(plain["holds"], decode_plan_result(plain["result"]), plain["replay"])

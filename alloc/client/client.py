@@ -1,0 +1,202 @@
+"""The client: the library's own types in and out, the work at a server."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from alloc.capacity.problem import PlanningProblem
+from alloc.certificate import Result
+from alloc.client.answers import (
+    Document,
+    RemotePlacement,
+    RemotePlan,
+    RemoteWhatIf,
+    document_of,
+    explanations_of,
+    placement_of,
+    plan_of,
+    what_if_of,
+)
+from alloc.client.job import JobStatus, RemoteJob
+from alloc.client.transport import Transport
+from alloc.documents import parse_result
+from alloc.errors import InstanceError
+from alloc.instance import Instance
+from alloc.units import require_positive
+
+T = TypeVar("T")
+_DECODERS: Mapping[str, Callable[[bytes], Any]] = {
+    "solve": parse_result,
+    "place": placement_of,
+    "explain": explanations_of,
+    "compare": document_of,
+    "plan": plan_of,
+    "what-if": what_if_of,
+    "pareto": document_of,
+}
+
+
+class Client:
+    """A server of alloc, as if it were here.
+
+    Every submitted request carries an idempotency key of its own, so that a request whose answer
+    was lost is sent again without being done twice. Use it in a ``with`` block, or `close` it.
+
+    Parameters
+    ----------
+    url
+        Address of the server, for example ``"http://127.0.0.1:8642"``.
+    token
+        Token, or None where none is needed; `alloc serve tokens add` makes one.
+    timeout_s
+        Longest wait for one answer, seconds.
+    patience_s
+        How long a server that is away or overloaded is asked again, seconds.
+
+    Examples
+    --------
+    >>> client = Client("http://127.0.0.1:8642", patience_s=0.1)
+    >>> client.url
+    'http://127.0.0.1:8642'
+    >>> client.close()
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout_s: float = 30.0,
+        patience_s: float = 60.0,
+    ) -> None:
+        require_positive(timeout_s, "client", "timeout_s")
+        require_positive(patience_s, "client", "patience_s")
+        if not url.startswith(("http://", "https://")):
+            raise InstanceError(
+                f'client: url is "{url}"; it begins with http:// or https://, for example '
+                "http://127.0.0.1:8642."
+            )
+        self.url = url.rstrip("/")
+        self._transport = Transport(self.url, token, timeout_s, patience_s)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._transport.close()
+
+    def solve(self, instance: Instance | str, **options: Any) -> Result:
+        """Solve an instance and return the result; see `submit_solve`."""
+        return self.submit_solve(instance, **options).result()
+
+    def submit_solve(self, instance: Instance | str, **options: Any) -> RemoteJob[Result]:
+        """Submit a solve.
+
+        Parameters
+        ----------
+        instance
+            The instance, or the id of one stored with alloc.
+        **options
+            ``formulation``, ``objective``, ``backend``, ``time_limit_s``, ``seed``, ``workers``.
+        """
+        return self._submit("solve", parse_result, {"instance": _plain(instance), **options})
+
+    def place(self, instance: Instance | str, **options: Any) -> RemotePlacement:
+        """Place a queue; options as of ``alloc.solving.placing.place``."""
+        return self._submit(
+            "place", placement_of, {"instance": _plain(instance), **options}
+        ).result()
+
+    def explain(
+        self, instance: Instance | str, job: str | None = None, **options: Any
+    ) -> Mapping[str, Any]:
+        """Return for each waiting job, or one, whether it starts and why not."""
+        body = {"instance": _plain(instance), "job": job, **options}
+        return self._submit("explain", explanations_of, body).result()
+
+    def compare(
+        self, instances: Sequence[Instance | str], schedulers: Sequence[str], **options: Any
+    ) -> Document:
+        """Return the document of a comparison; options as of ``alloc.comparison.compare``."""
+        body = {
+            "instances": [_plain(instance) for instance in instances],
+            "schedulers": list(schedulers),
+            **options,
+        }
+        return self._submit("compare", document_of, body).result()
+
+    def plan(self, problem: PlanningProblem | str, **options: Any) -> RemotePlan:
+        """Return the cheapest plan; options: ``replay``, ``time_limit_s``, ``gap``, ``seed``."""
+        return self.submit_plan(problem, **options).result()
+
+    def submit_plan(self, problem: PlanningProblem | str, **options: Any) -> RemoteJob[RemotePlan]:
+        """Submit a plan of a problem, or of the id of a stored one."""
+        return self._submit("plan", plan_of, {"problem": _plain(problem), **options})
+
+    def what_if(
+        self,
+        problem: PlanningProblem | str,
+        changes: Sequence[str | Mapping[str, Any]],
+        **options: Any,
+    ) -> RemoteWhatIf:
+        """Plan a changed problem; changes as of ``alloc.planning.change_text.read_change``."""
+        body = {"problem": _plain(problem), "changes": list(changes), **options}
+        return self._submit("what-if", what_if_of, body).result()
+
+    def submit(
+        self, operation: str, body: Mapping[str, Any], *, label: str | None = None
+    ) -> RemoteJob[Any]:
+        """Submit any operation of the server by name, with its body as a document."""
+        return self._submit(operation, _DECODERS.get(operation, document_of), body, label)
+
+    def job(self, job_id: str) -> RemoteJob[Any]:
+        """Return a job that was submitted before, by its id."""
+        operation = self._transport.send("GET", f"/v1/jobs/{job_id}").json()["operation"]
+        return RemoteJob(self._transport, job_id, _DECODERS.get(operation, document_of))
+
+    def jobs(self, **filters: Any) -> Iterator[JobStatus]:
+        """Yield the jobs of this client, the latest first, page after page.
+
+        Parameters
+        ----------
+        **filters
+            ``state``, ``operation``, ``label``, and ``limit``: jobs on a page.
+        """
+        cursor: str | None = None
+        while True:
+            given = {**filters, **({} if cursor is None else {"cursor": cursor})}
+            page = self._transport.send("GET", "/v1/jobs", params=given).json()
+            yield from (JobStatus.of(document) for document in page["jobs"])
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    def _submit(
+        self,
+        operation: str,
+        decode: Callable[[bytes], T],
+        body: Mapping[str, Any],
+        label: str | None = None,
+    ) -> RemoteJob[T]:
+        response = self._transport.send(
+            "POST",
+            f"/v1/{operation}",
+            content=json.dumps(body, allow_nan=False).encode(),
+            headers={"Content-Type": "application/json", "Idempotency-Key": str(uuid.uuid4())},
+            params={} if label is None else {"label": label},
+        )
+        return RemoteJob(self._transport, str(response.json()["id"]), decode)
+
+
+def _plain(part: Instance | PlanningProblem | str) -> Any:
+    return part if isinstance(part, str) else json.loads(part.to_json())
