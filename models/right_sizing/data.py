@@ -136,8 +136,6 @@ class SizingData:
     ----------
     problem
         The problem.
-    within_sites
-        Whether the limits of sites bound how many hosts an order can be for.
     like
         Data of a problem that differs in its scenarios only, whose bands and pools to take.
     """
@@ -145,11 +143,9 @@ class SizingData:
     def __init__(
         self,
         problem: PlanningProblem,
-        within_sites: bool = True,
         like: SizingData | None = None,
     ) -> None:
         self.problem = problem
-        self.within_sites = within_sites
         self.bands: Bands = bands_of(problem) if like is None else like.bands
         self.num_quarters = problem.num_quarters
         self.pool_gpus: float = reference_gpus(problem) if like is None else like.pool_gpus
@@ -401,17 +397,12 @@ class SizingData:
         return np.asarray(need.sum(axis=1))
 
     def most_ordered(self, stand: int) -> int:
-        """Return a number of hosts of a stand beyond which more are never of use."""
+        """Return a number of hosts of a stand beyond which more are never of use.
+
+        The limits of the site are left to their rows: a bound that says the same would share their
+        dual value, and a scarce rack unit would look free.
+        """
         at = self.stands[stand]
         offer = self.offer(at)
         useful = math.ceil(float(self.most_gpus[at.pool]) / offer.gpus + 1e-9)
-        limits = [useful + self.problem.failures]
-        site = self.problem.sites[at.site]
-        for each, room in (
-            (offer.rack_units, site.rack_units),
-            (offer.ports, site.ports),
-            (offer.busy_kw * site.pue, site.power_kw),
-        ):
-            if self.within_sites and each > 0 and room is not None:
-                limits.append(math.floor(room / each + 1e-9))
-        return max(min(limits), 0)
+        return useful + self.problem.failures

@@ -101,7 +101,7 @@ class _Elastic:
 
     def __init__(self, problem: PlanningProblem, settings: Settings) -> None:
         self.problem, self.settings = problem, settings
-        self.data = SizingData(problem, within_sites=False)
+        self.data = SizingData(problem)
         self.unit = money_unit(self.data)
         every = [True] * len(problem.classes)
         self.form: Extensive = extensive(self.data, blocks=Blocks(self.data, every), unit=self.unit)

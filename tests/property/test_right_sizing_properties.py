@@ -1,0 +1,145 @@
+"""Right-sizing, metamorphic: what must happen to the cost when the problem is changed."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from planning_strategies import offers, problems
+
+from alloc.capacity import PlanningProblem
+from alloc.capacity.headroom import reference_gpus
+from alloc.errors import InstanceError
+from alloc.solving.capacity.right_sizing import right_size
+from alloc.verification.plan import check_plan_claims, verify_plan
+
+GAP = 1e-7
+CHECKS = (HealthCheck.too_slow, HealthCheck.filter_too_much)
+few = settings(max_examples=25, deadline=None, suppress_health_check=CHECKS)
+
+
+def draw_problem(data) -> PlanningProblem:
+    try:
+        return data.draw(problems())
+    except InstanceError:
+        assume(False)
+        raise
+
+
+def cost(problem: PlanningProblem) -> float:
+    """Return the optimum, infinite if there is no plan."""
+    certificate = right_size(problem, gap=GAP, time_limit_s=30, method="extensive").certificate
+    return float("inf") if certificate.objective is None else certificate.objective
+
+
+def near(value: float):
+    return pytest.approx(value, rel=1e-5, abs=1e-3)
+
+
+@few
+@given(st.data())
+def test_the_order_of_parts_makes_no_difference(data):
+    problem = draw_problem(data)
+    turned = replace(
+        problem,
+        offers=problem.offers[::-1],
+        sites=problem.sites[::-1],
+        classes=problem.classes[::-1],
+        scenarios=problem.scenarios[::-1],
+        owned=problem.owned[::-1],
+    )
+    assert cost(turned) == near(cost(problem))
+
+
+@few
+@given(st.data(), st.sampled_from((1e-3, 1e3)))
+def test_another_unit_of_money_changes_money_only(data, unit):
+    problem = draw_problem(data)
+    scaled = replace(
+        problem,
+        offers=tuple(
+            replace(
+                o,
+                price=o.price * unit,
+                maintenance_per_quarter=o.maintenance_per_quarter * unit,
+            )
+            for o in problem.offers
+        ),
+        sites=tuple(
+            replace(s, energy_price_per_kwh=tuple(p * unit for p in s.energy_price_per_kwh))
+            for s in problem.sites
+        ),
+        classes=tuple(replace(c, loss_per_job=c.loss_per_job * unit) for c in problem.classes),
+        budget=None if problem.budget is None else problem.budget * unit,
+        quarter_budgets=tuple(b * unit for b in problem.quarter_budgets),
+        carbon_price_per_kg=problem.carbon_price_per_kg * unit,
+    )
+    assert cost(scaled) / unit == near(cost(problem))
+
+
+@few
+@given(st.data())
+def test_one_more_offer_never_costs_more(data):
+    problem = draw_problem(data)
+    more = replace(problem, offers=(*problem.offers, data.draw(offers("another"))))
+    before = cost(problem)
+    assert cost(more) <= before * (1 + 1e-5) + 1e-3
+
+
+@few
+@given(st.data())
+def test_wider_limits_never_cost_more(data):
+    problem = draw_problem(data)
+    wider = replace(
+        problem,
+        budget=None if problem.budget is None else 2 * problem.budget,
+        quarter_budgets=tuple(2 * b for b in problem.quarter_budgets),
+        carbon_caps_kg=tuple(2 * b for b in problem.carbon_caps_kg),
+        sites=tuple(
+            replace(
+                s,
+                rack_units=None if s.rack_units is None else 2 * s.rack_units,
+                power_kw=None,
+            )
+            for s in problem.sites
+        ),
+        failures=0,
+    )
+    assert cost(wider) <= cost(problem) * (1 + 1e-5) + 1e-3
+
+
+@few
+@given(st.data())
+def test_less_work_never_costs_more(data):
+    """In pools taken to be as large as before, since smaller ones would need more headroom."""
+    problem = draw_problem(data)
+    assume(reference_gpus(problem) > 0)
+    fixed = replace(problem, pool_gpus=reference_gpus(problem))
+    less = replace(
+        fixed,
+        scenarios=tuple(
+            replace(
+                s,
+                arrivals={c: tuple(0.5 * a for a in series) for c, series in s.arrivals.items()},
+            )
+            for s in fixed.scenarios
+        ),
+    )
+    # With waived scenarios, less work also means less that a loss is paid for: still not dearer.
+    assert cost(less) <= cost(fixed) * (1 + 1e-5) + 1e-3
+
+
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None, suppress_health_check=CHECKS)
+@given(st.data())
+def test_no_bound_is_ever_on_the_wrong_side(data):
+    """Bounds of a search that is cut short, against the optimum of the other method."""
+    problem = draw_problem(data)
+    optimum = cost(problem)
+    for gap in (0.2, 1e-3):
+        result = right_size(problem, method="decomposition", gap=gap, time_limit_s=20)
+        assert result.certificate.bound <= optimum * (1 + 1e-6) + 1e-4
+        if result.plan is not None:
+            assert result.certificate.objective >= optimum * (1 - 1e-6) - 1e-4
+            assert verify_plan(problem, result.plan) == []
+            assert check_plan_claims(problem, result) == []

@@ -1,0 +1,282 @@
+"""Right-sizing: what is answered when there is no plan or no time, and what its numbers mean."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from alloc.capacity import (
+    HostOffer,
+    JobClass,
+    JobOption,
+    Plan,
+    PlanningProblem,
+    Scenario,
+    ServiceGoal,
+    Site,
+    Tightening,
+)
+from alloc.errors import InstanceError
+from alloc.instances.planning import generate_planning
+from alloc.models.right_sizing import SizingData
+from alloc.solving.capacity.right_sizing import right_size
+from alloc.solving.capacity.right_sizing_blocks import BlockValues, block_data
+from alloc.solving.capacity.right_sizing_check import check_out_of_sample
+from alloc.solving.capacity.right_sizing_decomposition import Decomposition
+from alloc.solving.outcome import Settings
+from alloc.topology import HostType
+from alloc.verification.plan import verify_plan
+
+METHODS = ("extensive", "decomposition")
+A100 = HostType("a100x8", 8, "a100")
+
+
+def world(**changes) -> PlanningProblem:
+    """A machine room and a cloud, two quarters, two futures."""
+    problem = PlanningProblem(
+        "world",
+        "EUR",
+        2,
+        offers=(
+            HostOffer("buy", A100, "purchase", 150_000.0, ("north",), idle_kw=1.5, busy_kw=5.0,
+                      rack_units=6.0, residual_fraction=0.9),
+            HostOffer("rent", A100, "on_demand", 24.0, ("cloud",)),
+        ),
+        sites=(Site("north", 60.0, power_kw=300.0, pue=1.3, energy_price_per_kwh=(0.2,),
+                    carbon_kg_per_kwh=(0.3,)), Site("cloud")),
+        classes=(
+            JobClass("train", (JobOption("a100", 8, 10.0),), ServiceGoal("wait", 4.0)),
+            JobClass("batch", (JobOption("a100", 1, 2.0),)),
+        ),
+        scenarios=(
+            Scenario("low", 0.5, {"train": (1.0, 1.2), "batch": (5.0, 6.0)}),
+            Scenario("high", 0.5, {"train": (1.5, 2.2), "batch": (7.0, 9.0)}),
+        ),
+    )  # fmt: skip
+    return replace(problem, **changes)
+
+
+def without_cloud(**changes) -> PlanningProblem:
+    return world(offers=world().offers[:1], **changes)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_forecast_that_cannot_be_served_says_which_goal_and_by_how_much(method):
+    result = right_size(without_cloud(), method=method)
+    assert result.certificate.status == "infeasible"
+    assert result.plan is None
+    assert 'job class "train" (95 % of jobs start within 4 h)' in result.conflict
+    assert "cheapest relief" in result.conflict
+    kinds = {relief.kind for relief in result.reliefs}
+    assert {"demand", "rack_units"} <= kinds
+    with pytest.raises(Exception, match="there is no plan: no plan serves the forecast"):
+        result.require_plan()
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [
+        (world(budget=2e6), "budget"),
+        (world(quarter_budgets=(4e6, 1e5)), "budget"),
+        (without_cloud(sites=(Site("north", rack_units=300.0, power_kw=100.0), Site("cloud"))),
+         "power_kw"),
+        (without_cloud(sites=(Site("north", ports=0.0, rack_units=100.0), Site("cloud"))),
+         "rack_units"),
+        (without_cloud(sites=(Site("north", carbon_kg_per_kwh=(0.3,)), Site("cloud")),
+                       carbon_caps_kg=(1e5, 1e3)), "carbon"),
+    ],
+)  # fmt: skip
+def test_relief_by_the_amount_named_is_enough_and_less_is_not(problem, kind):
+    """The relief is a promise: with it there is a plan, with 2 % less than it there is none."""
+    result = right_size(problem)
+    assert result.certificate.status == "infeasible"
+    mine = [relief for relief in result.reliefs if relief.kind == kind]
+    assert mine
+    for factor, status in ((1.001, "optimal"), (0.9, "infeasible")):
+        amounts = {(r.name, r.quarter): factor * r.amount for r in mine}
+        again = right_size(_relieved(problem, kind, amounts), gap=1e-6)
+        assert again.certificate.status == status
+
+
+def _relieved(problem, kind, amounts):
+    if kind == "budget":
+        if problem.budget is not None:
+            return problem.replace(budget=problem.budget + sum(amounts.values()))
+        return problem.replace(
+            quarter_budgets=tuple(
+                b + amounts.get(("", t), 0.0) for t, b in enumerate(problem.quarter_budgets)
+            )
+        )
+    if kind == "carbon":
+        return problem.replace(
+            carbon_caps_kg=tuple(
+                b + amounts.get(("", t), 0.0) for t, b in enumerate(problem.carbon_caps_kg)
+            )
+        )
+    more = {name: amount for (name, _), amount in amounts.items()}
+    return problem.replace(
+        sites=tuple(
+            replace(s, **{kind: getattr(s, kind) + more[s.name]}) if s.name in more else s
+            for s in problem.sites
+        )
+    )
+
+
+def test_a_goal_can_be_the_relief():
+    """Where room is all that is missing for the goal, the goal is named as what can be given up."""
+    result = right_size(without_cloud(sites=(Site("north", rack_units=162.0), Site("cloud"))))
+    assert result.certificate.status == "infeasible"
+    goal = next(relief for relief in result.reliefs if relief.kind == "goal")
+    assert 'goals of "train" on "a100" at "north"' in goal.sentence
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_waived_scenario_lets_work_go_unserved(method):
+    sites = (Site("north", rack_units=150.0), Site("cloud"))
+    problem = without_cloud(sites=sites, epsilon=0.5)
+    result = right_size(problem, method=method, gap=1e-6)
+    assert result.plan.waived == ("high",)
+    assert result.plan.unserved
+    critical = replace(problem.classes[0], critical=True)
+    strict = problem.replace(classes=(critical, problem.classes[1]))
+    assert right_size(strict, method=method).certificate.status == "infeasible"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_marginal_values_are_the_slopes_of_the_relaxation(method):
+    """Each is held against the change of the relaxed optimum for a small change of the limit."""
+    problem = world(budget=3.2e6, failures=0)
+    result = right_size(problem, method=method, gap=1e-9)
+    values = {(v.kind, v.name): v.saving for v in result.marginals}
+
+    def relaxed(changed: PlanningProblem) -> float:
+        data = SizingData(changed)
+        state = Decomposition(data, Settings(60.0), 1e-9)
+        with state.values:
+            answer = state.relax(None, 60, 1e-10, 60.0)
+        return answer[0] * state.unit
+
+    base = relaxed(problem)
+    more_space = (replace(problem.sites[0], rack_units=60.6), problem.sites[1])
+    assert values["rack_units", "north"] == pytest.approx(
+        (base - relaxed(problem.replace(sites=more_space))) / 0.6, rel=1e-3, abs=1e-3
+    )
+    assert values["budget", ""] == pytest.approx(
+        (base - relaxed(problem.replace(budget=3.2e6 + 100))) / 100, rel=1e-3, abs=1e-6
+    )
+    more_work = tuple(
+        replace(s, arrivals={**s.arrivals, "train": tuple(1.01 * a for a in s.arrivals["train"])})
+        for s in problem.scenarios
+    )
+    fixed = problem.replace(pool_gpus=SizingData(problem).pool_gpus)
+    change = relaxed(fixed) - relaxed(fixed.replace(scenarios=more_work))
+    assert values["demand", "train"] == pytest.approx(change, rel=1e-2)
+
+
+def test_out_of_sample_repeats_the_cost_in_sample_and_tells_what_does_not_fit():
+    problem = world()
+    result = right_size(problem, gap=1e-6)
+    same = check_out_of_sample(problem, result.plan, problem.scenarios)
+    assert same.share == pytest.approx(1.0)
+    assert same.mean_cost == pytest.approx(result.certificate.objective)
+    closed = without_cloud(sites=(Site("north", rack_units=400.0), Site("cloud")))
+    plan = right_size(closed, gap=1e-6).plan
+    worse = (
+        replace(closed.scenarios[1], name="as planned", probability=0.25),
+        Scenario("worse", 0.25, {"train": (3.0, 4.4), "batch": (14.0, 18.0)}),
+    )
+    check = check_out_of_sample(closed, plan, worse)
+    assert [s.holds for s in check.scenarios] == [True, False]
+    assert check.share == pytest.approx(0.5)
+    assert 0.2 < check.scenarios[1].unserved < 0.8
+    assert math.isinf(check.scenarios[1].cost)
+    with pytest.raises(InstanceError, match="no scenarios; give at least one"):
+        check_out_of_sample(problem, result.plan, ())
+
+
+def test_a_limit_keeps_the_plan_found_and_the_bound_proved():
+    """Stopped after its first plan, the search still returns it with an honest bound."""
+    problem = generate_planning("large", num_host_types=8, num_sites=3, num_quarters=4,
+                                num_classes=12, num_scenarios=6, failures=1, seed=2)  # fmt: skip
+    lines: list[str] = []
+    short = right_size(
+        problem, method="decomposition", time_limit_s=1.5, gap=0.0, progress=lines.append
+    )
+    assert lines
+    assert short.certificate.limit == "time"
+    assert verify_plan(problem, short.require_plan()) == []
+    assert short.certificate.bound <= short.certificate.objective
+    longer = right_size(problem, method="decomposition", time_limit_s=8, gap=0.005)
+    assert longer.certificate.objective >= short.certificate.bound * (1 - 1e-9)
+    assert longer.certificate.bound <= short.certificate.objective * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_plan_to_start_from_is_used(method):
+    problem = world()
+    plan = right_size(problem, gap=1e-6).plan
+    again = right_size(problem, method=method, start=plan, gap=1e-6)
+    assert again.plan.orders == plan.orders
+    odd = Plan((replace(plan.orders[0], offer="unknown"), replace(plan.orders[0], quarter=7)))
+    assert right_size(problem, method=method, start=odd, gap=1e-6).plan.orders == plan.orders
+
+
+def test_several_processes_value_blocks_as_one_does():
+    data = SizingData(world())
+    state = Decomposition(data, Settings(10.0), 1e-3)
+    point = state.completing.complete(state.first.upper)
+    linked, waived = state.setting.points(point)
+    values = []
+    for workers in (1, 2):
+        with BlockValues(block_data(data, state.blocks, state.unit, False), workers) as blocks:
+            found = blocks.solve(state.tasks, linked, waived)
+        values.append([found[task].value for task in state.tasks])
+    assert values[0] == pytest.approx(values[1])
+
+
+def test_tightening_makes_the_plan_dearer():
+    problem = world()
+    loose = right_size(problem, gap=1e-6).certificate.objective
+    tight = problem.replace(
+        tightening=(
+            Tightening("train", "a100", "north", 1.5),
+            Tightening("train", "a100", "cloud", 1.5),
+        )
+    )
+    assert right_size(tight, gap=1e-6).certificate.objective > 1.1 * loose
+
+
+def test_spares_cost_more_and_assumptions_say_so():
+    problem = world()
+    none = right_size(problem, gap=1e-6)
+    one = right_size(problem.replace(failures=1), gap=1e-6)
+    assert one.certificate.objective > none.certificate.objective
+    assert any("keeps 1 of them spare" in line for line in one.assumptions)
+    assert any("No hosts are kept spare" in line for line in none.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"method": "magic"}, 'unknown method "magic"'),
+        ({"method": "extensiv"}, 'did you mean "extensive"'),
+        ({"time_limit_s": 0}, "time_limit_s is 0"),
+        ({"gap": -1}, "gap is -1"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused(options, sentence):
+    with pytest.raises(InstanceError, match=sentence):
+        right_size(world(), **options)
+
+
+def test_all_terms_have_their_assumption():
+    problem = generate_planning("words", num_classes=3, budget_share=3.0, epsilon=0.4, seed=3)
+    tight = problem.replace(
+        tightening=(Tightening(problem.classes[0].name, "a100", "room-1", 1.5),),
+        carbon_caps_kg=(1e9,) * problem.num_quarters,
+    )
+    text = " ".join(right_size(tight, gap=0.01).assumptions)
+    for words in ("Erlang", "Reservations are paid", "may be waived", "Budgets count",
+                  "Carbon caps hold", "1.50 times the formula's", "in fractions on average",
+                  "lose their worth in a straight line"):  # fmt: skip
+        assert words in text
