@@ -63,6 +63,10 @@ def test_the_json_shown_is_json(page):
             json.loads(block.body)
 
 
+_OTHERS = {"", "git", "python", "cd", "pip", "podman", "eval", "export"}
+"""Programs that examples may call beside alloc and make."""
+
+
 @pytest.mark.parametrize("page", PAGES, ids=names)
 def test_commands_that_are_not_run_could_be(page):
     """Targets of make exist, and options of alloc are spelled as the program spells them."""
@@ -80,7 +84,7 @@ def test_commands_that_are_not_run_could_be(page):
                 if not arguments[0].startswith("--"):
                     parse(arguments)
             else:
-                assert program in {"", "git", "python", "cd", "pip", "podman", "eval", "export"}, line
+                assert program in _OTHERS, line
 
 
 def parse(arguments: list[str]) -> None:
