@@ -26,18 +26,19 @@ class Clients:
         self._engine = engine
         self._by_hash: dict[str, Client] = {}
         self._weights: dict[str, float] = {}
-        self._read = 0.0
+        self._looked = 0.0
 
     async def refresh(self) -> None:
         """Read the tokens that are good."""
-        self._read = time.monotonic()
         self._by_hash = await asyncio.to_thread(good_tokens, self._engine)
         self._weights = {client.name: client.weight for client in self._by_hash.values()}
 
     async def of(self, token: str) -> Client | None:
         """Return the client of a token, or None if it is unknown or revoked."""
         digest = hash_of(token)
-        if digest not in self._by_hash and time.monotonic() - self._read >= _LOOK_AGAIN_S:
+        now = time.monotonic()
+        if digest not in self._by_hash and now - self._looked >= _LOOK_AGAIN_S:
+            self._looked = now
             await self.refresh()
         return self._by_hash.get(digest)
 

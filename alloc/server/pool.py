@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -15,6 +16,7 @@ _log = structlog.get_logger("alloc.server.pool")
 _WATCH_S = 0.25
 """Time between two looks at the memory of the workers, seconds."""
 _RETRY_S = 1.0
+_STOP_S = 20.0
 
 
 class Pool:
@@ -34,6 +36,7 @@ class Pool:
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._watch: asyncio.Task[None] | None = None
         self._stopping = False
         self.restarts = 0
 
@@ -41,7 +44,7 @@ class Pool:
         """Start the workers; they report for work one after the other."""
         for _ in range(self._settings.workers):
             self._spawn_task(self._hire())
-        self._spawn_task(self._watch_memory())
+        self._watch = asyncio.create_task(self._watch_memory())
 
     @property
     def num_idle(self) -> int:
@@ -73,37 +76,51 @@ class Pool:
             self._replace(worker)
 
     async def stop(self) -> None:
-        """Let all workers go, killing those at work."""
+        """End all workers, also those at work."""
         self._stopping = True
+        if self._watch is not None:
+            self._watch.cancel()
         for worker in self._busy:
             worker.kill("stop")
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        leaving = [*self._idle, *self._busy]
-        self._idle.clear()
-        await asyncio.gather(*(worker.close() for worker in leaving), return_exceptions=True)
+        while self._idle:
+            self._replace(self._idle.pop())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_S):
+                while self._busy or self._tasks:
+                    await asyncio.sleep(0.01)
 
     def _replace(self, worker: Worker) -> None:
-        if self._stopping:
-            return
-        self.restarts += 1
+        """Let a worker go, and start another unless the pool is being stopped."""
+        worker.kill("recycle")
         self._spawn_task(worker.close())
-        self._spawn_task(self._hire())
+        if not self._stopping:
+            self.restarts += 1
+            self._spawn_task(self._hire())
 
     async def _hire(self) -> None:
         """Start a worker, however often it takes."""
         while not self._stopping:
             try:
                 worker = await asyncio.to_thread(Worker, self._settings)
+            except (OSError, EOFError) as error:
+                _log.error("a worker does not start", reason=str(error))
+                await asyncio.sleep(_RETRY_S)
+                continue
+            try:
                 await worker.open()
             except (OSError, EOFError, TimeoutError) as error:
-                _log.error("a worker does not start", error=str(error))
+                _log.error("a worker does not get ready", reason=str(error))
+                worker.kill("recycle")
+                await worker.close()
                 await asyncio.sleep(_RETRY_S)
-            else:
-                self._idle.append(worker)
-                self._on_idle()
+                continue
+            if self._stopping:
+                worker.kill("stop")
+                await worker.close()
                 return
+            self._idle.append(worker)
+            self._on_idle()
+            return
 
     async def _watch_memory(self) -> None:
         """Kill what holds too much; the limit inside the worker does not see every allocation."""
@@ -117,7 +134,6 @@ class Pool:
                 # What one job left behind must not fail the next.
                 if (worker.resident_mib() or 0.0) > worker.resident_at_start_mib + most / 4:
                     self._idle.remove(worker)
-                    worker.kill("recycle")
                     self._replace(worker)
 
     def _spawn_task(self, work: Coroutine[Any, Any, None]) -> None:

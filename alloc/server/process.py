@@ -26,6 +26,7 @@ from alloc.server.settings import Settings
 Reason = Literal["time", "memory", "cancel", "stop", "recycle"]
 
 _READY_S = 120.0
+_LEAVE_S = 5.0
 # One thread each: what a solver may use is decided by the request, not by the BLAS below it.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -131,14 +132,11 @@ class Worker:
             timer.cancel()
 
     async def close(self) -> None:
-        """Let an idle worker go, and forget it."""
+        """Wait for the end of a worker that was killed, and forget it."""
         self._writer.close()
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(OSError):
             await self._writer.wait_closed()
-        await asyncio.to_thread(self._process.join, 2.0)
-        if self._process.is_alive():
-            self._process.kill()
-            await asyncio.to_thread(self._process.join)
+        await asyncio.to_thread(self._process.join)
         self._process.close()
 
     async def _frame(self) -> tuple[str, bytes]:
@@ -147,6 +145,9 @@ class Worker:
 
     async def _died(self) -> Ended:
         """Say why a process is no more."""
+        await asyncio.to_thread(self._process.join, _LEAVE_S)
+        # One that closed its channel and does not end is of no use either.
+        self._process.kill()
         await asyncio.to_thread(self._process.join)
         reason, code = self.killed_for, self._process.exitcode
         if reason in ("cancel", "stop"):

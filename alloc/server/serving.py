@@ -8,7 +8,6 @@ import threading
 import time
 from typing import Any
 
-import httpx
 import structlog
 import uvicorn
 
@@ -123,6 +122,9 @@ class BackgroundServer:
         self._listener.close()
 
     def _wait_until_ready(self) -> None:
+        # Half a second to load, which a server of its own has no use for.
+        import httpx
+
         end = time.monotonic() + _READY_S
         with httpx.Client(base_url=self.address) as client:
             while self._thread.is_alive() and time.monotonic() < end:

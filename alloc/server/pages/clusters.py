@@ -58,7 +58,7 @@ def place_view(placement: Document, instance: Instance | None) -> View:
         (
             stage["objective_name"].replace("_", " "),
             show(stage.get("objective")),
-            show(stage.get("bound")),
+            show(number_of(stage.get("bound"))),
             stage["status"].replace("_", " "),
         )
         for stage in result.get("stages", ())
@@ -146,7 +146,7 @@ def schedule_scenario(name: str, result: Document, instance: Instance | None) ->
         "status": str(certificate["status"]).replace("_", " "),
         "objective": certificate["objective_name"].replace("_", " "),
         "value": show(certificate.get("objective")),
-        "bound": show(certificate.get("bound")),
+        "bound": show(number_of(certificate.get("bound"))),
         "gap": show(None) if gap is None else f"{100 * gap:.2f} %",
         "time, s": show(certificate["seconds"]),
     }

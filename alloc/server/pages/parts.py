@@ -94,11 +94,11 @@ def certificate_facts(certificate: Document, unit: str = "") -> list[tuple[str, 
     """Return what a certificate says, as pairs of word and value."""
     after = f" {unit}" if unit else ""
     rows = [("status", str(certificate["status"]).replace("_", " "))]
-    value, bound = certificate.get("objective"), certificate.get("bound")
+    value, bound = certificate.get("objective"), number_of(certificate.get("bound"))
     name = str(certificate["objective_name"]).replace("_", " ")
     if value is not None:
         rows.append((name, show(value) + after))
-    if bound is not None and math.isfinite(bound):
+    if math.isfinite(bound):
         word = "at most" if certificate["sense"] == "max" else "at least"
         rows.append((f"any answer has {word}", show(bound) + after))
     gap = gap_of(certificate)
@@ -134,8 +134,8 @@ def verdict_of(certificate: Document, unit: str = "") -> tuple[str, Tone]:
 
 def gap_of(certificate: Document) -> float | None:
     """Return the relative gap between objective and bound, or None without one of them."""
-    value, bound = certificate.get("objective"), certificate.get("bound")
-    if value is None or bound is None or not math.isfinite(bound):
+    value, bound = certificate.get("objective"), number_of(certificate.get("bound"))
+    if value is None or not math.isfinite(bound):
         return None
     from alloc.certificate import relative_gap
 
@@ -143,7 +143,10 @@ def gap_of(certificate: Document) -> float | None:
 
 
 def number_of(value: Any) -> float:
-    """Return a number of a document; not a number where it has none."""
+    """Return a number of a document; not a number where it has none.
+
+    Bounds that JSON has no number for are texts, ``"inf"`` and ``"-inf"``.
+    """
     return math.nan if value is None else float(value)
 
 

@@ -11,6 +11,7 @@ from alloc.instance import Instance
 from alloc.server.pages import clusters, plans
 from alloc.server.pages.charts import show
 from alloc.server.pages.parts import Document, Scenario, View
+from alloc.server.pages.plan_figures import plan_figures
 from alloc.server.records import Job
 
 
@@ -59,7 +60,7 @@ def scenarios_of(job: Job, request: Document | None, result: Document) -> list[S
 def comparison_view(scenarios: Sequence[Scenario]) -> View:
     """Return scenarios side by side: plans against plans, schedules against schedules."""
     kinds = [[one for one in scenarios if one.kind == kind] for kind in ("plan", "schedule")]
-    figures = [*plans.plan_figures(kinds[0]), *clusters.schedule_figures(kinds[1])]
+    figures = [*plan_figures(kinds[0]), *clusters.schedule_figures(kinds[1])]
     tables = [plans.scenario_table(those) for those in kinds if those]
     verdict = f"{len(scenarios)} scenarios side by side."
     costs = [one for one in kinds[0] if one.objective[1] == one.objective[1]]

@@ -49,6 +49,7 @@ function fieldAt(pointer) {
 
 /** The input whose item and field a sentence names. */
 function fieldNamed(sentence) {
+  if (sentence.startsWith("change ")) return fieldAt("/changes");
   return [...byId("numbers").querySelectorAll("[data-item]")].find(
     ({ dataset }) =>
       dataset.item !== "" &&

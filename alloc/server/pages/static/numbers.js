@@ -42,7 +42,7 @@ export function showNumbers(place, content, onEdit) {
 
 function fieldsets(group, content, onEdit) {
   if (group.list === undefined) {
-    return [fieldset(group.title, group.fields, "", content, onEdit)];
+    return [fieldset(group.title, group.fields, "", content, onEdit, content.name)];
   }
   const items = valueAt(content, group.list);
   if (!Array.isArray(items)) return [];
@@ -58,7 +58,7 @@ function fieldsets(group, content, onEdit) {
   return made;
 }
 
-function fieldset(title, fields, start, content, onEdit, item = "") {
+function fieldset(title, fields, start, content, onEdit, item) {
   const inputs = fields.map((field) => input(start + field, field, content, onEdit, item));
   return element(
     "fieldset",
@@ -76,7 +76,7 @@ function input(pointer, field, content, onEdit, item) {
     autocomplete: "off",
     "data-pointer": pointer,
     "data-field": field.split("/").pop(),
-    "data-item": item,
+    "data-item": item ?? "",
   });
   made.value = value === undefined || value === null ? "" : value;
   made.addEventListener("input", () => {
