@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from alloc.capacity.inference import InferenceProblem
+from alloc.capacity.requests import RequestClass
 from alloc.capacity.served import ReplicaOption, ServedModel
 from alloc.capacity.serving import Load, batch_memory_mib, sustainable_rate
 
@@ -14,8 +17,32 @@ Loss = tuple[int, ...]
 
 
 def load_of(model: ServedModel, period: int, option: ReplicaOption, batch_cap: int) -> Load:
-    """Return what the requests of a period ask of a replica."""
-    return Load(model.classes, model.mix(period), option, batch_cap, model.arrival_scv)
+    """Return what the requests of a period ask of a replica; rates are left out of it."""
+    return _load(
+        tuple(_without_rate(kind) for kind in model.classes),
+        model.mix(period),
+        option,
+        batch_cap,
+        model.arrival_scv,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _without_rate(kind: RequestClass) -> RequestClass:
+    """Return a class that stands for all of the same tokens and goals."""
+    return dataclasses.replace(kind, rate_per_s=(0.0,))
+
+
+@lru_cache(maxsize=1 << 14)
+def _load(
+    classes: tuple[RequestClass, ...],
+    mix: tuple[float, ...],
+    option: ReplicaOption,
+    batch_cap: int,
+    arrival_scv: float,
+) -> Load:
+    """Return one object for equal loads, so that what it works out is worked out once."""
+    return Load(classes, mix, option, batch_cap, arrival_scv)
 
 
 def caps_that_fit(
@@ -39,6 +66,19 @@ def group_rate(
     place = (model.name, problem.periods[period].name, option.key)
     factor = problem.factors.get(place, 1.0)
     return factor * sustainable_rate(load_of(model, period, option, batch_cap), replicas)
+
+
+def most_rate(
+    problem: InferenceProblem,
+    model: ServedModel,
+    period: int,
+    option: ReplicaOption,
+    batch_cap: int,
+) -> float:
+    """Return a rate per replica, requests/s, that no number of replicas exceeds."""
+    place = (model.name, problem.periods[period].name, option.key)
+    factor = problem.factors.get(place, 1.0)
+    return factor * load_of(model, period, option, batch_cap).most_per_replica
 
 
 def loss_cases(problem: InferenceProblem, model: ServedModel) -> list[Loss]:

@@ -5,8 +5,8 @@ Plain Python, no solver and no simulation: the model, its tables and the judge a
 References
 ----------
 .. [1] A. K. Erlang, "Solution of some problems in the theory of probabilities of significance in
-   automatic telephone exchanges", 1917; the recursion as in D. Gross et al., *Fundamentals of
-   Queueing Theory*, 4th ed., 2008, section 2.4.
+   automatic telephone exchanges", 1917; as in D. Gross et al., *Fundamentals of Queueing Theory*,
+   4th ed., 2008, section 2.4.
 .. [2] A. O. Allen, *Probability, Statistics, and Queueing Theory with Computer Science
    Applications*, 2nd ed., 1990, section 5.3: the Allen-Cunneen approximation of the mean wait of
    G/G/c, ``W = C(c, a) / (c mu - lambda) * (c_a^2 + c_s^2) / 2``.
@@ -33,11 +33,14 @@ def erlang_b(servers: int, load: float) -> float:
     load
         Offered load, Erlang (rate times mean service time), more than 0.
     """
-    # The inverse grows instead of underflowing; beyond 1e300 no call is ever lost.
-    inverse = 1.0
-    for k in range(1, servers + 1):
-        inverse = 1.0 + inverse * k / load
-        if inverse > 1e300:
+    # 1 / B = sum_j c! / ((c - j)! a^j): all terms positive, and the late ones negligible.
+    term = inverse = 1.0
+    for k in range(servers, 0, -1):
+        term *= k / load
+        inverse += term
+        if k < load and term < 1e-17 * inverse:
+            break
+        if inverse > 1e300:  # no call is ever lost
             return 0.0
     return 1.0 / inverse
 

@@ -30,16 +30,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from alloc.capacity.queueing import Wait, busy_period_exceeds, sum_exceeds, wait_in_queue
 from alloc.capacity.requests import LatencyGoal, RequestClass
 from alloc.capacity.served import ReplicaOption, ServedModel
 
-RATE_ACCURACY = 1e-6
+RATE_ACCURACY = 1e-5
 """Relative accuracy of `sustainable_rate`; the rate returned is on the safe side."""
 _SPREADS = 3.0
 """Standard deviations of the tokens in a batch that the KV cache has room for."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Moments of a mix of requests on a replica: prompts X and decoding work w, seconds."""
+
+    step_s: float
+    prompt_s: float
+    prompt_s2: float
+    work_s: float
+    work_s2: float
+    product_s2: float
 
 
 @dataclass(frozen=True)
@@ -64,39 +76,55 @@ class Load:
     batch_cap: int
     arrival_scv: float
 
-    @property
+    @cached_property
     def present(self) -> list[tuple[float, RequestClass]]:
         """The classes that come, with their shares."""
         return [(p, c) for p, c in zip(self.mix, self.classes, strict=True) if p > 0]
 
+    @cached_property
+    def moments(self) -> Moments:
+        """Moments of the mix of requests on the replica."""
+        option, step = self.option, self.option.slowest_step_s(self.batch_cap)
+        sums = [0.0] * 5
+        for share, kind in self.present:
+            tokens, rate = kind.inputs, option.prefill_tokens_per_s
+            x = option.prefill_overhead_s + tokens.mean / rate
+            x2 = tokens.variance / rate**2 + x * x
+            w = (kind.outputs.mean - 1) * step
+            w2 = kind.outputs.variance * step * step + w * w
+            # Input and output are independent within a class.
+            for k, value in enumerate((x, x2, w, w2, x * w)):
+                sums[k] += share * value
+        return Moments(step, *sums)
 
-@dataclass(frozen=True)
-class Moments:
-    """Moments of a mix of requests on a replica: prompts X and decoding work w, seconds."""
+    @cached_property
+    def prompts_s(self) -> list[list[tuple[float, float]]]:
+        """For each class that comes, how long its prompts take by themselves, with their shares."""
+        return [
+            [(prompt_s(self.option, n), p) for n, p in zip(c.inputs.tokens, c.inputs.shares,
+                                                           strict=True)]
+            for _, c in self.present
+        ]  # fmt: skip
 
-    step_s: float
-    prompt_s: float
-    prompt_s2: float
-    work_s: float
-    work_s2: float
-    product_s2: float
+    @cached_property
+    def most_per_replica(self) -> float:
+        """A rate per replica that no number of replicas exceeds, requests/s; 0 if none will do.
 
-
-@lru_cache(maxsize=4096)
-def moments(load: Load) -> Moments:
-    """Return the moments of a mix of requests."""
-    option, step = load.option, load.option.slowest_step_s(load.batch_cap)
-    sums = [0.0] * 5
-    for share, kind in load.present:
-        tokens, rate, extra = kind.inputs, option.prefill_tokens_per_s, option.prefill_overhead_s
-        x = extra + tokens.mean / rate
-        x2 = tokens.variance / rate**2 + x * x
-        w = (kind.outputs.mean - 1) * step
-        w2 = kind.outputs.variance * step * step + w * w
-        # Input and output are independent within a class.
-        for k, value in enumerate((x, x2, w, w2, x * w)):
-            sums[k] += share * value
-    return Moments(step, *sums)
+        Stability, and the goals that depend on nothing but the rate at each replica.
+        """
+        most = _most_stable(self)
+        if most <= 0 or not _keeps_tpot(self, most * 1e-9):
+            return 0.0
+        if _keeps_tpot(self, most * (1 - 1e-9)):
+            return most
+        low, high = most * 1e-9, most
+        while high - low > RATE_ACCURACY * high / 10:
+            middle = (low + high) / 2
+            if _keeps_tpot(self, middle):
+                low = middle
+            else:
+                high = middle
+        return high
 
 
 @dataclass(frozen=True)
@@ -133,25 +161,16 @@ class Latencies:
         """Return the share of a class whose first token comes later than the goal."""
         if not self.is_stable:
             return 1.0
-        step = moments(self.load).step_s
+        position = [c for _, c in self.load.present].index(kind)
+        left = goal.seconds - self.load.moments.step_s
         missed = 0.0
-        for tokens, share in zip(kind.inputs.tokens, kind.inputs.shares, strict=True):
-            own = prompt_s(self.load.option, tokens)
-            missed += share * sum_exceeds(
-                self.prompt_wait, self.place_wait, goal.seconds - step - own
-            )
+        for own, share in self.load.prompts_s[position]:
+            missed += share * sum_exceeds(self.prompt_wait, self.place_wait, left - own)
         return min(missed, 1.0)
 
     def tpot_misses(self, kind: RequestClass, goal: LatencyGoal) -> float:
         """Return the share of a class that takes longer per output token than the goal."""
-        if not self.is_stable:
-            return 1.0
-        missed = 0.0
-        for tokens, share in zip(kind.outputs.tokens, kind.outputs.shares, strict=True):
-            if tokens > 1:
-                mean, variance = self._decoding(tokens)
-                missed += share * busy_period_exceeds(goal.seconds * (tokens - 1), mean, variance)
-        return min(missed, 1.0)
+        return tpot_misses(self.load, kind, goal, self.prompt_rate_per_s) if self.is_stable else 1.0
 
     def meets_goals(self) -> bool:
         """Return whether every class keeps its goals."""
@@ -169,16 +188,47 @@ class Latencies:
                 found.append((kind, "ttft", missed, kind.ttft.allowed))
         return found
 
-    def _decoding(self, tokens: int) -> tuple[float, float]:
-        """Return mean and variance of the decoding of a request of that many tokens, seconds."""
-        m, idle = moments(self.load), 1 - self.prompt_share
-        work = (tokens - 1) * m.step_s
-        return work / idle, work * self.prompt_rate_per_s * m.prompt_s2 / idle**3
+    @property
+    def strain(self) -> float:
+        """The largest share of misses over the share allowed; above 1 a goal is missed."""
+        if not self.is_stable:
+            return math.inf
+        return max((missed / allowed for _, _, missed, allowed in self.goals()), default=0.0)
+
+
+def tpot_misses(
+    load: Load, kind: RequestClass, goal: LatencyGoal, prompt_rate_per_s: float
+) -> float:
+    """Return the share of a class that takes longer per output token than a goal.
+
+    Nothing but the prompts per second at a replica matters.
+    """
+    m = load.moments
+    idle = 1 - prompt_rate_per_s * m.prompt_s
+    if idle <= 0:
+        return 1.0
+    missed = 0.0
+    for tokens, share in zip(kind.outputs.tokens, kind.outputs.shares, strict=True):
+        if tokens > 1:
+            work = (tokens - 1) * m.step_s
+            variance = work * prompt_rate_per_s * m.prompt_s2 / idle**3
+            missed += share * busy_period_exceeds(
+                goal.seconds * (tokens - 1), work / idle, variance
+            )
+    return min(missed, 1.0)
+
+
+def _keeps_tpot(load: Load, prompt_rate_per_s: float) -> bool:
+    return all(
+        tpot_misses(load, kind, kind.tpot, prompt_rate_per_s) <= kind.tpot.allowed
+        for _, kind in load.present
+        if kind.tpot is not None
+    )
 
 
 def latencies(load: Load, replicas: int, rate_per_s: float) -> Latencies:
     """Return how `replicas` replicas do when `rate_per_s` requests come to them."""
-    m = moments(load)
+    m = load.moments
     per_replica = rate_per_s / replicas
     busy = per_replica * m.prompt_s
     idle = 1 - busy
@@ -208,34 +258,45 @@ def latencies(load: Load, replicas: int, rate_per_s: float) -> Latencies:
 def sustainable_rate(load: Load, replicas: int) -> float:
     """Return the largest rate, requests/s, at which replicas keep every goal; 0 if at none.
 
-    On the safe side of bisection to `RATE_ACCURACY`.
+    Accurate to `RATE_ACCURACY`, on the safe side.
     """
     if replicas <= 0 or not load.present:
         return 0.0
-    most = _most_per_replica(load) * replicas
+    most = load.most_per_replica * replicas
     if most <= 0:
         return 0.0
-    low, high = 0.0, most
-    # Pooling: per replica, more replicas sustain more. A guess, tried first and never trusted.
-    for guess in (most, most * (1 - 2 * RATE_ACCURACY)):
-        if latencies(load, replicas, guess).meets_goals():
-            return guess
-    if not latencies(load, replicas, most * 1e-9).meets_goals():
+
+    def strain(rate: float) -> float:
+        """Return the logarithm of the strain, within limits that a secant can use."""
+        found = latencies(load, replicas, rate).strain
+        return math.log(min(max(found, 1e-12), 1e12))
+
+    low, high = most * 1e-9, most
+    at_low, at_high = strain(low), strain(high)
+    if at_high <= 0:
+        return high
+    if at_low > 0:
         return 0.0
-    low = most * 1e-9
+    # Bracketed secant (Illinois) with a bisection whenever it has not halved the bracket.
     while high - low > RATE_ACCURACY * high:
-        middle = (low + high) / 2
-        if latencies(load, replicas, middle).meets_goals():
-            low = middle
-        else:
-            high = middle
+        width = high - low
+        for rate in ((low * at_high - high * at_low) / (at_high - at_low), None):
+            # Just off the ends, so that both of them move.
+            edge = RATE_ACCURACY * high / 4
+            middle = (low + high) / 2 if rate is None else min(max(rate, low + edge), high - edge)
+            at_middle = strain(middle)
+            if at_middle <= 0:
+                low, at_low, at_high = middle, at_middle, at_high / 2
+            else:
+                high, at_high, at_low = middle, at_middle, at_low / 2
+            if high - low <= width / 2:
+                break
     return low
 
 
-@lru_cache(maxsize=4096)
-def _most_per_replica(load: Load) -> float:
-    """Return a rate per replica that no number of replicas exceeds: stability alone, requests/s."""
-    m = moments(load)
+def _most_stable(load: Load) -> float:
+    """Return the rate per replica at which it just keeps up, requests/s."""
+    m = load.moments
     # Stability of the batch places: rate (X + step/2 + w / (1 - rate X)) < b, a quadratic in rate.
     base, cap = m.prompt_s + m.step_s / 2, load.batch_cap
     if m.prompt_s <= 0:

@@ -22,7 +22,7 @@ from alloc.errors import InstanceError
 from alloc.verification.violation import Violation
 
 RATE_TOLERANCE = 5e-6
-"""Relative: solvers keep rows to 1e-6, and tables end bisection at 1e-6."""
+"""Relative: solvers keep rows to 1e-6."""
 
 
 def verify_inference(problem: InferenceProblem, plan: InferencePlan) -> list[Violation]:

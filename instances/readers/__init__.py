@@ -26,6 +26,8 @@ from alloc.instances.readers.registry import Reader as Reader
 from alloc.instances.readers.registry import read_instance as read_instance
 from alloc.instances.readers.report import ReadReport as ReadReport
 from alloc.instances.readers.report import Tally as Tally
+from alloc.instances.readers.requests import read_azure_llm as read_azure_llm
+from alloc.instances.readers.requests import read_splitwise_option as read_splitwise_option
 from alloc.instances.readers.scaling import BatchTable as BatchTable
 from alloc.instances.readers.scaling import PlacementTable as PlacementTable
 from alloc.instances.readers.scaling import ScalingPoint as ScalingPoint

@@ -13,6 +13,7 @@ from alloc.capacity.inference_rates import (
     fullest,
     group_rate,
     loss_cases,
+    most_rate,
 )
 from alloc.capacity.served import ReplicaOption, ServedModel
 
@@ -174,19 +175,23 @@ def columns_of(
         for pool in problem.pools_of(option.gpu_type)
     )
     kept: list[Column] = []
-    rates: dict[int, list[float]] = {b: [] for b in caps}
     for replicas in range(1, places + 1):
-        for b in caps:
-            rate = group_rate(problem, model, period, option, b, replicas)
-            rates[b].append(min(rate, demand))
         found = []
-        for b in caps:
-            after = tuple(
-                rates[b][replicas - lost - 1] if lost < replicas else 0.0
-                for lost in range(most_lost + 1)
+        best: list[tuple[float, ...]] = []
+        # The most promising cap first: most others are then out of the question unseen.
+        for b in sorted(caps, key=lambda b: -most_rate(problem, model, period, option, b)):
+            most = most_rate(problem, model, period, option, b)
+            left = [replicas - lost for lost in range(most_lost + 1)]
+            hoped = [min(most * n, demand) if n > 0 else 0.0 for n in left]
+            if any(all(h <= r for h, r in zip(hoped, rates, strict=True)) for rates in best):
+                continue
+            rates = tuple(
+                min(group_rate(problem, model, period, option, b, n), demand) if n > 0 else 0.0
+                for n in left
             )
-            if after[0] > 0:
-                found.append(Column(replicas, b, after))
+            best.append(rates)
+            if rates[0] > 0:
+                found.append(Column(replicas, b, rates))
         for column in found:
             if not any(_beats(other, column) for other in kept):
                 kept = [other for other in kept if not _useless(other, column)]

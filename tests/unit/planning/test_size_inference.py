@@ -5,8 +5,10 @@ import json
 
 import pytest
 from inference_problems import a_class, a_problem
+from numpy.random import default_rng
 
 from alloc.capacity.inference import GpuPool, InferenceProblem
+from alloc.capacity.inference_rates import group_rate, load_of
 from alloc.capacity.requests import LatencyGoal, TokenSummary
 from alloc.errors import AllocError, InstanceError
 from alloc.planning.inference import (
@@ -94,10 +96,6 @@ def test_training_lends_in_the_hours_in_which_it_is_cheap():
 def test_a_recorded_stream_is_routed_over_the_groups_of_a_plan():
     problem = a_problem(1.5)
     plan = size_inference(problem, what_if=False).require_plan()
-    from numpy.random import default_rng
-
-    from alloc.capacity.inference_rates import load_of
-
     load = load_of(problem.models[0], 0, problem.models[0].options[0], 8)
     checks = replay_stream(
         problem, plan, "chatbot", "p0", draw_requests(load, 1.5, 3000, default_rng(3))
@@ -209,12 +207,14 @@ def test_options_out_of_range_are_refused():
         size_inference(a_problem(1.0), most_rounds=0)
 
 
-def broken(plan, code):
+def broken(problem, plan, code):
     """Return a plan that breaks one rule."""
     group, contents = plan.groups[0], plan.contents[0]
+    model = problem.models[0]
+    most = group_rate(problem, model, 0, model.options[0], group.batch_cap, group.replicas)
     groups = {
         "rate": dataclasses.replace(group, rate_per_s=group.rate_per_s * 50),
-        "ttft": dataclasses.replace(group, rate_per_s=group.rate_per_s * 1.25),
+        "ttft": dataclasses.replace(group, rate_per_s=most * 1.01),
         "batch_cap": dataclasses.replace(group, batch_cap=7),
         "replicas": dataclasses.replace(group, replicas=0),
         "routing": dataclasses.replace(group, rate_per_s=group.rate_per_s / 2),
@@ -241,7 +241,8 @@ def test_the_judge_sees_each_broken_rule(code):
     problem = a_problem(1.5)
     plan = solve_inference(problem).plan
     assert verify_inference(problem, plan) == []
-    assert code in {violation.code for violation in verify_inference(problem, broken(plan, code))}
+    found = {violation.code for violation in verify_inference(problem, broken(problem, plan, code))}
+    assert code in found
 
 
 def test_the_judge_sees_memory_and_held_hosts():
