@@ -176,7 +176,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             for cell in done:
                 cells.setdefault((cell.family, cell.scheduler), []).append(cell)
-            print(f"{family.name}: {family.summary}", file=sys.stderr, flush=True)
+            gains = ", ".join(
+                f"{ratio(cells[family.name, LEARNED], cells[family.name, name])[0]:.3f} of {name}"
+                for name in (EXACT[0], EXACT[1], "optimus")
+            )
+            print(f"{family.name}: {LEARNED} takes {gains}", file=sys.stderr, flush=True)
     names = [family.name for family in families]
     table(cells, names, schedulers)
     return conclude(verdicts(cells, names, windowed))
