@@ -109,7 +109,13 @@ def _file(instance_id: str) -> str:
 
 def _unlisted(root: Path, entries: Iterable[Entry]) -> list[Path]:
     listed = {root / entry.file for entry in entries}
-    return sorted(set((root / "data").glob("**/*.json")) - listed)
+    # Planning problems have a manifest of their own.
+    found = {path for path in (root / "data").glob("**/*.json") if not _is_planning(path)}
+    return sorted(found - listed)
+
+
+def _is_planning(path: Path) -> bool:
+    return path.parent.name.startswith("planning-")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

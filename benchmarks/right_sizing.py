@@ -1,0 +1,212 @@
+"""Plans of capacity: the stored problems to the gap and time they are promised.
+
+A plan over 20 host types, 5 sites, 8 quarters, 50 job classes and 20 scenarios is within 1 % in
+60 s, without spare hosts and with one in every pool; the tiny and small problems are solved by both
+methods, which must agree. Each solve is judged, and costs are held against the recorded bounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from alloc.capacity import PlanResult
+from alloc.instances.planning_stored import (
+    PlanningBounds,
+    PlanningEntry,
+    PlanningManifest,
+    load_planning,
+    planning_manifest,
+    with_bounds,
+    write_manifest,
+)
+from alloc.solving.capacity.right_sizing import Method, right_size
+from benchmarks.environment import describe_environment
+from benchmarks.verdict import Verdict, conclude
+
+ON_REQUEST = True  # several minutes
+
+TARGET_GAP = 0.01
+TARGET_SECONDS = 60.0
+_SHARE_TO_SEARCH = 0.93
+"""Of the time that is promised; the rest is for reading, the tail of a step, and the judge."""
+SAME = 2e-4
+"""Relative difference up to which two methods, each solved to half of it, agree."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a solve gave.
+
+    Parameters
+    ----------
+    problem, method
+        What was solved, and how.
+    status, cost, bound, gap
+        As certified; money.
+    seconds, cpu_seconds
+        Wall time from reading the problem to the judged plan, and time of this process.
+    hosts
+        Hosts ordered.
+    """
+
+    problem: str
+    method: str
+    status: str
+    cost: float | None
+    bound: float
+    gap: float | None
+    seconds: float
+    cpu_seconds: float
+    hosts: int
+
+
+def solve(
+    entry: PlanningEntry, method: Method, limit_s: float, gap: float, workers: int, verbose: bool
+) -> tuple[Answer, PlanResult]:
+    """Solve a stored problem."""
+    began, cpu = time.perf_counter(), time.process_time()
+    result = right_size(
+        load_planning(entry.id),
+        time_limit_s=limit_s,
+        gap=gap,
+        workers=workers,
+        method=method,
+        progress=(lambda line: print("   ", line, flush=True)) if verbose else None,
+    )
+    certificate = result.certificate
+    answer = Answer(
+        entry.id,
+        method,
+        certificate.status,
+        certificate.objective,
+        certificate.bound,
+        certificate.gap,
+        time.perf_counter() - began,
+        time.process_time() - cpu,
+        0 if result.plan is None else sum(order.count for order in result.plan.orders),
+    )
+    return answer, result
+
+
+def judge_large(answer: Answer, spares: int) -> Verdict:
+    """Hold an answer against the target for large problems."""
+    gap = "no plan" if answer.gap is None else f"gap {answer.gap:.2%}"
+    return Verdict(
+        f"{answer.problem} (20 host types, 5 sites, 8 quarters, 50 classes, 20 scenarios, {spares} "
+        f"spare hosts) within {TARGET_GAP:.0%} in {TARGET_SECONDS:g} s",
+        f"{gap}, {answer.seconds:.1f} s, {answer.cpu_seconds:.1f} s of this process's CPU",
+        answer.gap is not None and answer.gap <= TARGET_GAP and answer.seconds <= TARGET_SECONDS,
+    )
+
+
+def judge_pair(one: Answer, two: Answer) -> Verdict:
+    """Hold the answers of both methods against each other."""
+    close = (one.cost is None and two.cost is None) or (
+        one.cost is not None
+        and two.cost is not None
+        and abs(one.cost - two.cost) <= SAME * abs(one.cost)
+    )
+    return Verdict(
+        f"{one.problem}: both methods agree to {SAME:.0e}",
+        f"{_money(one.cost)} and {_money(two.cost)}, {one.seconds:.1f} s and {two.seconds:.1f} s",
+        close and {one.status, two.status} <= {"optimal", "feasible"},
+    )
+
+
+def judge_record(entry: PlanningEntry, answer: Answer) -> Verdict | None:
+    """Hold an answer against the recorded bounds: a contradiction is a wrong bound."""
+    if entry.bounds is None or answer.cost is None:
+        return None
+    slack = 1e-6 * abs(answer.cost)
+    return Verdict(
+        f"{entry.id}: no contradiction to the recorded bounds",
+        f"{_money(answer.bound)} to {_money(answer.cost)}, recorded "
+        f"{_money(entry.bounds.lower)} to {_money(entry.bounds.upper)}",
+        answer.cost >= entry.bounds.lower - slack and answer.bound <= entry.bounds.upper + slack,
+    )
+
+
+def _money(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"
+
+
+def _row(answer: Answer) -> str:
+    gap = "-" if answer.gap is None else f"{answer.gap:.3%}"
+    return (
+        f"{answer.problem:19s} {answer.method:14s} {answer.status:11s} {answer.seconds:7.1f} "
+        f"{answer.cpu_seconds:7.1f} {_money(answer.bound):>12s} {_money(answer.cost):>12s} "
+        f"{gap:>9s} {answer.hosts:6d}"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print a solve a line, then the verdicts; return 1 if one fails."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.right_sizing")
+    parser.add_argument(
+        "--family", action="append", metavar="FAMILY|ID", help="repeat for more; default: all"
+    )
+    parser.add_argument("--time-limit", type=float, metavar="S", help="default: as promised")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--record", action="store_true", help="write better bounds")
+    parser.add_argument("--verbose", action="store_true", help="print the progress of each solve")
+    parser.add_argument("--json", action="store_true", help="print answers as JSON lines too")
+    arguments = parser.parse_args(argv)
+    names = arguments.family
+    entries = [
+        entry
+        for entry in planning_manifest()
+        if not names or entry.id in names or entry.id.partition("/")[0] in names
+    ]
+    if not entries:
+        parser.error(f"no stored planning problem among {', '.join(names)}")
+    limit = arguments.time_limit or _SHARE_TO_SEARCH * TARGET_SECONDS
+    print(
+        f"{'problem':19s} {'method':14s} {'status':11s} {'seconds':>7s} {'cpu s':>7s} "
+        f"{'bound':>12s} {'cost':>12s} {'gap':>9s} {'hosts':>6s}"
+    )
+    verdicts: list[Verdict] = []
+    manifest = PlanningManifest(manifest_version=1, problems=list(planning_manifest()))
+    for entry in entries:
+        family = entry.id.partition("/")[0]
+        small = family in ("planning-tiny", "planning-small")
+        methods: tuple[Method, ...] = (
+            ("extensive", "decomposition") if small else ("decomposition",)
+        )
+        gap = SAME / 2 if small else 0.8 * TARGET_GAP if not arguments.record else 1e-3
+        answers = []
+        for method in methods:
+            answer, result = solve(entry, method, limit, gap, arguments.workers, arguments.verbose)
+            answers.append(answer)
+            print(_row(answer), flush=True)
+            if arguments.json:
+                print(json.dumps(asdict(answer)))
+            if arguments.record and answer.cost is not None:
+                bounds = PlanningBounds(
+                    lower=answer.bound,
+                    upper=answer.cost,
+                    backend_version=result.certificate.backend_version,
+                    seconds=round(answer.seconds, 2),
+                    date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+                )
+                manifest = with_bounds(manifest, entry.id, bounds)
+            recorded = judge_record(entry, answer)
+            if recorded is not None:
+                verdicts.append(recorded)
+        if len(answers) == 2:
+            verdicts.append(judge_pair(*answers))
+        if family == "planning-large":
+            verdicts.append(judge_large(answers[0], int(entry.parameters.get("failures", 0))))
+    if arguments.record:
+        write_manifest(manifest)
+    return conclude(verdicts)
+
+
+if __name__ == "__main__":
+    print(describe_environment())
+    sys.exit(main())
