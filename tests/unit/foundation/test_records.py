@@ -1,0 +1,123 @@
+"""Documents made from dataclasses: structure, meaning and schema come from the class itself."""
+
+import json
+from dataclasses import dataclass
+
+import jsonschema
+import pytest
+from inference_problems import a_problem
+from quota_problems import a_quota_problem
+
+from alloc.capacity.inference import InferenceProblem
+from alloc.capacity.quotas import QuotaProblem, QuotaTenant
+from alloc.documents.records import (
+    fingerprint,
+    load_record,
+    parse_record,
+    record_schema,
+    write_record,
+)
+from alloc.errors import InstanceError
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    sizes
+        Pairs of a number and
+        a weight.
+    """
+
+    name: str
+    sizes: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole.
+
+    Parameters
+    ----------
+    parts
+        What it is made of.
+    limit, other
+        Two numbers.
+    """
+
+    parts: tuple[Part, ...]
+    limit: float | None = None
+    other: int | tuple[int, ...] = 1
+
+
+WHOLE = Whole((Part("a", ((1, 0.5), (2, 1.0))), Part("b")), 2.5, (1, 2))
+
+
+def test_a_record_comes_back_as_it_was(tmp_path):
+    text = write_record(WHOLE, "whole", tmp_path / "w.json")
+    assert parse_record(text, Whole, "whole") == WHOLE
+    assert load_record(tmp_path / "w.json", Whole, "whole") == WHOLE
+    assert "limit" not in write_record(Whole((Part("a"),)), "whole")
+
+
+def test_whole_floats_are_numbers_of_either_kind():
+    assert parse_record(
+        '{"schema_version": 1, "kind": "whole", "parts": [], "limit": 3, "other": 4.0}',
+        Whole, "whole",
+    ) == Whole((), 3.0, 4)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("[]", "is a list; a document is a JSON object"),
+        ('{"kind": "x"}', '"kind" is "x"; this alloc reads "kind": "whole"'),
+        ('{"kind": "whole"}', '"schema_version" is missing'),
+        ({"partz": []}, 'unknown field "partz"; did you mean "parts"'),
+        ({}, 'field "parts" is missing; add it .What it is made of.'),
+        ({"parts": 3}, "parts is 3; give a list"),
+        ({"parts": [{"name": 3}]}, r"parts\[0\]: name is 3; give text in quotes"),
+        ({"parts": [{"name": "n", "sizes": [[1]]}]}, r'parts\[0\] "n"'),
+        ({"parts": [{"name": "n", "sizes": [[1.5, 2]]}]}, r"sizes\[0\]\[0\] is 1.5; give a whole"),
+        ({"parts": [{"name": "n", "weight": 1}, {}]}, r'"weight".*known fields.*\(and 1 more\)'),
+        ({"parts": [], "limit": "3"}, "limit is \"3\"; give a number without quotes"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_place_and_cure(body, message):
+    if not isinstance(body, str):
+        body = json.dumps({"schema_version": 1, "kind": "whole", **body})
+    with pytest.raises(InstanceError, match=message):
+        parse_record(body, Whole, "whole")
+
+
+def test_a_file_is_named_in_what_is_wrong_in_it(tmp_path):
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(InstanceError, match=r"x\.json: the whole document"):
+        load_record(tmp_path / "x.json", Whole, "whole")
+
+
+def test_the_fingerprint_is_that_of_the_content():
+    assert fingerprint(WHOLE) == fingerprint(Whole(WHOLE.parts, 2.5, (1, 2)))
+    assert fingerprint(WHOLE) != fingerprint(Whole(WHOLE.parts, 2.5, (1, 3)))
+
+
+@pytest.mark.parametrize(
+    ("record", "record_class", "kind"),
+    [
+        (a_problem(1.0, failures=1), InferenceProblem, "inference_problem"),
+        (a_quota_problem([QuotaTenant("a")], [[2]], 4), QuotaProblem, "quota_problem"),
+    ],
+)
+def test_documents_keep_their_published_schema(record, record_class, kind):
+    schema = record_schema(record_class, kind)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    document = json.loads(write_record(record, kind))
+    jsonschema.validate(document, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**document, "surplus": 1}, schema)
+    described = schema["properties"]["name"]["description"]
+    assert described == "Name for people."
