@@ -64,7 +64,7 @@ def two_level_task() -> Task:
         ),
         references=("Fan, Lan et al., DRAS, IPDPS 2021, arXiv:2102.06243",),
         settings={"window": WINDOW, "jobs": EPISODES.num_jobs, "utilisation": UTILISATION},
-        step_s=1.0,
+        step_s=0.4,
     )
 
 

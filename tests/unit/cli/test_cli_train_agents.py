@@ -1,0 +1,52 @@
+"""`alloc train selector | two-level`: one command from nothing to a policy that runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from needs import need_torch
+
+need_torch()
+
+from alloc.learning.environments import GangEpisodes  # noqa: E402
+from alloc.schedulers.learned import read_policy  # noqa: E402
+
+Run = Callable[..., Any]
+
+
+@pytest.mark.slow
+def test_a_two_level_scheduler_is_trained_and_simulated(run: Run, tmp_path: Path) -> None:
+    """The whole way of a user: train, then put the file beside other schedulers."""
+    folder = tmp_path / "agent"
+    words = ("train", "two-level", "--minutes", 0.01, "--output", folder, "--json", "--quiet")
+    done = run(*words)
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["steps"] == 1
+    policy = read_policy(folder / "two-level.onnx")
+    assert policy.spec.kind == "pick-backfill/1"
+    assert "alloc train two-level --minutes 0.01 --seed 0" in policy.card.command
+    stream = tmp_path / "stream.json"
+    GangEpisodes(num_jobs=6)(np.random.default_rng(0)).to_json(stream)
+    shown = run("simulate", stream, "--scheduler", policy.path, "--json", "--quiet")
+    assert shown.exit_code == 0, shown.stderr
+    assert json.loads(shown.stdout)["unfinished"] == []
+
+
+@pytest.mark.parametrize("name", ["selector", "two-level"])
+def test_a_checkpoint_of_another_agent_is_refused(run: Run, tmp_path: Path, name: str) -> None:
+    """Two agents in one folder would overwrite each other."""
+    other = {"selector": "two-level", "two-level": "selector"}[name]
+    from alloc.learning.training import CHECKPOINT, save_checkpoint
+
+    save_checkpoint(
+        tmp_path / CHECKPOINT,
+        {"kind": other, "settings": {}, "step": 0, "state": {}, "curve": [], "cpu_s": 0.0},
+    )
+    done = run("train", name, "--minutes", 0.01, "--output", tmp_path, "--quiet")
+    assert done.exit_code == 2
+    assert "other kind" in done.stderr
