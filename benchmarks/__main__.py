@@ -16,14 +16,18 @@ from benchmarks.environment import describe_environment
 
 
 def discover() -> dict[str, ModuleType]:
-    """Return the benchmarks by name: the modules of the package that have a ``main``."""
+    """Return the benchmarks by name: the modules of the package that have a ``main``.
+
+    Those of a package within it are called ``studies.NAME``.
+    """
     found = {}
-    for info in pkgutil.iter_modules(benchmarks.__path__):
-        if info.name.startswith("_"):
+    for info in pkgutil.walk_packages(benchmarks.__path__, f"{benchmarks.__name__}."):
+        name = info.name.removeprefix(f"{benchmarks.__name__}.")
+        if name.startswith("_"):
             continue
-        module = importlib.import_module(f"benchmarks.{info.name}")
+        module = importlib.import_module(info.name)
         if hasattr(module, "main"):
-            found[info.name] = module
+            found[name] = module
     return found
 
 
@@ -42,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.list:
         for name, module in modules.items():
             note = " (only when named)" if getattr(module, "ON_REQUEST", False) else ""
-            print(f"{name:20s} {describe(module)}{note}")
+            print(f"{name:23s} {describe(module)}{note}")
         return 0
     for name in arguments.names:
         if name not in modules:

@@ -1,0 +1,1 @@
+"""Studies: benchmarks that answer one question with figures, tables and a verdict a line."""
