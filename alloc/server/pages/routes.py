@@ -12,8 +12,9 @@ from starlette.responses import Response
 from alloc.server.access import client_of, service_of
 from alloc.server.openapi import problems
 from alloc.server.pages.parts import Document, Scenario
-from alloc.server.problems import refuse
+from alloc.server.problems import ProblemError, refuse
 from alloc.server.records import Job
+from alloc.server.routes_operations import problem_of_end
 
 router = APIRouter(tags=["page"])
 
@@ -24,7 +25,15 @@ _PAGE: dict[int | str, dict[str, Any]] = {
 }
 _OF_JOB: dict[int | str, dict[str, Any]] = {
     **_PAGE,
-    **problems("unauthorized", "not-found", "not-finished", "expired", "invalid-request"),
+    **problems(
+        "unauthorized",
+        "not-found",
+        "not-finished",
+        "expired",
+        "invalid-request",
+        "invalid-instance",
+        "internal",
+    ),
 }
 
 
@@ -139,9 +148,8 @@ async def _finished(request: Request, job_id: str) -> tuple[Job, Document | None
         )
     result = await service.store.result(job.id) if job.state == "done" else None
     if result is None:
-        raise refuse(
-            "expired", f"job {job.id} has no result that could be shown: it is {job.state}."
-        )
+        state = "expired" if job.state == "done" else job.state
+        raise ProblemError(problem_of_end(state, job.problem))
     asked = await service.store.request(job.id)
     return job, None if asked is None else json.loads(asked), json.loads(result)
 

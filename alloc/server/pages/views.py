@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -63,11 +64,14 @@ def comparison_view(scenarios: Sequence[Scenario]) -> View:
     figures = [*plan_figures(kinds[0]), *clusters.schedule_figures(kinds[1])]
     tables = [plans.scenario_table(those) for those in kinds if those]
     verdict = f"{len(scenarios)} scenarios side by side."
-    costs = [one for one in kinds[0] if one.objective[1] == one.objective[1]]
-    if len(costs) > 1 and len({one.facts.get("currency") for one in costs}) == 1:
-        best = min(costs, key=lambda one: one.objective[1])
-        verdict += f" The cheapest plan is that of {best.name}: {show(best.objective[1])}"
-        verdict += f" {best.facts.get('currency', '')}".rstrip() + "."
+    costs = [one for one in kinds[0] if math.isfinite(one.objective[1])]
+    currencies = {one.facts.get("currency", "") for one in costs}
+    if len(costs) > 1 and len(currencies) == 1:
+        least = min(one.objective[1] for one in costs)
+        near = [one.name for one in costs if math.isclose(one.objective[1], least, rel_tol=1e-6)]
+        verdict += (
+            f" Cheapest: {' and '.join(near)}, {show(least)} {currencies.pop()}".rstrip() + "."
+        )
     return View("Scenarios side by side", verdict, "fair", figures=figures, tables=tables)
 
 

@@ -1,0 +1,228 @@
+"""The web page in a real browser: what people do with it, by mouse and by keyboard."""
+
+import json
+from pathlib import Path
+
+from selenium.webdriver.common.keys import Keys
+from server_harness import Running
+
+from alloc.instances.stored_planning import load_stored_planning
+from alloc.server import Settings
+from alloc.server.tables import open_database
+from alloc.server.tokens import add_token
+
+AUDIT = (Path(__file__).parent / "accessibility.js").read_text(encoding="utf-8")
+
+
+def problem(**changes):
+    """Return the document of a small planning problem."""
+    return {**json.loads(load_stored_planning("planning-tiny").to_json()), **changes}
+
+
+def done(client, operation, label, **body):
+    """Return a job that is done, asked for without the page."""
+    response = client.post(
+        f"/v1/{operation}", json=body, params={"label": label}, headers={"Prefer": "wait=60"}
+    )
+    assert response.status_code == 200, response.text
+    (job,) = client.get("/v1/jobs", params={"label": label}).json()["jobs"]
+    return job
+
+
+def audit(page):
+    """Check the page as it stands, in light and in dark."""
+    for scheme in ("light", "dark"):
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        page.devtools("Emulation.setEmulatedMedia", features=[feature])
+        answer = page.script(AUDIT)
+        assert answer["found"] == [], scheme
+        assert answer["texts"] > 30
+    page.devtools("Emulation.setEmulatedMedia", features=[])
+
+
+def test_an_example_is_edited_planned_with_a_proof_and_downloaded(page, served):
+    """The whole way, and what is saved is what the API returns."""
+    page.load("planning-tiny")
+    page.fill("number/owned/0/count", "3")
+    assert json.loads(page.value("document"))["owned"][0]["count"] == 3
+    page.fill("label", "three owned")
+    verdict = page.run()
+    assert verdict.startswith("Proved optimal")
+    assert "checked by the judge\nyes" in page.text("result")
+    (job,) = served.get("/v1/jobs", params={"label": "three owned"}).json()["jobs"]
+    assert served.get(job["links"]["request"]).json()["problem"]["owned"][0]["count"] == 3
+    audit(page)
+
+    page.click("download-json")
+    assert page.downloaded("json").read_bytes() == served.get(job["links"]["result"]).content
+    page.click("download-report")
+    report = page.downloaded("html").read_text(encoding="utf-8")
+    assert report == served.get(f"{job['links']['self']}/report").text
+    assert verdict in report
+    assert "<script" not in report
+
+
+def test_a_what_if_with_a_replay_shows_both_plans_and_compares_with_another(page, served):
+    """Plans beside each other: figures, the same words in a column each, and charts with tables."""
+    done(served, "plan", "as it is", problem="planning-tiny")
+    page.load("planning-tiny")
+    page.choose("operation", "what-if")
+    page.fill("option/changes", "demand=+20%\nbudget=none")
+    page.click("option/replay")
+    page.fill("option/replay/jobs", "40")
+    page.fill("option/replay/rounds", "1")
+    page.fill("label", "more jobs")
+    assert "+20 % all jobs; no budget" in page.run()
+    lines = page.script("return document.getElementById('lines').textContent")
+    assert "planning" in lines or "round 1" in lines
+    figures = page.all("#result figure svg")
+    assert len(figures) == 3
+    assert "base" in figures[0].get_attribute("aria-label")
+
+    page.until(lambda: len(page.all("#jobs input")) > 1)
+    for label in page.all("#jobs label"):
+        if label.text.startswith(("as it is", "more jobs")):
+            label.click()
+    page.click("compare")
+    verdict = page.until(lambda: page.all("#comparison .verdict")[0].text)
+    assert "Cheapest: more jobs: base and as it is, 218,285 EUR." in verdict
+    names = [cell.text for cell in page.all("#comparison > article > .scroll thead th")]
+    assert names == ["more jobs: base", "more jobs: +20 % all jobs; no budget", "as it is"]
+    audit(page)
+
+
+def test_a_narrow_page_scrolls_only_its_charts_and_tables(page, served):
+    """At 320 px nothing needs scrolling in two directions but what is wide by nature."""
+    job = done(served, "solve", "narrow", instance="elastic-tiny/02", time_limit_s=5)
+    page.devtools(
+        "Emulation.setDeviceMetricsOverride",
+        width=320,
+        height=640,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
+    try:
+        page.open(f"{served.base_url}#job={job['id']}")
+        page.verdict()
+        assert len(page.all("#result figure svg")) == 2  # when jobs run, and GPUs in use
+        page.load("planning-tiny")
+        assert page.script("return document.documentElement.scrollWidth <= innerWidth")
+    finally:
+        page.devtools("Emulation.clearDeviceMetricsOverride")
+
+
+def test_all_of_it_works_by_keyboard_and_the_focus_can_be_seen(page):
+    """Tab, arrows, Enter: from the skip link over the example to the verdict."""
+    page.press(Keys.TAB)
+    assert page.focused.text == "Skip to the content"
+    page.press(Keys.ENTER)
+    wanted = ["example", "load", "run"]
+    for _ in range(100):
+        page.press(Keys.TAB)
+        focused = page.focused
+        style = page.script("return getComputedStyle(arguments[0]).outlineStyle", focused)
+        assert style != "none", focused.get_attribute("outerHTML")
+        name = focused.get_attribute("id")
+        if name not in wanted:
+            continue
+        assert name == wanted.pop(0)
+        if name == "example":
+            page.press("elastic-tiny/01")
+        elif name == "load":
+            page.press(Keys.ENTER)
+            page.until(lambda: "elastic-tiny/01" in page.value("document"))
+            # Into the document, behind its many numbers.
+            page.script("document.getElementById('document').focus()")
+        else:
+            break
+    assert wanted == []
+    page.press(Keys.ENTER)
+    assert page.verdict().startswith("Proved optimal")
+    title = page.until(lambda: page.focused.text if page.focused.tag_name == "h3" else "")
+    assert title == "Solve: elastic-tiny/01"
+    assert page.script("return document.getElementById('status').textContent").startswith("Done.")
+
+
+def test_what_is_wrong_is_said_at_the_field_in_the_words_of_the_server(page):
+    for field, value, words in (
+        ("number/offers/0/price", "dear", "Input should be a valid number"),
+        ("number/offers/0/price", "-3", 'offer "buy a100": price is -3; it must be 0 or more.'),
+        ("option/time_limit_s", "0", "Input should be greater than 0"),
+    ):
+        page.load("planning-tiny")
+        page.fill(field, value)
+        page.click("run")
+        page.until(lambda words=words: words in page.text("errors"))
+        wrong = page.get(field)
+        assert wrong.get_attribute("aria-invalid") == "true"
+        note = wrong.get_attribute("aria-describedby").split()[-1]
+        assert page.text(note) == words
+        assert page.focused.get_attribute("id") == "errors"
+        page.all("#errors a")[0].click()
+        assert page.focused == wrong
+    audit(page)
+
+
+def test_text_that_is_not_json_is_said_beside_it(page):
+    page.fill("document", '{"kind": ')
+    page.click("run")
+    assert page.text("document-error").startswith("not JSON")
+    assert page.focused.get_attribute("id") == "document"
+
+
+def test_names_are_shown_as_text_whatever_they_hold(page):
+    """A document of a stranger's runs nothing on the page."""
+    evil = '<script>window.hacked = 1</script><img src="/evil" onerror="window.hacked = 2">'
+    given = problem(name=evil)
+    for offer in given["offers"]:
+        offer["name"] += evil
+    given["owned"][0]["offer"] += evil
+    page.give(given)
+    page.until(lambda: page.all("#numbers input"))
+    page.fill("label", evil)
+    page.run()
+    assert page.all("#result .view-title")[0].text == f"Plan: {evil}"
+    page.until(lambda: [one for one in page.all("#jobs label") if evil in one.text])
+    assert page.all("#result script, #result img, #numbers img, #jobs img") == []
+    assert page.script("return window.hacked === undefined")
+
+
+def test_a_run_can_be_cancelled(page):
+    page.load("planning-large")
+    page.fill("option/time_limit_s", "120")
+    page.click("run")
+    page.until(lambda: page.text("progress-line").startswith(("Running", "round")))
+    page.click("cancel")
+    page.until(lambda: "cancelled" in page.text("progress-line"))
+    page.until(lambda: page.get("run").is_enabled())
+    assert not page.get("cancel").is_displayed()
+    assert page.focused.get_attribute("id") == "run"
+
+
+def test_a_server_with_tokens_is_entered_with_one_that_stays_in_the_tab(browser, tmp_path):
+    settings = Settings(
+        database=str(tmp_path / "server.sqlite"),
+        workers=1,
+        preload=False,
+        require_tokens=True,
+        drain_s=0.2,
+    )
+    engine = open_database(settings.database)
+    token = add_token(engine, "ada")
+    engine.dispose()
+    with Running(settings) as running:
+        browser.open(str(running.client.base_url), ready=False)
+        browser.until(lambda: browser.get("access").is_displayed())
+        browser.fill("token", "alloc_wrong")
+        browser.press(Keys.ENTER)
+        browser.until(lambda: "unknown or revoked" in browser.text("access-error"))
+        browser.fill("token", token)
+        browser.press(Keys.ENTER)
+        browser.until(browser.is_ready)
+        assert not browser.get("access").is_displayed()
+        kept = browser.script(
+            "return [sessionStorage.length, localStorage.length, document.cookie]"
+        )
+        assert kept == [1, 0, ""]
+        browser.load("elastic-tiny/01")
+        assert browser.run().startswith("Proved optimal")
