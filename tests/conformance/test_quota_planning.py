@@ -123,3 +123,19 @@ def test_what_is_missing_is_said_with_the_least_change():
     outcome = solve_quotas(a_quota_problem(floors, [[1]], 8))
     assert "least quotas" in outcome.conflict
     assert outcome.relaxations[0].after == pytest.approx(9.0)
+
+
+def test_a_guarantee_that_binds_is_solved_with_its_rows():
+    """Without (C5) the heavy tenant would have all eight GPUs; the rows say what it gets."""
+    tenants = [
+        QuotaTenant("light", "c", 8 * GPU, weight=1.0),
+        QuotaTenant("heavy", "c", 2 * GPU, weight=3.0),
+        QuotaTenant("other", "c", 8 * GPU, weight=2.0),
+    ]
+    rng = np.random.default_rng(11)
+    for _ in range(6):
+        demands = rng.integers(0, 7, (3, 3)).tolist()
+        problem = a_quota_problem(tenants, demands, 7)
+        outcome = solve_quotas(problem)
+        assert outcome.certificate.status == "optimal"
+        assert outcome.certificate.objective == pytest.approx(best_value(problem), abs=1e-6)

@@ -301,7 +301,7 @@ def _more_hosts(
         "hosts",
         high / max(most, 1),
         _cost(_with_hosts(whole, pool, high), settings),
-        f'{high} more hosts in pool "{pool.name}"',
+        f'{high} more host{"s" if high > 1 else ""} in pool "{pool.name}"',
     )
 
 

@@ -102,7 +102,9 @@ def solve_quotas(
         return _solve_levels(data, settings, method, say)
     start = _start(data, settings, method)
     raw, layout = _best(data, Extra(), settings.seconds_left(), settings, method, start)
-    plan = None if raw.values is None else layout.plan(raw.values)
+    plan = start if raw.values is None else layout.plan(raw.values)
+    if raw.status == "infeasible":
+        plan = None
     certificate = _certify(data, plan, raw, Extra(), settings, method)
     say(f"{certificate.status}: {certificate.objective}, bound {certificate.bound:g}")
     return _explained(data, QuotaOutcome(plan, certificate), settings)
@@ -123,7 +125,8 @@ def _solve_levels(data: QuotaData, settings: Settings, method: Method, say: Repo
         raw, layout = _best(data, extra, seconds, settings, method, plan or start)
         if raw.values is None:
             if level == 1:
-                stages.append(_certify(data, None, raw, extra, settings, method))
+                plan = None if raw.status == "infeasible" else start
+                stages.append(_certify(data, plan, raw, extra, settings, method))
             break
         found = layout.plan(raw.values)
         certificate = _certify(data, found, raw, extra, settings, method)
@@ -192,6 +195,7 @@ def _best(
     free, layout = _solve(data, replace(extra, guarded=False), seconds / 2, settings, method, start)
     if free.status == "infeasible":
         return free, layout
+    incumbent: tuple[RawResult, QuotaLayout] | None = None
     if free.values is not None:
         steps = tuple(round(value) for value in free.values[: len(layout.q)])
         left = max(until - time.perf_counter(), 0.1)
@@ -202,12 +206,16 @@ def _best(
                 status: RawStatus = "optimal" if near else "feasible"
                 bounded = replace(kept, bound=free.bound, status=status, limit=free.limit)
                 return bounded, layout
+            incumbent = replace(kept, bound=free.bound, status="feasible", limit="time"), layout
             start = layout.plan(kept.values) if kept.values is not None else start
     left = max(until - time.perf_counter(), 0.1)
     last, layout = _solve(data, extra, left, settings, method, start)
     tighter = min if extra.level else max
     if last.status == "infeasible":
         return last, layout
+    if last.values is None and incumbent is not None:
+        # A limit must not lose what was found before it.
+        return incumbent
     return replace(last, bound=tighter(last.bound, free.bound)), layout
 
 

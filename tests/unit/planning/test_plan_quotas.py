@@ -29,6 +29,7 @@ from alloc.planning.quotas import (
     write_quota_result,
 )
 from alloc.solving.capacity.quotas import solve_quotas
+from alloc.solving.outcome import Settings
 from alloc.verification.quota_plan import verify_quota_plan
 
 PAIR = [QuotaTenant("a", "c", 4 * GPU), QuotaTenant("b", "c", 4 * GPU)]
@@ -220,3 +221,16 @@ def test_the_judge_counts_the_time_of_a_promise():
     plan = QuotaPlan((dataclasses.replace(solve_quotas(problem).plan.quotas[0], gpu_milli=1000),))
     codes = {violation.code for violation in verify_quota_plan(problem, plan)}
     assert codes == {"guarantee", "exceeding"}
+
+
+@pytest.mark.parametrize("goal", ["fair_service", "fair_coverage", "least_quota"])
+def test_a_limit_does_not_lose_what_was_found(goal):
+    """A moment is enough for quotas by local search, and they are judged like all others."""
+    rng = np.random.default_rng(2)
+    tenants = [QuotaTenant(f"t{i}", "c", 4 * GPU, exceeding=0.3) for i in range(5)]
+    problem = a_quota_problem(tenants, rng.integers(0, 12, (30, 5)).tolist(), 60, goal)
+    outcome = solve_quotas(problem, Settings(time_limit_s=0.3))
+    assert outcome.plan is not None
+    assert outcome.certificate.verified
+    assert outcome.certificate.status in ("optimal", "feasible")
+    assert verify_quota_plan(problem, outcome.plan) == []

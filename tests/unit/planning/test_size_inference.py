@@ -256,3 +256,20 @@ def test_the_judge_sees_memory_and_held_hosts():
     other = problem.replace(models=(dataclasses.replace(problem.models[0], name="x"),))
     with pytest.raises(InstanceError, match='there is no model "chatbot"'):
         verify_inference(other, plan)
+
+
+def test_a_tight_goal_may_be_loosened_and_a_failure_less_planned_for():
+    """One host of two GPUs: with a spare replica, or with the goal, the second is not enough."""
+    pool = GpuPool("own", "h100", 2, 1, 2.0, 80_000)
+    base = a_problem(1.2, pools=(pool,), failures=1)
+    kind = a_class(1.2, ttft=LatencyGoal(0.5, 97))
+    problem = base.replace(models=(dataclasses.replace(base.models[0], classes=(kind,)),))
+    result = size_inference(problem)
+    by_kind = {(r.kind, r.name): r for r in result.relaxations}
+    looser = by_kind["goal", "all latency goals"].after
+    enough = dataclasses.replace(kind, ttft=LatencyGoal(0.5 * looser, 97))
+    changed = problem.replace(models=(dataclasses.replace(problem.models[0], classes=(enough,)),))
+    assert solve_inference(changed).plan is not None
+    fewer = by_kind["failures", "all models"]
+    assert (fewer.before, fewer.after) == (1, 0)
+    assert fewer.cost == pytest.approx(2.0 * 2)
