@@ -1,6 +1,7 @@
 """``alloc forecast``."""
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,6 +61,21 @@ def forecast_command(
     block_weeks: Annotated[
         int, typer.Option(help="With --history: weeks in a row drawn together.", min=1)
     ] = 1,
+    hold_out: Annotated[
+        int,
+        typer.Option(
+            help="With --history: leave the last weeks out, for --held-out.", min=0, metavar="WEEKS"
+        ),
+    ] = 0,
+    held_out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the problem with scenarios of the weeks left out, for `alloc plan "
+            "--held-out`.",
+            show_default=False,
+        ),
+    ] = None,
     seed: options.SeedOption = 0,
     output: options.OutputOption = None,
     json: options.JsonOption = False,
@@ -69,6 +85,9 @@ def forecast_command(
     The answer is the problem with new scenarios, ready for `alloc plan`.
     """
     require_writable(output)
+    require_writable(held_out)
+    if (hold_out > 0) != (held_out is not None) or (hold_out and history is None):
+        raise typer.BadParameter("--hold-out, --held-out and --history go together")
     if (history is None) == (not rate):
         raise typer.BadParameter("give --history or --rate, one of the two")
     asked = read_planning_problem(problem)
@@ -78,14 +97,23 @@ def forecast_command(
             say(f"left out: {count} {why}")
         from alloc.planning.forecasts import bootstrap_weeks
 
-        drawn = bootstrap_weeks(
-            found,
-            asked.num_quarters,
-            num_scenarios=scenarios,
-            growth=growth,
-            block_weeks=block_weeks,
-            seed=seed,
-        )
+        def draw(weeks: "History") -> "tuple[Scenario, ...]":
+            return bootstrap_weeks(
+                weeks,
+                asked.num_quarters,
+                num_scenarios=scenarios,
+                growth=growth,
+                block_weeks=min(block_weeks, weeks.num_weeks),
+                seed=seed,
+            )
+
+        if held_out is not None:
+            found, unseen = found.split(hold_out)
+            later = dataclasses.replace(
+                asked, classes=found.classes, scenarios=draw(unseen), tightening=()
+            )
+            save(later.to_json, held_out)
+        drawn = draw(found)
         asked = dataclasses.replace(
             asked, classes=found.classes, scenarios=_kept(drawn, keep), tightening=()
         )

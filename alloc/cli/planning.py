@@ -67,6 +67,14 @@ def plan_command(
         ),
     ] = None,
     points: Annotated[int, typer.Option(help="Points of a front.", min=2)] = 6,
+    held_out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Check the orders in the scenarios of this problem, which the plan does not see.",
+            show_default=False,
+        ),
+    ] = None,
     time_limit: options.TimeLimitOption = 60.0,
     gap: GapOption = 0.01,
     seed: options.SeedOption = 0,
@@ -84,6 +92,7 @@ def plan_command(
     require_writable(output)
     require_writable(report)
     asked = read_planning_problem(problem)
+    unseen = None if held_out is None else read_planning_problem(str(held_out))
     solver = _solver(time_limit, gap, seed, workers)
     if pareto is not None:
         if replay or report is not None:
@@ -94,7 +103,14 @@ def plan_command(
 
     replayed = _replay(scheduler, replay_jobs, seed, workers) if replay else None
     with progress(f"planning {asked.name}", quiet) as watch:
-        found = plan(asked, settings=solver, replay=replayed, max_rounds=rounds, watch=watch)
+        found = plan(
+            asked,
+            settings=solver,
+            replay=replayed,
+            max_rounds=rounds,
+            held_out=() if unseen is None else unseen.scenarios,
+            watch=watch,
+        )
     document = encode_report(found)
     _save_json(document, output)
     if report is not None:

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 def plan_tables(report: "PlanReport") -> "list[RenderableType]":
     """Return what a plan says: certificate, costs, hosts, goals, values, assumptions."""
-    from alloc.planning.tables import cost_table, hosts_table, marginals_table, rounds_tables
+    from alloc.planning.tables import (
+        cost_table,
+        hosts_table,
+        marginals_table,
+        out_of_sample_table,
+        rounds_tables,
+    )
 
     result = report.result
     shown: list[RenderableType] = [certificate_table(result.certificate, report.problem.currency)]
@@ -24,6 +30,9 @@ def plan_tables(report: "PlanReport") -> "list[RenderableType]":
     shown += [drawn(found) for found in rounds_tables(report)]
     if report.replayed is not None:
         shown.append(f"Replay: {report.replayed.sentence}")
+    outside = out_of_sample_table(report)
+    if outside is not None:
+        shown.append(drawn(outside))
     if result.marginals:
         shown.append(drawn(marginals_table(report)))
     if result.assumptions:

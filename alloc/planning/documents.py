@@ -45,6 +45,7 @@ def encode_report(report: PlanReport) -> Document:
             "sentence": replayed.sentence,
             "rounds": [_round(turn) for turn in replayed.rounds],
         },
+        "out_of_sample": _out_of_sample(report),
     }
 
 
@@ -132,6 +133,19 @@ def _rented(problem: PlanningProblem, plan: Plan) -> dict[tuple[str, str], Any]:
         share = float(hours[rental.band] / hours.sum())
         counts[rental.quarter] += likely[rental.scenario] * share * rental.hosts
     return found
+
+
+def _out_of_sample(report: PlanReport) -> Document | None:
+    found = report.out_of_sample
+    if found is None:
+        return None
+    return {
+        "share": found.share,
+        "mean_cost": finite(found.mean_cost),
+        "scenarios": [
+            {**dataclasses.asdict(check), "cost": finite(check.cost)} for check in found.scenarios
+        ],
+    }
 
 
 def _round(turn: Round) -> Document:

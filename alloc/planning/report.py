@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+from alloc.capacity.demand import Scenario
 from alloc.capacity.plan import PlanResult
 from alloc.capacity.problem import PlanningProblem
 from alloc.errors import CertificateError
 from alloc.planning.loop import Replayed, plan_and_replay
 from alloc.planning.replay import ReplaySettings
 from alloc.solving.capacity.right_sizing import right_size
+from alloc.solving.capacity.right_sizing_check import OutOfSample, check_out_of_sample
 
 Watch = Callable[[str], None]
 
@@ -66,11 +68,14 @@ class PlanReport:
         The plan, its certificate, its assumptions in words and its marginal values.
     replayed
         Rounds of planning and replaying, or None if the plan was not replayed.
+    out_of_sample
+        How its orders do in scenarios that it was not made for, or None if there were none.
     """
 
     problem: PlanningProblem
     result: PlanResult
     replayed: Replayed | None = None
+    out_of_sample: OutOfSample | None = None
 
     @property
     def holds(self) -> bool:
@@ -97,6 +102,7 @@ def plan(
     replay: ReplaySettings | None = None,
     max_rounds: int = 5,
     before: PlanResult | None = None,
+    held_out: Sequence[Scenario] = (),
     watch: Watch | None = None,
 ) -> PlanReport:
     """Return the cheapest plan that meets the goals, with a proof of how cheap any plan can be.
@@ -114,6 +120,8 @@ def plan(
         Most rounds of planning and replaying.
     before
         The result of a similar problem, to start from.
+    held_out
+        Scenarios that the plan does not see, in which its orders are checked.
     watch
         Told in a sentence what each step does.
 
@@ -129,7 +137,8 @@ def plan(
     """
     solver = settings or SolveSettings()
     if replay is None:
-        return PlanReport(problem, solver.solve(problem, before, watch))
+        report = PlanReport(problem, solver.solve(problem, before, watch))
+        return _checked(report, held_out, solver)
     replayed = plan_and_replay(
         problem,
         lambda tightened, last: solver.solve(tightened, last or before, watch),
@@ -137,4 +146,14 @@ def plan(
         max_rounds=max_rounds,
         watch=watch,
     )
-    return PlanReport(problem, replayed.result, replayed)
+    return _checked(PlanReport(problem, replayed.result, replayed), held_out, solver)
+
+
+def _checked(report: PlanReport, held_out: Sequence[Scenario], solver: SolveSettings) -> PlanReport:
+    """Return the report with a check of its orders in scenarios held out, if there are any."""
+    if not held_out or report.result.plan is None:
+        return report
+    found = check_out_of_sample(
+        report.certified_problem, report.result.plan, tuple(held_out), workers=solver.workers
+    )
+    return replace(report, out_of_sample=found)

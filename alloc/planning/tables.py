@@ -77,6 +77,24 @@ def rounds_tables(report: PlanReport) -> tuple[TextTable, ...]:
     )
 
 
+def out_of_sample_table(report: PlanReport) -> TextTable | None:
+    """Return how a plan's orders do in scenarios it was not made for, beside those it was."""
+    found = report.out_of_sample
+    planned = report.result.certificate.objective
+    if found is None or planned is None:
+        return None
+    rows = [("planned for", money(planned), "")]
+    if found.mean_cost is not None:
+        rows.append(("held out, mean where goals hold", money(found.mean_cost), ""))
+    rows.append(("goals hold in", "", f"{100 * found.share:.1f} % of held-out futures"))
+    return TextTable(
+        f"Out of sample: {len(found.scenarios)} scenarios held out",
+        ("scenarios", f"cost, {report.problem.currency}", "goals"),
+        tuple(rows),
+        frozenset({1}),
+    )
+
+
 def marginals_table(report: PlanReport) -> TextTable:
     """Return the largest marginal values."""
     largest = sorted(report.result.marginals, key=lambda value: -abs(value.saving))

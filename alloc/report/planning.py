@@ -18,6 +18,7 @@ from alloc.planning.tables import (
     hosts_table,
     marginals_table,
     money,
+    out_of_sample_table,
     rounds_tables,
 )
 from alloc.plotting import inline_svg
@@ -62,6 +63,9 @@ def plan_page(report: PlanReport) -> str:
     if result.plan is not None:
         tables += [cost_table(report), hosts_table(report)]
     tables += rounds_tables(report)
+    outside = out_of_sample_table(report)
+    if outside is not None:
+        tables.append(outside)
     if result.marginals:
         tables.append(marginals_table(report))
     return _template().render(

@@ -142,6 +142,7 @@ def test_another_policy_is_replayed(run):
         (("what-if", TINY, "without:dgx"), 'unknown offer "dgx"'),
         (("what-if", TINY, "demand=2", "--other-scheduler", "srtf"), "needs --replay"),
         (("forecast", TINY), "one of the two"),
+        (("forecast", TINY, "--rate", "x=1", "--hold-out", 1), "go together"),
         (("forecast", TINY, "--rate", "x=1"), 'unknown class "x"'),
         (("forecast", TINY, "--rate", "x=much"), "is no number"),
         (("forecast", TINY, "--rate", "x"), "write NAME=NUMBER"),
@@ -171,14 +172,21 @@ def test_a_history_becomes_scenarios_ready_to_plan(run, tmp_path):
     history, forecast = tmp_path / "history.json", tmp_path / "forecast.json"
     Instance("history", cluster, jobs).to_json(history)
     result = run(
-        "forecast", TINY, "--history", history, "--speed", "a100=1", "--keep", 3, "-o", forecast
+        *("forecast", TINY, "--history", history, "--speed", "a100=1", "--keep", 3),
+        *("--hold-out", 1, "--held-out", tmp_path / "later.json", "-o", forecast),
     )
     assert result.exit_code == 0, result.stderr
     assert "3 scenarios over 2 quarters" in result.stdout
     assert "left out: " in result.stderr
     problem = load_planning_problem(forecast)
     assert [c.name for c in problem.classes] == ["1-gpu 1-8h", "8-gpu 1-8h"]
-    assert run("plan", forecast, "-q").exit_code == 0
+    result = run("plan", forecast, "-q", "--held-out", tmp_path / "later.json")
+    assert result.exit_code == 0
+    assert "of held-out futures" in result.stdout
+    document = json.loads(
+        run("plan", forecast, "-q", "--held-out", tmp_path / "later.json", "--json").stdout
+    )
+    assert 0 <= document["out_of_sample"]["share"] <= 1
 
 
 def test_rates_become_scenarios(run):
