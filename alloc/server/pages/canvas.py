@@ -17,10 +17,12 @@ COLOURS = 6
 PLOT = 200.0
 """Height of a chart's plot, unless it has rows."""
 
-LINE = 22.0
+LINE = 28.0
 RIGHT = 14.0
+_SWATCH = 22.0
 _LETTER = 7.2
 _MOST_LETTERS = 30
+_MOST_ROW_LETTERS = 38
 
 Place = Callable[[float], float]
 """From a value to its place on the chart."""
@@ -85,7 +87,7 @@ def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
 def lying_grid(scale: Scale, left: float, head: float, unit: str) -> list[Markup]:
     """Return the lines and words of a scale at the left, with its unit above it."""
     down = scale.down(head)
-    parts = [text(0, head - 10, unit)]
+    parts = [text(0, head - 15, unit)]
     for tick, words in zip(scale.ticks, scale.words, strict=True):
         parts.append(line("grid", left, down(tick), WIDTH - RIGHT, down(tick)))
         parts.append(text(left - 8, down(tick) + 4, words, "end"))
@@ -114,16 +116,16 @@ def legend(names: Sequence[str]) -> tuple[list[Markup], float]:
         words = cut(name)
         width = 28 + len(words) * _LETTER
         if x and x + width > WIDTH:
-            x, y = 0.0, y + LINE
+            x, y = 0.0, y + _SWATCH
         parts.append(rectangle(x, y + 3, 12, 12, colour(position), name))
         parts.append(text(x + 18, y + 14, words))
         x += width + 8
-    return parts, y + LINE + 8
+    return parts, y + _SWATCH
 
 
 def margin(labels: Iterable[str]) -> float:
     """Return the room that the labels of rows need."""
-    return max((len(cut(label)) for label in labels), default=0) * _LETTER + 14
+    return max((len(cut_row(label)) for label in labels), default=0) * _LETTER + 18
 
 
 def colour(position: int) -> str:
@@ -135,6 +137,11 @@ def cut(words: str, room: float | None = None) -> str:
     """Return words short enough for a label, or for so much room."""
     most = _MOST_LETTERS if room is None else max(int(room / _LETTER), 1)
     return words if len(words) <= most else words[: max(most - 1, 1)] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def cut_row(words: str) -> str:
+    """Return words short enough for the label of a row."""
+    return cut(words, _MOST_ROW_LETTERS * _LETTER)
 
 
 def number(value: float) -> str:

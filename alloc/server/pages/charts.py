@@ -90,7 +90,7 @@ def dots(
     parts.append(canvas.line("mark", across(reference), 8, across(reference), 8 + height))
     for position, (label, value, low, high) in enumerate(rows):
         y = 8 + _ROW * (position + 0.5)
-        parts.append(canvas.text(left - 8, y + 4, canvas.cut(label), "end"))
+        parts.append(canvas.text(left - 12, y + 4, canvas.cut_row(label), "end"))
         if math.isfinite(value):
             if math.isfinite(low) and math.isfinite(high):
                 parts.append(canvas.line("range", across(low), y, across(high), y))
@@ -107,7 +107,7 @@ def gantt(alternative: str, rows: Sequence[tuple[str, Spans]], unit: str) -> Mar
     parts = canvas.upright_grid(scale, left, 8, height, unit)
     for position, (label, spans) in enumerate(rows):
         y = 8 + _ROW * position
-        parts.append(canvas.text(left - 8, y + 17, canvas.cut(label), "end"))
+        parts.append(canvas.text(left - 12, y + 17, canvas.cut_row(label), "end"))
         for start, end, what in spans:
             x, width = across(start), max(across(end) - across(start), 1.0)
             kind = canvas.colour(position)

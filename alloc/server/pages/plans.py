@@ -58,8 +58,14 @@ def what_if_view(found: Document) -> View:
     else:
         verdict = f"With {changes} the plan {cost['sentence']}."
         tone = "good" if all(_proved(one) for one in (base, changed)) else "fair"
-        if not (base["holds"] and changed["holds"]):
-            tone = "fair"
+        missed = [
+            name
+            for name, one in (("the base", base), ("the changed plan", changed))
+            if not one["holds"]
+        ]
+        if missed:
+            verdict += f" In the replay {' and '.join(missed)} missed a goal."
+            tone = "bad"
     return View(
         f"What if: {changes}",
         verdict,

@@ -4,6 +4,7 @@ import { element, words } from "./dom.js";
 import { join, setAt, valueAt } from "./pointer.js";
 
 const MOST = 60;
+const UNITS = { s: "s", kw: "kW", mib: "MiB", milli: "thousandths", "per kg": "a kg" };
 
 /** For each kind of document: single values, and lists whose items have values. */
 const KEY_NUMBERS = {
@@ -83,8 +84,16 @@ function input(pointer, field, content, onEdit, item) {
     setAt(content, pointer, typed(made.value));
     onEdit();
   });
-  const label = element("label", { for: made.id }, words(field.slice(1).replaceAll("/", " ")));
+  const label = element("label", { for: made.id }, labelOf(field));
   return element("div", {}, label, made);
+}
+
+/** Words of a field: "/goal/hours" is "goal hours", "/arrival_s" is "arrival, s". */
+function labelOf(field) {
+  const plain = words(field.slice(1).replaceAll("/", " "));
+  const unit = Object.keys(UNITS).find((ending) => plain.endsWith(` ${ending}`));
+  const named = plain.replace(/^num /, "").replace("gpus", "GPUs").replace("cpu", "CPU");
+  return unit ? `${named.slice(0, -unit.length - 1)}, ${UNITS[unit]}` : named;
 }
 
 /** What was typed: a number if it is one, nothing if it is empty; else the text, for the server
