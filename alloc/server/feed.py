@@ -8,7 +8,8 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
+
+from alloc.server.records import Job
 
 _KEPT = 500
 """Events that are kept for watchers who come late or come back."""
@@ -22,18 +23,28 @@ class Event:
     ----------
     id
         A whole number; later events have larger ones, also after a restart of the server.
-    kind
-        ``status`` (data: the job document), ``progress`` (data: ``{"line": ...}``).
-    data
-        JSON text.
+    content
+        The job after a change of its state, or a line of progress.
     last
         Whether nothing follows it.
     """
 
     id: int
-    kind: str
-    data: str
+    content: Job | str
     last: bool = False
+
+    @property
+    def kind(self) -> str:
+        """``status`` or ``progress``."""
+        return "progress" if isinstance(self.content, str) else "status"
+
+    @property
+    def data(self) -> str:
+        """JSON text: the job document, or ``{"line": ...}``."""
+        # Written only when somebody watches, which for small jobs nobody does.
+        if isinstance(self.content, str):
+            return json.dumps({"line": self.content})
+        return json.dumps(self.content.to_dict())
 
 
 def last_event_id(text: str | None) -> int:
@@ -56,14 +67,14 @@ class Feed:
         self.progress: str | None = None
         self._closed = False
 
-    def status(self, document: dict[str, Any], *, last: bool = False) -> None:
-        """Report a change of state; the document shows the job after it."""
-        self._add("status", json.dumps(document, separators=(",", ":")), last)
+    def status(self, job: Job, *, last: bool = False) -> None:
+        """Report a change of state: the job after it."""
+        self._add(job, last)
 
     def tell(self, line: str) -> None:
         """Report progress."""
         self.progress = line
-        self._add("progress", json.dumps({"line": line}), last=False)
+        self._add(line, last=False)
 
     def close(self) -> None:
         """End the feed without a last event: what follows is told elsewhere."""
@@ -94,8 +105,8 @@ class Feed:
         finally:
             self._waiting.discard(news)
 
-    def _add(self, kind: str, data: str, last: bool) -> None:
+    def _add(self, content: Job | str, last: bool) -> None:
         # By the clock, so that ids go on where they were when the server has been restarted.
         self._latest = max(self._latest + 1, event_id(time.time()))
-        self._events.append(Event(self._latest, kind, data, last))
+        self._events.append(Event(self._latest, content, last))
         self.wake()

@@ -85,7 +85,7 @@ class Runner:
         """Let a stored job wait for a worker."""
         live = Live(job, body if body is not None and len(body) <= _SMALL else None)
         self.lives[job.id] = live
-        live.feed.status(job.to_dict())
+        live.feed.status(job)
         self.queue.put(job.client, job.id, weight)
         self._dispatch()
         return live
@@ -147,7 +147,7 @@ class Runner:
             return
         self.lives.pop(job.id, None)
         live.job, live.result = job, result
-        live.feed.status(job.to_dict(), last=True)
+        live.feed.status(job, last=True)
         live.done.set()
         self._metrics.jobs.labels(job.operation, state).inc()
 
@@ -174,7 +174,7 @@ class Runner:
         now = time.time()
         live.job = live.job.replace(state="running", started=now, attempt=live.job.attempt + 1)
         job = live.job
-        live.feed.status(job.to_dict())
+        live.feed.status(job)
         self._metrics.wait_seconds.labels(job.operation).observe(now - job.created)
         timer = asyncio.get_running_loop().call_later(_SHORT_S, self._store_start, live)
         began = time.perf_counter()

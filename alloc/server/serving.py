@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
 import threading
 import time
@@ -47,6 +48,9 @@ def run(settings: Settings) -> None:
         open=not settings.needs_tokens,
         workers=settings.workers,
     )
+    # What is loaded now stays; looking through it for garbage again and again costs requests time.
+    gc.collect()
+    gc.freeze()
     try:
         # Uvicorn raises the signal that ended it once more when all is done.
         with contextlib.suppress(KeyboardInterrupt):

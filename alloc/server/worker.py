@@ -26,6 +26,7 @@ from alloc.server.problems import Problem, ProblemError
 
 _PAUSE_S = 0.2
 """Shortest time between two lines of progress; a solver may have thousands a second to say."""
+_MOMENT_S = 0.05
 _SLACK_MIB = 1024
 """Address space beyond the memory limit: reserved by allocators and threads, never used."""
 _PR_SET_PDEATHSIG = 1
@@ -57,7 +58,8 @@ def run_job(
     operation: Operation, body: bytes, limits: Limits, channel: socket.socket
 ) -> tuple[Tag, bytes]:
     """Run a job; return its last frame. Whatever goes wrong is its failure, not the worker's."""
-    said = 0.0
+    # Of a job that is done in a moment nobody wants to hear how far it is.
+    said = time.monotonic() - _PAUSE_S + _MOMENT_S
 
     def tell(line: str) -> None:
         nonlocal said
