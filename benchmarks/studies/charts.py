@@ -23,8 +23,10 @@ _COLOURS = {
     "loses": OKABE_ITO["vermillion"],
     "undecided": OKABE_ITO["sky blue"],
 }
-_LOGARITHMIC = 3.0
-"""Beyond this ratio the axis is logarithmic: some rules are an order of magnitude off."""
+_MARKERS = ("o", "s", "^")
+"""By the round of colours, so that two schedulers of one colour are told apart."""
+_SPREAD = 0.36
+"""How far apart the first and last scheduler of a level are drawn: intervals must not overlap."""
 
 
 def draw(
@@ -68,9 +70,9 @@ def factor_chart(
 ) -> None:
     """Draw each contender's mean JCT over the no-learning rule's, a point a level."""
     tidy(ax)
-    most = 1.0
     styles = line_styles(c.label for c in contenders)
-    for contender in contenders:
+    for number, contender in enumerate(contenders):
+        shift = _SPREAD * (number / max(len(contenders) - 1, 1) - 0.5)
         ratios = [
             ratio_of(
                 jcts(results, level, contender.label, seeds), jcts(results, level, RULE, seeds)
@@ -84,7 +86,7 @@ def factor_chart(
         middles = [r.middle for _, r in known]
         ends = [(r.low, r.high) if not math.isnan(r.low) else (r.middle,) * 2 for _, r in known]
         ax.errorbar(
-            [x for x, _ in known],
+            [x + shift for x, _ in known],
             middles,
             yerr=[
                 [m - low for m, (low, _) in zip(middles, ends, strict=True)],
@@ -92,20 +94,27 @@ def factor_chart(
             ],
             color=style.color,
             linestyle=style.dash,
-            linewidth=2.2 if contender.role == "learned" else 1.2,
-            marker="o",
+            linewidth=2.0 if contender.role == "learned" else 0.8,
+            marker=_MARKERS[number // len(OKABE_ITO) % len(_MARKERS)],
             markersize=4,
             capsize=3,
             label=contender.label,
         )
-        most = max(most, *middles)
-    if most > _LOGARITHMIC:
-        ax.set_yscale("log")
+    # Ratios: twice as long and half as long are as far from 1; some rules are ten times off.
+    ax.set_yscale("log")
+    ticks = [t for t in (0.5, 0.8, 1, 1.25, 1.5, 2, 3, 5, 10, 20, 50) if _within(ax, t)]
+    ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.minorticks_off()
     ax.set_xticks(range(len(points)), [level.label for level in points])
     ax.set_xlim(-0.3, len(points) - 0.7)
     ax.set_ylabel(f"mean JCT over that of {RULE}")
     set_title(ax, f"{factor}: below 1 is better than the rule without learning")
     add_legend(ax)
+
+
+def _within(ax: Axes, value: float) -> bool:
+    low, high = ax.get_ylim()
+    return low <= value <= high
 
 
 def verdict_chart(ax: Axes, found: Sequence[Finding]) -> None:

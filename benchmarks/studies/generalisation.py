@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from alloc.comparison import Store
+from alloc.errors import nearest
 from benchmarks.environment import describe_environment
 from benchmarks.studies.charts import draw
 from benchmarks.studies.contenders import absent, contenders
@@ -38,6 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--exact-seeds", type=int, help="instances for the exact rounds; default: as --seeds"
     )
+    parser.add_argument(
+        "--without", default="", metavar="NAME,NAME...", help="schedulers to leave out"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes; -1: one on each core")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="where everything is written")
     parser.add_argument("--quick", action="store_true", help="a smoke test of tiny worlds")
@@ -51,13 +55,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run what is missing and write tables and figures; return 0, whatever the verdicts are."""
     parser = _parser()
     arguments = parser.parse_args(argv)
-    if arguments.seeds < 1 or (arguments.exact_seeds is not None and arguments.exact_seeds < 0):
-        parser.error("--seeds must be 1 or more, and --exact-seeds 0 or more")
+    everyone = contenders()
+    if arguments.seeds < 1:
+        parser.error("--seeds must be 1 or more")
+    if arguments.exact_seeds is not None and arguments.exact_seeds < 0:
+        parser.error("--exact-seeds must be 0 or more")
     if arguments.jobs == 0:
         parser.error("--jobs must be 1 or more, or -1 for one on each core")
+    labels = [contender.label for contender in everyone]
+    left_out = [name for name in arguments.without.split(",") if name]
+    for name in left_out:
+        if name not in labels:
+            parser.error(f'--without: no "{name}" takes part{nearest(name, labels)}')
+    everyone = tuple(contender for contender in everyone if contender.label not in left_out)
     levels = QUICK_LEVELS if arguments.quick else LEVELS
     seeds = min(arguments.seeds, QUICK_SEEDS) if arguments.quick else arguments.seeds
-    everyone = contenders()
     output: Path = arguments.output
     output.mkdir(parents=True, exist_ok=True)
 
