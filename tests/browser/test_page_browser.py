@@ -9,7 +9,7 @@ from server_harness import Running
 from alloc.instances.stored_planning import load_stored_planning
 from alloc.server import Settings
 from alloc.server.tables import open_database
-from alloc.server.tokens import add_token
+from alloc.server.tokens import add_token, revoke_token
 
 AUDIT = (Path(__file__).parent / "accessibility.js").read_text(encoding="utf-8")
 
@@ -209,7 +209,6 @@ def test_a_server_with_tokens_is_entered_with_one_that_stays_in_the_tab(browser,
     )
     engine = open_database(settings.database)
     token = add_token(engine, "ada")
-    engine.dispose()
     with Running(settings) as running:
         browser.open(str(running.client.base_url), ready=False)
         browser.until(lambda: browser.get("access").is_displayed())
@@ -226,3 +225,13 @@ def test_a_server_with_tokens_is_entered_with_one_that_stays_in_the_tab(browser,
         assert kept == [1, 0, ""]
         browser.load("elastic-tiny/01")
         assert browser.run().startswith("Proved optimal")
+
+        # A token that is revoked meanwhile: the page asks for another, and loses nothing.
+        revoke_token(engine, "ada")
+        another = add_token(engine, "bob")
+        engine.dispose()
+        browser.until(lambda: (browser.click("refresh"), browser.get("access").is_displayed())[1])
+        browser.fill("token", another)
+        browser.press(Keys.ENTER)
+        browser.until(lambda: not browser.get("access").is_displayed())
+        assert "elastic-tiny/01" in browser.value("document")

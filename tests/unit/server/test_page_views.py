@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 import pytest
 from server_harness import act, wait_for
 
+from alloc.capacity.accounting import account
+from alloc.documents.planning import decode_plan_result
 from alloc.instances.stored_planning import load_stored_planning
 from alloc.server.pages.charts import MOST_ROWS, Series, bars, curve, dots, gantt, show, steps
 from alloc.server.pages.parts import certificate_facts, gap_of, verdict_of
@@ -176,6 +178,21 @@ def test_a_plan_shows_its_proof_its_orders_and_its_assumptions(shared):
         assert part in text
     assert len(list(tree.iter("svg"))) == 3
     assert all(figure.find(".//table") is not None for figure in tree.iter("figure"))
+
+
+def test_the_account_of_a_plan_is_that_of_the_books(shared):
+    """Charts draw what the judge's own accounting says, quarter by quarter."""
+    job = done(shared, "plan", problem="planning-tiny")
+    document = shared.get(job["links"]["result"]).json()
+    problem = load_stored_planning("planning-tiny")
+    books = account(problem, decode_plan_result(document["result"]).plan)
+    assert document["account"]["money"]["expected"] == pytest.approx(books.spent.tolist())
+    hours = sum(one["gpus"] * sum(one["hosts"]) for one in document["account"]["hosts"])
+    standing = sum(
+        problem.offers[problem.offer_index[offer]].gpus * counts.sum()
+        for (offer, _), counts in books.hosts.items()
+    )
+    assert hours >= standing
 
 
 def test_a_plan_that_cannot_be_says_what_would_make_it_possible(shared):

@@ -1,5 +1,8 @@
 // The server's API: requests with the token, problems, and the events of a job.
 
+export const UNAUTHORIZED = 401;
+/** Name of the event when the server wants a token, or another one. */
+export const LOCKED_OUT = "alloc:locked-out";
 const KEY = "alloc-token";
 const RETRY_MS = 1000;
 
@@ -31,8 +34,11 @@ async function ask(address, { headers, ...more } = {}) {
     throw new Problem({ detail: "the server does not answer; see whether it runs." }, 0);
   }
   if (response.ok) return response;
-  const document = await response.json().catch(() => ({}));
-  throw new Problem(document, response.status);
+  const problem = new Problem(await response.json().catch(() => ({})), response.status);
+  if (problem.status === UNAUTHORIZED) {
+    document.dispatchEvent(new CustomEvent(LOCKED_OUT, { detail: problem }));
+  }
+  throw problem;
 }
 
 export const getJson = async (address) => (await ask(address)).json();

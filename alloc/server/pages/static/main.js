@@ -1,19 +1,20 @@
 // The page: starts its parts, once the server lets it in.
 
-import { forgetToken, keepToken } from "./api.js";
+import { LOCKED_OUT, UNAUTHORIZED, forgetToken, keepToken } from "./api.js";
 import { openFromAddress, startAnswer } from "./answer.js";
 import { announce, byId } from "./dom.js";
 import { offerOperations, startOptions } from "./options.js";
 import { startProblem } from "./problem.js";
 import { listJobs, startScenarios } from "./scenarios.js";
 
-const UNAUTHORIZED = 401;
-
-/** Read what the server offers; ask for a token if it wants one. */
+let entered = false;
+/** Read what the server offers; ask for a token if it wants one, at first or when one is revoked. */
 async function enter() {
   try {
-    await startOptions();
-    await startProblem(offerOperations);
+    if (!entered) {
+      await startOptions();
+      await startProblem(offerOperations);
+    }
     await listJobs();
   } catch (problem) {
     if (problem.status === UNAUTHORIZED) {
@@ -24,6 +25,8 @@ async function enter() {
     throw problem;
   }
   byId("access").hidden = true;
+  if (entered) return;
+  entered = true;
   document.documentElement.dataset.ready = "yes";
   await openFromAddress();
 }
@@ -45,6 +48,9 @@ byId("access-form").addEventListener("submit", (event) => {
   enter();
 });
 
+document.addEventListener(LOCKED_OUT, ({ detail }) => {
+  if (entered) askForToken(detail);
+});
 startAnswer(listJobs);
 startScenarios();
 enter();
