@@ -67,12 +67,12 @@ class Shield:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, send)
+        headers = _headers(scope)
+        exchange = _Exchange(scope, headers, send)
         try:
-            headers = _headers(scope)
             self._check_address(scope, headers)
-            limited = self._checked_body(headers, receive)
-            await self._app(scope, limited, exchange.send)
+            body = self._checked_body(headers, receive, exchange)
+            await self._app(scope, body, exchange.send)
         except ProblemError as error:
             await exchange.refuse(error.problem)
         except Exception:
@@ -104,13 +104,15 @@ class Shield:
                     "it from a program, or from the server's own page.",
                 )
 
-    def _checked_body(self, headers: Mapping[str, str], receive: Receive) -> Receive:
+    def _checked_body(
+        self, headers: Mapping[str, str], receive: Receive, exchange: _Exchange
+    ) -> Receive:
         """Refuse bodies by what their headers say; return what reads them within the limits."""
         most = self._settings.max_body_bytes
         length = headers.get("content-length")
         if length is not None and (not length.isdecimal() or int(length[:20]) > most):
             raise _too_large(most)
-        if length in (None, "0") and "transfer-encoding" not in headers:
+        if not exchange.owed:
             return receive
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise refuse(
@@ -123,7 +125,7 @@ class Shield:
                 "unsupported-media-type",
                 "the body must be JSON; send it with Content-Type: application/json.",
             )
-        return _limited(receive, most, self._settings.body_timeout_s)
+        return _limited(receive, most, self._settings.body_timeout_s, exchange)
 
     def _account(self, scope: Scope, exchange: _Exchange) -> None:
         route = getattr(scope.get("route"), "path", "other")
@@ -148,10 +150,13 @@ class Shield:
 class _Exchange:
     """A request and the answer to it, on its way out."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, headers: Mapping[str, str], send: Send) -> None:
         self.id = secrets.token_hex(8)
         self.began = time.perf_counter()
         self.status: int | None = None
+        # Whether some of the body has yet to come.
+        length = headers.get("content-length", "0")
+        self.owed = length != "0" or "transfer-encoding" in headers
         self._scope = scope
         self._send = send
         scope["alloc.request_id"] = self.id
@@ -164,6 +169,9 @@ class _Exchange:
             headers += [*_HEADERS, (b"x-request-id", self.id.encode())]
             if not any(name == b"cache-control" for name, _ in headers):
                 headers.append(_NO_STORE)
+            if self.owed:
+                # What is left of the body would be taken for the next request.
+                headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         await self._send(message)
 
@@ -176,8 +184,6 @@ class _Exchange:
         headers = [
             (b"content-type", MEDIA_TYPE.encode()),
             (b"content-length", str(len(body)).encode()),
-            # What is left of the body would be taken for the next request.
-            (b"connection", b"close"),
             *((name.lower().encode(), value.encode()) for name, value in problem.headers.items()),
         ]
         await self.send(
@@ -186,14 +192,13 @@ class _Exchange:
         await self.send({"type": "http.response.body", "body": body})
 
 
-def _limited(receive: Receive, most: int, patience_s: float) -> Receive:
+def _limited(receive: Receive, most: int, patience_s: float, exchange: _Exchange) -> Receive:
     """Return a `receive` that refuses bodies which are too large or too slow."""
     size = 0
-    complete = False
 
     async def limited() -> Message:
-        nonlocal size, complete
-        if complete:
+        nonlocal size
+        if not exchange.owed:
             return await receive()
         try:
             async with asyncio.timeout(patience_s):
@@ -204,8 +209,9 @@ def _limited(receive: Receive, most: int, patience_s: float) -> Receive:
                 f"nothing of the body came for {patience_s:g} s; send it again.",
             ) from None
         size += len(message.get("body", b""))
-        complete = not message.get("more_body", False)
+        exchange.owed = bool(message.get("more_body", False))
         if size > most:
+            exchange.owed = True
             raise _too_large(most)
         return message
 

@@ -182,7 +182,10 @@ def _engine(location: str, patience_s: float) -> Engine:
     try:
         path = sqlite_path(location)
         if path is not None:
-            path.absolute().parent.mkdir(parents=True, exist_ok=True)
+            path.absolute().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Requests and results are nobody else's on this machine; what SQLite puts beside the
+            # file has the same permissions.
+            path.touch(mode=0o600, exist_ok=True)
             url = location if "://" in location else f"sqlite:///{location}"
             engine = create_engine(url, connect_args={"timeout": _PATIENCE_S})
             event.listen(engine, "connect", _set_up_sqlite)

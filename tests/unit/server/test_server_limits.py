@@ -2,7 +2,10 @@
 
 import os
 import signal
+import socket
+import stat
 import time
+from pathlib import Path
 
 import pytest
 from server_harness import act, wait_for
@@ -77,3 +80,24 @@ def test_the_whole_queue_has_an_end_too(open_client, settings):
     refused = act(client)
     assert refused.status_code == 503
     assert failure(refused)[0] == "queue-full"
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(open_client, settings):
+    """A thousand clients that send half a request would hold a thousand connections."""
+    client = open_client(settings.replace(workers=1, body_timeout_s=0.3))
+    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=20) as channel:
+        head = "POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        channel.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+        answer = b""
+        while piece := channel.recv(4096):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"urn:alloc:problem:body-too-slow" in answer
+
+
+def test_the_database_is_for_its_owner_alone(open_client, settings):
+    """Requests and results are as private as whoever sent them thinks."""
+    act(open_client(settings.replace(workers=1)), wait=30)
+    files = list(Path(settings.database).parent.glob("server.sqlite*"))
+    assert len(files) >= 3
+    assert [file for file in files if stat.S_IMODE(file.stat().st_mode) & 0o077] == []
