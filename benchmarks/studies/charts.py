@@ -25,6 +25,12 @@ _COLOURS = {
 }
 _MARKERS = ("o", "s", "^")
 """By the round of colours, so that two schedulers of one colour are told apart."""
+_NEAR = 2.5
+"""Contenders no further above the rule without learning are drawn once more, by themselves."""
+_WIDE = 10.0
+_COARSE = (0.5, 1, 2, 5, 10, 20, 50, 100)
+_FINE = (0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5)
+"""Ticks of an axis that spans more, or less, than `_WIDE`."""
 _SPREAD = 0.36
 """How far apart the first and last scheduler of a level are drawn: intervals must not overlap."""
 
@@ -40,8 +46,14 @@ def draw(
     """Save every figure: one a factor, one a policy and kind of rival, one a certified level."""
     paths: list[Path] = []
     for factor, points in by_factor(tuple(levels)).items():
-        figure = new_figure(9.0, 4.2)
-        factor_chart(figure.subplots(), results, factor, points, contenders, seeds)
+        near = [c for c in contenders if _is_near(results, points, c, seeds)]
+        figure = new_figure(9.0, 7.6)
+        whole, detail = figure.subplots(2, 1)
+        names = [c.label for c in contenders]
+        factor_chart(whole, results, points, contenders, seeds, names)
+        factor_chart(detail, results, points, near, seeds, names)
+        set_title(whole, f"{factor}: below 1 is better than the rule without learning")
+        set_title(detail, f"the same: those within {_NEAR:g} times that rule")
         paths += save_figure(figure, folder / f"factor-{_slug(factor)}")
     for policy in dict.fromkeys(f.policy for f in found):
         for kind in dict.fromkeys(f.kind for f in found):
@@ -63,16 +75,20 @@ def draw(
 def factor_chart(
     ax: Axes,
     results: Results,
-    factor: str,
     points: Sequence[Level],
     contenders: Sequence[Contender],
     seeds: int,
+    names: Sequence[str],
 ) -> None:
-    """Draw each contender's mean JCT over the no-learning rule's, a point a level."""
+    """Draw each contender's mean JCT over the no-learning rule's, a point a level.
+
+    `names` are all names of the figure, in order: each keeps its colour in both parts of it.
+    """
     tidy(ax)
-    styles = line_styles(c.label for c in contenders)
-    for number, contender in enumerate(contenders):
-        shift = _SPREAD * (number / max(len(contenders) - 1, 1) - 0.5)
+    styles = line_styles(names)
+    for contender in contenders:
+        number = names.index(contender.label)
+        shift = _SPREAD * (number / max(len(names) - 1, 1) - 0.5)
         ratios = [
             ratio_of(
                 jcts(results, level, contender.label, seeds), jcts(results, level, RULE, seeds)
@@ -102,19 +118,24 @@ def factor_chart(
         )
     # Ratios: twice as long and half as long are as far from 1; some rules are ten times off.
     ax.set_yscale("log")
-    ticks = [t for t in (0.5, 0.8, 1, 1.25, 1.5, 2, 3, 5, 10, 20, 50) if _within(ax, t)]
+    low, high = ax.get_ylim()
+    marks = _COARSE if high / low > _WIDE else _FINE
+    ticks = [tick for tick in marks if low <= tick <= high]
     ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
     ax.set_xticks(range(len(points)), [level.label for level in points])
     ax.set_xlim(-0.3, len(points) - 0.7)
     ax.set_ylabel(f"mean JCT over that of {RULE}")
-    set_title(ax, f"{factor}: below 1 is better than the rule without learning")
     add_legend(ax)
 
 
-def _within(ax: Axes, value: float) -> bool:
-    low, high = ax.get_ylim()
-    return low <= value <= high
+def _is_near(results: Results, points: Sequence[Level], contender: Contender, seeds: int) -> bool:
+    """Return whether a contender is never far above the rule without learning."""
+    ratios = [
+        ratio_of(jcts(results, level, contender.label, seeds), jcts(results, level, RULE, seeds))
+        for level in points
+    ]
+    return all(ratio.middle <= _NEAR for ratio in ratios if ratio.count)
 
 
 def verdict_chart(ax: Axes, found: Sequence[Finding]) -> None:

@@ -128,6 +128,7 @@ def as_markdown(
     for name in absent(contenders):
         parts.append(f"Not shipped with this alloc, so not in the tables: {name}.\n")
     parts.append("## In short\n\n" + _short(found, policies))
+    parts.append("## A verdict a line\n\n" + _verdicts(found, policies))
     parts.append("## Mean completion times, slots\n\n" + _means(results, levels, contenders, seeds))
     for policy in policies:
         parts.append(
@@ -136,7 +137,7 @@ def as_markdown(
         )
     parts.append("## Above the certified bound\n\n" + _gaps(results, levels, contenders, seeds))
     parts.append("## What each was told and uses\n\n" + _uses(results, contenders))
-    parts.append("## Verdicts\n\n" + "".join(f"- {line}\n" for line in found))
+    parts.append("## The verdicts in words\n\n" + "".join(f"- {line}\n" for line in found))
     parts.append("## Failures\n\n" + _failures(results, levels, contenders, seeds))
     return "\n".join(parts)
 
@@ -158,6 +159,29 @@ def _short(found: Sequence[Finding], policies: Sequence[str]) -> str:
         for kind, what in kinds.items()
     ]
     return _table(["policy", "against", "95 % intervals, no correction for their number"], body)
+
+
+def _verdicts(found: Sequence[Finding], policies: Sequence[str]) -> str:
+    """Return a table for each policy: change against each kind of rival, in bold where shown."""
+    kinds = list(dict.fromkeys(f.kind for f in found))
+    names = {
+        "greedy": "the best greedy rule",
+        "no-learning": "without learning",
+        "exact": "the better exact round",
+    }
+    parts = []
+    for policy in policies:
+        body: dict[str, list[str]] = {}
+        for finding in (f for f in found if f.policy == policy):
+            text = finding.ratio.text
+            if finding.ratio.word in ("adds", "loses"):
+                text = f"**{finding.ratio.word}** {text}"
+            few = f", n={finding.ratio.count}"
+            cells = body.setdefault(finding.level.key, [])
+            cells.append(f"{finding.rival}: {text}{few}")
+        head = [policy, *(names[kind] for kind in kinds)]
+        parts.append(_table(head, [[key, *cells] for key, cells in body.items()]))
+    return "\n".join(parts)
 
 
 def _means(
