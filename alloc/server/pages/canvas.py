@@ -103,7 +103,10 @@ def upright_grid(
     for tick, words in zip(scale.ticks, scale.words, strict=True):
         if lines:
             parts.append(line("grid", across(tick), head, across(tick), foot))
-        parts.append(text(across(tick), foot + 17, words, "middle"))
+        # The last word would leave the picture if it were in the middle.
+        last = tick == scale.ticks[-1]
+        x, anchor = (WIDTH, "end") if last else (across(tick), "middle")
+        parts.append(text(x, foot + 17, words, anchor))
     return parts
 
 

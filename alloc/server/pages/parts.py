@@ -104,8 +104,9 @@ def certificate_facts(certificate: Document, unit: str = "") -> list[tuple[str, 
     gap = gap_of(certificate)
     if gap is not None:
         rows.append(("gap", f"{100 * gap:.2f} %"))
+    if value is not None:
+        rows.append(("checked by the judge", "yes" if certificate.get("verified") else "no"))
     rows += [
-        ("checked by the judge", "yes" if certificate.get("verified") else "no"),
         ("bound", _PROOFS[certificate.get("bound_proof", "claimed")]),
         ("method", f"{certificate['backend']} ({certificate['backend_version']})"),
         ("time", f"{certificate['seconds']:.2f} s"),

@@ -80,10 +80,13 @@ function input(pointer, field, content, onEdit, item) {
     "data-item": item ?? "",
   });
   made.value = value === undefined || value === null ? "" : value;
-  made.addEventListener("input", () => {
-    setAt(content, pointer, typed(made.value));
-    onEdit();
-  });
+  // Assistive tools may fill a field without typing; they report a change.
+  for (const kind of ["input", "change"]) {
+    made.addEventListener(kind, () => {
+      setAt(content, pointer, typed(made.value));
+      onEdit();
+    });
+  }
   const label = element("label", { for: made.id }, labelOf(field));
   return element("div", {}, label, made);
 }
