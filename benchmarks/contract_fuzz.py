@@ -5,11 +5,14 @@ Every answer must be one that the description announces, and none may be a serve
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
+
+import httpx
 
 _CHECKS = (
     "not_a_server_error",
@@ -18,6 +21,8 @@ _CHECKS = (
     "response_schema_conformance",
     "allow_header_conformance",
 )
+_OPEN = ("queued", "running")
+_PATIENCE_S = 60.0
 
 
 @dataclass
@@ -32,11 +37,14 @@ class FuzzReport:
         The first failure of each operation that has one, in words.
     jobs
         Ids of jobs that were accepted, which later requests ask about.
+    broken_jobs
+        Those that ended with an error of the server's, with its problem.
     """
 
     answers: Counter[tuple[str, int]] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
     jobs: list[str] = field(default_factory=list)
+    broken_jobs: dict[str, str] = field(default_factory=dict)
 
     @property
     def requests(self) -> int:
@@ -45,8 +53,9 @@ class FuzzReport:
 
     @property
     def server_errors(self) -> int:
-        """Number of answers with a status of 500 or more, 503 (come again) left aside."""
-        return sum(n for (_, status), n in self.answers.items() if status >= 500 and status != 503)
+        """Answers with a status of 500 or more, 503 (come again) left aside, and broken jobs."""
+        answers = (n for (_, status), n in self.answers.items() if status >= 500 and status != 503)
+        return sum(answers) + len(self.broken_jobs)
 
 
 def fuzz(
@@ -77,7 +86,22 @@ def fuzz(
                 continue
             for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
                 _fuzz_operation(operation, mode, examples, seed, report)
+    _look_at_jobs(address, report)
     return report
+
+
+def _look_at_jobs(address: str, report: FuzzReport) -> None:
+    """Find the jobs that broke the server rather than being refused; those that run may end."""
+    end = time.monotonic() + _PATIENCE_S
+    with httpx.Client(base_url=address, timeout=60) as client:
+        for job_id in report.jobs:
+            while (job := client.get(f"/v1/jobs/{job_id}").json())["state"] in _OPEN:
+                if time.monotonic() > end:
+                    break
+                time.sleep(0.1)
+            problem = job["problem"]
+            if problem is not None and problem["status"] >= 500:
+                report.broken_jobs[job_id] = f"{job['operation']}: {problem['detail']}"
 
 
 def _fuzz_operation(

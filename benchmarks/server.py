@@ -236,6 +236,8 @@ def contract(folder: Path, examples: int) -> Verdict:
     for (_, status), number in report.answers.items():
         statuses[status] += number
     print(f"{report.requests} requests, by status {dict(sorted(statuses.items()))}")
+    for job_id, problem in report.broken_jobs.items():
+        print(f"job {job_id}: {problem}")
     for operation, failure in report.failures.items():
         print(f"{operation}: {failure}")
     return Verdict(
