@@ -273,6 +273,53 @@ def two_level(
     _agent(two_level_task(), output, minutes, seed, name, plot, json, quiet)
 
 
+@app.command("placement-agent")
+def placement_agent(
+    output: FolderOption,
+    minutes: MinutesOption = 1.0,
+    seed: options.SeedOption = 0,
+    name: NameOption = "placement-agent",
+    plot: PlotOption = None,
+    json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
+) -> None:
+    """Train an agent that places jobs on hosts where they slow each other least (Harmony).
+
+    Actor and critic with replay, by a learned model of the speeds of co-located jobs. The best in
+    validation is written to DIR/NAME.onnx. Interrupted at any moment, the same command goes on and
+    ends in the same policy.
+    """
+    check_plot(plot)
+    check_name(name)
+    from alloc.learning.training import require_torch
+
+    require_torch()
+    from alloc.learning.actor_critic.placement_agent import PlacementPlan, PlacementTraining
+    from alloc.learning.actor_critic.placement_publishing import publish
+    from alloc.learning.actor_critic.placement_reward import RewardModel
+
+    training = PlacementTraining(PlacementPlan.of_minutes(minutes), seed)
+    hours = run(training, output, f"training {name}", quiet)
+    command = f"alloc train placement-agent --minutes {minutes:g} --seed {seed} --name {name}"
+    policy = publish(
+        training,
+        output / f"{name}.onnx",
+        name=name,
+        command=f"{command} --output {output.name or 'DIR'}",
+        hours=hours,
+    )
+    model = training.reward
+    more: dict[str, Any] = {}
+    if isinstance(model, RewardModel):
+        named = {
+            "speed_error": "reward model: error of a speed, mixes not measured",
+            "speed_error_of_the_mean": "the same, answering the mean",
+            "host_error": "reward model: relative error of a host",
+        }
+        more = {named[key]: round(value, 4) for key, value in model.errors().items()}
+    finish(policy, training, plot, json, more)
+
+
 def _agent(
     task: "Task",
     output: Path,

@@ -41,6 +41,7 @@ ENTRY_POINTS = "alloc.policy_kinds"
 KINDS: Mapping[str, str] = {
     "dl2-window/1": "alloc.schedulers.learned.dl2_window:Dl2WindowKind",
     "gang-domain/1": "alloc.schedulers.learned.gang_domain:GangDomainKind",
+    "host-choice/1": "alloc.schedulers.learned.host_choice:HostChoiceKind",
     "job-set/1": "alloc.schedulers.learned.job_set:JobSetKind",
     "job-priority/1": "alloc.schedulers.learned.job_priority:JobPriorityKind",
     "pick-backfill/1": "alloc.schedulers.learned.pick_backfill:PickBackfillKind",

@@ -1,4 +1,4 @@
-"""`alloc train selector | two-level`: one command from nothing to a policy that runs."""
+"""`alloc train AGENT`: one command from nothing to a policy that runs."""
 
 from __future__ import annotations
 
@@ -37,10 +37,31 @@ def test_a_two_level_scheduler_is_trained_and_simulated(run: Run, tmp_path: Path
     assert json.loads(shown.stdout)["unfinished"] == []
 
 
-@pytest.mark.parametrize("name", ["selector", "two-level"])
+@pytest.mark.slow
+def test_a_placement_agent_is_trained_and_simulated(run: Run, tmp_path: Path) -> None:
+    """The same for jobs that slow each other; the error of the learned rewards is said."""
+    folder = tmp_path / "agent"
+    words = ("train", "placement-agent", "--minutes", 0.01, "--output", folder, "--json", "--quiet")
+    done = run(*words)
+    assert done.exit_code == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert 0 < said["reward model: error of a speed, mixes not measured"] < 0.1
+    policy = read_policy(folder / "placement-agent.onnx")
+    assert policy.spec.kind == "host-choice/1"
+    stream = tmp_path / "stream.json"
+    instance = GangEpisodes(num_jobs=6, leaves=1)(np.random.default_rng(0))
+    room = int(instance.topology.capacity[:, 0].max())
+    jobs = tuple(job for job in instance.jobs if job.configurations[0].demand[0] <= room)
+    instance.replace(jobs=jobs).to_json(stream)
+    shown = run("simulate", stream, "--scheduler", policy.path, "--json", "--quiet")
+    assert shown.exit_code == 0, shown.stderr
+    assert json.loads(shown.stdout)["unfinished"] == []
+
+
+@pytest.mark.parametrize("name", ["selector", "two-level", "placement-agent"])
 def test_a_checkpoint_of_another_agent_is_refused(run: Run, tmp_path: Path, name: str) -> None:
     """Two agents in one folder would overwrite each other."""
-    other = {"selector": "two-level", "two-level": "selector"}[name]
+    other = "two-level" if name == "selector" else "selector"
     from alloc.learning.training import CHECKPOINT, save_checkpoint
 
     save_checkpoint(
