@@ -1,4 +1,8 @@
-"""Stored planning problems: recipes of the generator, by id, the same numbers on every machine."""
+"""Planning problems by id: examples, made by recipe, and those stored with best known bounds.
+
+Ids without a slash are the examples of the documentation and the page; ``planning-small/01`` and its
+like are stored with a manifest (`alloc.instances.planning_stored`), to measure solvers on.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Any
 from alloc.capacity.problem import PlanningProblem
 from alloc.errors import InstanceError, nearest
 from alloc.instances.planning import generate_planning
+from alloc.instances.planning_stored import load_planning, planning_manifest
 
 RECIPES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "planning-tiny": (
@@ -65,27 +70,30 @@ RECIPES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         },
     ),
 }
-"""Id of each stored problem, with a line for people and the arguments of `generate_planning`."""
+"""Id of each example, with a line for people and the arguments of `generate_planning`."""
 
 
 def stored_planning_ids() -> tuple[str, ...]:
-    """Return the ids of all stored planning problems, small ones first."""
-    return tuple(RECIPES)
+    """Return the ids of all planning problems: the examples, small ones first, and the stored."""
+    return (*RECIPES, *(entry.id for entry in planning_manifest()))
 
 
 def load_stored_planning(problem_id: str) -> PlanningProblem:
-    """Return the stored planning problem of an id.
+    """Return the planning problem of an id.
 
     Raises
     ------
     InstanceError
         If there is none.
     """
-    if problem_id not in RECIPES:
+    known = stored_planning_ids()
+    if problem_id not in known:
         raise InstanceError(
             f'no stored planning problem "{problem_id}"'
-            f"{nearest(problem_id, RECIPES) or ';'} known: {', '.join(RECIPES)}."
+            f"{nearest(problem_id, known) or ';'} known: {', '.join(known)}."
         )
+    if problem_id not in RECIPES:
+        return load_planning(problem_id)
     line, arguments = RECIPES[problem_id]
     problem = generate_planning(problem_id, **arguments)
     return problem.replace(description={**problem.description, "about": line})

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from alloc.capacity.demand import Tightening
+from alloc.capacity.demand import JobClass, Tightening
 from alloc.capacity.headroom import headroom, reference_gpus, tightening_factors
 from alloc.capacity.plan import PlanResult
 from alloc.capacity.problem import PlanningProblem
-from alloc.planning.pools import Operation, fullest, operations_of
+from alloc.planning.pools import Operation, Pool, fullest, operations_of
 from alloc.planning.replay import Measured, ReplaySettings, gpus_needed, replay_all
 from alloc.units import require_count
 
@@ -19,8 +20,9 @@ Solve = Callable[[PlanningProblem, PlanResult | None], PlanResult]
 """Solves a problem, given the result of the round before or None."""
 Watch = Callable[[str], None]
 
-# Least step of a factor, so that a next round is never the same as the last.
-_MARGIN = 1.01
+# Least growth of a factor. It triples each time a pool misses again: work moves between pools, so
+# that what one replay asks for may not be enough for the next.
+_LEAST_GROWTH = 0.06
 # Part of the last host needed that the room reaches into, so that it cannot be left out.
 _PART = 0.05
 
@@ -108,6 +110,7 @@ def plan_and_replay(
     tell = watch or (lambda sentence: None)
     rounds: list[Round] = []
     previous: PlanResult | None = None
+    misses: Counter[Pool] = Counter()
     for number in range(1, max_rounds + 1):
         tell(f"round {number}: solving the plan")
         result = solve(problem, previous)
@@ -126,7 +129,9 @@ def plan_and_replay(
         tell(f"round {number}: {_classes(missed)} missed the goal")
         if number < max_rounds:
             problem = problem.replace(
-                tightening=_tightened(problem, zip(operations, measured, strict=True), settings)
+                tightening=_tightened(
+                    problem, zip(operations, measured, strict=True), settings, misses
+                )
             )
             previous = result
     return Replayed(
@@ -141,19 +146,25 @@ def _tightened(
     problem: PlanningProblem,
     replayed: Iterable[tuple[Operation, Sequence[Measured]]],
     settings: ReplaySettings,
+    misses: Counter[Pool],
 ) -> tuple[Tightening, ...]:
     """Return the tightening with which each pool that missed gets the hosts it needs.
 
-    All classes in the pool keep more room, for all of them share it; and no more room than makes
-    the last host that is needed necessary, for hosts come whole and factors act everywhere.
+    All classes that may use the pool keep more room, for they share it; and no more room than makes
+    the last host that is needed necessary, for hosts come whole and factors act everywhere. A pool
+    that misses again and again gets more; `misses` counts how often it has.
     """
     factors = tightening_factors(problem)
     raised = dict(factors)
     pool_gpus = reference_gpus(problem)
+    counted = set()
     for operation, measured in replayed:
         if all(m.holds for m in measured):
             continue
         pool = operation.pool
+        if pool not in counted:
+            counted.add(pool)
+            misses[pool] += 1
         reserved = 0.0
         for stream in operation.streams:
             factor = headroom(problem, stream.job_class, stream.option, pool_gpus, pool.spot)
@@ -161,11 +172,22 @@ def _tightened(
             reserved += stream.load * (factor or 1.0) * factors.get(key, 1.0)
         needed = gpus_needed(operation, settings)
         last_host = max(operation.hosts, default=1)
-        step = max(_MARGIN, (needed - (1 - _PART) * last_host) / reserved)
-        for name in {stream.job_class.name for stream in operation.streams}:
-            key = (name, pool.gpu_type, pool.site)
-            raised[key] = max(raised.get(key, 1.0), factors.get(key, 1.0) * step)
+        growth = max(_LEAST_GROWTH, (needed - (1 - _PART) * last_host) / reserved - 1)
+        growth *= 3 ** (misses[pool] - 1)
+        for job_class in problem.classes:
+            # Also those that are not there now: they would move in where they need less room.
+            if _may_run(job_class, pool):
+                key = (job_class.name, pool.gpu_type, pool.site)
+                raised[key] = max(raised.get(key, 1.0), factors.get(key, 1.0) * (1 + growth))
     return tuple(Tightening(*key, factor) for key, factor in sorted(raised.items()))
+
+
+def _may_run(job_class: JobClass, pool: Pool) -> bool:
+    if pool.spot and not job_class.interruptible:
+        return False
+    return job_class.at(pool.site) and any(
+        option.gpu_type == pool.gpu_type for option in job_class.options
+    )
 
 
 def _without_plan(rounds: Sequence[Round]) -> Replayed:
