@@ -171,16 +171,20 @@ def _verdicts(found: Sequence[Finding], policies: Sequence[str]) -> str:
     }
     parts = []
     for policy in policies:
-        body: dict[str, list[str]] = {}
+        body: dict[str, dict[str, str]] = {}
         for finding in (f for f in found if f.policy == policy):
             text = finding.ratio.text
             if finding.ratio.word in ("adds", "loses"):
                 text = f"**{finding.ratio.word}** {text}"
-            few = f", n={finding.ratio.count}"
-            cells = body.setdefault(finding.level.key, [])
-            cells.append(f"{finding.rival}: {text}{few}")
+            cell = f"{finding.rival}: {text}, n={finding.ratio.count}"
+            body.setdefault(finding.level.key, {})[finding.kind] = cell
         head = [policy, *(names[kind] for kind in kinds)]
-        parts.append(_table(head, [[key, *cells] for key, cells in body.items()]))
+        parts.append(
+            _table(
+                head,
+                [[key, *(cells.get(kind, "-") for kind in kinds)] for key, cells in body.items()],
+            )
+        )
     return "\n".join(parts)
 
 
