@@ -1,7 +1,8 @@
 """Plan, replay in the simulator, tighten, until the goals hold: in at most five rounds.
 
-Every planning problem up to small size (examples and stored ones), with the goals replayed in the two fullest regimes
-of every pool. What is counted are rounds; what the room for the replay costs stands beside them.
+Every planning problem up to small size (examples and stored ones), with the goals replayed in the
+two fullest regimes of every pool. What is counted are rounds; what the room for the replay costs
+stands beside them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Planning problems by id: examples, made by recipe, and those stored with best known bounds.
 
-Ids without a slash are the examples of the documentation and the page; ``planning-small/01`` and its
-like are stored with a manifest (`alloc.instances.planning_stored`), to measure solvers on.
+Ids without a slash are the examples of the documentation and the page; ``planning-small/01`` and
+its like are stored with a manifest (`alloc.instances.planning_stored`), to measure solvers on.
 """
 
 from __future__ import annotations
