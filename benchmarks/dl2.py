@@ -188,6 +188,7 @@ def trained(
         name="dl2",
         command=f"alloc train dl2 --seed {seed} --set validate_every={SPACING} --output DIR",
         hours=hours,
+        outcome=outcome,
     )
     kept.write_text(json.dumps(outcome.to_dict(), indent=1) + "\n")
     say(

@@ -208,9 +208,10 @@ def dl2(
     given = [f"--preset {preset}", *(f"--ablation {a}" for a in ablation or ())]
     given += [f"--set {field}={value}" for field, value in changes.items()]
     command = f"alloc train dl2 --seed {seed} {' '.join(given)} --output {output.name or 'DIR'}"
-    policy = publish(trainer, output / f"{name}.onnx", name=name, command=command, hours=hours)
-    write_text(output / "curve.csv", curve_csv(trainer.curve))
     outcome = outcome_of(trainer, hours)
+    path = output / f"{name}.onnx"
+    policy = publish(trainer, path, name=name, command=command, hours=hours, outcome=outcome)
+    write_text(output / "curve.csv", curve_csv(trainer.curve))
     write_text(output / "outcome.json", dumps(outcome.to_dict(), indent=1) + "\n")
     finish(
         policy,

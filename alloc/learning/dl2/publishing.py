@@ -164,6 +164,7 @@ def publish(
     name: str,
     command: str,
     hours: float,
+    outcome: DL2Outcome | None = None,
 ) -> PolicyFile:
     """Write the best policy of a training as a policy file, and hold the file to PyTorch's output.
 
@@ -179,6 +180,8 @@ def publish(
         Command that trains it again.
     hours
         CPU hours it took.
+    outcome
+        How it did on held-out traces, for the card, or None.
 
     Raises
     ------
@@ -223,10 +226,23 @@ def publish(
         },
         date=datetime.now(UTC).date(),
         alloc_version=version("alloc"),
-        limits=_LIMITS if settings.initial_bundle else (*_LIMITS, _MAY_IDLE),
+        limits=_limits(settings, outcome),
         references=(
             "Peng et al., DL2: A Deep Learning-Driven Scheduler for Deep Learning Clusters, IEEE "
             "TPDS 32(8), 2021",
         ),
     )
     return export_policy(best_network(trainer), window_spec(settings), card, path)
+
+
+def _limits(settings: DL2Settings, outcome: DL2Outcome | None) -> tuple[str, ...]:
+    limits = list(_LIMITS)
+    if not settings.initial_bundle:
+        limits.append(_MAY_IDLE)
+    if outcome is not None:
+        limits.append(
+            f"On {len(outcome.drawn)} held-out traces its mean JCT is {np.mean(outcome.drawn):.2f} "
+            f"slots with drawn actions (option sample), as DL2 is judged, and "
+            f"{np.mean(outcome.likeliest):.2f} with the likeliest ones, which it takes by default."
+        )
+    return tuple(limits)
