@@ -109,9 +109,9 @@ class ShelvedPolicy:
         from alloc.schedulers.learned.policy_scheduler import PolicyScheduler
 
         made = PolicyScheduler(self.path, sample)
-        if self.name is not None and made.name != self.name:
+        if self.name is not None and made.policy.name != self.name:
             raise InstanceError(
-                f'{self.path}: calls itself "{made.name}"; take the file away and add it with '
+                f'{self.path}: calls itself "{made.policy.name}"; take the file away and add it with '
                 "`alloc policies add`."
             )
         return made
