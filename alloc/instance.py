@@ -318,7 +318,15 @@ def _check_running(instance: Instance, where: str) -> None:
                 f'job "{running.job}": runs in configuration {running.configuration}, but has '
                 f"{count}; count them from 0."
             )
+        configuration = instance.job(running.job).configurations[running.configuration]
+        roles = [group.role for group in configuration.tasks]
         for task in running.tasks:
+            if task.role not in roles:
+                cure = nearest(task.role, roles, f"; name one of: {', '.join(roles)}.")
+                raise InstanceError(
+                    f'job "{running.job}": runs tasks of role "{task.role}", which its '
+                    f"configuration {running.configuration} does not have{cure}"
+                )
             if task.host not in instance.topology.host_index:
                 cure = nearest(task.host, instance.topology.host_index, "; name one of its hosts.")
                 raise InstanceError(

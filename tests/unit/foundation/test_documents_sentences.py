@@ -372,6 +372,11 @@ MEANING: dict[str, tuple[Change, str]] = {
         root(running=[{**RUN, "configuration": 1}]),
         'job "eval-3": runs in configuration 1, but has 1; count them from 0.',
     ),
+    "running tasks of a role that is not there": (
+        root(running=[{**RUN, "tasks": [{"host": "host-0", "role": "wroker", "count": 1}]}]),
+        'job "eval-3": runs tasks of role "wroker", which its configuration 0 does not have; did '
+        'you mean "worker"?',
+    ),
     "running on a host that is not there": (
         root(running=[{**RUN, "tasks": [{"host": "host-1", "role": "worker", "count": 1}]}]),
         'job "eval-3": runs on host "host-1", which is not in the topology; did you mean "host-0"?',
