@@ -32,6 +32,8 @@ LEARNED = "set-policy"
 RULE = "set-rule"
 EXACT = ("exact-progress", "exact-remaining-time")
 OTHERS = ("optimus", "random-ps")
+WINDOWED = "dl2"
+"""How names of policies with DL2's window begin."""
 WITHIN = 1.05
 SEEDS = 10
 
@@ -61,11 +63,12 @@ Cells = Mapping[tuple[str, str], list[Cell]]
 
 
 def measure(family: World, scheduler: str, seed: int) -> Cell:
-    """Run one scheduler on one instance."""
+    """Run one scheduler on one instance; DL2 draws its actions, as in its own evaluation."""
     instance = family.make(seed)
+    options = {"sample": True} if scheduler.startswith(WINDOWED) else {}
     result = simulate(
         instance,
-        make_scheduler(scheduler),
+        make_scheduler(scheduler, **options),
         knowledge="estimate" if family.work_error else "exact",
         work_error=family.work_error,
         rng=seed,
@@ -164,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     arguments = parser.parse_args(argv)
     families = [world(name) for name in arguments.families.split(",")]
-    windowed = [name for name in shipped_policies() if name.startswith("dl2")]
+    windowed = [name for name in shipped_policies() if name.startswith(WINDOWED)]
     schedulers = [LEARNED, RULE, *EXACT, *OTHERS, *windowed]
     cells: dict[tuple[str, str], list[Cell]] = {}
     with joblib.Parallel(n_jobs=arguments.jobs) as parallel:
