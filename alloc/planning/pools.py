@@ -14,6 +14,8 @@ from alloc.capacity.problem import PlanningProblem
 
 # Rates and mean numbers of hosts come from a linear program; below this they are its round-off.
 _ROUND_OFF = 1e-7
+# Mean GPUs busy below which a stream is no more than that: its jobs would come once in years.
+_NEGLIGIBLE_GPUS = 1e-3
 
 
 @dataclass(frozen=True, order=True)
@@ -123,12 +125,12 @@ def operations_of(problem: PlanningProblem, plan: Plan) -> tuple[Operation, ...]
     """Return every pool of a plan in every regime in which jobs are sent to it."""
     streams: dict[tuple[Pool, Regime], list[Stream]] = defaultdict(list)
     for share in plan.shares:
-        if share.jobs_per_hour <= _ROUND_OFF:
-            continue
         job_class = problem.classes[problem.class_index[share.job_class]]
         option = job_class.options[share.option]
         pool = Pool(option.gpu_type, share.site, share.spot)
         hours = option.hours * (1 + (job_class.spot_overhead if share.spot else 0.0))
+        if share.jobs_per_hour * hours * option.gpus <= _NEGLIGIBLE_GPUS:
+            continue
         streams[pool, Regime(share.scenario, share.quarter, share.band)].append(
             Stream(job_class, share.option, hours, share.jobs_per_hour)
         )

@@ -44,6 +44,9 @@ def source(tmp_path_factory) -> Path:
     return copy
 
 
+SHIPPED_SUFFIXES = {".py", ".pyi", ".typed", ".j2", ".css", ".js", ".svg", ".onnx"}
+
+
 @pytest.fixture(scope="module")
 def wheel(source, tmp_path_factory) -> Path:
     return build(source, "wheel", tmp_path_factory.mktemp("wheel"))
@@ -63,7 +66,7 @@ def test_the_wheel_holds_the_whole_tree(wheel):
     ]:
         for path in (ROOT / top).rglob("*"):
             name = Path(inside, path.relative_to(ROOT / top)).as_posix()
-            if path.suffix in {".py", ".pyi", ".typed", ".j2", ".css", ".onnx"}:
+            if path.suffix in SHIPPED_SUFFIXES:
                 expected.add(name)
     for family in SHIPPED_FAMILIES:
         files = list((ROOT / "instances" / "data" / family).glob("*.json"))

@@ -70,8 +70,9 @@ def test_progress_is_told_and_jobs_are_found_again(client, address):
     job = client.submit("act", {"act": "sleep", "seconds": 0.4, "text": "a"}, label="counted")
     lines = list(job.progress())
     assert job.status().state == "done"
-    assert lines[0] == "starting: a"
-    assert lines[-1].endswith("s left")
+    # The server may leave out lines that follow each other closely.
+    assert lines
+    assert all(line == "starting: a" or line.endswith("s left") for line in lines)
     with Client(address) as other:
         again = other.job(job.id)
         assert again.result() == job.result()
@@ -223,14 +224,14 @@ def test_a_job_survives_the_server_and_so_does_who_watches_it(tmp_path):
     server = Server(tmp_path, port=port, workers=1)
     try:
         with Client(f"http://127.0.0.1:{port}", patience_s=60.0) as client:
-            job = client.submit("act", {"act": "sleep", "seconds": 1.5, "text": "once"})
-            starts = 0
+            job = client.submit("act", {"act": "sleep", "seconds": 4.0, "text": "once"})
+            killed = False
             for line in job.progress():
-                starts += line == "starting: once"
-                if starts == 1 and line.endswith("s left"):
+                if not killed and line.endswith("s left"):
+                    killed = True
                     server.kill()
                     server = Server(tmp_path, port=port, workers=1)
-                    starts += 1
+            assert killed
             assert job.result()["text"] == "once"
             assert job.status().attempt == 2
     finally:
