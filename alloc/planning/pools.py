@@ -147,6 +147,8 @@ def operations_of(problem: PlanningProblem, plan: Plan) -> tuple[Operation, ...]
             tuple(found),
         )
         for (pool, regime), found in sorted(streams.items(), key=lambda item: item[0])
+        # A pool to which less than one job comes in a quarter has no queue to speak of.
+        if math.fsum(stream.jobs_per_hour for stream in found) * problem.quarter_hours >= 1
     )
 
 
