@@ -111,8 +111,8 @@ class ShelvedPolicy:
         made = PolicyScheduler(self.path, sample)
         if self.name is not None and made.policy.name != self.name:
             raise InstanceError(
-                f'{self.path}: calls itself "{made.policy.name}"; take the file away and add it with '
-                "`alloc policies add`."
+                f'{self.path}: calls itself "{made.policy.name}"; take the file away and add it '
+                "with `alloc policies add`."
             )
         return made
 
