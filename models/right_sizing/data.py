@@ -373,28 +373,33 @@ class SizingData:
     # What is needed at most -------------------------------------------------------------------
 
     @cached_property
-    def demand_in_band(self) -> Array:
-        """Most demand of each class in each band, GPUs of the leanest option, (classes, bands).
+    def at_once(self) -> Array:
+        """Most of a class's demand in each band over its mean, shape (classes, bands).
 
         A deferrable class may come all in one band.
         """
-        peak = self.demand.max(axis=(0, 1))
         total = self.bands.hours.sum()
-        found = peak[:, None] * self.bands.arrivals
+        found = self.bands.arrivals.copy()
         for c, job_class in enumerate(self.problem.classes):
             if job_class.deferrable:
-                found[c] = peak[c] * total / self.bands.hours
+                found[c] = total / self.bands.hours
         return np.asarray(found)
 
     @cached_property
+    def demand_in_band(self) -> Array:
+        """Most demand of each class in each band, GPUs of the leanest option, (classes, bands)."""
+        return np.asarray(self.demand.max(axis=(0, 1))[:, None] * self.at_once)
+
+    @cached_property
     def most_gpus(self) -> Array:
-        """GPUs beyond which more firm ones in a pool are never of use, shape (pools,)."""
-        need = np.zeros((len(self.pools), len(self.problem.classes)))
+        """GPUs beyond which more firm ones in a pool are of no use, shape (pools, quarters)."""
+        each = np.zeros((len(self.pools), len(self.problem.classes)))
         for way in self.ways:
             if not way.spot:
-                most = float(self.demand_in_band[way.job_class].max()) * way.gpus_per_unit
-                need[way.pool, way.job_class] = max(need[way.pool, way.job_class], most * way.room)
-        return np.asarray(need.sum(axis=1))
+                need = way.gpus_per_unit * way.room
+                each[way.pool, way.job_class] = max(each[way.pool, way.job_class], need)
+        need = np.einsum("wtc,cb,pc->wtpb", self.demand, self.at_once, each, optimize=True)
+        return np.asarray(need.max(axis=(0, 3), initial=0.0).T)
 
     def most_ordered(self, stand: int) -> int:
         """Return a number of hosts of a stand beyond which more are never of use.
@@ -404,5 +409,5 @@ class SizingData:
         """
         at = self.stands[stand]
         offer = self.offer(at)
-        useful = math.ceil(float(self.most_gpus[at.pool]) / offer.gpus + 1e-9)
+        useful = math.ceil(float(self.most_gpus[at.pool].max()) / offer.gpus + 1e-9)
         return useful + self.problem.failures

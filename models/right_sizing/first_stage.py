@@ -113,7 +113,7 @@ class _Builder:
                 hosts[k, t] = self.column(float(stand.owned[t]) + sum(arriving))
         usable = np.array(
             [
-                [self.column(float(data.most_gpus[p])) for _ in range(quarters)]
+                [self.column(float(data.most_gpus[p, t])) for t in range(quarters)]
                 for p in range(len(data.pools))
             ],
             dtype=np.int64,
@@ -188,12 +188,12 @@ class _Builder:
         levels = defaultdict(list)
         for i, level in enumerate(data.levels):
             levels[level.pool].append(i)
-        most = np.zeros(len(data.levels))
+        most = np.zeros((len(data.levels), self.quarters))
         for i, level in enumerate(data.levels):
             most[i] = np.ceil(data.most_gpus[level.pool] / level.gpus + 1e-9) + spares
             if spares:
                 for t in range(self.quarters):
-                    counted[i, t] = self.column(most[i])
+                    counted[i, t] = self.column(most[i, t])
                     opened[i, t] = self.column(1.0, integer=True)
         for p in range(len(data.pools)):
             for t in range(self.quarters):
@@ -216,7 +216,7 @@ class _Builder:
         if spares:
             for i, level in enumerate(data.levels):
                 for t in range(self.quarters):
-                    own = (int(opened[i, t]), -float(most[i]))
+                    own = (int(opened[i, t]), -float(most[i, t]))
                     switch[i, t] = len(self.low)
                     self.row([(int(counted[i, t]), 1.0), own], -np.inf, 0.0)
                     if i and data.levels[i - 1].pool == level.pool:

@@ -19,9 +19,10 @@ import joblib
 import numpy as np
 from scipy import sparse
 
-from alloc.backends import SolverOptions
+from alloc.backends import SolverOptions, highs
 from alloc.backends.highs import quiet_solver
 from alloc.errors import SolverError
+from alloc.formulation import ArrayModel, RawResult
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, SizingData
 
@@ -239,6 +240,15 @@ class BlockValues:
     ) -> None:
         if self._parallel is not None:
             self._parallel.__exit__(kind, error, trace)
+
+    def solve_programs(
+        self, programs: Sequence[tuple[ArrayModel, SolverOptions]]
+    ) -> list[RawResult]:
+        """Solve integer programs, at the same time if there are several processes."""
+        if self._parallel is None or len(programs) == 1:
+            return [highs.solve(model, options) for model, options in programs]
+        answers = self._parallel(joblib.delayed(highs.solve)(*program) for program in programs)
+        return list(answers)
 
     def solve(
         self, tasks: Iterable[Task], linked: Array, waived: Array, keep: bool = False

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from alloc.backends import SolverOptions
+from alloc.formulation import RawResult
 from alloc.models.right_sizing.data import Array, Ints
 from alloc.solving.capacity.right_sizing_blocks import BlockValue, Task
+from alloc.solving.capacity.right_sizing_probing import better_switches
 from alloc.solving.capacity.right_sizing_relaxation import Incumbent, Relaxation
 from alloc.solving.capacity.right_sizing_slopes import open_by_slopes
+from alloc.solving.capacity.right_sizing_tightening import most_in_better_plans
 
 SHORT = 1e-6
 """GPUs in emergency, relative to the demand, that rounding explains."""
-_STEPS_OF_DIVE = 4
+_STEPS_OF_DIVE = 3
+_SECONDS_TO_ROUND = 5.0
+_SECONDS_TO_PROBE = 5.0
 _SECONDS_TO_POLISH = 6.0
+_SHARE_TO_TIGHTEN = 0.1
+"""Of the time left."""
+
+Fixed = tuple[Ints, Array, Array]
+"""Columns with lower and upper bounds for a while."""
 
 
 class Candidates(Relaxation):
@@ -70,13 +81,16 @@ class Candidates(Relaxation):
         switches, waive = self.switches, self.first.waive
         if len(switches):
             chosen = (
-                open_by_slopes(self.master, self.first, self.rng)
+                open_by_slopes(
+                    self.master, self.first, self.limits, self.rng if self.dives else None
+                )
                 if guess is None
                 else np.round(guess[switches])
             )
             if chosen is None:
                 return False
             self.seen |= chosen > 0.5
+            self.dives += 1
             self.master.fix(switches, chosen, chosen)
         if len(waive):
             answer = self.master.solve()
@@ -84,34 +98,96 @@ class Candidates(Relaxation):
                 allowed = self.completing.waive(answer[1][waive])
                 self.master.fix(waive, allowed, allowed)
         seconds = 0.25 * self.seconds_left()
-        relaxed = self.relax(None, _STEPS_OF_DIVE, self.gap / 4, seconds, whole=False)
+        relaxed = self.relax(None, _STEPS_OF_DIVE, self.gap / 4, seconds)
         if relaxed is not None:
             self.mix()
         fixed = np.concatenate([switches, waive])
         self.master.release(fixed)
         return relaxed is not None and self.round(relaxed[1], fixed)
 
+    def probe(self) -> bool:
+        """Move switches of the incumbent, or of a new dive, as long as the cuts promise a gain."""
+        if not len(self.switches):
+            return False
+        if self.incumbent is None:
+            opened = open_by_slopes(self.master, self.first, self.limits, None)
+            if opened is None:
+                return False
+        else:
+            opened = np.round(self.incumbent_switches())
+        shape = self.first.open.shape
+        seconds = min(_SECONDS_TO_PROBE, 0.15 * self.seconds_left())
+        found, cost = better_switches(
+            self.quarters.model(),
+            self.switches.reshape(shape),
+            opened.reshape(shape) > 0.5,
+            seconds,
+            self.rng,
+        )
+        if self.incumbent is not None and cost > self.incumbent.cost * (1 - self.gap / 20):
+            return False
+        guess = np.zeros(len(self.setting.cost))
+        guess[self.switches] = found.ravel()
+        return self.dive(guess)
+
+    def tighten(self) -> None:
+        """Learn from the incumbent how many hosts a pool can hold in a cheaper plan."""
+        if self.incumbent is None or not len(self.switches):
+            return
+        if self._tightened is not None and self.incumbent.cost >= self._tightened:
+            return
+        self._tightened = self.incumbent.cost
+        counted = self.first.counted[self.first.open >= 0]
+        seconds = _SHARE_TO_TIGHTEN * self.seconds_left()
+        self.limits = most_in_better_plans(
+            self.quarters.model(), self.incumbent.cost, counted, self.limits, seconds
+        )
+        self.quarters.limit_counted(self.limits)
+        self.master.limit_counted(self.limits)
+
     def polish(self) -> bool:
         """Choose anew what is open among some pools, the rest as in the incumbent (LNS [4]_).
 
-        The pools of some GPU types, of some sites, or all that were open in some step.
+        One neighbourhood for each process.
         """
         if self.incumbent is None or not len(self.switches):
             return False
-        free = self._neighbourhood()
-        held = self.switches[~free]
-        values = np.round(self.incumbent.values[held])
-        options = self._options(_SECONDS_TO_POLISH, self.gap / 5, self._integers())
-        raw = self.quarters.solve(options, (held, values, values))
-        if raw.values is None or raw.objective is None:
-            return False
-        if raw.objective > self.incumbent.cost * (1 - self.gap / 20):
-            return False
-        return self.dive(raw.values[: len(self.setting.cost)])
+        seconds = min(_SECONDS_TO_POLISH, self.seconds_left())
+        fixed = [self._neighbourhood() for _ in range(self.settings.workers)]
+        return self._dive_at(self._integer_programs(fixed, seconds, self.gap / 5))
 
-    def _neighbourhood(self) -> npt.NDArray[np.bool_]:
-        """Return which switches are free."""
-        kind = int(self.rng.integers(6))
+    def _dive_at(self, answers: list[RawResult]) -> bool:
+        """Dive at the answer that promises most, if any promises to be better."""
+        assert self.incumbent is not None
+        wanted = self.incumbent.cost * (1 - self.gap / 20)
+        best = min(answers, key=lambda raw: math.inf if raw.objective is None else raw.objective)
+        if best.values is None or best.objective is None or best.objective > wanted:
+            return False
+        return self.dive(best.values[: len(self.setting.cost)])
+
+    def _integer_programs(
+        self, fixed: Sequence[Fixed | None], seconds: float, gap: float
+    ) -> list[RawResult]:
+        """Solve the quarterly program with some columns fixed, each time others."""
+        seconds = max(min(seconds, self.seconds_left()), 0.1)
+        options = SolverOptions(seconds, self.settings.seed, 1, gap=gap, start=self._integers())
+        programs = [(self.quarters.program(part), options) for part in fixed]
+        answers = self.values.solve_programs(programs)
+        self.quarters.forget([raw.values for raw in answers if raw.values is not None])
+        return answers
+
+    def _neighbourhood(self) -> Fixed:
+        """Return the switches that stay as they are in the incumbent.
+
+        Free are the pools of some GPU types, of a site, or all that were open in some step.
+        """
+        held = self.switches[~self._free()]
+        assert self.incumbent is not None
+        values = np.round(self.incumbent.values[held])
+        return held, values, values
+
+    def _free(self) -> npt.NDArray[np.bool_]:
+        kind = int(self.rng.integers(8))
         if kind == 0:
             return self.seen | (np.round(self.incumbent_switches()) > 0.5)
         pools = [self.data.pools[level.pool] for level in self.data.levels]
@@ -144,23 +220,28 @@ class Candidates(Relaxation):
         low = np.maximum(np.floor(point[orders] - 1e-6) - 1, 0)
         high = np.minimum(np.ceil(point[orders] + 1e-6) + 1, self.first.upper[orders])
         limits = (columns, np.concatenate([held, low]), np.concatenate([held, high]))
-        raw = self.quarters.solve(self._options(5.0, self.gap / 10), limits)
+        raw = self._integer_programs([limits], _SECONDS_TO_ROUND, self.gap / 10)[0]
         if raw.values is None:
             return False
         return self.try_candidate(raw.values[: len(self.setting.cost)], "rounded")
 
-    def _options(self, seconds: float, gap: float, start: Array | None = None) -> SolverOptions:
-        seconds = max(min(seconds, self.seconds_left()), 0.1)
-        return SolverOptions(
-            seconds, self.settings.seed, self.settings.workers, gap=gap, start=start
-        )
-
     def prove(self, seconds: float) -> Array | None:
-        """Raise the bound by the quarterly integer program; return its best point."""
-        raw = self.quarters.solve(self._options(seconds, self.gap / 3, self._integers()))
+        """Raise the bound by the quarterly integer program; return its best point.
+
+        Other processes look into neighbourhoods meanwhile.
+        """
+        parts: list[Fixed | None] = [None]
+        if self.incumbent is not None and len(self.switches):
+            parts += [self._neighbourhood() for _ in range(self.settings.workers - 1)]
+        raw, *others = self._integer_programs(parts, seconds, self.gap / 3)
         if raw.status == "infeasible":
-            self.bound = math.inf
+            # With an incumbent, tightened limits say: nothing is cheaper.
+            self.bound = math.inf if self.incumbent is None else self.incumbent.cost
             return None
         self.bound = max(self.bound, raw.bound)
+        if self.incumbent is not None:
+            self.bound = min(self.bound, self.incumbent.cost)
         self.say("integers")
+        if others and self.seconds_left() > 3 * self.seconds_to_value:
+            self._dive_at(others)
         return None if raw.values is None else raw.values[: len(self.setting.cost)]

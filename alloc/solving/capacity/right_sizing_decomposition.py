@@ -27,6 +27,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -40,10 +41,12 @@ from alloc.solving.capacity.right_sizing_state import Found, Watch
 from alloc.solving.outcome import Settings
 
 _MOST_STEPS = 60
+_OPEN = 1e-6
+"""Hosts from which on a pool is open in the relaxation."""
 _SHARE_OF_RELAXATION = 0.4
 """Of the time, for the linear relaxation."""
-_POLISHES = 3
-"""In the first turn; later twice as many."""
+_MOST_FAILURES = 2
+"""Neighbourhoods without a better plan after which a turn goes on."""
 _SECONDS_TO_PROVE = 6.0
 """At first; later proofs may take longer."""
 _MOST_IDLE = 30
@@ -75,19 +78,13 @@ class Decomposition(Candidates):
         self.marginals = marginals_of_cuts(self)
         self.mix(keep=True)
         self.say("relaxation")
-        self._note_open()
+        if len(self.switches):
+            self.seen |= relaxed[1][self.first.counted[self.first.open >= 0]] > _OPEN
         return self._search()
-
-    def _note_open(self) -> None:
-        """Remember which pools the relaxation has open."""
-        answer = self.master.solve()
-        if answer is not None and len(self.switches):
-            counted = self.first.counted[self.first.open >= 0]
-            self.seen |= answer[1][counted] > 1e-6
 
     def _search(self) -> str | None:
         """Turn between dives for plans and proofs, until the gap is closed."""
-        idle, seconds, polishes = 0, _SECONDS_TO_PROVE, _POLISHES
+        idle, seconds = 0, _SECONDS_TO_PROVE
         while not self.closed() and math.isfinite(self.bound):
             if self.seconds_left() < self.seconds_to_value:
                 return "time"
@@ -96,13 +93,13 @@ class Decomposition(Candidates):
                 return None
             before = self.bound
             better = self.dive(None)
-            for _ in range(polishes if len(self.switches) else 0):
-                if not self.closed() and self.seconds_left() > 2 * self.seconds_to_value:
-                    better |= self.polish()
+            better |= self._repeat(self.probe, 1)
+            better |= self._repeat(self.polish, _MOST_FAILURES)
             if self.closed() or self.seconds_left() < self.seconds_to_value:
                 continue
+            self.tighten()
             point = self.prove(min(seconds, 0.3 * self.seconds_left()))
-            seconds, polishes = 1.5 * seconds, 2 * _POLISHES
+            seconds *= 1.5
             if point is not None and self.seconds_left() > 2 * self.seconds_to_value:
                 better |= self.try_candidate(point, "integers")
                 if len(self.switches) and self.seconds_left() > 3 * self.seconds_to_value:
@@ -111,6 +108,19 @@ class Decomposition(Candidates):
             if idle >= _MOST_IDLE:
                 return None
         return None
+
+    def _repeat(self, step: Callable[[], bool], most_failures: int) -> bool:
+        """Take a step again and again while it helps; return whether it did."""
+        better, failures = False, 0
+        while len(self.switches) and failures < most_failures:
+            if self.closed() or self.seconds_left() < 3 * self.seconds_to_value:
+                break
+            self.tighten()
+            if step():
+                better = True
+            else:
+                failures += 1
+        return better
 
     def _hopeless(self) -> bool:
         """Return whether it can be proved that emergencies are unavoidable.

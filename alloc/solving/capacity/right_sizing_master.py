@@ -17,7 +17,7 @@ from scipy import sparse
 from alloc.backends import SolverOptions, highs
 from alloc.backends.highs import quiet_solver
 from alloc.errors import SolverError
-from alloc.formulation import ArrayModel, RawResult
+from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.models.right_sizing.first_stage import FirstStage
 from alloc.solving.capacity.right_sizing_cuts import CutPool
@@ -195,6 +195,14 @@ class BlockMaster:
                 count, columns.astype(np.int32), lower.astype(float), upper.astype(float)
             )
 
+    def limit_counted(self, limits: Array) -> None:
+        """Set M of (C7) for every switch."""
+        first = self.setting.first
+        at = first.open >= 0
+        rows, columns = first.switch[at].tolist(), first.open[at].tolist()
+        for row, column, limit in zip(rows, columns, limits.tolist(), strict=True):
+            self.solver.changeCoeff(row, column, -limit)
+
     def release(self, columns: Ints) -> None:
         """Give columns their own bounds again."""
         self.fix(columns, self.lower[columns], self.upper[columns])
@@ -237,6 +245,14 @@ class QuarterMaster:
             self.rows.append((t, constant, slope, lift))
             self._idle.append(-(10**9) if keep else 0)
 
+    def limit_counted(self, limits: Array) -> None:
+        """Set M of (C7) for every switch."""
+        first = self.setting.first
+        at = first.open >= 0
+        matrix = self.base.matrix.copy()
+        matrix[first.switch[at], first.open[at]] = -limits
+        self.base = ArrayModel(**{**vars(self.base), "matrix": matrix})
+
     def model(self) -> ArrayModel:
         """Return the program."""
         base, setting = self.base, self.setting
@@ -271,28 +287,26 @@ class QuarterMaster:
             integer=base.integer,
         )
 
-    def solve(
-        self,
-        options: SolverOptions,
-        fixed: tuple[Ints, Array, Array] | None = None,
-    ) -> RawResult:
-        """Solve it, with some columns between other bounds."""
+    def program(self, fixed: tuple[Ints, Array, Array] | None = None) -> ArrayModel:
+        """Return the program with some columns between other bounds."""
         model = self.model()
-        if fixed is not None:
-            columns, lower, upper = fixed
-            low, high = model.lower.copy(), model.upper.copy()
-            low[columns], high[columns] = lower, upper
-            model = ArrayModel(**{**vars(model), "lower": low, "upper": high})
-        raw = highs.solve(model, options)
-        if raw.values is not None:
-            self._forget(model, raw.values)
-        return raw
+        if fixed is None:
+            return model
+        columns, lower, upper = fixed
+        low, high = model.lower.copy(), model.upper.copy()
+        low[columns], high[columns] = lower, upper
+        return ArrayModel(**{**vars(model), "lower": low, "upper": high})
 
-    def _forget(self, model: ArrayModel, values: Array) -> None:
-        """Drop rows that were slack for long, if there are many."""
-        begin = len(self.base.row_lower)
-        slack = (model.matrix[begin:] @ values) - model.row_lower[begin:]
-        tight = slack <= 1e-7 * np.maximum(1.0, np.abs(model.row_lower[begin:]))
+    def forget(self, points: Sequence[Array]) -> None:
+        """Drop rows that have been slack at the optima for long, if there are many."""
+        if not points:
+            return
+        model, begin = self.model(), len(self.base.row_lower)
+        low = model.row_lower[begin:]
+        tight = np.zeros(len(low), dtype=bool)
+        for values in points:
+            slack = (model.matrix[begin:] @ values) - low
+            tight |= slack <= 1e-7 * np.maximum(1.0, np.abs(low))
         for i, is_tight in enumerate(tight.tolist()):
             self._idle[i] = min(self._idle[i], 0) if is_tight else self._idle[i] + 1
         if len(self.rows) > _MOST_ROWS:

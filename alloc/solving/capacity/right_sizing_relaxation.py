@@ -24,7 +24,7 @@ from alloc.solving.capacity.right_sizing_master import BlockMaster, QuarterMaste
 from alloc.solving.capacity.right_sizing_state import Watch, money_unit
 from alloc.solving.outcome import Settings
 
-_OF_SCENARIOS, _LEAST_SCENARIOS = 4, 3
+_OF_SCENARIOS, _LEAST_SCENARIOS = 2, 3
 """Of so many scenarios one is solved in a step of the relaxation, but at least so many."""
 
 
@@ -85,8 +85,18 @@ class Relaxation:
         self.rng = np.random.default_rng(settings.seed)
         self.switches = self.first.open[self.first.open >= 0]
         self.seen = np.zeros(len(self.switches), dtype=bool)
+        self.dives = 0
+        self.limits = self._limits()
+        self._tightened: float | None = None
         self._shuffled = np.argsort(self.rng.random(self.setting.shape[0]), kind="stable").tolist()
         self._turn = 0
+
+    def _limits(self) -> Array:
+        """Return the M of (C7) for every switch."""
+        at = self.first.open >= 0
+        if not at.any():
+            return np.zeros(0)
+        return np.asarray(-self.first.matrix[self.first.switch[at], self.first.open[at]])
 
     # Small steps ------------------------------------------------------------------------------
 
