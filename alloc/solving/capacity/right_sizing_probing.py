@@ -2,8 +2,8 @@
 
 Opening a pool costs its spare hosts, so plans differ in where work is brought together. A move
 closes or opens a level of a pool in all quarters, in the first or in the last ones (the add and
-drop moves of facility location [1]_). With all switches fixed the quarterly program's relaxation is a
-small linear program whose last basis is nearly right for the next one.
+drop moves of facility location [1]_). With all switches fixed the quarterly program's relaxation is
+a small linear program whose last basis is nearly right for the next one.
 
 References
 ----------
