@@ -210,6 +210,9 @@ class PlacementRulesPart(Part):
     spread: list[SpreadPart] = Field([], description="Limits on the tasks per domain.")
 
 
+_NO_RULES = PlacementRulesPart.model_validate({})
+
+
 class JobPart(Part):
     """A training job."""
 
@@ -249,8 +252,10 @@ class JobPart(Part):
     )
     model: str | None = Field(Job.model, description='What is trained, for example "resnet-50".')
     placement: PlacementRulesPart = Field(
-        PlacementRulesPart.model_validate({}),
+        # A default would be copied, in depth, for every job that has no rules.
+        default_factory=lambda: _NO_RULES,
         description="Rules about the domains that its tasks stand in.",
+        json_schema_extra={"default": _NO_RULES.model_dump(mode="json")},
     )
 
 

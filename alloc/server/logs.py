@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import MutableMapping
+from functools import cache
 from typing import Any, TextIO
 
 import structlog
@@ -21,9 +22,14 @@ def hide_secrets(
 ) -> MutableMapping[str, Any]:
     """Hide the values of fields whose names sound secret: the last line of defence."""
     for name in event:
-        if any(word in name.lower() for word in _SECRET):
+        if _sounds_secret(name):
             event[name] = _HIDDEN
     return event
+
+
+@cache
+def _sounds_secret(name: str) -> bool:
+    return any(word in name.lower() for word in _SECRET)
 
 
 def configure_logs(level: str, stream: TextIO | None = None) -> None:

@@ -7,6 +7,7 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -108,12 +109,13 @@ class Settings:
                 f'server: log_level "{self.log_level}" is unknown; known: {", ".join(_LEVELS)}.'
             )
 
-    @property
+    # Asked for with every request.
+    @cached_property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach the server."""
         return is_loopback(self.host)
 
-    @property
+    @cached_property
     def needs_tokens(self) -> bool:
         """Whether requests need a token."""
         if self.require_tokens is not None:
