@@ -20,6 +20,10 @@ from alloc.solving.capacity.right_sizing_tightening import most_in_better_plans
 SHORT = 1e-6
 """GPUs in emergency, relative to the demand, that rounding explains."""
 _STEPS_OF_DIVE = 3
+_IN_USE = 1e-3
+"""GPUs from which on a pool is in use."""
+_FORESEEN = 3
+"""Scenarios looked at for every pool."""
 _SECONDS_TO_ROUND = 5.0
 _SECONDS_TO_PROBE = 5.0
 _SECONDS_TO_POLISH = 6.0
@@ -104,6 +108,23 @@ class Candidates(Relaxation):
         fixed = np.concatenate([switches, waive])
         self.master.release(fixed)
         return relaxed is not None and self.round(relaxed[1], fixed)
+
+    def foresee(self, point: Array) -> None:
+        """Learn what it costs to do without each of the pools in use at a point.
+
+        Otherwise the cuts know nothing of first stages without them, and promise too much there.
+        """
+        first = self.first
+        for pool in range(len(first.usable)):
+            columns = first.usable[pool]
+            if not (point[columns] > _IN_USE).any():
+                continue
+            if self.seconds_left() < 10 * self.seconds_to_value:
+                return
+            without = point.copy()
+            without[columns] = 0.0
+            self.value(without, self.some(_FORESEEN))
+            self.cut(without)
 
     def probe(self) -> bool:
         """Move switches of the incumbent, or of a new dive, as long as the cuts promise a gain."""

@@ -80,6 +80,7 @@ class Decomposition(Candidates):
         self.say("relaxation")
         if len(self.switches):
             self.seen |= relaxed[1][self.first.counted[self.first.open >= 0]] > _OPEN
+            self.foresee(relaxed[1])
         return self._search()
 
     def _search(self) -> str | None:

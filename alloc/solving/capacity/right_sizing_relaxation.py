@@ -202,10 +202,11 @@ class Relaxation:
         assert answer is not None
         return answer[0], answer[1]
 
-    def some(self) -> list[Task]:
+    def some(self, most: int | None = None) -> list[Task]:
         """Return blocks of some scenarios, others every time: their duals serve all."""
         scenarios, quarters = self.setting.shape
         count = min(max(scenarios // _OF_SCENARIOS, _LEAST_SCENARIOS), scenarios)
+        count = count if most is None else min(most, count)
         begin = self._turn * count
         self._turn += 1
         chosen = {self._shuffled[(begin + i) % scenarios] for i in range(count)}
