@@ -7,6 +7,7 @@ of every answer; and the line in the log, which says nothing of what the request
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import secrets
@@ -41,6 +42,8 @@ _HEADERS = tuple(
     }.items()
 )
 _NO_STORE = (b"cache-control", b"no-store")
+_LINGER_S = 2.0
+"""How long what is left of a body is read after the answer; else a reset can overtake the answer."""
 
 
 class Shield:
@@ -68,7 +71,7 @@ class Shield:
             await self._app(scope, receive, send)
             return
         headers = _headers(scope)
-        exchange = _Exchange(scope, headers, send)
+        exchange = _Exchange(scope, headers, receive, send)
         try:
             self._check_address(scope, headers)
             body = self._checked_body(headers, receive, exchange)
@@ -150,7 +153,9 @@ class Shield:
 class _Exchange:
     """A request and the answer to it, on its way out."""
 
-    def __init__(self, scope: Scope, headers: Mapping[str, str], send: Send) -> None:
+    def __init__(
+        self, scope: Scope, headers: Mapping[str, str], receive: Receive, send: Send
+    ) -> None:
         self.id = secrets.token_hex(8)
         self.began = time.perf_counter()
         self.status: int | None = None
@@ -158,6 +163,7 @@ class _Exchange:
         length = headers.get("content-length", "0")
         self.owed = length != "0" or "transfer-encoding" in headers
         self._scope = scope
+        self._receive = receive
         self._send = send
         scope["alloc.request_id"] = self.id
 
@@ -173,7 +179,19 @@ class _Exchange:
                 # What is left of the body would be taken for the next request.
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
+        elif self.owed and not message.get("more_body", False):
+            # The connection is closed with the last message: all is said before, and then heard.
+            await self._send({**message, "more_body": True})
+            await self._hear_out()
+            message = {"type": "http.response.body", "body": b""}
         await self._send(message)
+
+    async def _hear_out(self) -> None:
+        """Read what is left of the body, and forget it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER_S):
+                while (await self._receive()).get("more_body", False):
+                    pass
 
     async def refuse(self, problem: Problem) -> None:
         """Answer with a problem, unless an answer is on its way already."""

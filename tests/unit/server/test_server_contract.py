@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import socket
+import time
 
 import pytest
 from server_harness import act, wait_for
@@ -214,6 +216,25 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_parsed(shared):
             yield b" " * 10_000
 
     problem(shared.post("/v1/act", content=pieces(), headers=headers), 413, "body-too-large")
+
+
+def test_an_answer_before_the_end_of_the_body_reaches_who_still_sends(shared):
+    """A connection closed at once resets it: what still comes is for nobody, nor is the answer."""
+    head = (
+        "POST /v1/act HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/plain\r\n"
+        "Content-Length: 100000\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", shared.base_url.port), timeout=30) as connection:
+        connection.sendall(head.encode())
+        answer = connection.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 415 "), answer
+        for _ in range(10):
+            connection.sendall(b" " * 10_000)
+            time.sleep(0.01)
+        rest = b""
+        while more := connection.recv(65536):
+            rest += more
+        assert b"unsupported-media-type" in answer + rest
 
 
 def test_a_body_too_large_for_the_door_is_checked_by_the_worker(open_client, settings):
