@@ -43,7 +43,7 @@ _HEADERS = tuple(
 )
 _NO_STORE = (b"cache-control", b"no-store")
 _LINGER_S = 2.0
-"""How long what is left of a body is read after the answer; else a reset can overtake the answer."""
+"""How long what is left of a body is read after the answer; a reset would overtake the answer."""
 
 
 class Shield:
