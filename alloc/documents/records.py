@@ -15,15 +15,13 @@ import types
 from collections.abc import Mapping
 from functools import cache, reduce
 from operator import or_
-from os import PathLike
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, create_model
 
 from alloc.certificate import Certificate
-from alloc.documents.encoding import encode, encode_certificate
-from alloc.documents.files import read_bytes, write_text
-from alloc.documents.layout import layout
+from alloc.documents.encoding import encode, encode_certificate, header
+from alloc.documents.formats import Format
 from alloc.documents.models import SCHEMA_VERSION, CertificatePart, Part, Whole
 from alloc.documents.parsing import describe, parse_json
 from alloc.documents.schema import DIALECT
@@ -46,54 +44,13 @@ _CLASSES: dict[type[Part], type[Any]] = {CertificatePart: Certificate}
 """The dataclass of each model."""
 
 
-def write_record(record: Any, kind: str, path: str | PathLike[str] | None = None) -> str:
-    """Return a dataclass as a JSON document of a kind, and write it if a path is given.
+def record_format(record_class: type[T], kind: str) -> Format[T]:
+    """Return the format of the documents of a dataclass, of a kind of their own."""
 
-    Raises
-    ------
-    InstanceError
-        If a number in it has no place in a document.
-    AllocError
-        If the file cannot be written; what was there before is still there.
-    """
-    text = layout({"schema_version": SCHEMA_VERSION, "kind": kind, **_plain(record)})
-    if path is not None:
-        write_text(path, text)
-    return text
+    def encoded(record: T) -> dict[str, Any]:
+        return {**header(kind), **_plain(record)}
 
-
-def parse_record(text: str | bytes, record_class: type[T], kind: str) -> T:
-    """Read a dataclass from the text of a JSON document.
-
-    Raises
-    ------
-    InstanceError
-        If the document is malformed or contradicts itself; one sentence with place and cure.
-    """
-    where = f"the {kind} document"
-    raw = parse_json(text, where)
-    if not isinstance(raw, dict):
-        raise InstanceError(f"{where} is {describe(raw)}; a document is a JSON object, in braces.")
-    for field, wanted in (("kind", kind), ("schema_version", SCHEMA_VERSION)):
-        if raw.get(field) != wanted:
-            found = describe(raw[field]) if field in raw else "missing"
-            raise InstanceError(
-                f'{where}: "{field}" is {found}; this alloc reads "{field}": {describe(wanted)}.'
-            )
-    body = {k: v for k, v in raw.items() if k not in ("kind", "schema_version")}
-    try:
-        return cast(T, _built(_adapter(cast(Any, record_class)).validate_json(json.dumps(body))))
-    except ValidationError as error:
-        raise _structure_error(error, body, record_class, kind) from None
-
-
-def load_record(path: str | PathLike[str], record_class: type[T], kind: str) -> T:
-    """Read a dataclass from a JSON file; what is wrong in it is said with its name."""
-    data = read_bytes(path)
-    try:
-        return parse_record(data, record_class, kind)
-    except InstanceError as error:
-        raise InstanceError(f"{path}: {error}") from None
+    return Format(encoded, lambda text: _parsed(text, record_class, kind))
 
 
 def record_schema(record_class: type[Any], kind: str) -> dict[str, Any]:
@@ -117,6 +74,24 @@ def fingerprint(record: Any) -> str:
     """Return the SHA-256 of a dataclass in canonical JSON, hexadecimal."""
     text = json.dumps(_plain(record), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _parsed(text: str | bytes, record_class: type[T], kind: str) -> T:
+    where = f"the {kind} document"
+    raw = parse_json(text, where)
+    if not isinstance(raw, dict):
+        raise InstanceError(f"{where} is {describe(raw)}; a document is a JSON object, in braces.")
+    for field, wanted in (("kind", kind), ("schema_version", SCHEMA_VERSION)):
+        if raw.get(field) != wanted:
+            found = describe(raw[field]) if field in raw else "missing"
+            raise InstanceError(
+                f'{where}: "{field}" is {found}; this alloc reads "{field}": {describe(wanted)}.'
+            )
+    body = {k: v for k, v in raw.items() if k not in ("kind", "schema_version")}
+    try:
+        return cast(T, _built(_adapter(cast(Any, record_class)).validate_json(json.dumps(body))))
+    except ValidationError as error:
+        raise _structure_error(error, body, record_class, kind) from None
 
 
 def _plain(value: Any, field: str = "value") -> Any:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
-from os import PathLike
 
 from alloc.capacity.inference import GpuPool, InferenceProblem
 from alloc.capacity.inference_result import GoalCheck, InferenceResult, Resolve
 from alloc.capacity.served import ServedModel
-from alloc.documents.records import load_record, parse_record, write_record
+from alloc.documents.records import record_format
 from alloc.errors import InstanceError
 from alloc.planning.inference_replay import Replayer, tightenings
 from alloc.solving.capacity.inference import SizingOutcome, solve_inference
@@ -220,28 +219,9 @@ def assumptions(problem: InferenceProblem, replayed_requests: int) -> tuple[str,
     return tuple(found)
 
 
-def read_inference_problem(text: str | bytes) -> InferenceProblem:
-    """Read a problem from the text of a JSON document."""
-    return parse_record(text, InferenceProblem, PROBLEM_KIND)
+_PROBLEM = record_format(InferenceProblem, PROBLEM_KIND)
+_RESULT = record_format(InferenceResult, RESULT_KIND)
 
-
-def load_inference_problem(path: str | PathLike[str]) -> InferenceProblem:
-    """Read a problem from a JSON file."""
-    return load_record(path, InferenceProblem, PROBLEM_KIND)
-
-
-def write_inference_problem(
-    problem: InferenceProblem, path: str | PathLike[str] | None = None
-) -> str:
-    """Return a problem as a JSON document, and write it if a path is given."""
-    return write_record(problem, PROBLEM_KIND, path)
-
-
-def read_inference_result(text: str | bytes) -> InferenceResult:
-    """Read a result from the text of a JSON document."""
-    return parse_record(text, InferenceResult, RESULT_KIND)
-
-
-def write_inference_result(result: InferenceResult, path: str | PathLike[str] | None = None) -> str:
-    """Return a result as a JSON document, and write it if a path is given."""
-    return write_record(result, RESULT_KIND, path)
+read_inference_problem, load_inference_problem = _PROBLEM.parse, _PROBLEM.load
+write_inference_problem = _PROBLEM.write
+read_inference_result, write_inference_result = _RESULT.parse, _RESULT.write

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
-from os import PathLike
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,7 @@ from alloc.capacity.quotas import (
     QuotaProblem,
     TenantDemand,
 )
-from alloc.documents.records import load_record, parse_record, write_record
+from alloc.documents.records import record_format
 from alloc.errors import InstanceError
 from alloc.solving.capacity.quotas import QuotaOutcome, solve_quotas
 from alloc.solving.outcome import Settings
@@ -311,26 +310,9 @@ def assumptions(problem: QuotaProblem, *, held_out: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def read_quota_problem(text: str | bytes) -> QuotaProblem:
-    """Read a problem from the text of a JSON document."""
-    return parse_record(text, QuotaProblem, PROBLEM_KIND)
+_PROBLEM = record_format(QuotaProblem, PROBLEM_KIND)
+_RESULT = record_format(QuotaResult, RESULT_KIND)
 
-
-def load_quota_problem(path: str | PathLike[str]) -> QuotaProblem:
-    """Read a problem from a JSON file."""
-    return load_record(path, QuotaProblem, PROBLEM_KIND)
-
-
-def write_quota_problem(problem: QuotaProblem, path: str | PathLike[str] | None = None) -> str:
-    """Return a problem as a JSON document, and write it if a path is given."""
-    return write_record(problem, PROBLEM_KIND, path)
-
-
-def read_quota_result(text: str | bytes) -> QuotaResult:
-    """Read a result from the text of a JSON document."""
-    return parse_record(text, QuotaResult, RESULT_KIND)
-
-
-def write_quota_result(result: QuotaResult, path: str | PathLike[str] | None = None) -> str:
-    """Return a result as a JSON document, and write it if a path is given."""
-    return write_record(result, RESULT_KIND, path)
+read_quota_problem, load_quota_problem = _PROBLEM.parse, _PROBLEM.load
+write_quota_problem = _PROBLEM.write
+read_quota_result, write_quota_result = _RESULT.parse, _RESULT.write

@@ -12,10 +12,8 @@ from alloc.capacity.inference import InferenceProblem
 from alloc.capacity.quotas import QuotaProblem, QuotaTenant
 from alloc.documents.records import (
     fingerprint,
-    load_record,
-    parse_record,
+    record_format,
     record_schema,
-    write_record,
 )
 from alloc.errors import InstanceError
 
@@ -54,21 +52,21 @@ class Whole:
     other: int | tuple[int, ...] = 1
 
 
+WHOLES = record_format(Whole, "whole")
 WHOLE = Whole((Part("a", ((1, 0.5), (2, 1.0))), Part("b")), 2.5, (1, 2))
 
 
 def test_a_record_comes_back_as_it_was(tmp_path):
-    text = write_record(WHOLE, "whole", tmp_path / "w.json")
-    assert parse_record(text, Whole, "whole") == WHOLE
-    assert load_record(tmp_path / "w.json", Whole, "whole") == WHOLE
-    assert "limit" not in write_record(Whole((Part("a"),)), "whole")
+    text = WHOLES.write(WHOLE, tmp_path / "w.json")
+    assert WHOLES.parse(text) == WHOLE
+    assert WHOLES.load(tmp_path / "w.json") == WHOLE
+    assert "limit" not in WHOLES.write(Whole((Part("a"),)))
 
 
 def test_whole_floats_are_numbers_of_either_kind():
-    assert parse_record(
-        '{"schema_version": 1, "kind": "whole", "parts": [], "limit": 3, "other": 4.0}',
-        Whole, "whole",
-    ) == Whole((), 3.0, 4)  # fmt: skip
+    assert WHOLES.parse(
+        '{"schema_version": 1, "kind": "whole", "parts": [], "limit": 3, "other": 4.0}'
+    ) == Whole((), 3.0, 4)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +89,13 @@ def test_what_is_wrong_is_said_with_its_place_and_cure(body, message):
     if not isinstance(body, str):
         body = json.dumps({"schema_version": 1, "kind": "whole", **body})
     with pytest.raises(InstanceError, match=message):
-        parse_record(body, Whole, "whole")
+        WHOLES.parse(body)
 
 
 def test_a_file_is_named_in_what_is_wrong_in_it(tmp_path):
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(InstanceError, match=r"x\.json: the whole document"):
-        load_record(tmp_path / "x.json", Whole, "whole")
+        WHOLES.load(tmp_path / "x.json")
 
 
 def test_the_fingerprint_is_that_of_the_content():
@@ -115,7 +113,7 @@ def test_the_fingerprint_is_that_of_the_content():
 def test_documents_keep_their_published_schema(record, record_class, kind):
     schema = record_schema(record_class, kind)
     jsonschema.Draft202012Validator.check_schema(schema)
-    document = json.loads(write_record(record, kind))
+    document = json.loads(record_format(record_class, kind).write(record))
     jsonschema.validate(document, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**document, "surplus": 1}, schema)
