@@ -1,5 +1,6 @@
 """``alloc train``: learned schedulers, trained on the package's own simulator."""
 
+import shlex
 from collections.abc import Mapping
 from json import dumps, loads
 from pathlib import Path
@@ -205,9 +206,11 @@ def dl2(
         changes["updates"] = updates
     trainer = DL2Trainer(changed(settings_of(preset, *(ablation or ())), changes), seed)
     hours = run(trainer, output, f"training {name}", quiet)
-    given = [f"--preset {preset}", *(f"--ablation {a}" for a in ablation or ())]
-    given += [f"--set {field}={value}" for field, value in changes.items()]
-    command = f"alloc train dl2 --seed {seed} {' '.join(given)} --output {output.name or 'DIR'}"
+    given = ["--preset", preset, *(word for a in ablation or () for word in ("--ablation", a))]
+    for field, value in changes.items():
+        given += ["--set", f"{field}={value if isinstance(value, str) else dumps(value)}"]
+    words = ["alloc", "train", "dl2", "--seed", str(seed), *given, "--name", name]
+    command = shlex.join([*words, "--output", output.name or "DIR"])
     outcome = outcome_of(trainer, hours)
     path = output / f"{name}.onnx"
     policy = publish(trainer, path, name=name, command=command, hours=hours, outcome=outcome)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import platform
-from datetime import UTC, datetime
-from importlib.metadata import version
 from os import PathLike
 
-import torch
-
-from alloc.errors import InstanceError
 from alloc.learning.actor_critic.placement_agent import VALUE, PlacementTraining
 from alloc.learning.actor_critic.placement_reward import RewardModel
-from alloc.learning.export import export_policy
-from alloc.schedulers.learned.model_card import CurvePoint, ModelCard
+from alloc.learning.publishing import Account, publish_network
 from alloc.schedulers.learned.policy_file import PolicyFile
 
 
@@ -25,19 +18,9 @@ def publish(
     command: str,
     hours: float,
 ) -> PolicyFile:
-    """Write the best policy of a training, and hold the file to PyTorch's output.
-
-    Raises
-    ------
-    InstanceError
-        If nothing has been trained, or the name is none for a policy.
-    """
-    if not training.curve.points:
-        raise InstanceError("nothing has been trained yet, so there is no policy to write.")
+    """Write the best policy of a training, see `alloc.learning.publishing.publish_network`."""
     source, plan = training.plan.source, training.plan
-    steps, values = training.curve.series(VALUE)
-    card = ModelCard(
-        name=name,
+    account = Account(
         title="Places jobs on hosts by the classes of the jobs beside them (Harmony)",
         information="classes of the jobs on every host and of those that wait",
         data=(
@@ -45,22 +28,6 @@ def publish(
             f"{source.per_round:g} jobs each in the mean on {source.hosts} hosts; speeds from an "
             f"invented table of interference. Rewards: {_rewards(training)}"
         ),
-        seeds=(training.seed,),
-        command=command,
-        training_hours=round(hours, 4),
-        curve=tuple(
-            CurvePoint(step=step, value=value) for step, value in zip(steps, values, strict=True)
-        ),
-        curve_step="update",
-        curve_value="mean JCT over that of spreading",
-        licence="MIT",
-        versions={
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "machine": f"{platform.system()} {platform.machine()}",
-        },
-        date=datetime.now(UTC).date(),
-        alloc_version=version("alloc"),
         limits=(
             "The interference it learned is synthetic; train it again on measured tables.",
             "The simulator runs jobs at their stated rates, so its worth does not show there.",
@@ -70,8 +37,14 @@ def publish(
             "Bao, Peng, Wu, Deep learning-based job placement in distributed machine learning "
             "clusters (Harmony), INFOCOM 2019",
         ),
+        measure=VALUE,
+        curve_step="update",
+        curve_value="mean JCT over that of spreading",
     )
-    return export_policy(training.best(), training.spec, card, path)
+    network, spec = training.best(), training.spec
+    return publish_network(
+        training, network, spec, account, path, name=name, command=command, hours=hours
+    )
 
 
 def _rewards(training: PlacementTraining) -> str:

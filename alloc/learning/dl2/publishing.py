@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from os import PathLike
 from typing import Any
 
 import numpy as np
 import torch
 
-from alloc.errors import InstanceError
 from alloc.learning.dl2.networks import DenseForward, DenseNetwork
 from alloc.learning.dl2.rollout import Player
 from alloc.learning.dl2.settings import DL2Settings
 from alloc.learning.dl2.trainer import JCT, REINFORCEMENT, SUPERVISED, DL2Trainer
-from alloc.learning.export import export_policy
+from alloc.learning.publishing import Account, publish_network
 from alloc.learning.training import Curve, step_rng
 from alloc.schedulers.learned.dl2_window import Dl2WindowKind
 from alloc.schedulers.learned.feature_spec import FeatureSpec
-from alloc.schedulers.learned.model_card import CurvePoint, ModelCard
 from alloc.schedulers.learned.policy_file import PolicyFile
 
 DRAWS = 5
@@ -30,12 +25,13 @@ DRAWS = 5
 _HELD_OUT = 6
 """What sets these draws apart from those of the training."""
 
-_LIMITS = (
+WINDOW_LIMITS = (
     "Decides in slots only, and only for malleable jobs of workers and PSs on equal hosts.",
     "Sees the first jobs of its window in order of arrival; the others keep their first pair.",
     "Knows DL2's eight models by number; of others it sees no type.",
     "Trained for one size of cluster and one arrival pattern; elsewhere nobody has measured it.",
 )
+"""Known limits of every policy that is trained in DL2's world."""
 
 _MAY_IDLE = "Gives no job a first pair: in states it was not trained for it may start nothing."
 
@@ -166,77 +162,75 @@ def publish(
     hours: float,
     outcome: DL2Outcome | None = None,
 ) -> PolicyFile:
-    """Write the best policy of a training as a policy file, and hold the file to PyTorch's output.
+    """Write the best policy of a training, see `alloc.learning.publishing.publish_network`.
 
-    Parameters
-    ----------
-    trainer
-        The training, at least one validation of it.
-    path
-        Where to; ends in ``.onnx``.
-    name
-        Name of the policy.
-    command
-        Command that trains it again.
-    hours
-        CPU hours it took.
-    outcome
-        How it did on held-out traces, for the card, or None.
-
-    Raises
-    ------
-    InstanceError
-        If nothing has been trained, or the name is none for a policy.
+    `outcome` is how it did on held-out traces, for the card, or None.
     """
-    if not trainer.curve.points:
-        raise InstanceError("nothing has been trained yet, so there is no policy to write.")
     settings = trainer.dl2
-    world = settings.world
-    stage = REINFORCEMENT if settings.updates else SUPERVISED
-    points = [p for p in trainer.curve.points if p.stage == stage]
-    card = ModelCard(
-        name=name,
-        title="DL2 rebuilt: a window of jobs, one worker, PS or bundle at a time",
-        information=(
-            "type, slots since arrival, remaining share of the work and tasks given, of the first "
-            f"{settings.window} jobs"
-        ),
+    account = Account(
+        title=_title(settings),
+        information=information_of(settings),
         data=(
-            f"Traces of {world.num_jobs} jobs of DL2's eight models on {world.num_hosts} of its "
-            f"servers, {world.arrivals} arrivals of {world.arrivals_per_slot:g} a slot, speeds "
-            "from this project's fits to DL2's measurements (alloc.learning.dl2.world). "
-            f"{settings.supervised_updates} supervised updates on decisions of "
-            f"{settings.teacher}, {settings.updates} of actor and critic; the weights with the "
-            f"lowest mean JCT on {settings.validation_traces} validation traces (update "
-            f"{trainer.best_step}) were kept."
+            f"{data_of(settings)} {_phases(settings)}; the weights with the lowest mean JCT on "
+            f"{settings.validation_traces} validation traces (update {trainer.best_step}) were "
+            "kept."
         ),
-        seeds=(trainer.seed,),
-        command=command,
-        training_hours=round(hours, 4),
-        curve=tuple(
-            CurvePoint(step=p.step, value=p.values[JCT]) for p in points if JCT in p.values
-        ),
-        curve_step="update",
-        curve_value="mean JCT, slots",
-        licence="MIT",
-        versions={
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "machine": f"{platform.system()} {platform.machine()}",
-        },
-        date=datetime.now(UTC).date(),
-        alloc_version=version("alloc"),
         limits=_limits(settings, outcome),
         references=(
             "Peng et al., DL2: A Deep Learning-Driven Scheduler for Deep Learning Clusters, IEEE "
             "TPDS 32(8), 2021",
         ),
+        measure=JCT,
+        curve_step="update",
+        curve_value="mean JCT, slots",
+        stage=REINFORCEMENT if settings.updates else SUPERVISED,
     )
-    return export_policy(best_network(trainer), window_spec(settings), card, path)
+    network, spec = best_network(trainer), window_spec(settings)
+    return publish_network(
+        trainer, network, spec, account, path, name=name, command=command, hours=hours
+    )
+
+
+def information_of(settings: DL2Settings) -> str:
+    """Return what a policy that sees DL2's window uses, for its card."""
+    return (
+        "type, slots since arrival, remaining share of the work and tasks given, of the first "
+        f"{settings.window} jobs"
+    )
+
+
+def data_of(settings: DL2Settings) -> str:
+    """Return where the traces of a training come from, for its card."""
+    world = settings.world
+    return (
+        f"Traces of {world.num_jobs} jobs of DL2's eight models on {world.num_hosts} of its "
+        f"servers, {world.arrivals} arrivals of {world.arrivals_per_slot:g} a slot, speeds "
+        "from this project's fits to DL2's measurements (alloc.learning.dl2.world)."
+    )
+
+
+def _title(settings: DL2Settings) -> str:
+    without = ""
+    if not settings.supervised_updates:
+        without = " without its supervised phase"
+    elif not settings.updates:
+        without = " without reinforcement"
+    return f"DL2 rebuilt{without}: a window of jobs, one worker, PS or bundle at a time"
+
+
+def _phases(settings: DL2Settings) -> str:
+    phases = []
+    if settings.supervised_updates:
+        phases.append(
+            f"{settings.supervised_updates} supervised updates on decisions of {settings.teacher}"
+        )
+    if settings.updates:
+        phases.append(f"{settings.updates} updates of actor and critic")
+    return ", ".join(phases)
 
 
 def _limits(settings: DL2Settings, outcome: DL2Outcome | None) -> tuple[str, ...]:
-    limits = list(_LIMITS)
+    limits = list(WINDOW_LIMITS)
     if not settings.initial_bundle:
         limits.append(_MAY_IDLE)
     if outcome is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,21 @@ def test_one_command_trains_and_says_how_good_it_is(run: Run, tmp_path: Path) ->
     lines = (folder / "curve.csv").read_text().splitlines()
     assert len(lines) == len(json.loads((folder / "curve.json").read_text())) + 1
     assert "<svg" in picture.read_text()
+
+
+def test_the_command_on_the_card_trains_the_same_again(run: Run, tmp_path: Path) -> None:
+    """Values are written as they are read, quoted for a shell, and the name is not forgotten."""
+    changes = ("--set", "critic=false", "--name", "my-dl2", "--quiet")
+    done = run("train", "dl2", "--output", tmp_path / "first", *OPTIONS, *changes)
+    assert done.exit_code == 0, done.stderr
+    words = shlex.split(read_policy(tmp_path / "first" / "my-dl2.onnx").card.command)
+    assert words[0] == "alloc"
+    again = run(*words[1:-1], tmp_path / "again", "--quiet")
+    assert again.exit_code == 0, again.stderr
+    assert (tmp_path / "again" / "my-dl2.onnx").exists()
+    first, second = ((tmp_path / k / "curve.json").read_text() for k in ("first", "again"))
+    assert first == second
+    assert "critic_loss" not in json.loads(first)[-1]
 
 
 def test_the_same_command_goes_on_and_another_is_refused(run: Run, tmp_path: Path) -> None:

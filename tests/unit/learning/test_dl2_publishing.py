@@ -89,6 +89,26 @@ def test_the_curve_as_csv_has_every_point(trainer: DL2Trainer) -> None:
     assert rows[-1]["critic_loss"] != ""
 
 
+@pytest.mark.parametrize(
+    ("ablation", "title", "phases"),
+    [
+        ("no-supervised", "DL2 rebuilt without its supervised phase: ", "16 updates of actor"),
+        ("no-reinforcement", "DL2 rebuilt without reinforcement: ", "8 supervised updates on"),
+    ],
+)
+def test_a_card_says_which_phase_was_left_out(
+    tmp_path: Path, ablation: str, title: str, phases: str
+) -> None:
+    """In a list of policies an ablation must not pass for DL2 itself."""
+    trainer = DL2Trainer(tiny("released", ablation), seed=3)
+    while not trainer.over:
+        trainer.advance()
+    card = publish(trainer, tmp_path / "d.onnx", name="d", command="c", hours=0.1).card
+    assert card.title.startswith(title)
+    assert f"(alloc.learning.dl2.world). {phases}" in card.data
+    assert "0 supervised" not in card.data
+
+
 def test_nothing_trained_is_no_policy(tmp_path: Path) -> None:
     """An untrained network must not become a file that looks like a policy."""
     with pytest.raises(InstanceError, match="nothing has been trained yet"):
