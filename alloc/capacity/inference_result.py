@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from alloc.capacity.answers import Answer
 from alloc.capacity.inference_plan import InferencePlan
 from alloc.certificate import Certificate
-from alloc.errors import AllocError
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Relaxation:
 
 
 @dataclass(frozen=True)
-class InferenceResult:
+class InferenceResult(Answer[InferencePlan]):
     """A plan for inference with what is known about it.
 
     Parameters
@@ -146,16 +146,3 @@ class InferenceResult:
     relaxations: tuple[Relaxation, ...] = ()
     assumptions: tuple[str, ...] = ()
     log: tuple[str, ...] = ()
-
-    def require_plan(self) -> InferencePlan:
-        """Return the plan.
-
-        Raises
-        ------
-        AllocError
-            If there is none; the message says why.
-        """
-        if self.plan is None:
-            reason = self.conflict or f"status {self.certificate.status}"
-            raise AllocError(f"there is no plan: {reason}")
-        return self.plan

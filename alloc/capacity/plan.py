@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
+from alloc.capacity.answers import Answer
 from alloc.certificate import Certificate
-from alloc.errors import AllocError
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ class Relief:
 
 
 @dataclass(frozen=True)
-class PlanResult:
+class PlanResult(Answer[Plan]):
     """A plan with what is proved about it.
 
     Parameters
@@ -268,19 +268,6 @@ class PlanResult:
     def replace(self, **changes: Any) -> PlanResult:
         """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
-
-    def require_plan(self) -> Plan:
-        """Return the plan.
-
-        Raises
-        ------
-        AllocError
-            If there is none; the message says why.
-        """
-        if self.plan is None:
-            reason = self.conflict or f"status {self.certificate.status}"
-            raise AllocError(f"there is no plan: {reason}")
-        return self.plan
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return the result as a JSON document, and write it if a path is given."""

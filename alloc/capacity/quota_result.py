@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from alloc.capacity.answers import Answer
 from alloc.capacity.inference_result import Relaxation, Resolve
 from alloc.capacity.quotas import QuotaPlan
 from alloc.certificate import Certificate
-from alloc.errors import AllocError
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class TenantOutlook:
 
 
 @dataclass(frozen=True)
-class QuotaResult:
+class QuotaResult(Answer[QuotaPlan]):
     """Quotas with what is known about them.
 
     Parameters
@@ -77,16 +77,3 @@ class QuotaResult:
     relaxations: tuple[Relaxation, ...] = ()
     assumptions: tuple[str, ...] = ()
     log: tuple[str, ...] = ()
-
-    def require_plan(self) -> QuotaPlan:
-        """Return the plan.
-
-        Raises
-        ------
-        AllocError
-            If there is none; the message says why.
-        """
-        if self.plan is None:
-            reason = self.conflict or f"status {self.certificate.status}"
-            raise AllocError(f"there is no plan: {reason}")
-        return self.plan

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -12,8 +11,7 @@ from typing import Literal
 from alloc.backends import SolverOptions, backend
 from alloc.capacity.inference import InferenceProblem
 from alloc.capacity.inference_plan import InferencePlan, plan_cost
-from alloc.certificate import OPTIMALITY_GAP, Certificate, Limit, Status, relative_gap
-from alloc.documents.records import fingerprint
+from alloc.certificate import OPTIMALITY_GAP, Certificate, Limit
 from alloc.errors import CertificateError
 from alloc.models.inference_sizing import (
     MixLayout,
@@ -24,11 +22,11 @@ from alloc.models.inference_sizing import (
     sizing_data,
 )
 from alloc.models.inference_sizing.layout import Layout
+from alloc.solving.capacity.certifying import certified
 from alloc.solving.outcome import Settings
 from alloc.verification.inference import verify_inference
 
 FORMULATION = "inference_sizing"
-_BOUND_TOLERANCE = 1e-6
 
 Report = Callable[[str], None]
 Method = Literal["mixes", "columns", "pyomo"]
@@ -186,38 +184,19 @@ def certify_sizing(
     CertificateError
         If the plan breaks a rule or is cheaper than the bound allows.
     """
-    cost, bound = None, part.bound
-    if part.plan is not None:
-        violations = verify_inference(problem, part.plan)
-        if violations:
-            raise CertificateError(f"{backend_name} returned a plan that breaks a rule: "
-                                   f"{violations[0]}")  # fmt: skip
-        cost = plan_cost(problem, part.plan)
-        if bound - cost > _BOUND_TOLERANCE * max(1.0, abs(cost)):
-            raise CertificateError(
-                f"{backend_name} claims the bound {bound:g}, but its own plan costs {cost:g}; the "
-                "bound is false."
-            )
-        bound = min(bound, cost)
-    gap = relative_gap(cost, bound)
-    status: Status = "infeasible" if part.infeasible else "no_solution"
-    if gap is not None:
-        status = "optimal" if gap <= OPTIMALITY_GAP else "feasible"
-    certificate = Certificate(
-        status=status,
-        objective=cost,
-        bound=bound,
-        sense="min",
+    if part.plan is not None and (violations := verify_inference(problem, part.plan)):
+        raise CertificateError(
+            f"{backend_name} returned a plan that breaks a rule: {violations[0]}"
+        )
+    certificate = certified(
+        problem,
+        None if part.plan is None else plan_cost(problem, part.plan),
+        part.bound,
+        settings,
         objective_name="cost",
         formulation=FORMULATION,
-        backend=backend_name,
-        backend_version=backend(backend_name).version(),
-        seed=settings.seed,
-        workers=settings.workers,
-        seconds=time.perf_counter() - settings.started,
-        fingerprint=fingerprint(problem),
+        backend_name=backend_name,
+        infeasible=part.infeasible,
         limit=part.limit,
-        verified=part.plan is not None,
-        bound_proof="claimed" if math.isfinite(bound) else "none",
     )
     return SizingOutcome(part.plan, certificate)

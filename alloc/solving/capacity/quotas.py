@@ -14,8 +14,7 @@ from alloc.backends import SolverOptions, backend
 from alloc.capacity.inference_result import Relaxation
 from alloc.capacity.quota_measures import goal_value, level_of
 from alloc.capacity.quotas import GpuCapacity, QuotaPlan, QuotaProblem
-from alloc.certificate import OPTIMALITY_GAP, Certificate, Status, relative_gap
-from alloc.documents.records import fingerprint
+from alloc.certificate import OPTIMALITY_GAP, Certificate
 from alloc.errors import CertificateError
 from alloc.formulation import RawResult, RawStatus
 from alloc.models.quota_planning import (
@@ -26,7 +25,7 @@ from alloc.models.quota_planning import (
     quota_data,
     start_values,
 )
-from alloc.objectives import Sense
+from alloc.solving.capacity.certifying import certified
 from alloc.solving.capacity.quota_starts import quick_plan
 from alloc.solving.outcome import Settings
 from alloc.units import MILLI
@@ -36,6 +35,8 @@ FORMULATION = "quota_planning"
 FAIR = ("fair_service", "fair_coverage")
 _BOUND_TOLERANCE = 1e-5
 """How far, relatively, a bound may be passed: amounts are kept to a hundredth of a milli-GPU."""
+_ROUNDING = 1e-6
+"""Amounts are rounded to so many milli-GPU: a solver's own word counts up to that."""
 
 _SEARCHED = 0.1
 """Share of the time for a start by local search."""
@@ -229,47 +230,29 @@ def _certify(
 ) -> Certificate:
     """Let the judge check a plan and write its certificate."""
     problem = data.problem
-    sense: Sense = "max" if extra.level else "min"
-    value, bound = None, raw.bound
+    value = None
     if plan is not None:
         violations = verify_quota_plan(problem, plan)
         if violations:
             raise CertificateError(f"{method} returned quotas that break a rule: {violations[0]}")
         served = plan.served_milli(problem)
         if extra.level:
-            worst = np.sort(level_of(problem, served))[: extra.level]
-            value = float(worst.sum())
+            value = float(np.sort(level_of(problem, served))[: extra.level].sum())
         else:
             value = goal_value(problem, plan.quota_milli(problem), served)
-        excess = value - bound if sense == "max" else bound - value
-        if excess > _BOUND_TOLERANCE * max(1.0, abs(value)):
-            raise CertificateError(
-                f"{method} claims the bound {bound:g}, but its own plan has {value:g}; the bound "
-                "is false."
-            )
-        bound = max(bound, value) if sense == "max" else min(bound, value)
-    gap = relative_gap(value, bound)
-    status: Status = "infeasible" if raw.status == "infeasible" else "no_solution"
-    if gap is not None:
-        # Amounts are rounded to 1e-6 milli-GPU: a solver's own word counts up to that.
-        near = value is not None and abs(value - bound) <= 1e-6
-        status = "optimal" if gap <= OPTIMALITY_GAP or near else "feasible"
-    return Certificate(
-        status=status,
-        objective=value,
-        bound=bound,
-        sense=sense,
+    return certified(
+        problem,
+        value,
+        raw.bound,
+        settings,
         objective_name=problem.goal + (f" of the {extra.level} worst" if extra.level else ""),
         formulation=FORMULATION,
-        backend=method,
-        backend_version=backend(method).version(),
-        seed=settings.seed,
-        workers=settings.workers,
-        seconds=time.perf_counter() - settings.started,
-        fingerprint=fingerprint(problem),
+        backend_name=method,
+        sense="max" if extra.level else "min",
+        infeasible=raw.status == "infeasible",
         limit=raw.limit,
-        verified=plan is not None,
-        bound_proof="claimed" if math.isfinite(bound) else "none",
+        tolerance=_BOUND_TOLERANCE,
+        rounding=_ROUNDING,
     )
 
 

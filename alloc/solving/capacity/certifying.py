@@ -1,0 +1,91 @@
+"""Certificates of plans whose bound is a solver's word: checked against the plan's own value."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from alloc.backends import backend
+from alloc.certificate import OPTIMALITY_GAP, Certificate, Limit, Status, relative_gap
+from alloc.documents.records import fingerprint
+from alloc.errors import CertificateError
+from alloc.objectives import Sense
+from alloc.solving.outcome import Settings
+
+
+def certified(
+    problem: Any,
+    value: float | None,
+    bound: float,
+    settings: Settings,
+    *,
+    objective_name: str,
+    formulation: str,
+    backend_name: str,
+    sense: Sense = "min",
+    infeasible: bool = False,
+    limit: Limit | None = None,
+    tolerance: float = 1e-6,
+    rounding: float = 0.0,
+) -> Certificate:
+    """Return the certificate of a plan that the judge has checked, or of none.
+
+    Parameters
+    ----------
+    problem
+        What was solved, a dataclass.
+    value
+        Value of the plan as recomputed, or None without one.
+    bound
+        What the solver claims.
+    settings
+        Limits of the solve.
+    objective_name, formulation, backend_name
+        What was solved, and by what.
+    sense
+        Whether less or more is better.
+    infeasible
+        Whether there is proved to be no plan.
+    limit
+        What stopped the search early, or None.
+    tolerance
+        How far, relatively, a bound may be passed by rounding.
+    rounding
+        Difference between value and bound that counts as none.
+
+    Raises
+    ------
+    CertificateError
+        If the plan is better than the bound allows.
+    """
+    if value is not None:
+        excess = value - bound if sense == "max" else bound - value
+        if excess > tolerance * max(1.0, abs(value)):
+            raise CertificateError(
+                f"{backend_name} claims the bound {bound:g}, but its own plan has {value:g}; the "
+                "bound is false."
+            )
+        bound = max(bound, value) if sense == "max" else min(bound, value)
+    status: Status = "infeasible" if infeasible else "no_solution"
+    gap = relative_gap(value, bound)
+    if gap is not None and value is not None:
+        proved = gap <= OPTIMALITY_GAP or abs(value - bound) <= rounding
+        status = "optimal" if proved else "feasible"
+    return Certificate(
+        status=status,
+        objective=value,
+        bound=bound,
+        sense=sense,
+        objective_name=objective_name,
+        formulation=formulation,
+        backend=backend_name,
+        backend_version=backend(backend_name).version(),
+        seed=settings.seed,
+        workers=settings.workers,
+        seconds=time.perf_counter() - settings.started,
+        fingerprint=fingerprint(problem),
+        limit=limit,
+        verified=value is not None,
+        bound_proof="claimed" if math.isfinite(bound) else "none",
+    )
