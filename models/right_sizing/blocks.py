@@ -335,8 +335,8 @@ class Blocks:
             need[p, int(spot)] += data.demand_in_band[c] * max(rooms)
         for h, hire in enumerate(data.hires):
             useful = need[hire.pool, int(hire.spot)] / hire.gpus
-            most = hire.most * (data.spot_available if hire.spot else np.ones(1))
-            limit = np.broadcast_to(most, data.demand.shape[:2])
+            share = data.spot_available if hire.spot and np.isfinite(hire.most) else np.ones(1)
+            limit = np.broadcast_to(hire.most * share, data.demand.shape[:2])
             found[:, :, columns.hire[h]] = np.minimum(limit[:, :, None], useful)
         for k, kind in enumerate(data.kinds):
             if columns.kind[k, 0] >= 0:

@@ -7,6 +7,7 @@ is no plan, but its duals are cuts.
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from scipy import sparse
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.highs import quiet_solver
+from alloc.capacity.offers import HostOffer
 from alloc.errors import SolverError
 from alloc.formulation import ArrayModel, RawResult
 from alloc.models.right_sizing.blocks import Blocks
@@ -28,6 +30,10 @@ from alloc.models.right_sizing.data import Array, SizingData
 
 _EMERGENCY = 30.0
 """Price of an emergency GPU, in prices of the dearest GPU that can be had."""
+_USUAL_NEED = 10.0
+"""GPUs for a unit of demand up to which that price is far above any other."""
+_SOLVED = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kModelEmpty)
+"""Empty is a block in which nothing is asked and nothing can be had."""
 
 Task = tuple[int, int]
 """Scenario and quarter."""
@@ -108,12 +114,7 @@ def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool)
         1.0 if classes[c].deferrable else float(data.bands.hours[b]) / hours
         for c, b in blocks.demand_rows
     ]
-    price = max(
-        (offer.price / offer.gpus for offer in data.problem.offers if offer.is_hourly), default=0.0
-    )
-    bought = [o.price / o.gpus for o in data.problem.offers if not o.is_hourly]
-    dearest = max(price * hours, *bought, float(blocks.cost.max(initial=0.0)), unit) / unit
-    penalty = np.full(len(rows), _EMERGENCY * dearest)
+    penalty = _penalties(data, blocks, unit, len(rows)) / unit
     uppers = blocks.uppers()
     varying = np.flatnonzero((uppers != uppers[:1, :1]).any(axis=(0, 1)))
     cost = np.concatenate([blocks.cost / unit, penalty])
@@ -131,6 +132,39 @@ def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool)
         blocks.num_columns,
         np.array([*served, *(0.0 for _ in rows[len(served) :])]),
     )
+
+
+def _penalties(data: SizingData, blocks: Blocks, unit: float, rows: int) -> Array:
+    """Return the price of an emergency in each row of demand and of carbon, money.
+
+    A block counts with its probability, and a host is paid for whether that block comes or not: who
+    cannot rent pays for the rarest block as for all of them.
+    """
+    hours, classes = float(data.bands.hours.sum()), len(data.problem.classes)
+    offers = data.problem.offers
+    rented = hours * max((o.price / o.gpus for o in offers if o.is_hourly), default=0.0)
+    bought = max((_price_of_host(data, o) / o.gpus for o in offers if not o.is_hourly), default=0.0)
+    rarest = float((data.probability[:, None] * data.discount).min())
+    anywhere = {(hire.pool, hire.spot) for hire in data.hires if math.isinf(hire.most)}
+    # GPUs that a unit of demand may need, and whether they can always be rented.
+    need, can_rent = np.ones(classes), np.zeros(classes, dtype=bool)
+    for way in data.ways:
+        c = way.job_class
+        need[c] = max(need[c], way.gpus_per_unit * way.room)
+        can_rent[c] |= (way.pool, way.spot) in anywhere
+    least = _EMERGENCY * max(rented, bought, float(blocks.cost.max(initial=0.0)), unit)
+    once = _EMERGENCY * bought / rarest * np.maximum(need / _USUAL_NEED, 1.0)
+    of_class = np.maximum(least, _EMERGENCY / _USUAL_NEED * rented * need)
+    of_class = np.where(can_rent, of_class, np.maximum(of_class, once))
+    found = [float(of_class[c]) for c, _ in blocks.demand_rows]
+    return np.array([*found, *[max(found, default=least)] * (rows - len(found))])
+
+
+def _price_of_host(data: SizingData, offer: HostOffer) -> float:
+    """Return what a host that is not rented by the hour costs over the plan at most."""
+    if offer.terms == "purchase":
+        return offer.price
+    return offer.price * min(offer.service_quarters, data.num_quarters)
 
 
 class BlockSolver:
@@ -176,11 +210,11 @@ class BlockSolver:
             zeros = np.zeros(len(self._varying))
             self.solver.changeColsBounds(len(self._varying), self._varying, zeros, data.upper[w, t])
         self.solver.run()
-        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        if self.solver.getModelStatus() not in _SOLVED:
             # A basis gone bad: once more from scratch.
             self.solver.clearSolver()
             self.solver.run()
-        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        if self.solver.getModelStatus() not in _SOLVED:
             word = self.solver.modelStatusToString(self.solver.getModelStatus())
             raise SolverError(f'HiGHS ended a block of the plan with "{word}".')
         solution = self.solver.getSolution()

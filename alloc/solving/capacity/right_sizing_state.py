@@ -50,7 +50,8 @@ def money_unit(data: SizingData) -> float:
     """Return a unit of money in which costs are neither huge nor tiny for a solver.
 
     The expected demand, each GPU-hour at the geometric mean of the prices of a GPU-hour, is a
-    thousand units: a currency of other size gives the solver the same numbers.
+    thousand units, and so is one GPU where there is less: a currency of other size gives the solver
+    the same numbers.
     """
     prices = []
     for offer in data.problem.offers:
@@ -63,4 +64,4 @@ def money_unit(data: SizingData) -> float:
         return 1.0
     gpus = float(np.tensordot(data.probability, data.demand, axes=1).sum())
     price = float(np.exp(np.mean(np.log(known))))
-    return max(gpus * data.problem.quarter_hours, 1.0) * price / 1000.0
+    return max(gpus, 1.0) * data.problem.quarter_hours * price / 1000.0

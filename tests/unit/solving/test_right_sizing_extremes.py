@@ -1,0 +1,104 @@
+"""Right-sizing where numbers are extreme: rare futures, hopeless goals, nothing to do."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from alloc.capacity import (
+    HostOffer,
+    JobClass,
+    JobOption,
+    Order,
+    Plan,
+    PlanningProblem,
+    Scenario,
+    ServiceGoal,
+    Site,
+)
+from alloc.solving.capacity.right_sizing import right_size
+from alloc.solving.capacity.right_sizing_check import check_out_of_sample
+from alloc.topology import HostType
+from alloc.verification.plan import verify_plan
+
+METHODS = ("extensive", "decomposition")
+
+
+def machine_room(futures: int) -> PlanningProblem:
+    """Nothing can be rented, and one future of many needs four times as much."""
+    usual = (10.0, 11.0)
+    scenarios = [Scenario(f"usual-{w}", 1 / futures, {"work": usual}) for w in range(futures - 1)]
+    return PlanningProblem(
+        "machine room",
+        "EUR",
+        2,
+        (HostOffer("buy", HostType("eight", 8, "a"), "purchase", 100_000.0, service_quarters=8),),
+        (Site("room"),),
+        (JobClass("work", (JobOption("a", 1, 2.0),)),),
+        (*scenarios, Scenario("peak", 1 / futures, {"work": (40.0, 41.0)})),
+    )
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+@pytest.mark.parametrize("method", METHODS)
+def test_hosts_are_bought_for_the_rarest_future_too(method, failures):
+    """A future of 1 % is served like any other: 82 busy GPUs want 87 at 95 %, eleven hosts.
+
+    A decomposition that lets such a block go short too cheaply settled for the wrong plan.
+    """
+    problem = machine_room(100).replace(failures=failures)
+    result = right_size(problem, method=method, time_limit_s=20)
+    assert result.certificate.status == "optimal"
+    assert sum(order.count for order in result.plan.orders) == 11 + failures
+    assert result.certificate.objective == pytest.approx(1.1e6 + 1e5 * failures)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_goal_that_takes_many_gpus_is_kept_by_renting_them(method):
+    """A goal may want far more GPUs than are busy; to rent them all is still a plan."""
+    rent = HostOffer("rent", HostType("one", 1, "a"), "on_demand", 1.0)
+    strict = JobClass("work", (JobOption("a", 1, 2.0),), ServiceGoal("wait", 0.001, None))
+    problem = machine_room(4).replace(offers=(rent,), classes=(strict,), pool_gpus=1.0)
+    result = right_size(problem, method=method, time_limit_s=20)
+    assert result.certificate.status == "optimal"
+    hosts = max(rental.hosts for rental in result.plan.rentals)
+    assert hosts > 1000 * 82
+    checked = check_out_of_sample(problem, result.plan, problem.scenarios)
+    assert checked.share == pytest.approx(1.0)
+    assert checked.mean_cost == pytest.approx(result.certificate.objective)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_spot_hosts_without_limit_are_to_be_had_whatever_is_available(method):
+    """What is available is a share of `most_hosts`; no share of no limit is a limit."""
+    spot = HostOffer("spot", HostType("one", 1, "a"), "spot", 1.0)
+    problem = machine_room(2)
+    problem = problem.replace(
+        offers=(spot,),
+        classes=(replace(problem.classes[0], interruptible=True),),
+        scenarios=tuple(replace(s, spot_availability=(0.0, 0.5)) for s in problem.scenarios),
+    )
+    with pytest.raises(Exception, match="only spot offers can serve it, and it is not"):
+        problem.replace(classes=machine_room(2).classes)
+    result = right_size(problem, method=method)
+    assert verify_plan(problem, result.plan) == []
+    assert sum(rental.hosts for rental in result.plan.rentals) == pytest.approx(102 * 2 / 0.95)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_where_there_is_nothing_to_do_nothing_is_bought(method):
+    problem = machine_room(2)
+    nothing = tuple(replace(s, arrivals={"work": (0.0, 0.0)}) for s in problem.scenarios)
+    result = right_size(problem.replace(scenarios=nothing), method=method)
+    assert result.certificate.status == "optimal"
+    assert result.certificate.objective == 0.0
+    assert result.plan == Plan(())
+
+
+def test_a_host_is_paid_once_and_a_future_counts_with_its_probability():
+    """The same eleven hosts, judged: the peak makes them all necessary."""
+    problem = machine_room(10)
+    result = right_size(problem, method="decomposition")
+    fewer = replace(result.plan, orders=(Order("buy", "room", 0, 10),))
+    assert {violation.code for violation in verify_plan(problem, fewer)} == {"room"}
+    assert math.isclose(result.costs.purchase, 1.1e6)
