@@ -52,10 +52,10 @@ def added_policies() -> dict[str, Path]:
 
 def _policies_in(folder: Path) -> dict[str, Path]:
     try:
-        found = sorted(p for p in folder.iterdir() if p.suffix == SUFFIX and p.name[0] != ".")
+        found = [p for p in folder.iterdir() if p.suffix == SUFFIX and p.name[0] != "."]
     except OSError:  # no such folder, or not ours to read: nothing on that shelf
         return {}
-    return {path.stem: path for path in found}
+    return {path.stem: path for path in sorted(found, key=lambda path: path.stem)}
 
 
 def is_policy_path(name: str) -> bool:

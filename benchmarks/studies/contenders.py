@@ -60,6 +60,8 @@ EXPECTED: Mapping[str, tuple[str, str]] = {
     "DL2's network taught by the optimum": ("dl2-window/1", "window-policy"),
 }
 """What the study asks for: kind and name on the shelf. One that is not there is named as absent."""
+DRAWN = ("dl2", "dl2-rl-only")
+"""Policies that draw their actions, as DL2's own evaluation does: the likeliest do far worse."""
 
 
 def learned(shelf: Mapping[str, Path] | None = None) -> tuple[Contender, ...]:
@@ -73,13 +75,17 @@ def learned(shelf: Mapping[str, Path] | None = None) -> tuple[Contender, ...]:
     found = []
     for name, path in (shipped_policies() if shelf is None else shelf).items():
         if read_policy(path).spec.kind in ELASTIC_KINDS:
-            found.append(Contender(Entry.of(str(path) if shelf is not None else name), "learned"))
+            entry = Entry(
+                str(path) if shelf is not None else name, {"sample": True} if name in DRAWN else {}
+            )
+            found.append(Contender(Entry.of(entry), "learned"))
     return tuple(found)
 
 
 def absent(contenders: Sequence[Contender]) -> tuple[str, ...]:
     """Return what the study asks for and the shelf does not have yet, in words."""
-    names = {contender.entry.name for contender in contenders}
+    # A policy that draws says so behind its name: "dl2(sample=True)".
+    names = {contender.entry.name.partition("(")[0] for contender in contenders}
     return tuple(
         f"{what} (`{name}`, kind {kind})"
         for what, (kind, name) in EXPECTED.items()

@@ -114,6 +114,14 @@ def test_gaps_are_to_the_bound_of_the_same_instance() -> None:
     assert found.count == 1
 
 
+def test_everything_that_the_study_asks_for_is_shipped_and_dl2_draws() -> None:
+    """DL2 is judged as its own evaluation judges it; taken at its likeliest it would look worse."""
+    found = learned()
+    assert absent(found) == ()
+    drawn = {contender.label for contender in found if "sample" in contender.label}
+    assert drawn == {"dl2(sample=True)", "dl2-rl-only(sample=True)"}
+
+
 def test_policies_that_are_not_shipped_are_named(tmp_path: Path) -> None:
     """The command works with an empty shelf, and says what is absent."""
     assert learned({}) == ()

@@ -1,4 +1,4 @@
-"""The DL2 policy that alloc ships: it runs in the base install, as its card says."""
+"""The policies with DL2's window that alloc ships: they do what their cards say."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from alloc.errors import UnsupportedFeatureError
 from alloc.instances import generate_elastic
 from alloc.schedulers import make_scheduler
+from alloc.schedulers.learned import PolicyFile, read_policy
 from alloc.schedulers.shelf import shipped_policies
 from alloc.simulation import simulate
 
@@ -25,7 +26,9 @@ TRACE = generate_elastic(
     max_epochs=3900,
     seed=200_001,
 )
-"""A held-out trace of the world that it was trained in."""
+"""A held-out trace of the world that they were trained in."""
+
+WINDOWED = ("dl2", "dl2-rl-only", "window-policy")
 
 
 def mean_jct_slots(name: str, **options: object) -> float:
@@ -35,40 +38,76 @@ def mean_jct_slots(name: str, **options: object) -> float:
     return float(np.mean(times)) / 1200.0
 
 
-def test_it_stands_where_its_card_puts_it() -> None:
-    """Between DRF and Optimus; drawn actions, as DL2 is judged, do better than the likeliest."""
-    assert "dl2" in shipped_policies()
-    drawn, likeliest = mean_jct_slots("dl2", sample=True), mean_jct_slots("dl2")
-    assert mean_jct_slots("optimus") < drawn < likeliest < mean_jct_slots("drf")
+def shipped(name: str) -> PolicyFile:
+    """Return a policy on the shelf."""
+    return read_policy(shipped_policies()[name])
 
 
-def test_its_card_names_the_command_that_trains_it_again() -> None:
-    """Seed, settings and the validation curve that its weights were chosen on."""
-    scheduler = make_scheduler("dl2")
-    card = scheduler.policy.card  # type: ignore[attr-defined]
-    assert card.command == "alloc train dl2 --seed 6 --set validate_every=200 --output DIR"
-    assert card.seeds == (6,)
+def test_they_stand_where_their_cards_put_them() -> None:
+    """Between Optimus and DRF; drawn actions, as DL2 is judged, do better than the likeliest."""
+    optimus, drf = mean_jct_slots("optimus"), mean_jct_slots("drf")
+    taught = mean_jct_slots("window-policy")
+    dl2, alone = (mean_jct_slots(name, sample=True) for name in ("dl2", "dl2-rl-only"))
+    assert optimus < taught < alone < dl2 < drf
+    assert dl2 < mean_jct_slots("dl2") < drf
+    assert alone < mean_jct_slots("dl2-rl-only") < drf
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "command"),
+    [
+        ("dl2", 6, "alloc train dl2 --seed 6 --set validate_every=200 --output DIR"),
+        (
+            "dl2-rl-only",
+            2,
+            "alloc train dl2 --seed 2 --preset released --ablation no-supervised "
+            "--set validate_every=200 --name dl2-rl-only --output dl2-rl-only",
+        ),
+        (
+            "window-policy",
+            0,
+            "alloc train window-policy --teacher exact-progress --iterations 12 "
+            "--encoding released --seed 0 --name window-policy --output window-policy",
+        ),
+    ],
+)
+def test_a_card_names_the_command_that_trains_it_again(name: str, seed: int, command: str) -> None:
+    """Seed, settings and the world that its window belongs to."""
+    policy = shipped(name)
+    assert policy.card.command == command
+    assert policy.card.seeds == (seed,)
+    assert policy.spec.kind == "dl2-window/1"
+    assert policy.spec.parameters["max_tasks"] == 16
+    assert policy.spec.parameters == shipped("dl2").spec.parameters
+
+
+@pytest.mark.parametrize("name", ["dl2", "dl2-rl-only"])
+def test_a_card_says_which_weights_were_kept(name: str) -> None:
+    """Those with the lowest validation on its curve."""
+    card = shipped(name).card
     lowest = min(card.curve, key=lambda point: point.value)
-    assert f"update {lowest.step:g}" in card.data
-    assert scheduler.policy.spec.parameters["max_tasks"] == 16  # type: ignore[attr-defined]
+    assert f"update {lowest.step:g})" in card.data
+    assert ("supervised" in card.data) == (name == "dl2")
 
 
-def test_it_runs_without_pytorch() -> None:
+def test_they_run_without_pytorch() -> None:
     """A process in which PyTorch cannot be imported decides all the same."""
     script = (
         "import sys; sys.modules['torch'] = None\n"
         "from alloc.instances import load\n"
         "from alloc.schedulers import make_scheduler\n"
         "from alloc.simulation import simulate\n"
-        "print(len(simulate(load('elastic-small/01'), make_scheduler('dl2')).unfinished))\n"
+        f"for name in {WINDOWED}:\n"
+        "    print(len(simulate(load('elastic-small/01'), make_scheduler(name)).unfinished))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300
     )
-    assert done.stdout == "0\n", done.stderr
+    assert done.stdout == "0\n0\n0\n", done.stderr
 
 
-def test_work_must_be_known() -> None:
+@pytest.mark.parametrize("name", WINDOWED)
+def test_work_must_be_known(name: str) -> None:
     """Its window shows what remains of a job: with nothing known it is refused in one sentence."""
-    with pytest.raises(UnsupportedFeatureError, match="dl2"):
-        simulate(TRACE, make_scheduler("dl2"), knowledge="none")
+    with pytest.raises(UnsupportedFeatureError, match=f"{name} needs"):
+        simulate(TRACE, make_scheduler(name), knowledge="none")
