@@ -14,8 +14,14 @@ from alloc.models.right_sizing.data import Array
 from alloc.solving.capacity.right_sizing_blocks import BlockData
 
 
+NOTHING = 0
+"""Position of the cut that says: at least 0."""
+
+
 class CutPool:
     """Dual solutions with what they are worth in every block.
+
+    The first, at position `NOTHING`, is 0: no block costs less than nothing.
 
     Parameters
     ----------
@@ -28,11 +34,11 @@ class CutPool:
         self._transposed = data.matrix.T.tocsr()
         rows, linked = data.matrix.shape[0], data.first_stage.shape[1]
         shape = data.right.shape[:2]
-        self.dual = np.zeros((0, rows))
-        self.alpha = np.zeros((0, *shape))
-        self.beta = np.zeros((0, linked))
-        self.gamma = np.zeros((0, *shape))
-        self._known: set[bytes] = set()
+        self.dual = np.zeros((1, rows))
+        self.alpha = np.zeros((1, *shape))
+        self.beta = np.zeros((1, linked))
+        self.gamma = np.zeros((1, *shape))
+        self._known = {self.dual[0].tobytes()}
 
     def __len__(self) -> int:
         return len(self.dual)

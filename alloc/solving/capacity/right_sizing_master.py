@@ -127,6 +127,7 @@ class BlockMaster:
         self.solver.passModel(highs.highs_model(relaxed))
         self.cuts: list[tuple[int, int, int]] = []
         self._known: set[tuple[int, int, int]] = set()
+        self._has = np.zeros((0, *setting.shape), dtype=bool)
 
     def add(self, cuts: Sequence[tuple[int, int, int]]) -> int:
         """Add cuts, each a scenario, a quarter and a position in the pool; return how many."""
@@ -134,6 +135,11 @@ class BlockMaster:
         if not new:
             return 0
         self._known.update(new)
+        grown = np.zeros((len(self.pool), *self.setting.shape), dtype=bool)
+        grown[: len(self._has)] = self._has
+        for w, t, k in new:
+            grown[k, w, t] = True
+        self._has = grown
         self.cuts += new
         rows = [self._row(*cut) for cut in new]
         lengths = [len(columns) for columns, _ in rows]
@@ -147,6 +153,17 @@ class BlockMaster:
             np.concatenate([values for _, values in rows]),
         )
         return len(new)
+
+    def known_values(self, values: Array) -> Array:
+        """Return the largest values among the cuts that the master has.
+
+        Parameters
+        ----------
+        values
+            Of all cuts of the pool at a point, shape (cuts, scenarios, quarters).
+        """
+        has = self._has
+        return np.asarray(np.where(has, values[: len(has)], 0.0).max(axis=0, initial=0.0))
 
     def _row(self, w: int, t: int, k: int) -> tuple[Ints, Array]:
         setting, beta = self.setting, self.pool.beta[k]

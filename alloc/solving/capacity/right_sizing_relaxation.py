@@ -19,11 +19,14 @@ from alloc.solving.capacity.right_sizing_blocks import (
     block_data,
 )
 from alloc.solving.capacity.right_sizing_completing import Completing
-from alloc.solving.capacity.right_sizing_cuts import CutPool
+from alloc.solving.capacity.right_sizing_cuts import NOTHING, CutPool
 from alloc.solving.capacity.right_sizing_master import BlockMaster, QuarterMaster, Setting
 from alloc.solving.capacity.right_sizing_state import Watch, money_unit
 from alloc.solving.outcome import Settings
 
+_NEWS = 1e-7
+"""Relative difference from which on a cut says something new."""
+_LEAST_DUAL = 1e-12
 _OF_SCENARIOS, _LEAST_SCENARIOS = 2, 3
 """Of so many scenarios one is solved in a step of the relaxation, but at least so many."""
 
@@ -134,30 +137,33 @@ class Relaxation:
         return found
 
     def cut(self, *points: Array) -> None:
-        """Add the best cuts known at some points to the masters."""
-        rows = []
+        """Add the best cuts known at some points to the masters, where they say something new."""
+        one, rows = np.ones(1), []
         for point in points:
             linked, waived = self.setting.points(point)
-            _, at = self.pool.best(linked, waived)
-            rows += [(w, t, int(at[w, t])) for w, t in self.tasks]
-            one = np.ones(1)
+            values = self.pool.values(linked, waived)
+            at = values.argmax(axis=0)
             self.quarters.add({(w, t): (at[[w], t], one) for w, t in self.tasks})
+            known = self.master.known_values(values)
+            best = values.max(axis=0)
+            new = best > known + _NEWS * np.maximum(1.0, np.abs(best))
+            rows += [(w, t, int(at[w, t])) for w, t in self.tasks if new[w, t]]
         self.master.add(rows)
 
     def mix(self, keep: bool = False) -> None:
         """Add to the quarterly master the cuts that hold the relaxation's optimum together."""
         _, duals = self.master.duals()
         used: dict[Task, list[int]] = {task: [] for task in self.tasks}
-        for row in np.flatnonzero(duals > 1e-12).tolist():
+        for row in np.flatnonzero(duals > _LEAST_DUAL).tolist():
             w, t, _ = self.master.cuts[row]
             used[w, t].append(row)
         chosen = {}
         for task, rows in used.items():
-            if not rows:
-                # The running cost is at its bound of 0: any cut will do.
-                rows = [next(i for i, cut in enumerate(self.master.cuts) if cut[:2] == task)]
-            weights = np.maximum(duals[rows], 1e-300)
-            at = np.array([self.master.cuts[row][2] for row in rows])
+            weights = duals[rows] / self.setting.weight[task]
+            # What is missing is the dual of the running cost's own bound of 0.
+            missing = max(1.0 - float(weights.sum()), 0.0)
+            at = np.array([NOTHING, *(self.master.cuts[row][2] for row in rows)])
+            weights = np.array([missing, *weights])
             chosen[task] = (at, weights / weights.sum())
         self.quarters.add(chosen, keep)
 

@@ -3,8 +3,10 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from alloc.backends import SolverOptions, highs
 from alloc.capacity import (
     HostOffer,
     JobClass,
@@ -219,6 +221,31 @@ def test_a_plan_to_start_from_is_used(method):
     assert again.plan.orders == plan.orders
     odd = Plan((replace(plan.orders[0], offer="unknown"), replace(plan.orders[0], quarter=7)))
     assert right_size(problem, method=method, start=odd, gap=1e-6).plan.orders == plan.orders
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_quarter_without_work_costs_nothing_to_run(method):
+    """Its blocks give no cut that says more than 0, and the masters hold together without one."""
+    calm, busy = world().scenarios
+    problem = world(
+        scenarios=(
+            replace(calm, arrivals={"train": (0.0, 1.2), "batch": (0.0, 6.0)}),
+            replace(busy, arrivals={"train": (0.0, 2.2), "batch": (7.0, 9.0)}),
+        )
+    )
+    result = right_size(problem, method=method, gap=1e-6)
+    assert result.certificate.objective == pytest.approx(1_871_164.84)
+
+
+def test_the_quarterly_master_starts_from_the_bound_of_the_relaxation():
+    """Mixed with the duals of the relaxation, a row for each quarter says as much as all cuts."""
+    state = Decomposition(SizingData(world(failures=1)), Settings(60.0), 1e-9)
+    with state.values:
+        bound, _ = state.relax(None, 60, 1e-10, 60.0)
+        state.mix()
+    model = state.quarters.model()
+    relaxed = replace(model, integer=np.zeros(len(model.cost), dtype=bool))
+    assert highs.solve(relaxed, SolverOptions(60.0)).objective == pytest.approx(bound, rel=1e-9)
 
 
 def test_several_processes_value_blocks_as_one_does():
