@@ -112,6 +112,11 @@ class GpuCapacity:
     def __post_init__(self) -> None:
         where = f'capacity of "{self.gpu_type}"'
         require_share(self.gpu_milli, where, "gpu_milli")
+        if 0 < self.gpu_milli < MILLI:
+            raise InstanceError(
+                f"{where}: gpu_milli is {self.gpu_milli}, less than one GPU; the unit is "
+                "milli-GPU, so multiply GPUs by 1,000."
+            )
         require_non_negative(self.price_per_gpu_hour, where, "price_per_gpu_hour")
 
 

@@ -1,6 +1,6 @@
 """``alloc operate``, ``alloc size-inference`` and ``alloc plan-quotas``."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,17 +13,29 @@ from alloc.cli.console import print_text, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.planning import WorkersOption
+from alloc.cli.sources import read_document
 
 if TYPE_CHECKING:
-    from alloc.capacity.inference_result import GoalCheck
+    from rich.console import RenderableType
+
+    from alloc.capacity.inference_result import InferenceResult, Resolve
+    from alloc.capacity.operation_result import OperationResult
+    from alloc.capacity.quota_result import QuotaResult
 
 FileArgument = Annotated[
-    Path,
-    typer.Argument(metavar="FILE", help="The problem, a JSON document.", show_default=False),
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="The problem, a JSON document; - for standard input.",
+        show_default=False,
+    ),
 ]
 WhatIfOption = Annotated[
     bool,
     typer.Option("--what-if/--no-what-if", help="Also solve with a little more of everything."),
+]
+TimeLimitOption = Annotated[
+    float, typer.Option(help="Wall time of all solves together.", metavar="SECONDS", min=0.001)
 ]
 
 
@@ -49,29 +61,25 @@ def operate_command(
     Costs are energy or rent until then, and tardiness; the exact decision comes with a proof.
     """
     require_writable(output)
-    from alloc.planning.operation import load_operation, operate, write_operation_result
+    from alloc.planning.operation import (
+        load_operation,
+        operate,
+        parse_operation,
+        write_operation_result,
+    )
 
-    asked = load_operation(problem)
-    with progress(f"operating {problem.name}", quiet) as report:
+    asked = read_document(problem, parse_operation, load_operation)
+    with progress(f"operating {asked.name}", quiet) as report:
         found = operate(
             asked, policy, time_limit_s=time_limit, seed=seed, workers=workers, report=report
         )
-    if output is not None:
-        save(lambda path: write_operation_result(found, path), output)
-    if json:
-        print_text(write_operation_result(found))
-        return ExitCode.SOLVED
-    from alloc.cli.tables import certificate_table, table
-
-    show(certificate_table(found.certificate, "money"))
-    rows = [
-        (node.node, node.type, ", ".join(f"{job} ({gpus})" for job, gpus in node.jobs))
-        for node in found.plan.nodes
-    ]
-    show(table(("node", "type", "jobs (GPUs)"), rows, "Nodes that are on"))
-    if found.plan.postponed:
-        show(f"Postponed: {', '.join(found.plan.postponed)}")
-    return ExitCode.SOLVED
+    _deliver(
+        lambda path: write_operation_result(found, path),
+        lambda: _operation_tables(found, asked.currency),
+        output,
+        json,
+    )
+    return _outcome(found.certificate)
 
 
 def size_inference_command(
@@ -81,7 +89,7 @@ def size_inference_command(
     ] = 10_000,
     rounds: Annotated[int, typer.Option(help="Most rounds of solving and simulating.", min=1)] = 5,
     what_if: WhatIfOption = True,
-    time_limit: options.TimeLimitOption = 60.0,
+    time_limit: TimeLimitOption = 60.0,
     seed: options.SeedOption = 0,
     workers: WorkersOption = 1,
     output: options.OutputOption = None,
@@ -92,13 +100,14 @@ def size_inference_command(
     require_writable(output)
     from alloc.planning.inference import (
         load_inference_problem,
+        read_inference_problem,
         size_inference,
         write_inference_result,
     )
     from alloc.solving.outcome import Settings
 
-    asked = load_inference_problem(problem)
-    with progress(f"sizing {problem.name}", quiet) as report:
+    asked = read_document(problem, read_inference_problem, load_inference_problem)
+    with progress(f"sizing {asked.name}", quiet) as report:
         found = size_inference(
             asked,
             Settings(time_limit, seed, workers),
@@ -107,30 +116,12 @@ def size_inference_command(
             what_if=what_if,
             progress=report,
         )
-    if output is not None:
-        save(lambda path: write_inference_result(found, path), output)
-    if json:
-        print_text(write_inference_result(found))
-    else:
-        from alloc.cli.tables import certificate_table, table
-
-        show(certificate_table(found.certificate, "money"))
-        if found.plan is not None:
-            rows = [
-                (
-                    g.period,
-                    g.model,
-                    f"{g.gpu_type} x {g.tensor_parallel} x {g.pipeline_parallel}",
-                    g.replicas,
-                    g.batch_cap,
-                    f"{g.rate_per_s:.4g}",
-                )
-                for g in found.plan.groups
-            ]
-            columns = ("period", "model", "GPUs x TP x PP", "replicas", "batch", "requests/s")
-            show(table(columns, rows, "Replicas"))
-        _show_goals(found.checks)
-        show(*(f"  - {sentence}" for sentence in found.assumptions))
+    _deliver(
+        lambda path: write_inference_result(found, path),
+        lambda: _inference_tables(found, asked.currency),
+        output,
+        json,
+    )
     return _outcome(found.certificate, found.conflict, [r.sentence for r in found.relaxations])
 
 
@@ -138,7 +129,7 @@ def plan_quotas_command(
     problem: FileArgument,
     rounds: Annotated[int, typer.Option(help="Most rounds of solving and checking.", min=1)] = 5,
     what_if: WhatIfOption = True,
-    time_limit: options.TimeLimitOption = 60.0,
+    time_limit: TimeLimitOption = 60.0,
     seed: options.SeedOption = 0,
     workers: WorkersOption = 1,
     output: options.OutputOption = None,
@@ -147,11 +138,16 @@ def plan_quotas_command(
 ) -> ExitCode:
     """Find tenants' quotas under uncertain demand."""
     require_writable(output)
-    from alloc.planning.quotas import load_quota_problem, plan_quotas, write_quota_result
+    from alloc.planning.quotas import (
+        load_quota_problem,
+        plan_quotas,
+        read_quota_problem,
+        write_quota_result,
+    )
     from alloc.solving.outcome import Settings
 
-    asked = load_quota_problem(problem)
-    with progress(f"quotas of {problem.name}", quiet) as report:
+    asked = read_document(problem, read_quota_problem, load_quota_problem)
+    with progress(f"quotas of {asked.name}", quiet) as report:
         found = plan_quotas(
             asked,
             Settings(time_limit, seed, workers),
@@ -159,47 +155,143 @@ def plan_quotas_command(
             what_if=what_if,
             progress=report,
         )
-    if output is not None:
-        save(lambda path: write_quota_result(found, path), output)
-    if json:
-        print_text(write_quota_result(found))
-    else:
-        from alloc.cli.tables import certificate_table, percent, table
+    _deliver(
+        lambda path: write_quota_result(found, path), lambda: _quota_tables(found), output, json
+    )
+    return _outcome(found.certificate, found.conflict, [r.sentence for r in found.relaxations])
 
-        show(certificate_table(found.certificate, ""))
-        if found.plan is not None:
-            rows = [(q.tenant, q.gpu_type, q.gpu_milli / 1000) for q in found.plan.quotas]
-            show(table(("tenant", "GPU type", "GPUs"), rows, "Quotas"))
+
+def _deliver(
+    write: Callable[[Path | None], str],
+    tables: "Callable[[], Sequence[RenderableType]]",
+    output: Path | None,
+    json: bool,
+) -> None:
+    """Write an answer to a file, and print it as a document or as tables."""
+    if output is not None:
+        save(write, output)
+    if json:
+        print_text(write(None))
+    else:
+        show(*tables())
+
+
+def _operation_tables(found: "OperationResult", currency: str) -> "list[RenderableType]":
+    from alloc.cli.tables import certificate_table, table
+
+    rows = [
+        (node.node, node.type, ", ".join(f"{job} ({gpus})" for job, gpus in node.jobs))
+        for node in found.plan.nodes
+    ]
+    costs = found.costs
+    money = [
+        ("nodes", costs.operating),
+        ("tardiness", costs.tardiness),
+        ("feared of jobs that wait", costs.postponement),
+    ]
+    shown: list[RenderableType] = [
+        certificate_table(found.certificate, currency),
+        table(("part", "money"), money, f"Cost, {currency}"),
+        table(("node", "type", "jobs (GPUs)"), rows, "Nodes that are on"),
+    ]
+    if found.plan.postponed:
+        shown.append(f"Postponed: {', '.join(found.plan.postponed)}")
+    return shown
+
+
+def _inference_tables(found: "InferenceResult", currency: str) -> "list[RenderableType]":
+    from alloc.cli.tables import certificate_table, percent, table
+
+    shown: list[RenderableType] = [certificate_table(found.certificate, currency)]
+    if found.plan is not None:
+        rows = [
+            (
+                group.period,
+                group.model,
+                f"{group.gpu_type} x {group.tensor_parallel} x {group.pipeline_parallel}",
+                group.replicas,
+                group.batch_cap,
+                f"{group.rate_per_s:.4g}",
+            )
+            for group in found.plan.groups
+        ]
+        columns = ("period", "model", "GPUs x TP x PP", "replicas", "batch", "requests/s")
+        shown.append(table(columns, rows, "Replicas"))
+    if found.checks:
+        goals = [
+            (
+                check.period,
+                check.model,
+                check.option,
+                check.request_class,
+                f"{check.measure} {check.goal_s:g} s",
+                percent(check.allowed),
+                percent(check.predicted),
+                percent(check.simulated) if check.requests else None,
+            )
+            for check in found.checks
+        ]
+        headings = (
+            "period",
+            "model",
+            "on",
+            "requests",
+            "goal",
+            "late, at most",
+            "formula",
+            "simulated",
+        )
+        shown.append(table(headings, goals, f"Goals, round {found.rounds}"))
+    shown += _resolved(found.resolves, f"cost, {currency}")
+    return shown + _assumed(found.assumptions)
+
+
+def _quota_tables(found: "QuotaResult") -> "list[RenderableType]":
+    from alloc.cli.tables import certificate_table, percent, table
+
+    goal = found.certificate.objective_name.replace("_", " ")
+    unit = "GPU h" if found.certificate.objective_name == "expected_shortfall" else ""
+    shown: list[RenderableType] = [certificate_table(found.certificate, unit)]
+    if found.plan is not None:
+        rows = [(q.tenant, q.gpu_type, q.gpu_milli / 1000) for q in found.plan.quotas]
+        shown.append(table(("tenant", "GPU type", "GPUs"), rows, "Quotas"))
         outlooks = [
             (o.tenant, o.sample, percent(o.service), percent(o.coverage), o.shortfall_gpu_h)
             for o in found.outlooks
         ]
         columns = ("tenant", "sample", "served", "fully served", "short, GPU h")
-        show(table(columns, outlooks, "What tenants get"))
-        show(*(f"  - {sentence}" for sentence in found.assumptions))
-    return _outcome(found.certificate, found.conflict, [r.sentence for r in found.relaxations])
+        shown.append(table(columns, outlooks, "What tenants get"))
+    shown += _resolved(found.resolves, goal)
+    return shown + _assumed(found.assumptions)
 
 
-def _show_goals(checks: "Sequence[GoalCheck]") -> None:
-    from alloc.cli.tables import table
+def _resolved(resolves: "Sequence[Resolve]", what: str) -> "list[RenderableType]":
+    """Return what a little more of each thing would change, by solving again."""
+    from alloc.cli.tables import number, table
 
+    if not resolves:
+        return []
+    one = {"host": "one more host", "gpu": "one more GPU"}
     rows = [
         (
-            check.period,
-            check.model,
-            check.request_class,
-            f"{check.measure} {check.goal_s:g} s",
-            f"{check.allowed:.3g}",
-            f"{check.predicted:.3g}",
-            f"{check.simulated:.3g}" if check.requests else "",
+            one.get(change.kind, f"{change.amount:g} {change.unit}"),
+            change.name,
+            "no plan" if change.cost_change is None else number(change.cost_change),
+            change.exact,
         )
-        for check in checks
+        for change in resolves
     ]
-    columns = ("period", "model", "requests", "goal", "late, allowed", "formula", "simulated")
-    show(table(columns, rows, "Goals"))
+    columns = ("what if", "which", f"adds to the {what}", "proved")
+    return [table(columns, rows, "A little more, solved again")]
 
 
-def _outcome(certificate: Certificate, conflict: str | None, cures: list[str]) -> ExitCode:
+def _assumed(assumptions: Sequence[str]) -> "list[RenderableType]":
+    return ["Assumptions:", *(f"  - {sentence}" for sentence in assumptions)]
+
+
+def _outcome(
+    certificate: Certificate, conflict: str | None = None, cures: Sequence[str] = ()
+) -> ExitCode:
     if conflict is not None:
         say(f"infeasible: {conflict}")
     for cure in cures:

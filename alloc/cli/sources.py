@@ -1,13 +1,17 @@
 """Sources: what INSTANCE and SOLUTION on the command line stand for."""
 
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from alloc.capacity.problem import PlanningProblem
 from alloc.certificate import Result
 from alloc.errors import InstanceError, nearest
 from alloc.instance import Instance, Moves
 from alloc.solution import Solution
+
+T = TypeVar("T")
 
 STDIN, STDIN_NAME = "-", "standard input"
 
@@ -22,21 +26,12 @@ def read_instance(reference: str) -> Instance:
     """
     from alloc.documents import load_instance, parse_instance
 
-    if reference == STDIN:
-        try:
-            return parse_instance(_read_stdin())
-        except InstanceError as error:
-            raise InstanceError(f"{STDIN_NAME}: {error}") from None
-    if _is_path(reference):
-        return load_instance(reference)
+    if _is_document(reference):
+        return read_document(reference, parse_instance, load_instance)
     from alloc.instances import load
 
     known = stored_ids()
-    if reference not in known:
-        raise InstanceError(
-            f'"{reference}": is neither a file nor the id of a stored instance'
-            f"{nearest(reference, known) or ';'} `alloc instances list` lists the ids."
-        )
+    _require_stored(reference, known, "instance", "`alloc instances list` lists the ids")
     return load(reference)
 
 
@@ -50,27 +45,43 @@ def read_planning_problem(reference: str) -> PlanningProblem:
     """
     from alloc.documents import load_planning_problem, parse_planning_problem
 
-    if reference == STDIN:
-        try:
-            return parse_planning_problem(_read_stdin())
-        except InstanceError as error:
-            raise InstanceError(f"{STDIN_NAME}: {error}") from None
-    if _is_path(reference):
-        return load_planning_problem(Path(reference))
+    if _is_document(reference):
+        return read_document(reference, parse_planning_problem, load_planning_problem)
     from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
 
     known = stored_planning_ids()
-    if reference not in known:
-        raise InstanceError(
-            f'"{reference}": is neither a file nor the id of a stored planning problem'
-            f"{nearest(reference, known) or ';'} known: {', '.join(known)}."
-        )
+    _require_stored(reference, known, "planning problem", f"known: {', '.join(known)}")
     return load_stored_planning(reference)
 
 
-def _is_path(reference: str) -> bool:
+def read_document(reference: str, parse: Callable[[str | bytes], T], load: Callable[[str], T]) -> T:
+    """Return what a file or ``-`` (standard input) holds; what is wrong is said with its name.
+
+    Raises
+    ------
+    InstanceError
+        If there is no such file, or the document is malformed.
+    """
+    if reference != STDIN:
+        return load(reference)
+    try:
+        return parse(_read_stdin())
+    except InstanceError as error:
+        raise InstanceError(f"{STDIN_NAME}: {error}") from None
+
+
+def _is_document(reference: str) -> bool:
     """Ids have no extension; a file of that name goes first."""
-    return Path(reference).suffix in {".json", ".gz"} or Path(reference).exists()
+    is_path = Path(reference).suffix in {".json", ".gz"} or Path(reference).exists()
+    return reference == STDIN or is_path
+
+
+def _require_stored(reference: str, known: Sequence[str], what: str, cure: str) -> None:
+    if reference not in known:
+        raise InstanceError(
+            f'"{reference}": is neither a file nor the id of a stored {what}'
+            f"{nearest(reference, known) or ';'} {cure}."
+        )
 
 
 def with_moves(problem: Instance, budget: int | None, evict: bool) -> Instance:

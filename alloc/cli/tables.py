@@ -121,10 +121,10 @@ def certificate_table(certificate: Certificate, unit: str | None = None) -> "Tab
     value = certificate.objective
     bound = None
     if math.isfinite(certificate.bound):
-        bound = f"{number(certificate.bound)} {unit}, {_BOUND_PROOF[certificate.bound_proof]}"
+        bound = f"{_amount(certificate.bound, unit)}, {_BOUND_PROOF[certificate.bound_proof]}"
     rows: list[tuple[str, object]] = [
         ("status", status),
-        (certificate.objective_name, None if value is None else f"{number(value)} {unit}"),
+        (certificate.objective_name, None if value is None else _amount(value, unit)),
         ("bound", bound),
         ("gap", percent(certificate.gap)),
         ("verified", "yes, every rule and the objective" if certificate.verified else "no answer"),
@@ -133,6 +133,10 @@ def certificate_table(certificate: Certificate, unit: str | None = None) -> "Tab
         ("time", f"{number(round(certificate.seconds, 2))} s"),
     ]
     return facts(rows)
+
+
+def _amount(value: float, unit: str) -> str:
+    return f"{number(value)} {unit}".rstrip()
 
 
 def solution_table(instance: Instance, solution: Solution) -> "Table":

@@ -158,7 +158,7 @@ def _check_kind(raw: dict[str, Any], kind: Kind) -> None:
     wanted = _ARTICLE.get(kind, f"a {kind}")
     if found in get_args(Kind):
         given = _ARTICLE.get(str(found), f"a {found}")
-        raise InstanceError(f"this is {given} document, and {wanted} was expected; give {wanted}.")
+        raise InstanceError(f"this is {given}, and {wanted} was expected; give {wanted}.")
     raise InstanceError(
         f"the document has kind {describe(found)}{nearest(str(found), get_args(Kind)) or ';'} "
         f'{wanted} has "kind": "{kind}".'

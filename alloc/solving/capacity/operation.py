@@ -282,7 +282,7 @@ def judged(
         sense="min",
         objective_name=objective,
         formulation="operation",
-        backend=f"{method} ({backend})",
+        backend=method,
         backend_version=backend,
         seed=settings.seed,
         workers=settings.workers,

@@ -1,6 +1,7 @@
 """Operation, inference and quotas at the command line."""
 
 import json
+import re
 
 import pytest
 from inference_problems import a_problem
@@ -60,6 +61,39 @@ def test_quotas_are_shown_with_what_tenants_get(run, quotas, tmp_path):
     assert shown.exit_code == 0, shown.stderr
     assert "What tenants get" in shown.stdout
     assert json.loads(answer.read_text())["plan"]["quotas"]
+
+
+def test_what_a_little_more_would_change_is_shown(run, inference, quotas):
+    """It was solved for by default, and only the document told."""
+    shown = run("size-inference", inference, "--requests", 0, "-q")
+    assert "one more host" in shown.stdout
+    assert "10 % more requests" in shown.stdout
+    assert "adds to the cost, USD" in shown.stdout
+    shown = run("plan-quotas", quotas, "-q")
+    assert "one more GPU" in shown.stdout
+    assert "10 % more demand" in shown.stdout
+
+
+def test_amounts_have_their_unit(run, operation, inference, quotas):
+    assert re.search(r"operation-cost +[\d,.]+ EUR", run("operate", operation, "-q").stdout)
+    shown = run("size-inference", inference, "--requests", 0, "--no-what-if", "-q").stdout
+    assert re.search(r"cost +[\d,.]+ USD", shown)
+    shown = run("plan-quotas", quotas, "--no-what-if", "-q").stdout
+    assert re.search(r"expected_shortfall +[\d,.]+ GPU h", shown)
+
+
+def test_the_solver_is_named_once(run, operation):
+    shown = run("operate", operation, "-q").stdout
+    assert len(re.findall("HiGHS", shown)) == 1
+
+
+@pytest.mark.parametrize("command", ["operate", "size-inference", "plan-quotas"])
+def test_a_problem_is_read_from_standard_input(run, operation, inference, quotas, command):
+    path = {"operate": operation, "size-inference": inference, "plan-quotas": quotas}[command]
+    assert run(command, "-", "--json", "-q", input=path.read_text()).exit_code == 0
+    result = run(command, "-", "-q", input="{")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: standard input: ")
 
 
 @pytest.mark.parametrize("command", ["operate", "size-inference", "plan-quotas"])

@@ -109,10 +109,10 @@ def test_a_document_of_another_kind_is_named() -> None:
         (parse_result, "a result"),
         (parse_topology, "a topology"),
     ):
-        sentence = f"this is a solution document, and {wanted} was expected; give {wanted}"
+        sentence = f"this is a solution, and {wanted} was expected; give {wanted}"
         with pytest.raises(InstanceError, match=sentence):
             parse(solution)
-    with pytest.raises(InstanceError, match="this is an instance document, and a solution was"):
+    with pytest.raises(InstanceError, match="this is an instance, and a solution was"):
         parse_solution(TEXT)
 
 

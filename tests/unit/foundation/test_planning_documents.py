@@ -101,7 +101,7 @@ def test_a_plan_and_its_result_survive_their_documents(tmp_path):
         (("classes", 1, "goal"), {"measur": "jct"}, r"goal: unknown field"),
         (("scenarios", 0, "arrivals", "vision-1", 1), None, r'arrivals\["vision-1"\]\[1\] is null'),
         (("scenarios", 0, "probability"), 0.1, "sum to 0.6"),
-        (("kind",), "instance", "this is an instance document, and a planning problem was"),
+        (("kind",), "instance", "this is an instance, and a planning problem was"),
     ],
 )
 def test_a_mistake_in_a_document_is_named(path, value, sentence):

@@ -167,6 +167,7 @@ GOOD = a_quota_problem(PAIR, [[1, 1]], 4)
         (lambda: QuotaTenant("a", weight=0), "weight is 0"),
         (lambda: QuotaTenant("a", exceeding=1.0), "below 1"),
         (lambda: GpuCapacity("a100", -1), "gpu_milli is -1"),
+        (lambda: GpuCapacity("a100", 30), "gpu_milli is 30, less than one GPU.*by 1,000"),
         (lambda: TenantDemand("a", "a100", (-5,)), "gpu_milli is -5"),
         (lambda: a_quota_problem(PAIR, [[1, 1]], 4, "fair"), 'goal is "fair"'),
         (lambda: a_quota_problem(PAIR, [[1, 1]], 4, probabilities=[0.5]), "sum to 0.5"),
