@@ -1,6 +1,7 @@
 """The writer and the store: many changes to a commit, each for itself; jobs stored once."""
 
 import asyncio
+import time
 
 import pytest
 from sqlalchemy import create_engine, event, text
@@ -10,7 +11,7 @@ from alloc.server import Settings
 from alloc.server.records import Job, new_job_id
 from alloc.server.store import Store
 from alloc.server.tables import DatabaseError
-from alloc.server.writer import Writer
+from alloc.server.writer import GATHER_S, Writer
 
 
 @pytest.fixture
@@ -44,6 +45,48 @@ def test_changes_that_wait_share_a_commit(engine):
     asyncio.run(work())
     assert stored(engine) == list(range(200))
     assert len(commits) < 20
+
+
+def test_a_crowd_of_changes_makes_no_crowd_of_commits(engine):
+    """A disk that is fast must not turn every change into a commit: commits cost CPU time."""
+    commits = []
+    event.listen(engine, "commit", commits.append)
+
+    async def work():
+        writer = Writer(engine)
+        began = time.monotonic()
+        futures = []
+        while time.monotonic() < began + 0.4:
+            futures += [writer.write(add(len(futures) + k)) for k in range(3)]
+            await asyncio.sleep(0.001)
+        await asyncio.gather(*futures)
+        took = time.monotonic() - began
+        await asyncio.to_thread(writer.close)
+        return len(futures), took
+
+    number, took = asyncio.run(work())
+    assert len(stored(engine)) == number
+    assert len(commits) <= 1.5 * took / GATHER_S + 3
+
+
+def test_a_change_alone_does_not_wait_for_company(engine):
+    """One client after the other is answered as fast as the disk allows."""
+
+    async def work():
+        writer = Writer(engine)
+        await asyncio.gather(*(writer.write(add(k)) for k in range(9)))
+        await writer.write(add(10))
+        pauses = []
+        sleep, time.sleep = time.sleep, pauses.append
+        try:
+            for k in range(20, 30):
+                await writer.write(add(k))
+        finally:
+            time.sleep = sleep
+        await asyncio.to_thread(writer.close)
+        return pauses
+
+    assert asyncio.run(work()) == []
 
 
 def test_a_change_that_fails_fails_alone(engine):
