@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import highspy
 import numpy as np
@@ -24,7 +25,12 @@ _STATUS = {
     highspy.HighsModelStatus.kSolutionLimit: "stopped",
 }
 
+_SMALL = 500
+"""Entries of a matrix up to which looking for a first solution by feasibility jumps takes several
+times as long as solving the model."""
 
+
+@cache
 def version() -> str:
     """Return the solver's name and version."""
     return f"HiGHS {highspy.Highs().version()}"
@@ -90,6 +96,8 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
     solver = quiet_solver(options)
     if solver.passModel(highs_model(model)) == highspy.HighsStatus.kError:
         raise SolverError("HiGHS refuses the model; this is a bug of the drawing.")
+    if model.matrix.nnz <= _SMALL:
+        solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
     if options.start is not None:
         _set_start(solver, options.start)
     with threads(options.workers):

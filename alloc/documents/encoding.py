@@ -23,6 +23,7 @@ Key = TypeVar("Key")
 
 # Beyond 64 bits a float is written as a float.
 _MOST_WHOLE = 2**63
+_AS_THEY_ARE = frozenset({str, bool, type(None)})
 
 
 def canonical_json(instance: Instance) -> bytes:
@@ -196,7 +197,17 @@ def encode(value: Any, field: str = "value") -> Any:
     InstanceError
         If a number is not finite, or the value has no place in a document.
     """
-    if value is None or isinstance(value, str | bool):
+    # Most values, told apart by their exact types before the slower questions to abstract ones.
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if kind is int:
+        return value if -_MOST_WHOLE < value < _MOST_WHOLE else float(value)
+    if kind is float:
+        return _number(value, field)
+    if kind is tuple:
+        return [encode(item, field) for item in value]
+    if isinstance(value, str | bool):
         return value
     if isinstance(value, numbers.Integral):
         return int(value) if abs(int(value)) < _MOST_WHOLE else float(value)
