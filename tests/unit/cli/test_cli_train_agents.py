@@ -71,3 +71,17 @@ def test_a_checkpoint_of_another_agent_is_refused(run: Run, tmp_path: Path, name
     done = run("train", name, "--minutes", 0.01, "--output", tmp_path, "--quiet")
     assert done.exit_code == 2
     assert "other kind" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["set-policy", "window-policy", "dl2", "selector", "two-level", "placement-agent"]
+)
+def test_a_name_that_no_policy_can_have_is_refused_before_training(
+    run: Run, tmp_path: Path, command: str
+) -> None:
+    """Found out at the end, it would cost the hours of the training."""
+    for name in ("No Good", "trailing\n", ""):
+        done = run("train", command, "--name", name, "--output", tmp_path / "out", "--quiet")
+        assert done.exit_code == 2
+        assert "a policy's name is of lower-case letters" in done.stderr
+        assert not (tmp_path / "out").exists()

@@ -40,7 +40,8 @@ def test_one_command_trains_and_says_how_good_it_is(run: Run, tmp_path: Path) ->
     card = read_policy(folder / "dl2.onnx").card
     assert card.seeds == (4,)
     assert "decisions of fifo" in card.data
-    assert "--seed 4 --preset released --set" in card.command
+    assert card.command.startswith("alloc train dl2 --preset released --set")
+    assert "--seed 4 --name dl2 --output out" in card.command
     assert "--set teacher=fifo" in card.command
     lines = (folder / "curve.csv").read_text().splitlines()
     assert len(lines) == len(json.loads((folder / "curve.json").read_text())) + 1

@@ -1,0 +1,191 @@
+"""What the commands of ``alloc train`` share: a training from options to a policy file."""
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from alloc.cli.console import print_json, progress, require_writable, show
+from alloc.cli.door import say
+from alloc.errors import InstanceError
+
+if TYPE_CHECKING:
+    from alloc.learning.training import Trainer
+    from alloc.schedulers.learned.policy_file import PolicyFile
+
+MinutesOption = Annotated[
+    float,
+    typer.Option(
+        help="About how long on one core; the steps follow from it, not from the clock.",
+        min=0.01,
+    ),
+]
+FolderOption = Annotated[
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="DIR",
+        help="Folder for checkpoint, curve and policy; a run that was interrupted goes on there.",
+        show_default=False,
+    ),
+]
+NameOption = Annotated[str, typer.Option(help="Name of the policy.")]
+PlotOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Draw the validation curve (.svg or .png).", show_default=False
+    ),
+]
+
+
+def _no_more() -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A training at its beginning.
+
+    Parameters
+    ----------
+    trainer
+        What is trained.
+    publish
+        Writes its best policy: called with the trainer, the path, and by name with name, command
+        and hours.
+    more
+        Asked once the policy is written: what else is to be said, name to value.
+    """
+
+    trainer: "Trainer"
+    publish: Callable[..., "PolicyFile"]
+    more: Callable[[], Mapping[str, Any]] = _no_more
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What every command is told.
+
+    Parameters
+    ----------
+    output
+        Folder of the training.
+    seed
+        Seed of everything random.
+    name
+        Name of the policy.
+    plot
+        File for the validation curve, or None.
+    json, quiet
+        How to answer.
+    """
+
+    output: Path
+    seed: int
+    name: str
+    plot: Path | None
+    json: bool
+    quiet: bool
+
+
+def train_policy(wanted: Wanted, given: Sequence[str], begin: Callable[[], Begun]) -> None:
+    """Train a policy to its end, write it and say how good it is.
+
+    Parameters
+    ----------
+    wanted
+        What every command is told.
+    given
+        The command and the options of its own, words of a shell, for the model card.
+    begin
+        Begins the training; called when the rest is known to be sound.
+    """
+    _check_plot(wanted.plot)
+    _check_name(wanted.name)
+    from alloc.learning.training import require_torch
+
+    require_torch()
+    begun = begin()
+    hours = _run(begun.trainer, wanted)
+    shared = ["--seed", str(wanted.seed), "--name", wanted.name]
+    words = ["alloc", "train", *given, *shared, "--output", wanted.output.name or "DIR"]
+    policy = begun.publish(
+        begun.trainer,
+        wanted.output / f"{wanted.name}.onnx",
+        name=wanted.name,
+        command=shlex.join(words),
+        hours=hours,
+    )
+    _finish(policy, begun, wanted)
+
+
+def _check_name(name: str) -> None:
+    """Refuse a name that no policy can have, before hours of training."""
+    from alloc.schedulers.learned.model_card import NAME_PATTERN
+
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise InstanceError(
+            f'--name "{name}": a policy\'s name is of lower-case letters, digits, ".", "_" and '
+            '"-", and begins with a letter or digit.'
+        )
+
+
+def _check_plot(plot: Path | None) -> None:
+    """Refuse a file for the curve that could not be drawn or written, before hours of training."""
+    if plot is not None and plot.suffix not in (".svg", ".png"):
+        raise InstanceError(f"--plot {plot}: let the name of the file end in .svg or .png.")
+    require_writable(plot)
+
+
+def _run(trainer: "Trainer", wanted: Wanted) -> float:
+    """Train to the end with live progress; return the CPU hours.
+
+    What was done is kept when the user interrupts it, and said so.
+    """
+    from alloc.learning.training import train
+
+    with progress(f"training {wanted.name}", wanted.quiet) as line:
+
+        def report(done: int, total: int, said: str) -> None:
+            line(f"{done}/{total}  {said}")
+
+        try:
+            return train(trainer, wanted.output, report=report)
+        except KeyboardInterrupt:
+            say(
+                f"{wanted.output}: {trainer.step} of {trainer.steps} steps are kept; repeat the "
+                "command."
+            )
+            raise
+
+
+def _finish(policy: "PolicyFile", begun: Begun, wanted: Wanted) -> None:
+    """Say what was trained, and what else is known of it; draw its curve."""
+    card, trainer = policy.card, begun.trainer
+    if wanted.plot is not None:
+        from alloc.cli.policies import draw
+
+        draw(policy, wanted.plot)
+    told: dict[str, Any] = {
+        "policy": card.name,
+        "file": str(policy.path),
+        "bytes": len(policy.model),
+        "steps": trainer.steps,
+        "cpu_hours": card.training_hours,
+        f"best validation ({card.curve_value})": min(
+            (point.value for point in card.curve), default=None
+        ),
+        **begun.more(),
+    }
+    if wanted.json:
+        print_json({**told, "curve": trainer.curve.to_list()})
+        return
+    from alloc.cli.tables import facts
+
+    show(facts(told.items()))
+    say(f"`alloc policies add {policy.path}` puts it beside the other schedulers.")
