@@ -14,7 +14,6 @@ least; replayed choices are weighted by clipped ratios of probabilities (Schulma
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -23,7 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from alloc.learning.actor_critic.networks import make_networks
+from alloc.learning.actor_critic.pair import PairTraining, clipped_gain, entropy
 from alloc.learning.actor_critic.placement_reward import RewardModel
 from alloc.learning.actor_critic.placement_rules import spread
 from alloc.learning.actor_critic.placement_world import (
@@ -36,7 +35,7 @@ from alloc.learning.actor_critic.placement_world import (
     run_stream,
     synthetic_table,
 )
-from alloc.learning.training import Curve, State, step_rng
+from alloc.learning.training import State, step_rng
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 from alloc.schedulers.learned.kinds import choose as choose_action
 
@@ -96,7 +95,7 @@ class PlacementPlan:
         return PlacementPlan(updates=updates, every=max(1, min(20, updates // 4)))
 
 
-class PlacementTraining:
+class PlacementTraining(PairTraining):
     """A training, update by update; see `alloc.learning.training.Trainer`.
 
     Parameters
@@ -110,24 +109,20 @@ class PlacementTraining:
     """
 
     kind = "placement-agent"
+    measure = VALUE
 
     def __init__(self, plan: PlacementPlan, seed: int = 0, reward: Value | None = None) -> None:
-        torch.set_num_threads(1)
-        self.plan, self.seed = plan, seed
-        self.step, self.steps, self.curve = 0, plan.updates, Curve()
-        self.table = synthetic_table()
         self.spec = FeatureSpec.of("host-choice/1", classes=CLASSES, most=plan.source.most)
-        self.actor, self.critic = make_networks(self.spec, seed)
-        self._optimiser = torch.optim.Adam(
-            [*self.actor.parameters(), *self.critic.parameters()], lr=plan.rate
+        super().__init__(
+            self.spec, rate=plan.rate, updates=plan.updates, every=plan.every, seed=seed
         )
+        self.plan = plan
+        self.table = synthetic_table()
         self._reward = reward
         self._true_reward = reward is not None
         self._tried = torch.zeros((len(CLASSES), (plan.source.most + 1) ** len(CLASSES)))
         self._replay: dict[str, torch.Tensor] = {}
         self._validation: list[tuple[Stream, float]] = []
-        self._best_value = float("inf")
-        self._best = copy.deepcopy(self.actor.state_dict())
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -144,44 +139,21 @@ class PlacementTraining:
             self._reward = RewardModel(self.table, plan.source.most, plan.samples, self.seed)
         return self._reward
 
-    def advance(self) -> str:
-        """Take one update; return in words how it went."""
-        if self.step == 0:
-            self._validate()
+    def _improve(self) -> float:
+        """Play some streams and learn from the replay; return the mean JCT of the streams."""
         jct = float(np.mean([self._play(k) for k in range(self.plan.streams)]))
         rng = step_rng(self.seed, 2, self.step)
         for _ in range(self.plan.batches):
             self._learn(rng)
-        self.step += 1
-        if self.step % self.plan.every == 0 or self.step == self.steps:
-            self._validate()
-        value = self.curve.points[-1].values[VALUE]
-        return f"mean JCT {jct:.3g}; validation {value:.3f}, best {self._best_value:.3f}"
-
-    def best(self) -> nn.Module:
-        """Return the actor that did best in validation."""
-        actor = copy.deepcopy(self.actor)
-        actor.load_state_dict(self._best)
-        return actor
+        return jct
 
     def state(self) -> State:
         """Return all that the next step depends on."""
-        return {
-            "actor": self.actor.state_dict(),
-            "critic": self.critic.state_dict(),
-            "optimiser": self._optimiser.state_dict(),
-            "best_value": self._best_value,
-            "best": self._best,
-            "tried": self._tried,
-            "replay": self._replay,
-        }
+        return {**super().state(), "tried": self._tried, "replay": self._replay}
 
     def restore(self, state: State) -> None:
         """Take up a state."""
-        self.actor.load_state_dict(state["actor"])
-        self.critic.load_state_dict(state["critic"])
-        self._optimiser.load_state_dict(state["optimiser"])
-        self._best_value, self._best = float(state["best_value"]), state["best"]
+        super().restore(state)
         self._tried, self._replay = state["tried"], state["replay"]
 
     def _play(self, number: int) -> float:
@@ -244,21 +216,15 @@ class PlacementTraining:
         value = self.critic(seen)[:, 0]
         advantage = goal - value.detach()
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        log_p = self.actor(seen).masked_fill(~mask, -1e9).log_softmax(1)
+        log_p = self._log_probabilities(seen, mask)
         ratio = log_p.gather(1, action[:, None])[:, 0].exp() / kept["chance"][rows]
-        clipped = ratio.clamp(1 - plan.clip, 1 + plan.clip)
-        gain = torch.minimum(ratio * advantage, clipped * advantage).mean()
-        entropy = -(log_p.exp() * log_p.masked_fill(~mask, 0.0)).sum(1).mean()
+        gain = clipped_gain(ratio, advantage, plan.clip)
         weight = plan.entropy * (1 - self.step / plan.updates)
-        loss = -gain - weight * entropy + 0.5 * ((value - goal) ** 2).mean()
-        self._optimiser.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.actor.parameters(), 0.5)
-        nn.utils.clip_grad_norm_(self.critic.parameters(), 0.5)
-        self._optimiser.step()
+        error = ((value - goal) ** 2).mean()
+        self._descend(-gain - weight * entropy(log_p, mask) + 0.5 * error)
 
-    def _validate(self) -> None:
-        """Play the streams of validation with the likeliest choices; keep the best weights."""
+    def _judge(self) -> dict[str, float]:
+        """Play the streams of validation with the likeliest choices."""
         if not self._validation:
             for stream in held_streams(self.plan.source, VALIDATION_SEED, 6):
                 expected = float(run_stream(stream, self.table, spread).jct.mean())
@@ -268,10 +234,7 @@ class PlacementTraining:
             run_stream(stream, self.table, act).jct.mean() / expected
             for stream, expected in self._validation
         ]
-        value = float(np.mean(ratios))
-        self.curve.add(self.step, "actor-critic", **{VALUE: value})
-        if value < self._best_value:
-            self._best_value, self._best = value, copy.deepcopy(self.actor.state_dict())
+        return {VALUE: float(np.mean(ratios))}
 
 
 def likeliest(actor: nn.Module) -> Place:

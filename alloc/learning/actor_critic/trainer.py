@@ -9,20 +9,18 @@ Schulman et al., "High-dimensional continuous control using generalized advantag
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from alloc.instance import Instance
-from alloc.learning.actor_critic.networks import make_networks
+from alloc.learning.actor_critic.pair import PairTraining, clipped_gain, entropy
 from alloc.learning.actor_critic.rollout import Choose, Played, play, refer
 from alloc.learning.actor_critic.task import Task
-from alloc.learning.training import Curve, State, step_rng
+from alloc.learning.training import step_rng
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.learned.kinds import choose as choose_action
 
@@ -67,7 +65,7 @@ class Plan:
     rate: float = 1e-3
 
 
-class ActorCriticTraining:
+class ActorCriticTraining(PairTraining):
     """A training of an agent, update by update; see `alloc.learning.training.Trainer`.
 
     Parameters
@@ -80,20 +78,17 @@ class ActorCriticTraining:
         Seed of weights, instances and draws.
     """
 
+    measure = VALUE
+
     def __init__(self, task: Task, plan: Plan, seed: int = 0) -> None:
-        torch.set_num_threads(1)
-        self.task, self.plan, self.seed = task, plan, seed
-        self.step, self.steps, self.curve = 0, plan.updates, Curve()
-        self.actor, self.critic = make_networks(task.spec, seed)
-        self._optimiser = torch.optim.Adam(
-            [*self.actor.parameters(), *self.critic.parameters()], lr=plan.rate
+        super().__init__(
+            task.spec, rate=plan.rate, updates=plan.updates, every=plan.every, seed=seed
         )
+        self.task, self.plan = task, plan
         self._stepwise = task.steps()
         self._validation: tuple[Instance, ...] | None = None
         self._expected: list[float] = []
         self._reference = make_scheduler(task.reference)
-        self._best_value = float("inf")
-        self._best = copy.deepcopy(self.actor.state_dict())
 
     @property
     def kind(self) -> str:
@@ -105,42 +100,11 @@ class ActorCriticTraining:
         """Plain JSON values that name this training."""
         return {"seed": self.seed, **asdict(self.plan), **self.task.settings}
 
-    def advance(self) -> str:
-        """Take one update; return in words how it went."""
-        if self.step == 0:
-            self._validate()
+    def _improve(self) -> float:
+        """Play some episodes and learn from them; return their mean JCT."""
         played = [self._episode(e) for e in range(self.plan.episodes)]
         self._update(played)
-        self.step += 1
-        if self.step % self.plan.every == 0 or self.step == self.steps:
-            self._validate()
-        value = self.curve.points[-1].values[VALUE]
-        jct = np.mean([episode.mean_jct for episode in played])
-        return f"mean JCT {jct:.3g}; validation {value:.3f}, best {self._best_value:.3f}"
-
-    def best(self) -> nn.Module:
-        """Return the actor that did best in validation."""
-        actor = copy.deepcopy(self.actor)
-        actor.load_state_dict(self._best)
-        return actor
-
-    def state(self) -> State:
-        """Return all that the next step depends on."""
-        return {
-            "actor": self.actor.state_dict(),
-            "critic": self.critic.state_dict(),
-            "optimiser": self._optimiser.state_dict(),
-            "best_value": self._best_value,
-            "best": self._best,
-        }
-
-    def restore(self, state: State) -> None:
-        """Take up a state."""
-        self.actor.load_state_dict(state["actor"])
-        self.critic.load_state_dict(state["critic"])
-        self._optimiser.load_state_dict(state["optimiser"])
-        self._best_value = float(state["best_value"])
-        self._best = state["best"]
+        return float(np.mean([episode.mean_jct for episode in played]))
 
     def _episode(self, episode: int) -> Played:
         rng = step_rng(self.seed, 1, self.step, episode)
@@ -158,8 +122,8 @@ class ActorCriticTraining:
 
         return act
 
-    def _validate(self) -> None:
-        """Play the validation instances with the likeliest actions; keep the best weights."""
+    def _judge(self) -> dict[str, float]:
+        """Play the validation instances with the likeliest actions."""
         if self._validation is None:
             self._validation = self.task.validation()
             self._expected = [
@@ -168,12 +132,7 @@ class ActorCriticTraining:
         act = self._chooser(None)
         jcts = [play(i, self.task, self._stepwise, act).mean_jct for i in self._validation]
         value = float(np.mean(np.array(jcts) / np.array(self._expected)))
-        self.curve.add(
-            self.step, "actor-critic", **{VALUE: value, "mean_jct": float(np.mean(jcts))}
-        )
-        if value < self._best_value:
-            self._best_value = value
-            self._best = copy.deepcopy(self.actor.state_dict())
+        return {VALUE: value, "mean_jct": float(np.mean(jcts))}
 
     def _update(self, played: Sequence[Played]) -> None:
         """Move actor and critic by some passes over the episodes."""
@@ -191,21 +150,9 @@ class ActorCriticTraining:
         for _ in range(plan.epochs):
             log_p = self._log_probabilities(seen, mask)
             ratio = (log_p.gather(1, action[:, None])[:, 0] - before).exp()
-            gain = torch.minimum(
-                ratio * scaled, ratio.clamp(1 - plan.clip, 1 + plan.clip) * scaled
-            ).mean()
-            entropy = -(log_p.exp() * log_p.masked_fill(~mask, 0.0)).sum(1).mean()
+            gain = clipped_gain(ratio, scaled, plan.clip)
             error = ((self.critic(seen)[:, 0] - target) ** 2).mean()
-            loss = -gain - entropy_weight * entropy + 0.5 * error
-            self._optimiser.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(self.actor.parameters(), 0.5)
-            nn.utils.clip_grad_norm_(self.critic.parameters(), 0.5)
-            self._optimiser.step()
-
-    def _log_probabilities(self, seen: Tensor, mask: Tensor) -> Tensor:
-        logits: Tensor = self.actor(seen).masked_fill(~mask, -1e9)
-        return logits.log_softmax(1)
+            self._descend(-gain - entropy_weight * entropy(log_p, mask) + 0.5 * error)
 
     def _advantages(self, played: Sequence[Played], value: np.ndarray) -> np.ndarray:
         """Return generalised advantages; time, and so the discount, passes between decisions."""

@@ -1,0 +1,126 @@
+"""An actor and a critic under training: what does not depend on where they act."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from alloc.learning.actor_critic.networks import make_networks
+from alloc.learning.training import Curve, State
+from alloc.schedulers.learned.feature_spec import FeatureSpec
+
+LARGEST_GRADIENT = 0.5
+"""Norm that the gradients of actor and critic are cut off at, each by itself."""
+
+
+class PairTraining(ABC):
+    """A training of actor and critic, update by update, that keeps the actor best in validation.
+
+    It is an `alloc.learning.training.Trainer` but for `kind` and `settings`.
+
+    Parameters
+    ----------
+    spec
+        What the networks are shown and answer.
+    rate
+        Learning rate of both.
+    updates
+        Updates in all.
+    every
+        Updates between validations.
+    seed
+        Seed of weights, and of what a subclass draws.
+    """
+
+    measure: str
+    """Name of the validation's measure in the curve; lower is better."""
+
+    def __init__(
+        self, spec: FeatureSpec, *, rate: float, updates: int, every: int, seed: int
+    ) -> None:
+        torch.set_num_threads(1)
+        self.seed = seed
+        self.step, self.steps, self.curve = 0, updates, Curve()
+        self.actor, self.critic = make_networks(spec, seed)
+        self._optimiser = torch.optim.Adam(
+            [*self.actor.parameters(), *self.critic.parameters()], lr=rate
+        )
+        self._every = every
+        self._best_value = float("inf")
+        self._best = copy.deepcopy(self.actor.state_dict())
+
+    @abstractmethod
+    def _improve(self) -> float:
+        """Play and learn, one update; return the mean JCT of what was played."""
+
+    @abstractmethod
+    def _judge(self) -> dict[str, float]:
+        """Return what validation measures, `measure` among it."""
+
+    def advance(self) -> str:
+        """Take one update; return in words how it went."""
+        if self.step == 0:
+            self._validate()
+        jct = self._improve()
+        self.step += 1
+        if self.step % self._every == 0 or self.step == self.steps:
+            self._validate()
+        value = self.curve.points[-1].values[self.measure]
+        return f"mean JCT {jct:.3g}; validation {value:.3f}, best {self._best_value:.3f}"
+
+    def _validate(self) -> None:
+        """Keep the weights if they are the best in validation so far."""
+        measured = self._judge()
+        self.curve.add(self.step, "actor-critic", **measured)
+        value = measured[self.measure]
+        if value < self._best_value:
+            self._best_value, self._best = value, copy.deepcopy(self.actor.state_dict())
+
+    def best(self) -> nn.Module:
+        """Return the actor that did best in validation."""
+        actor = copy.deepcopy(self.actor)
+        actor.load_state_dict(self._best)
+        return actor
+
+    def state(self) -> State:
+        """Return all that the next step depends on."""
+        return {
+            "actor": self.actor.state_dict(),
+            "critic": self.critic.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+            "best_value": self._best_value,
+            "best": self._best,
+        }
+
+    def restore(self, state: State) -> None:
+        """Take up a state."""
+        self.actor.load_state_dict(state["actor"])
+        self.critic.load_state_dict(state["critic"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        self._best_value, self._best = float(state["best_value"]), state["best"]
+
+    def _log_probabilities(self, seen: Tensor, mask: Tensor) -> Tensor:
+        """Return the log-probabilities of all actions, shape (choices, actions)."""
+        logits: Tensor = self.actor(seen).masked_fill(~mask, -1e9)
+        return logits.log_softmax(1)
+
+    def _descend(self, loss: Tensor) -> None:
+        """Move actor and critic down a loss."""
+        self._optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        nn.utils.clip_grad_norm_(self.actor.parameters(), LARGEST_GRADIENT)
+        nn.utils.clip_grad_norm_(self.critic.parameters(), LARGEST_GRADIENT)
+        self._optimiser.step()
+
+
+def clipped_gain(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
+    """Return the clipped gain of choices by their ratios of probabilities (PPO, equation 7)."""
+    return torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
+
+
+def entropy(log_p: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean entropy of choices among allowed actions, nats."""
+    return -(log_p.exp() * log_p.masked_fill(~mask, 0.0)).sum(1).mean()
