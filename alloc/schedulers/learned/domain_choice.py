@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
+from alloc.errors import InstanceError, nearest
 from alloc.packing import HostPool
 from alloc.schedulers.honouring import REQUIRED_LEVELS
 from alloc.schedulers.learned.kinds import Actor
-from alloc.schedulers.learned.stepwise import Mask, Observation, Reply, StepwiseDecider
-from alloc.schedulers.state import ClusterState, Decision, JobView
-from alloc.solution import Assignment
+from alloc.schedulers.learned.one_by_one import OneByOne
+from alloc.schedulers.learned.stepwise import Mask, Observation, StepwiseDecider
+from alloc.schedulers.state import ClusterState, JobView
 from alloc.topology import Topology
 from alloc.units import require_count
-from alloc.workload import Configuration
 
 DOMAIN_COLUMNS = (
     "free GPUs over the GPUs of the domain",
@@ -91,12 +89,8 @@ class DomainFeatures:
         return self.domains + 1
 
 
-class DomainChoice:
-    """A decision about gangs in the making; see `alloc.schedulers.learned.stepwise.Stepwise`.
-
-    The gangs that wait are asked for in order of arrival; those that run go on as they are. A gang
-    that fits nowhere is left waiting without being asked for. Where nothing runs, a gang that fits
-    may not be left waiting: nothing would ever happen again.
+class DomainChoice(OneByOne):
+    """A decision about gangs in the making, one by one; see `OneByOne`.
 
     Parameters
     ----------
@@ -110,110 +104,38 @@ class DomainChoice:
         self.features = features
         self.observation: Observation = np.zeros(features.shape, np.float32)
         self.mask: Mask = np.zeros(features.num_actions, np.bool_)
-        self._name = name
         self._cluster: _Cluster | None = None
-        self.reset()
+        super().__init__("gangs", skip=features.skip, name=name)
 
-    def reset(self) -> None:
-        """Forget everything; called before each simulation."""
-        self._queue: deque[JobView] = deque()
-        self._gang: JobView | None = None
-        self._assigned: list[Assignment] = []
+    @property
+    def gang(self) -> JobView | None:
+        """The gang that is asked for, or None."""
+        return self._asked
 
-    def open(self, state: ClusterState) -> None:
-        """Begin a decision.
+    def blank(self) -> None:
+        """Show that there is nothing to choose: all that can be done is to wait."""
+        self._asked = None
+        self.observation.fill(0.0)
+        self.mask.fill(False)
+        self.mask[self.features.wait] = True
+
+    def _begin(self, state: ClusterState) -> None:
+        """Learn the domains of the cluster, if it is another one.
 
         Raises
         ------
         InstanceError
             If the topology lacks the level, or has more domains of it than can be shown.
-        UnsupportedFeatureError
-            If a job has several configurations.
         """
         if self._cluster is None or self._cluster.topology is not state.topology:
             self._cluster = _Cluster(state.topology, self.features, self._name)
         self._now_s = state.now_s
-        self._pool = state.pool
-        self._assigned = []
-        self._runs = False
-        for view in state.running:
-            current = view.current
-            if current is not None:
-                self._runs = True
-                if state.slot_s is not None:  # a slot starts from an empty cluster
-                    self._pool.take(self._only(view), current.tasks)
-                    self._assigned.append(current)
-        self._queue = deque(state.waiting)
-        self._ask_next()
 
-    def act(self, action: int) -> Reply:
-        """Place the gang that is asked for, or leave it waiting."""
-        gang = self._gang
-        if gang is None or not 0 <= action < len(self.mask) or not self.mask[action]:
-            return Reply.MASKED
-        if action == self.features.wait:
-            if not self.features.skip:
-                self.blank()
-                return Reply.ENDED
-            self._ask_next()
-            return Reply.PASSED
+    def _places(self, action: int) -> Mask | None:
         assert self._cluster is not None
-        hosts = None if action == self.features.anywhere else self._cluster.inside[action]
-        placed = self._pool.place(self._only(gang), required=gang.placement.required, within=hosts)
-        if placed is None:
-            raise AssertionError("a domain was allowed that does not hold the gang")
-        self._assigned.append(Assignment(gang.id, 0, placed))
-        self._runs = True
-        self._ask_next()
-        return Reply.GRANTED
-
-    def close(self) -> Decision:
-        """Return the decision: what was placed, and in slots what goes on."""
-        self.blank()
-        return Decision(assign=tuple(self._assigned))
-
-    def blank(self) -> None:
-        """Show that there is nothing to choose: all that can be done is to wait."""
-        self._gang = None
-        self.observation.fill(0.0)
-        self.mask.fill(False)
-        self.mask[self.features.wait] = True
-
-    @property
-    def has_moves(self) -> bool:
-        """Whether a gang is asked for."""
-        return self._gang is not None
-
-    @property
-    def gang(self) -> JobView | None:
-        """The gang that is asked for, or None."""
-        return self._gang
-
-    def _only(self, view: JobView) -> Configuration:
-        if len(view.configurations) != 1:
-            raise UnsupportedFeatureError(
-                f'policy {self._name} places gangs, but job "{view.id}" has '
-                f"{len(view.configurations)} configurations to choose from; keep one of them."
-            )
-        return view.configurations[0]
-
-    def _ask_next(self) -> None:
-        """Ask for the next gang that fits somewhere; without `skip` only for the first."""
-        while self._queue:
-            gang = self._queue.popleft()
-            fits = self._fits(gang)
-            if fits.any():
-                self._gang = gang
-                self.mask[:] = fits
-                self.mask[self.features.wait] = self._runs
-                self._show(gang)
-                return
-            if not self.features.skip:
-                break
-        self.blank()
+        return None if action == self.features.anywhere else self._cluster.inside[action]
 
     def _fits(self, gang: JobView) -> Mask:
-        """Return which actions but waiting have room for a gang, shape (actions,)."""
         cluster, configuration = self._cluster, self._only(gang)
         assert cluster is not None
         room = [self._pool.room(group) for group in configuration.tasks]
@@ -223,14 +145,13 @@ class DomainChoice:
             inside = [r.sum() if hosts is None else r[hosts].sum() for r in room]
             if any(r < count for r, count in zip(inside, counts, strict=True)):
                 continue
-            placed = self._pool.place(configuration, required=gang.placement.required, within=hosts)
-            if placed is not None:
-                self._pool.release(configuration, placed)
-                fits[k] = True
+            fits[k] = self._would_fit(gang, hosts)
         return fits
 
-    def _show(self, gang: JobView) -> None:
+    def _show(self, gang: JobView, fits: Mask) -> None:
         """Show the domains and the gang."""
+        self.mask[:] = fits
+        self.mask[self.features.wait] = self._runs
         cluster, seen = self._cluster, self.observation
         assert cluster is not None
         seen.fill(0.0)

@@ -9,20 +9,17 @@ features, one row a host, and the choice of waiting are ours.
 
 from __future__ import annotations
 
-from collections import deque
-
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
-from alloc.errors import UnsupportedFeatureError
 from alloc.schedulers.honouring import REQUIRED_LEVELS
 from alloc.schedulers.learned.feature_spec import KindParameters, TensorSpec, Text
 from alloc.schedulers.learned.kinds import Actor, Decider, Network, decider_of_steps
-from alloc.schedulers.learned.stepwise import Reply, StepwiseDecider
-from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
+from alloc.schedulers.learned.one_by_one import OneByOne
+from alloc.schedulers.learned.stepwise import StepwiseDecider
+from alloc.schedulers.state import ClusterState, JobView, Knowledge
 from alloc.solution import Assignment
-from alloc.workload import Configuration
 
 FIXED_COLUMNS = (
     "1 for a host, 0 for waiting",
@@ -127,11 +124,8 @@ class HostChoiceKind:
         return StepwiseDecider(act, HostChoice(parameters, name=name))
 
 
-class HostChoice:
-    """One job after the other, in order of arrival, on one host or left waiting.
-
-    What runs stays where it is. A job that fits on no host waits without being asked for; where
-    nothing runs, the first that fits may not wait, for nothing would ever happen again.
+class HostChoice(OneByOne):
+    """One job after the other on one host or left waiting, see `OneByOne`.
 
     Parameters
     ----------
@@ -144,67 +138,13 @@ class HostChoice:
     def __init__(self, parameters: HostChoiceParameters, *, name: str = "agent") -> None:
         self._class = {known: c for c, known in enumerate(parameters.classes)}
         self._most = parameters.most
-        self._name = name
-        self.reset()
-
-    @property
-    def has_moves(self) -> bool:
-        """Whether a job is asked for."""
-        return self._asked is not None
+        super().__init__("jobs as they are", skip=True, name=name)
 
     def reset(self) -> None:
         """Forget everything; called before each simulation."""
-        self._queue: deque[JobView] = deque()
-        self._asked: JobView | None = None
-        self._assigned: list[Assignment] = []
+        super().reset()
         self.observation = np.zeros((1, len(FIXED_COLUMNS) + 3 * len(self._class)), np.float32)
         self.blank()
-
-    def open(self, state: ClusterState) -> None:
-        """Begin a decision.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            If a job has several configurations.
-        """
-        self._index, self._pool = state.topology.host_index, state.pool
-        hosts = state.topology.num_hosts
-        self._on_host = np.zeros((hosts, len(self._class)), np.int64)
-        self._jobs_on = np.zeros(hosts, np.int64)
-        self._assigned, self._runs = [], False
-        for view in state.running:
-            if view.current is None:
-                continue
-            self._runs = True
-            self._count(view, view.current)
-            if state.slot_s is not None:  # a slot starts from an empty cluster
-                self._pool.take(self._only(view), view.current.tasks)
-                self._assigned.append(view.current)
-        self._queue = deque(state.waiting)
-        self._ask_next()
-
-    def act(self, action: int) -> Reply:
-        """Put the job that is asked for on a host, or leave it waiting."""
-        view = self._asked
-        if view is None or not 0 <= action < len(self.mask) or not self.mask[action]:
-            return Reply.MASKED
-        if action == len(self._jobs_on):
-            self._ask_next()
-            return Reply.PASSED
-        placed = self._place(view, action)
-        if placed is None:
-            raise AssertionError("a host was allowed that does not hold the job")
-        self._assigned.append(placed)
-        self._count(view, placed)
-        self._runs = True
-        self._ask_next()
-        return Reply.GRANTED
-
-    def close(self) -> Decision:
-        """Return the decision: what was placed, and in slots what goes on."""
-        self.blank()
-        return Decision(assign=tuple(self._assigned))
 
     def blank(self) -> None:
         """Show that there is nothing to choose."""
@@ -212,13 +152,11 @@ class HostChoice:
         self.observation = np.zeros_like(self.observation)
         self.mask = np.zeros(len(self.observation), np.bool_)
 
-    def _only(self, view: JobView) -> Configuration:
-        if len(view.configurations) != 1:
-            raise UnsupportedFeatureError(
-                f'policy {self._name} places jobs as they are, but job "{view.id}" has '
-                f"{len(view.configurations)} configurations to choose from; keep one of them."
-            )
-        return view.configurations[0]
+    def _begin(self, state: ClusterState) -> None:
+        self._index = state.topology.host_index
+        hosts = state.topology.num_hosts
+        self._on_host = np.zeros((hosts, len(self._class)), np.int64)
+        self._jobs_on = np.zeros(hosts, np.int64)
 
     def _class_of(self, view: JobView) -> int | None:
         return None if view.model is None else self._class.get(view.model)
@@ -231,39 +169,25 @@ class HostChoice:
             if known is not None:
                 self._on_host[h, known] += 1
 
-    def _place(self, view: JobView, host: int) -> Assignment | None:
-        """Take a host for a job, if it has room."""
-        inside = np.arange(len(self._jobs_on)) == host
-        only = self._only(view)
-        tasks = self._pool.place(only, required=view.placement.required, within=inside)
-        return None if tasks is None else Assignment(view.id, 0, tasks)
+    def _places(self, action: int) -> npt.NDArray[np.bool_]:
+        inside: npt.NDArray[np.bool_] = np.arange(len(self._jobs_on)) == action
+        return inside
 
     def _fits(self, view: JobView) -> npt.NDArray[np.bool_]:
-        """Return the hosts with room for a job."""
-        only, fits = self._only(view), self._jobs_on < self._most
-        for group in only.tasks:
+        fits = self._jobs_on < self._most
+        for group in self._only(view).tasks:
             fits &= self._pool.room(group) >= group.count
         for h in np.flatnonzero(fits).tolist():
-            placed = self._place(view, h)
-            fits[h] = placed is not None
-            if placed is not None:
-                self._pool.release(only, placed.tasks)
+            fits[h] = self._would_fit(view, self._places(h))
         return fits
 
-    def _ask_next(self) -> None:
-        """Ask for the next job that fits on a host."""
-        while self._queue:
-            view = self._queue.popleft()
-            fits = self._fits(view)
-            if fits.any():
-                behind = np.zeros(len(self._class), np.int64)
-                for other in self._queue:
-                    known = self._class_of(other)
-                    if known is not None:
-                        behind[known] += 1
-                asked = self._class_of(view)
-                self.observation = host_rows(self._on_host, fits, asked, behind, self._most)
-                self.mask = np.append(fits, self._runs)
-                self._asked = view
-                return
-        self.blank()
+    def _show(self, view: JobView, fits: npt.NDArray[np.bool_]) -> None:
+        """Show the hosts, the job and those behind it."""
+        behind = np.zeros(len(self._class), np.int64)
+        for other in self._queue:
+            known = self._class_of(other)
+            if known is not None:
+                behind[known] += 1
+        asked = self._class_of(view)
+        self.observation = host_rows(self._on_host, fits, asked, behind, self._most)
+        self.mask = np.append(fits, self._runs)
