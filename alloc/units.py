@@ -118,3 +118,26 @@ def require_memory(value: int, where: str, field: str) -> None:
 def _shown(value: float) -> str:
     """Return a number too large to be right in few characters."""
     return str(value) if value < 10**18 else f"{value:g}"
+
+
+def in_full(value: float, digits: int = 6, *, up: bool = False) -> str:
+    """Return a number for a sentence: thousands apart, never as a power of ten.
+
+    Parameters
+    ----------
+    value
+        The number.
+    digits
+        Significant digits; digits before the point are all there.
+    up
+        Whether to round so that so much is enough.
+    """
+    if not value or not math.isfinite(value):
+        return f"{value:g}"
+    decimals = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
+    if up:
+        # Less the noise of a float, which is not to cost a digit.
+        scale = 10.0**decimals
+        value = math.ceil(value * scale * (1 - math.copysign(1e-9, value))) / scale
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text

@@ -34,6 +34,8 @@ class Bands:
         Carbon dioxide of energy at each site, kg per kWh, shape (sites, bands).
     peak
         Largest ratio of a class's arrivals in one hour to those of its band; 1 if bands are exact.
+    merged
+        Whether hours that differ, in prices or arrivals, stand in one band.
     """
 
     of_hour: npt.NDArray[np.int64]
@@ -42,6 +44,7 @@ class Bands:
     energy_price: Array
     carbon: Array
     peak: float
+    merged: bool = False
 
     @property
     def count(self) -> int:
@@ -50,17 +53,23 @@ class Bands:
 
     def sentence(self) -> str:
         """Return what is assumed about hours, in words."""
-        if self.count == 1:
-            return "all hours of a week are alike"
-        if self.peak <= 1 + 1e-6:
+        if not self.merged:
+            if self.count == 1:
+                return "all hours of a week are alike"
             return (
                 f"the hours of a week fall into {self.count} bands within which prices and "
                 "arrivals are the same"
             )
+        if self.count == 1:
+            bands = "the hours of a week are all taken together, with their mean"
+        else:
+            bands = (
+                f"the hours of a week are put into {self.count} bands by prices and arrivals, each "
+                "with its mean"
+            )
         return (
-            f"the hours of a week are put into {self.count} bands by prices and arrivals, each "
-            f"with its mean; in its busiest hour a class has {self.peak:.2f} times the arrivals of "
-            "its band"
+            f"{bands}; in its busiest hour a class has {self.peak:.2f} times the arrivals of its "
+            "band"
         )
 
 
@@ -78,7 +87,8 @@ def bands_of(problem: PlanningProblem) -> Bands:
     _, group = np.unique(everything, axis=1, return_inverse=True)
     # In order of the first hour, so that the order of parts does not matter.
     group = _in_order(group.ravel())
-    if group.max() + 1 > problem.bands:
+    merged = bool(group.max() + 1 > problem.bands)
+    if merged:
         weighted = profiles * _weights(problem)[:, None]
         features = np.vstack([weighted, _scaled(prices), _scaled(carbon)])
         group = _in_order(_merge(features, group, problem.bands))
@@ -97,6 +107,7 @@ def bands_of(problem: PlanningProblem) -> Bands:
         mean(prices),
         mean(carbon),
         float(np.nanmax(ratio)),
+        merged,
     )
 
 

@@ -221,6 +221,9 @@ class Relief:
         Unit of the amount.
     sentence
         The same for people.
+    way
+        Number of the way out that it belongs to, from 0, the one that gives way least first. All
+        reliefs of a way are needed together; one way is enough.
     """
 
     kind: str
@@ -230,6 +233,7 @@ class Relief:
     amount: float
     unit: str
     sentence: str
+    way: int = 0
 
 
 @dataclass(frozen=True)
@@ -251,7 +255,7 @@ class PlanResult(Answer[Plan]):
     conflict
         For an infeasible problem, what is missing, in a sentence.
     reliefs
-        For an infeasible problem, the cheapest set of limits to give way.
+        For an infeasible problem, the limits that may give way; see `Relief.way`.
     log
         What the method reports, one line a step.
     """
@@ -268,6 +272,15 @@ class PlanResult(Answer[Plan]):
     def replace(self, **changes: Any) -> PlanResult:
         """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
+
+    @property
+    def ways_out(self) -> tuple[str, ...]:
+        """For an infeasible problem, what would be enough: a sentence for each way."""
+        ways = dict.fromkeys(relief.way for relief in self.reliefs)
+        return tuple(
+            "; and ".join(relief.sentence for relief in self.reliefs if relief.way == way)
+            for way in ways
+        )
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return the result as a JSON document, and write it if a path is given."""

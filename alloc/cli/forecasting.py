@@ -43,7 +43,7 @@ def forecast_command(
         typer.Option(
             metavar="INSTANCE",
             help="Draw weeks from this instance, for example a trace read with `alloc instances "
-            "read`; its jobs become the classes.",
+            "import`; its jobs become the classes.",
             show_default=False,
         ),
     ] = None,

@@ -11,9 +11,9 @@ from alloc.cli.console import print_json, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.sources import read_planning_problem
-from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
+    from alloc.capacity.plan import PlanResult
     from alloc.planning.differences import WhatIf
     from alloc.planning.replay import ReplaySettings
     from alloc.planning.report import PlanReport, SolveSettings
@@ -52,6 +52,17 @@ ReportOption = Annotated[
 ]
 
 
+def _list_changes(wanted: bool) -> None:
+    """List what a change can be, and stop: no problem has to be named for that."""
+    if not wanted:
+        return
+    from alloc.cli.tables import table
+    from alloc.planning.change_text import GRAMMAR
+
+    show(table(("change", "meaning"), GRAMMAR))
+    raise typer.Exit
+
+
 def plan_command(
     problem: ProblemArgument,
     replay: ReplayOption = False,
@@ -66,7 +77,7 @@ def plan_command(
             show_default=False,
         ),
     ] = None,
-    points: Annotated[int, typer.Option(help="Points of a front.", min=2)] = 6,
+    points: Annotated[int, typer.Option(help="Points of a front of energy or carbon.", min=2)] = 6,
     held_out: Annotated[
         Path | None,
         typer.Option(
@@ -138,7 +149,13 @@ def what_if_command(
         ),
     ] = None,
     list_changes: Annotated[
-        bool, typer.Option("--changes", help="List what a change can be, and stop.")
+        bool,
+        typer.Option(
+            "--changes",
+            help="List what a change can be, and stop.",
+            callback=_list_changes,
+            is_eager=True,
+        ),
     ] = False,
     each: Annotated[
         bool, typer.Option("--each", help="Make each change by itself, not all together.")
@@ -169,13 +186,8 @@ def what_if_command(
     The difference in cost is given with the range that is proved. Exit code 3 if the changed
     problem has no plan.
     """
-    from alloc.planning.change_text import GRAMMAR, parse_changes
+    from alloc.planning.change_text import parse_changes
 
-    if list_changes:
-        from alloc.cli.tables import table
-
-        show(table(("change", "meaning"), GRAMMAR))
-        return ExitCode.SOLVED
     require_writable(output)
     if other_scheduler is not None and not replay:
         raise typer.BadParameter("--other-scheduler needs --replay")
@@ -243,8 +255,11 @@ def _front(
         from alloc.planning.tables import front_table
 
         show(drawn(front_table(front, problem.currency)))
-    planned = any(point.result.plan is not None for point in front.points)
-    return ExitCode.SOLVED if planned else ExitCode.INFEASIBLE
+    results = [point.result for point in front.points]
+    if any(result.plan is not None for result in results):
+        return ExitCode.SOLVED
+    _say_conflict(results[-1])
+    return max(_code_of(result) for result in results)
 
 
 def _solver(time_limit: float, gap: float, seed: int, workers: int) -> "SolveSettings":
@@ -264,34 +279,38 @@ def _save_json(document: Any, output: Path | None) -> None:
         return
     import json
 
-    def write(path: Path) -> None:
-        try:
-            path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", "utf-8")
-        except OSError as error:
-            raise InstanceError(f"{path}: cannot be written ({error.strerror}).") from None
+    from alloc.documents.files import write_text
 
-    save(write, output)
+    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    save(lambda path: write_text(path, text), output)
 
 
 def _say_outcome(found: "PlanReport") -> None:
     """Say what went wrong and how it could be cured."""
-    result = found.result
-    if result.conflict is not None:
-        say(f"infeasible: {result.conflict}")
-    for relief in result.reliefs:
-        say(f"relief: {relief.sentence}")
+    _say_conflict(found.result)
     if found.replayed is not None and found.replayed.outcome in ("missed", "impossible"):
         say(f"replay: {found.replayed.sentence}")
 
 
+def _say_conflict(result: "PlanResult") -> None:
+    if result.conflict is not None:
+        say(f"infeasible: {result.conflict}")
+    for way in result.ways_out:
+        say(f"relief: {way}")
+
+
 def _code(found: "PlanReport") -> ExitCode:
-    certificate = found.result.certificate
-    if certificate.limit == "interrupt":
-        return ExitCode.INTERRUPTED
-    if certificate.status == "infeasible":
-        return ExitCode.INFEASIBLE
-    if found.result.plan is None:
-        return ExitCode.NO_SOLUTION
+    code = _code_of(found.result)
+    if code is not ExitCode.SOLVED:
+        return code
     if found.replayed is not None and found.replayed.outcome == "impossible":
         return ExitCode.INFEASIBLE
     return ExitCode.SOLVED
+
+
+def _code_of(result: "PlanResult") -> ExitCode:
+    if result.certificate.limit == "interrupt":
+        return ExitCode.INTERRUPTED
+    if result.certificate.status == "infeasible":
+        return ExitCode.INFEASIBLE
+    return ExitCode.NO_SOLUTION if result.plan is None else ExitCode.SOLVED

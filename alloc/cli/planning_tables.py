@@ -46,7 +46,7 @@ def what_if_tables(found: "WhatIf") -> "list[RenderableType]":
 
     shown: list[RenderableType] = [f"What if: {'; '.join(found.changes)}"]
     if found.cost is not None:
-        shown.append(f"It {found.cost.sentence} ({found.base.problem.currency}).")
+        shown.append(f"It {found.cost.in_words(found.base.problem.currency)}.")
     return shown + [drawn(part) for part in differences_tables(found)]
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from alloc.capacity.demand import JobClass, Scenario
 from alloc.capacity.goals import Measure, ServiceGoal
 from alloc.capacity.offers import HostOffer, Terms
-from alloc.capacity.plan import CostBreakdown, PlanResult
+from alloc.capacity.plan import CostBreakdown, PlanResult, Relief
 from alloc.capacity.problem import PlanningProblem
 from alloc.capacity.sites import Site
 from alloc.documents.models import CertificatePart, Document, HostTypePart, Part, Whole
@@ -317,6 +317,11 @@ class ReliefPart(Part):
     amount: float = Field(description="How much is missing.")
     unit: str = Field(description="Unit of the amount.")
     sentence: str = Field(description="The same for people.")
+    way: Whole = Field(
+        Relief.way,
+        description="Number of the way out that it belongs to; all reliefs of a way are needed "
+        "together, one way is enough.",
+    )
 
 
 class PlanResultDocument(Document):
@@ -333,5 +338,5 @@ class PlanResultDocument(Document):
     conflict: str | None = Field(
         PlanResult.conflict, description="For an infeasible problem, what is missing."
     )
-    reliefs: list[ReliefPart] = Field([], description="The cheapest limits to give way.")
+    reliefs: list[ReliefPart] = Field([], description="The limits that may give way, see way.")
     log: list[str] = Field([], description="What the method reports, one line a step.")

@@ -169,7 +169,7 @@ def _number(text: str, value: str | None) -> float:
 
 def _whole(text: str, value: str | None) -> int:
     number = _number(text, value)
-    if number != int(number):
+    if not number.is_integer():
         raise InstanceError(f'change "{text}": hosts come whole; write {_example(text)}.')
     return int(number)
 

@@ -33,16 +33,24 @@ class CostChange:
 
     @property
     def sentence(self) -> str:
-        """What is proved, in words."""
+        """What is proved, in words, to a whole unit of money."""
+        return self.in_words()
+
+    def in_words(self, currency: str = "") -> str:
+        """Return what is proved, in words, to a whole unit of money."""
+        unit = f" {currency}" if currency else ""
+        low, high = round(self.at_least), round(self.at_most)
         if self.at_least == self.at_most == 0:
             return "does not change the cost, proved"
-        if self.at_least > 0:
-            return f"costs {self.at_least:,.0f} to {self.at_most:,.0f} more, proved"
-        if self.at_most < 0:
-            return f"saves {-self.at_most:,.0f} to {-self.at_least:,.0f}, proved"
+        if low == high == 0:
+            return f"changes the cost by less than 1{unit}, proved"
+        if low >= 0:
+            return f"costs {_range(low, high)}{unit} more, proved"
+        if high <= 0:
+            return f"saves {_range(-high, -low)}{unit}, proved"
         return (
-            f"changes the cost by {self.at_least:+,.0f} to {self.at_most:+,.0f}: within the gap of "
-            "the two solves, so solve with a smaller gap to know the sign"
+            f"changes the cost by {low:+,} to {high:+,}{unit}: within the gap of the two solves, "
+            "so solve with a smaller gap to know the sign"
         )
 
 
@@ -65,6 +73,8 @@ class WhatIf:
     @property
     def cost(self) -> CostChange | None:
         """How the cost changes, or None if one of the two has no plan."""
+        if self.changed is self.base and self.base.result.plan is not None:
+            return CostChange(0.0, 0.0, 0.0)
         return cost_change(self.base.result, self.changed.result)
 
     @property
@@ -132,6 +142,9 @@ def what_if(
     sentences = [change.sentence for change in changes]
     if changed_replay is not None and changed_replay != replay:
         sentences.append(f"policy {changed_replay.scheduler}")
+    if after == problem and changed_replay in (None, replay):
+        # The change is none, for example no budget where there was none.
+        return WhatIf(tuple(sentences), base, base)
     tell(f"{'; '.join(sentences)}: planning")
     changed = plan(
         after,
@@ -158,6 +171,12 @@ def cost_change(before: PlanResult, after: PlanResult) -> CostChange | None:
         at_least=new.bound - old.objective,
         at_most=new.objective - old.bound,
     )
+
+
+def _range(low: int, high: int) -> str:
+    if low == high:
+        return f"{low:,}"
+    return f"at most {high:,}" if low == 0 else f"{low:,} to {high:,}"
 
 
 def _fleet(report: PlanReport) -> dict[tuple[str, str], tuple[int, ...]]:

@@ -106,7 +106,8 @@ def pareto(
     Raises
     ------
     InstanceError
-        If the axis is unknown or a number out of range, or no class has a goal.
+        If the axis is unknown or a number out of range, no class has a goal, or the axis is energy
+        and the problem caps carbon.
 
     References
     ----------
@@ -124,6 +125,11 @@ def pareto(
         found = _goal_points(problem, factors, solver, watch)
         return Front(axis, "factor of all goals", _marked(found))
     require_count(points, "pareto", "points", least=2)
+    if axis == "energy" and problem.carbon_caps_kg:
+        raise InstanceError(
+            "pareto: the problem caps carbon, which a front of energy would leave out; choose the "
+            "axis carbon, or take the caps out."
+        )
     counted = in_energy(problem) if axis == "energy" else problem
     unit = "kWh" if axis == "energy" else "kg CO2"
     return Front(axis, unit, _marked(_capped_points(counted, points, solver, watch)))

@@ -141,8 +141,8 @@ def front_table(front: Front, currency: str) -> TextTable:
         gap = certificate.gap
         rows.append(
             (
-                f"{point.limit:,.6g}" if math.isfinite(point.limit) else "none",
-                f"{point.value:,.6g}" if math.isfinite(point.value) else "",
+                _level(point.limit, "none"),
+                _level(point.value, ""),
                 money(point.cost) if math.isfinite(point.cost) else certificate.status,
                 f"{100 * gap:.2f} %" if gap is not None and math.isfinite(gap) else "",
                 "yes" if point.efficient else "no",
@@ -156,6 +156,13 @@ def front_table(front: Front, currency: str) -> TextTable:
     )
 
 
+def _level(value: float, otherwise: str) -> str:
+    """Return a factor, or a number of kWh or kg, in full."""
+    if not math.isfinite(value):
+        return otherwise
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
 def money(amount: float, sign: bool = False) -> str:
     """Return an amount of money for people."""
     return f"{amount:+,.0f}" if sign else f"{amount:,.0f}"
@@ -167,7 +174,7 @@ def series(counts: list[int] | tuple[int, ...]) -> str:
 
 
 def _word(name: str) -> str:
-    return name.replace("_", " ")
+    return name.removesuffix("_kw").replace("_", " ")
 
 
 def _marginal(value: MarginalValue) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def plan_page(report: PlanReport) -> str:
         outcome=_outcome(report),
         holds=report.holds,
         facts=_facts(result.certificate, report.problem.currency),
-        reliefs=[relief.sentence for relief in result.reliefs],
+        reliefs=result.ways_out,
         drawings=plan_drawings(report),
         tables=tables,
         assumptions=result.assumptions,

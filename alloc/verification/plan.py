@@ -11,6 +11,7 @@ from alloc.capacity.bands import Bands, bands_of
 from alloc.capacity.headroom import headroom, reference_gpus
 from alloc.capacity.plan import Order, Plan, PlanResult, Rental, Share, Unserved
 from alloc.capacity.problem import PlanningProblem
+from alloc.units import in_full
 from alloc.verification.claims import CLAIM_TOLERANCE
 from alloc.verification.violation import Violation
 
@@ -72,12 +73,12 @@ def check_plan_claims(problem: PlanningProblem, result: PlanResult) -> list[Viol
             claimed, cost, rel_tol=CLAIM_TOLERANCE, abs_tol=1e-6
         ):
             excess = math.inf if claimed is None else abs(claimed - cost)
-            sentence = f"the result says the cost is {claimed}, but the plan costs {cost:g}."
+            sentence = f"the result says the cost is {claimed}, but the plan costs {in_full(cost)}."
             found.append(Violation(code, (), excess, problem.currency, sentence))
     if certificate.bound - cost > CLAIM_TOLERANCE * max(1.0, abs(cost)):
         sentence = (
-            f"the certificate's bound is {certificate.bound:g}, but the plan costs {cost:g}; the "
-            "bound is false."
+            f"the certificate's bound is {in_full(certificate.bound)}, but the plan costs "
+            f"{in_full(cost)}; the bound is false."
         )
         excess = certificate.bound - cost
         found.append(Violation("bound", (), excess, problem.currency, sentence))
@@ -181,8 +182,8 @@ def _check_rentals(problem: PlanningProblem, plan: Plan) -> Iterator[Violation]:
                 (name, site),
                 hosts - offer.most_hosts * share,
                 "hosts",
-                f'{hosts:g} hosts of "{name}" are rented at "{site}" in {_when(moment)}; '
-                f"{offer.most_hosts * share:g} can be had.",
+                f'{in_full(hosts)} hosts of "{name}" are rented at "{site}" in {_when(moment)}; '
+                f"{in_full(offer.most_hosts * share)} can be had.",
             )
 
 
@@ -212,8 +213,8 @@ def _check_sites(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Viol
                         (site.name,),
                         used - limit,
                         unit,
-                        f'site "{site.name}" needs {used:g} {unit} in quarter {quarter} and has '
-                        f"{limit:g}.",
+                        f'site "{site.name}" needs {in_full(used)} {unit} in quarter {quarter} '
+                        f"and has {in_full(limit)}.",
                     )
 
 
@@ -265,9 +266,9 @@ def _check_demand(problem: PlanningProblem, plan: Plan, bands: Bands) -> Iterato
                             (job_class.name, scenario.name),
                             due - served.get(key, 0.0),
                             "jobs/h",
-                            f'job class "{job_class.name}" has {due:g} jobs per hour in scenario '
-                            f'"{scenario.name}", quarter {quarter}{when}, and '
-                            f"{served.get(key, 0.0):g} are served.",
+                            f'job class "{job_class.name}" has {in_full(due)} jobs per hour in '
+                            f'scenario "{scenario.name}", quarter {quarter}{when}, and '
+                            f"{in_full(served.get(key, 0.0))} are served.",
                         )
 
 
@@ -320,8 +321,8 @@ def _check_room(totals: PlanAccount) -> Iterator[Violation]:
                 (gpu_type, site),
                 need - have,
                 "GPUs",
-                f'{need:g} GPUs "{gpu_type}" are needed on {what} at "{site}" in '
-                f"{_when(moment)}, and {have:g} can be counted on.",
+                f'{in_full(need)} GPUs "{gpu_type}" are needed on {what} at "{site}" in '
+                f"{_when(moment)}, and {in_full(have)} can be counted on.",
             )
 
 
@@ -335,8 +336,8 @@ def _check_carbon(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Vio
                     (scenario.name,),
                     mass - cap,
                     "kg",
-                    f'scenario "{scenario.name}" emits {mass:g} kg in quarter {quarter}; the cap '
-                    f"is {cap:g} kg.",
+                    f'scenario "{scenario.name}" emits {in_full(mass)} kg in quarter {quarter}; '
+                    f"the cap is {in_full(cap)} kg.",
                 )
 
 
@@ -354,5 +355,6 @@ def _check_budgets(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Vi
                 (),
                 spent - limit,
                 problem.currency,
-                f"{spent:g} {problem.currency} are spent in {when}; the budget is {limit:g}.",
+                f"{in_full(spent)} {problem.currency} are spent in {when}; the budget is "
+                f"{in_full(limit)}.",
             )

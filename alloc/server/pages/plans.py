@@ -250,10 +250,13 @@ def _difference_tables(found: Document) -> Iterable[Table]:
 
 
 def _lists(result: Document) -> list[tuple[str, Sequence[str]]]:
-    reliefs = [one["sentence"] for one in result.get("reliefs", ())]
+    ways: dict[int, list[str]] = {}
+    for one in result.get("reliefs", ()):
+        ways.setdefault(one.get("way", 0), []).append(one["sentence"])
+    reliefs = ["; and ".join(needed) for needed in ways.values()]
     lists: list[tuple[str, Sequence[str]]] = []
     if reliefs:
-        lists.append(("What would make it possible", reliefs))
+        lists.append(("What would make it possible, each way enough by itself", reliefs))
     if result.get("assumptions"):
         lists.append(("Assumptions", result["assumptions"]))
     return lists

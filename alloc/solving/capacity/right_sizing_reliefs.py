@@ -8,6 +8,7 @@ kind that gives way least is the cheapest relief.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.solving.capacity.right_sizing_state import money_unit
 from alloc.solving.outcome import Settings
+from alloc.units import in_full
 
 _MOST_COLUMNS = 60_000
 _BUSY_OVER_IDLE = 3.0
@@ -68,14 +70,18 @@ def find_reliefs(
     kinds = sorted(found, key=lambda kind: found[kind][0])
     order = [kind for kind in kinds if kind != "demand"]
     cheapest = order[0] if order else "demand"
-    reliefs = tuple(relief for kind in kinds for relief in found[kind][1])
+    reliefs = tuple(
+        dataclasses.replace(relief, way=way)
+        for way, kind in enumerate(kinds)
+        for relief in found[kind][1]
+    )
     sentence = "no plan serves the forecast"
     if "demand" in found and found["demand"][1]:
         sentence += f": {found['demand'][1][0].sentence}"
     if cheapest != "demand" and found[cheapest][1]:
         sentence += f"; the cheapest relief: {found[cheapest][1][0].sentence}"
         if len(found[cheapest][1]) > 1:
-            sentence += f" (and {len(found[cheapest][1]) - 1} more)"
+            sentence += f", and {len(found[cheapest][1]) - 1} more with it"
     return f"{sentence}.", reliefs
 
 
@@ -269,8 +275,9 @@ class _Elastic:
             rate = scenario.arrivals[job_class.name][int(t)]
             goal = "" if job_class.goal is None else f" ({job_class.goal.sentence})"
             sentence = (
-                f'job class "{job_class.name}"{goal} cannot be served in full: {amount:.4g} of '
-                f'{rate:.4g} jobs per hour are left over in scenario "{scenario.name}", quarter {t}'
+                f'job class "{job_class.name}"{goal} cannot be served in full: '
+                f"{in_full(amount, 4)} of {in_full(rate, 4)} jobs per hour are left over in "
+                f'scenario "{scenario.name}", quarter {t}'
             )
             found.append(
                 Relief("demand", job_class.name, scenario.name, int(t), amount, "jobs/h", sentence)
@@ -301,8 +308,9 @@ class _Elastic:
             names = ", ".join(f'"{name}"' for name in sorted(classes)[:4])
             scenario = self.problem.scenarios[int(w)].name
             sentence = (
-                f'goals of {names} on "{pool.gpu_type}" at "{site}" are given up: {amount:.4g} '
-                f'GPUs are missing for them in scenario "{scenario}", quarter {t}'
+                f'goals of {names} on "{pool.gpu_type}" at "{site}" are given up: '
+                f"{in_full(amount, 4, up=True)} GPUs are missing for them in "
+                f'scenario "{scenario}", quarter {t}'
             )
             found.append(Relief("goal", pool.gpu_type, scenario, int(t), amount, "GPUs", sentence))
         assert blocks.num_rows
@@ -352,7 +360,7 @@ def _relief(kind: str, name: str, quarter: int | None, amount: float, unit: str)
     who = f'site "{name}"' if name else "the plan"
     what = {"budget": f"more {unit} of budget", "carbon": f"more {unit} under the carbon cap"}
     when = "" if quarter is None else f" in quarter {quarter}"
-    sentence = f"{who} needs {amount:.4g} {what.get(kind, f'more {unit}')}{when}"
+    sentence = f"{who} needs {in_full(amount, 4, up=True)} {what.get(kind, f'more {unit}')}{when}"
     return Relief(kind, name, None, quarter, amount, unit, sentence)
 
 

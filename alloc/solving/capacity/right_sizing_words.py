@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from alloc.capacity.problem import PlanningProblem
 from alloc.models.right_sizing.data import SizingData
+from alloc.units import in_full
 
 
 def assumptions(data: SizingData) -> tuple[str, ...]:
@@ -11,14 +12,18 @@ def assumptions(data: SizingData) -> tuple[str, ...]:
     problem = data.problem
     return tuple(
         [
-            f"Money is in {problem.currency}, discounted by {problem.discount_rate:.3%} a quarter.",
-            f"A quarter has {problem.quarter_hours:g} hours; {data.bands.sentence()}.",
+            f"Money is in {problem.currency}, {_discount(problem.discount_rate)}.",
+            f"A quarter has {in_full(problem.quarter_hours)} hours; {data.bands.sentence()}.",
             *_queueing(data),
             *_scenarios(problem),
             *_hosts(problem),
             *_limits(problem),
         ]
     )
+
+
+def _discount(rate: float) -> str:
+    return f"discounted by {100 * rate:g} % a quarter" if rate else "not discounted"
 
 
 def _queueing(data: SizingData) -> list[str]:
@@ -35,23 +40,27 @@ def _queueing(data: SizingData) -> list[str]:
             else "as the problem says"
         )
         found.append(
-            f"Room for the goals of {len(goals)} classes is by Erlang's formula for waiting times "
-            f"in pools of {data.pool_gpus:.0f} GPUs ({origin}): Poisson arrivals, exponential run "
-            "times, first come first served; smaller pools need more, larger ones less."
+            f"Room for the goals of {_counted(len(goals), 'class', 'classes')} is by Erlang's "
+            f"formula for waiting times in pools of {_counted(round(data.pool_gpus), 'GPU')} "
+            f"({origin}): Poisson arrivals, exponential run times, first come first served; "
+            "smaller pools need more, larger ones less."
         )
     if problem.tightening:
+        most = max(part.factor for part in problem.tightening)
         found.append(
-            f"In {len(problem.tightening)} combinations of class and pool more room is kept, up to "
-            f"{max(part.factor for part in problem.tightening):.2f} times the formula's."
+            f"In {_counted(len(problem.tightening), 'combination')} of class and pool more room is "
+            f"kept, up to {most:.2f} times the formula's."
         )
     return found
 
 
 def _scenarios(problem: PlanningProblem) -> list[str]:
-    found = [
-        f"The future is one of {len(problem.scenarios)} scenarios; orders are the same in all of "
-        "them, and the rest is decided when the scenario is known."
-    ]
+    found = ["The future is the one scenario given; no other is looked at."]
+    if len(problem.scenarios) > 1:
+        found = [
+            f"The future is one of {len(problem.scenarios)} scenarios; orders are the same in all "
+            "of them, and the rest is decided when the scenario is known."
+        ]
     if problem.epsilon:
         found.append(
             f"Scenarios of at most {100 * problem.epsilon:g} % probability together may be waived; "
@@ -105,3 +114,7 @@ def _limits(problem: PlanningProblem) -> list[str]:
     if problem.carbon_caps_kg:
         found.append("Carbon caps hold in every scenario.")
     return found
+
+
+def _counted(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

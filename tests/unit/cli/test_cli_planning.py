@@ -1,5 +1,6 @@
 """Planning at the command line: answers, proofs, pictures, and sentences with a cure."""
 
+import gzip
 import json
 import re
 
@@ -73,6 +74,19 @@ def test_a_forecast_that_no_plan_serves_says_what_would_relieve_it(run, hopeless
     assert "The cheapest relief" in page.read_text()
 
 
+def test_an_answer_whose_file_ends_in_gz_is_compressed(run, tmp_path):
+    path = tmp_path / "plan.json.gz"
+    assert run("plan", TINY, "-q", "-o", path).exit_code == 0
+    assert json.loads(gzip.decompress(path.read_bytes()))["document"] == "plan-report"
+
+
+def test_a_front_of_nothing_says_what_is_missing(run, hopeless):
+    result = run("plan", hopeless, "--pareto", "energy", "-q")
+    assert result.exit_code == 3
+    assert "infeasible: no plan serves the forecast" in result.stderr
+    assert "relief: the plan needs " in result.stderr
+
+
 @pytest.mark.parametrize("axis", ["goals", "energy"])
 def test_fronts_are_tables_or_documents(run, axis, tmp_path):
     path = tmp_path / "front.json"
@@ -106,8 +120,9 @@ def test_the_worst_outcome_is_the_exit_code(run):
 
 
 def test_what_a_change_can_be_is_listed(run):
-    result = run("what-if", TINY, "--changes")
-    assert result.exit_code == 0
+    """As the help says: no problem has to be named for it."""
+    result = run("what-if", "--changes")
+    assert result.exit_code == 0, result.stderr
     for example, _ in GRAMMAR:
         assert example.split(",")[0] in result.stdout
 

@@ -181,6 +181,12 @@ def test_a_flat_world_has_one_band():
     assert bands_of(problem).sentence() == "all hours of a week are alike"
 
 
+def test_hours_put_together_are_not_called_alike():
+    """With one band for two prices of energy the sentence said that all hours are alike."""
+    sentence = bands_of(small(bands=1)).sentence()
+    assert "all taken together, with their mean" in sentence
+
+
 def test_bands_beyond_the_limit_are_merged_and_means_are_kept():
     """Merging moves no work and no money on average, and the sentence says by how much it errs."""
     profile = tuple(1.0 + hour for hour in range(24))

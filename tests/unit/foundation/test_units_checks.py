@@ -94,3 +94,23 @@ def test_a_count_may_have_to_be_one_or_more() -> None:
 def test_nearest_name(name: str, known: list[str], guess: str) -> None:
     """A slip gets its cure; long names are not compared, which would take for ever."""
     assert nearest(name, known, ".") == guess
+
+
+@pytest.mark.parametrize(
+    ("value", "options", "text"),
+    [
+        (219_500.4, {}, "219,500"),
+        (1_000_003.0, {}, "1,000,003"),
+        (2.018, {}, "2.018"),
+        (15.0, {}, "15"),
+        (0.00005, {}, "0.00005"),
+        (0.0, {}, "0"),
+        (-1234.5, {}, "-1,234.5"),
+        (42.521, {"digits": 4, "up": True}, "42.53"),
+        (220_523.2, {"digits": 4, "up": True}, "220,524"),
+        (15.0000000001, {"digits": 4, "up": True}, "15"),
+    ],
+)
+def test_numbers_in_sentences_are_in_full(value: float, options: dict[str, Any], text: str) -> None:
+    """Nobody reads 2.195e+05 as money; and what is said to be enough must be."""
+    assert units.in_full(value, **options) == text

@@ -59,6 +59,8 @@ def test_every_example_of_the_grammar_is_understood() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        ("hosts:dgx@north=1e999", "hosts come whole"),
+        ("hosts:dgx@north=nan", "hosts come whole"),
         ("demnd=+20%", 'unknown kind "demnd"; did you mean "demand"'),
         ("", "for example demand"),
         ("team:x", 'unknown kind "team"'),

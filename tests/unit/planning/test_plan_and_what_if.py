@@ -20,7 +20,7 @@ from alloc.capacity import (
 from alloc.capacity.accounting import account
 from alloc.errors import InstanceError
 from alloc.planning.changes import Budget, Demand, NoMore
-from alloc.planning.differences import cost_change, what_if
+from alloc.planning.differences import CostChange, cost_change, what_if
 from alloc.planning.fronts import in_energy, pareto
 from alloc.planning.loop import plan_and_replay
 from alloc.planning.replay import ReplaySettings
@@ -153,6 +153,35 @@ def test_a_what_if_proves_the_range_of_the_difference(base: PlanReport) -> None:
     assert any("+50 % all jobs" in line for line in told)
 
 
+@pytest.mark.parametrize(
+    ("at_least", "at_most", "sentence"),
+    [
+        (0.0, 0.0, "does not change the cost, proved"),
+        (-0.2, 0.3, "changes the cost by less than 1 EUR, proved"),
+        (56_738.7, 56_739.2, "costs 56,739 EUR more, proved"),
+        (48_655.0, 48_747.0, "costs 48,655 to 48,747 EUR more, proved"),
+        (-0.4, 203.0, "costs at most 203 EUR more, proved"),
+        (-203.0, 0.4, "saves at most 203 EUR, proved"),
+        (-9_575.0, -9_498.0, "saves 9,498 to 9,575 EUR, proved"),
+        (-77.0, 12.0, "changes the cost by -77 to +12 EUR: within the gap of the two solves, so "
+         "solve with a smaller gap to know the sign"),
+    ],
+)  # fmt: skip
+def test_what_is_proved_of_a_cost_is_said_to_a_whole_unit(
+    at_least: float, at_most: float, sentence: str
+) -> None:
+    """Two ends that round alike are one number, not a range from it to itself."""
+    assert CostChange(at_least, at_least, at_most).in_words("EUR") == sentence
+
+
+def test_a_change_that_is_none_does_not_change_the_cost(base: PlanReport) -> None:
+    """Two solves of one problem would only be proved equal to their gaps."""
+    found = what_if(problem(), [Budget(None)], base=base, settings=EXACT)
+    assert found.changed is base
+    assert found.cost is not None
+    assert found.cost.sentence == "does not change the cost, proved"
+
+
 def test_what_ifs_know_their_sign_or_say_that_they_do_not(base: PlanReport) -> None:
     saves = what_if(problem(), [Demand(0.5)], base=base, settings=EXACT).cost
     assert saves is not None
@@ -230,6 +259,8 @@ def test_fronts_refuse_what_they_cannot_draw() -> None:
     without = problem(classes=tuple(dataclasses.replace(c, goal=None) for c in problem().classes))
     with pytest.raises(InstanceError, match="no class has a goal"):
         pareto(without, "goals")
+    with pytest.raises(InstanceError, match="caps carbon, which a front of energy would leave out"):
+        pareto(problem(carbon_caps_kg=(1e6, 1e6)), "energy")
 
 
 def test_a_factor_below_any_run_time_is_left_out() -> None:

@@ -1,6 +1,7 @@
 """Right-sizing: what is answered when there is no plan or no time, and what its numbers mean."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -98,6 +99,29 @@ def test_relief_by_the_amount_named_is_enough_and_less_is_not(problem, kind):
         amounts = {(r.name, r.quarter): factor * r.amount for r in mine}
         again = right_size(_relieved(problem, kind, amounts), gap=1e-6)
         assert again.certificate.status == status
+
+
+def test_the_amount_of_a_relief_is_said_in_full_and_is_enough():
+    """Rounded to the nearest in four digits, the sentence named a budget that was too small."""
+    result = right_size(world(budget=2e6))
+    (sentence,) = (r.sentence for r in result.reliefs if r.kind == "budget")
+    amount = re.search(r"needs ([\d,]+) more", sentence)
+    assert amount, sentence
+    more = float(amount[1].replace(",", ""))
+    again = right_size(world(budget=2e6 + more), gap=1e-6)
+    assert again.certificate.status == "optimal"
+
+
+def test_reliefs_that_are_needed_together_are_one_way_out():
+    sites = (Site("north", rack_units=5.0, ports=0.0, power_kw=1.0), Site("cloud"))
+    result = right_size(without_cloud(sites=sites))
+    kinds = {}
+    for relief in result.reliefs:
+        kinds.setdefault(relief.way, set()).add(relief.kind)
+    assert {"rack_units", "power_kw"} <= next(k for k in kinds.values() if "rack_units" in k)
+    assert {"demand"} in kinds.values()
+    assert len(result.ways_out) == len(kinds)
+    assert any("rack units" in way and "; and " in way for way in result.ways_out)
 
 
 def _relieved(problem, kind, amounts):
