@@ -16,7 +16,7 @@ from alloc.server.metrics import Metrics
 from alloc.server.openapi import describe
 from alloc.server.operations import operations
 from alloc.server.pages import routes as routes_page
-from alloc.server.routes_operations import operations_router
+from alloc.server.routes_operations import add_operations
 from alloc.server.service import Service
 from alloc.server.settings import Settings
 from alloc.server.shield import Shield
@@ -55,7 +55,7 @@ def make_app(settings: Settings, store: Store | None = None) -> FastAPI:
     app.openapi = _described(app, known)  # type: ignore[method-assign]
     app.state.settings = settings
     add_handlers(app)
-    app.include_router(operations_router(known))
+    add_operations(app.router, known)
     app.include_router(routes_jobs.router)
     app.include_router(routes_catalogue.router)
     app.include_router(routes_planning.router)

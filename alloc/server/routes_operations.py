@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from alloc.errors import InstanceError
@@ -27,29 +28,43 @@ _IN_LOOP_BYTES = 64 * 1024
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?:$|[,;\s])", re.IGNORECASE)
 
+_LABEL = r"^[^\x00-\x1f\x7f]*$"
+_MOST_LABEL = 200
 LabelQuery = Annotated[
     str | None,
-    Query(
-        max_length=200,
-        pattern=r"^[^\x00-\x1f\x7f]*$",
-        description="The client's own name for the job.",
-    ),
+    Query(max_length=_MOST_LABEL, pattern=_LABEL, description="The client's own name for the job."),
 ]
 
 
-def operations_router(operations: Mapping[str, Operation]) -> APIRouter:
-    """Return the routes of all operations."""
-    router = APIRouter(prefix="/v1", tags=["operations"])
+class _Route(APIRoute):
+    """A route that FastAPI describes, and whose endpoint reads the request itself.
+
+    Half of FastAPI's work on a small request is to find the arguments of the endpoint.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the endpoint."""
+
+        async def handler(request: Request) -> Response:
+            response: Response = await self.endpoint(request, _label_of(request))
+            return response
+
+        return handler
+
+
+def add_operations(router: APIRouter, operations: Mapping[str, Operation]) -> None:
+    """Add the routes of all operations."""
     for operation in operations.values():
         router.add_api_route(
-            f"/{operation.name}",
+            f"/v1/{operation.name}",
             _endpoint(operation),
             methods=["POST"],
+            tags=["operations"],
             status_code=202,
             operation_id=operation.name.replace("-", "_"),
+            route_class_override=_Route,
             **operation_extras(operation),
         )
-    return router
 
 
 def _endpoint(operation: Operation) -> Any:
@@ -133,6 +148,18 @@ def problem_of_end(state: str, problem: str | None) -> Problem:
         return Problem("cancelled", "the job was cancelled; send the request again for a result.")
     return Problem(
         "expired", "the result is no longer kept; send the request again with a new key."
+    )
+
+
+def _label_of(request: Request) -> str | None:
+    label = request.query_params.get("label")
+    if label is None or (len(label) <= _MOST_LABEL and re.fullmatch(_LABEL, label)):
+        return label
+    wanted = f"at most {_MOST_LABEL} characters, and no control characters"
+    raise refuse(
+        "invalid-request",
+        f"parameter label: {wanted}; send a shorter or plainer one.",
+        errors=[{"parameter": "label", "detail": wanted}],
     )
 
 

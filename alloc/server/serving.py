@@ -85,6 +85,8 @@ def make_server(settings: Settings) -> tuple[uvicorn.Server, socket.socket]:
         server_header=False,
         proxy_headers=False,
         ws="none",
+        # The other parser, which would be taken where it is installed, has no limit to headers.
+        http="h11",
         h11_max_incomplete_event_size=64 * 1024,
     )
     return _Server(config), listener

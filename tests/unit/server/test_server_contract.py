@@ -245,6 +245,16 @@ def test_a_body_too_large_for_the_door_is_checked_by_the_worker(open_client, set
     assert found["errors"][0]["pointer"] == "/act"
 
 
+def test_a_label_that_cannot_be_one_is_refused(shared):
+    """It stands in lists and on pages; a name as long as a body does not."""
+    for label in ("x" * 201, "two\nlines", "\x00"):
+        response = shared.post("/v1/act", json={}, params={"label": label})
+        found = problem(response, 422, "invalid-request")
+        assert found["errors"][0]["parameter"] == "label"
+    response = shared.post("/v1/act", json={}, params={"label": "x" * 200})
+    assert response.json()["label"] == "x" * 200
+
+
 def test_a_host_name_that_is_not_the_servers_is_refused(shared):
     """DNS rebinding: a page of another site that has its name point here."""
     for host in ("evil.example", "127.0.0.1.evil.example", "", "10.0.0.1"):

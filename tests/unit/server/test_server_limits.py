@@ -1,5 +1,6 @@
 """Limits: a job that takes too much ends alone, with a clear problem."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -9,6 +10,9 @@ from pathlib import Path
 
 import pytest
 from server_harness import act, wait_for
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from alloc.server.serving import BackgroundServer
 
 
 def failure(response):
@@ -93,6 +97,23 @@ def test_a_body_that_does_not_come_is_not_waited_for(open_client, settings):
             answer += piece
     assert answer.startswith(b"HTTP/1.1 408")
     assert b"urn:alloc:problem:body-too-slow" in answer
+
+
+def test_headers_have_an_end(settings):
+    """Whoever needs no token yet could fill the memory with one header, whatever is installed."""
+    answer = b""
+    with BackgroundServer(settings.replace(workers=1)) as server:
+        # The only parser of uvicorn's with such a limit.
+        assert server._server.config.http_protocol_class is H11Protocol
+        with (
+            socket.create_connection(("127.0.0.1", server.port), timeout=20) as channel,
+            contextlib.suppress(ConnectionError),
+        ):
+            channel.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nX-Long: ")
+            for _ in range(100):
+                channel.sendall(b"x" * 10_000)
+            answer = channel.recv(4096)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 400")
 
 
 def test_the_database_is_for_its_owner_alone(open_client, settings):
