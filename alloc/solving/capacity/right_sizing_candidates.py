@@ -29,6 +29,8 @@ _SECONDS_TO_PROBE = 5.0
 _SECONDS_TO_POLISH = 6.0
 _SHARE_TO_TIGHTEN = 0.1
 """Of the time left."""
+_NEARER = 0.75
+"""Distance of the incumbent from the relaxation at which to tighten again, over that before."""
 
 Fixed = tuple[Ints, Array, Array]
 """Columns with lower and upper bounds for a while."""
@@ -152,12 +154,16 @@ class Candidates(Relaxation):
         return self.dive(guess)
 
     def tighten(self) -> None:
-        """Learn from the incumbent how many hosts a pool can hold in a cheaper plan."""
+        """Learn from the incumbent how many hosts a pool can hold in a cheaper plan.
+
+        Again only when the incumbent has come much nearer to the relaxation: it takes seconds.
+        """
         if self.incumbent is None or not len(self.switches):
             return
-        if self._tightened is not None and self.incumbent.cost >= self._tightened:
+        above = self.incumbent.cost - self.relaxed_bound
+        if above > _NEARER * self._above_when_tightened:
             return
-        self._tightened = self.incumbent.cost
+        self._above_when_tightened = above
         counted = self.first.counted[self.first.open >= 0]
         seconds = _SHARE_TO_TIGHTEN * self.seconds_left()
         self.limits = most_in_better_plans(
@@ -179,12 +185,17 @@ class Candidates(Relaxation):
 
     def _dive_at(self, answers: list[RawResult]) -> bool:
         """Dive at the answer that promises most, if any promises to be better."""
-        assert self.incumbent is not None
-        wanted = self.incumbent.cost * (1 - self.gap / 20)
-        best = min(answers, key=lambda raw: math.inf if raw.objective is None else raw.objective)
-        if best.values is None or best.objective is None or best.objective > wanted:
+        promises = [
+            (raw.objective, raw.values)
+            for raw in answers
+            if raw.objective is not None and raw.values is not None
+        ]
+        if not promises or self.seconds_left() < 3 * self.seconds_to_value:
             return False
-        return self.dive(best.values[: len(self.setting.cost)])
+        objective, values = min(promises, key=lambda promise: promise[0])
+        if self.incumbent is not None and objective > self.incumbent.cost * (1 - self.gap / 20):
+            return False
+        return self.dive(values[: len(self.setting.cost)])
 
     def _integer_programs(
         self, fixed: Sequence[Fixed | None], seconds: float, gap: float
@@ -246,23 +257,27 @@ class Candidates(Relaxation):
             return False
         return self.try_candidate(raw.values[: len(self.setting.cost)], "rounded")
 
-    def prove(self, seconds: float) -> Array | None:
-        """Raise the bound by the quarterly integer program; return its best point.
+    def prove(self, seconds: float) -> bool:
+        """Raise the bound by the quarterly integer program; return whether a better plan was found.
 
-        Other processes look into neighbourhoods meanwhile.
+        Other processes look into neighbourhoods of the incumbent meanwhile.
         """
         parts: list[Fixed | None] = [None]
         if self.incumbent is not None and len(self.switches):
             parts += [self._neighbourhood() for _ in range(self.settings.workers - 1)]
-        raw, *others = self._integer_programs(parts, seconds, self.gap / 3)
+        answers = self._integer_programs(parts, seconds, self.gap / 3)
+        raw = answers[0]
         if raw.status == "infeasible":
             # With an incumbent, tightened limits say: nothing is cheaper.
             self.bound = math.inf if self.incumbent is None else self.incumbent.cost
-            return None
+            return False
         self.bound = max(self.bound, raw.bound)
         if self.incumbent is not None:
             self.bound = min(self.bound, self.incumbent.cost)
         self.say("integers")
-        if others and self.seconds_left() > 3 * self.seconds_to_value:
-            self._dive_at(others)
-        return None if raw.values is None else raw.values[: len(self.setting.cost)]
+        if raw.values is None or self.closed() or self.seconds_left() < 2 * self.seconds_to_value:
+            return False
+        better = self.try_candidate(raw.values[: len(self.setting.cost)], "integers")
+        if len(self.switches):
+            better |= self._dive_at(answers)
+        return better

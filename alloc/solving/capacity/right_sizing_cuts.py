@@ -13,7 +13,6 @@ import numpy as np
 from alloc.models.right_sizing.data import Array
 from alloc.solving.capacity.right_sizing_blocks import BlockData
 
-
 NOTHING = 0
 """Position of the cut that says: at least 0."""
 

@@ -27,7 +27,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable
 
 import numpy as np
 
@@ -46,15 +45,19 @@ _OPEN = 1e-6
 _SHARE_OF_RELAXATION = 0.4
 """Of the time, for the linear relaxation."""
 _MOST_FAILURES = 2
-"""Neighbourhoods without a better plan after which a turn goes on."""
-_SECONDS_TO_PROVE = 6.0
-"""At first; later proofs may take longer."""
+"""Proofs and neighbourhoods without any gain after which a turn ends."""
+_SECONDS_TO_PROVE = 4.0
+"""At first."""
+_LONGER = 1.5
+"""By which factor more is given to the proof after one without a better plan."""
 _MOST_IDLE = 30
 """Turns without any change after which the search ends: its cuts say all they can."""
 
 
 class Decomposition(Candidates):
     """One solve."""
+
+    _seconds_to_prove = _SECONDS_TO_PROVE
 
     def run(self, start: Plan | None = None) -> Found:
         """Search until the gap is closed or the time is up."""
@@ -74,7 +77,8 @@ class Decomposition(Candidates):
         if relaxed is None:
             self.bound = math.inf
             return None
-        self.bound = max(self.bound, relaxed[0])
+        self.relaxed_bound = relaxed[0]
+        self.bound = max(self.bound, self.relaxed_bound)
         self.marginals = marginals_of_cuts(self)
         self.mix(keep=True)
         self.say("relaxation")
@@ -85,7 +89,7 @@ class Decomposition(Candidates):
 
     def _search(self) -> str | None:
         """Turn between dives for plans and proofs, until the gap is closed."""
-        idle, seconds = 0, _SECONDS_TO_PROVE
+        idle = 0
         while not self.closed() and math.isfinite(self.bound):
             if self.seconds_left() < self.seconds_to_value:
                 return "time"
@@ -93,34 +97,46 @@ class Decomposition(Candidates):
                 self.bound = math.inf
                 return None
             before = self.bound
-            better = self.dive(None)
-            better |= self._repeat(self.probe, 1)
-            better |= self._repeat(self.polish, _MOST_FAILURES)
-            if self.closed() or self.seconds_left() < self.seconds_to_value:
-                continue
-            self.tighten()
-            point = self.prove(min(seconds, 0.3 * self.seconds_left()))
-            seconds *= 1.5
-            if point is not None and self.seconds_left() > 2 * self.seconds_to_value:
-                better |= self.try_candidate(point, "integers")
-                if len(self.switches) and self.seconds_left() > 3 * self.seconds_to_value:
-                    better |= self.dive(point)
+            better = self._dive()
+            better |= self._advance()
+            if not self.closed() and self.seconds_left() > 3 * self.seconds_to_value:
+                better |= self.probe()
             idle = 0 if better or self.bound > before else idle + 1
             if idle >= _MOST_IDLE:
                 return None
         return None
 
-    def _repeat(self, step: Callable[[], bool], most_failures: int) -> bool:
-        """Take a step again and again while it helps; return whether it did."""
+    def _dive(self) -> bool:
+        """Dive while that helps: what one dive learns makes the next one better."""
         better, failures = False, 0
-        while len(self.switches) and failures < most_failures:
+        while failures < (_MOST_FAILURES if len(self.switches) else 1):
             if self.closed() or self.seconds_left() < 3 * self.seconds_to_value:
                 break
             self.tighten()
-            if step():
+            if self.dive(None):
                 better = True
             else:
                 failures += 1
+        return better
+
+    def _advance(self) -> bool:
+        """Prove and polish while that helps; return whether a better plan was found."""
+        better, failures = False, 0
+        while failures < _MOST_FAILURES and math.isfinite(self.bound) and not self.closed():
+            if self.seconds_left() < self.seconds_to_value:
+                break
+            before = self.bound
+            self.tighten()
+            gained = self.prove(min(self._seconds_to_prove, 0.3 * self.seconds_left()))
+            if self.settings.workers == 1 and not self.closed():
+                # Of several processes one proves while the others polish.
+                gained |= self.polish()
+            better |= gained
+            if not len(self.switches):
+                break
+            if not gained:
+                self._seconds_to_prove *= _LONGER
+                failures += self.bound - before <= self.gap / 20 * abs(self.bound)
         return better
 
     def _hopeless(self) -> bool:
@@ -156,10 +172,7 @@ class Decomposition(Candidates):
             for _ in range(_MOST_IDLE):
                 if self.seconds_left() < self.seconds_to_value:
                     break
-                point = self.prove(_SECONDS_TO_PROVE)
-                if point is None or self.bound > SHORT * most:
-                    break
-                if not self.try_candidate(point, "emergencies"):
+                if not self.prove(_SECONDS_TO_PROVE) or self.bound > SHORT * most:
                     break
                 if self.incumbent is not None and self.incumbent.cost <= SHORT * most:
                     break

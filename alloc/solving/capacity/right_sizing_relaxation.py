@@ -90,7 +90,8 @@ class Relaxation:
         self.seen = np.zeros(len(self.switches), dtype=bool)
         self.dives = 0
         self.limits = self._limits()
-        self._tightened: float | None = None
+        self.relaxed_bound = -math.inf
+        self._above_when_tightened = math.inf
         self._shuffled = np.argsort(self.rng.random(self.setting.shape[0]), kind="stable").tolist()
         self._turn = 0
 

@@ -59,6 +59,12 @@ def world(**changes) -> PlanningProblem:
     return replace(problem, **changes)
 
 
+def spares() -> PlanningProblem:
+    """A small problem with a spare host in every pool."""
+    return generate_planning("spares", num_host_types=4, num_sites=2, num_quarters=3,
+                             num_classes=6, num_scenarios=3, failures=1, seed=5)  # fmt: skip
+
+
 def without_cloud(**changes) -> PlanningProblem:
     return world(offers=world().offers[:1], **changes)
 
@@ -270,6 +276,43 @@ def test_the_quarterly_master_starts_from_the_bound_of_the_relaxation():
     model = state.quarters.model()
     relaxed = replace(model, integer=np.zeros(len(model.cost), dtype=bool))
     assert highs.solve(relaxed, SolverOptions(60.0)).objective == pytest.approx(bound, rel=1e-9)
+
+
+def test_tightened_limits_keep_every_better_plan():
+    """What an incumbent says of the size of pools holds for the optimum, and takes one look."""
+    problem = spares()
+    best = right_size(problem, method="extensive", gap=1e-4)
+    state = Decomposition(SizingData(problem), Settings(60.0), 1e-9)
+    with state.values:
+        began = state.relax(None, 60, 1e-10, 60.0)
+        state.relaxed_bound = began[0]
+        state.mix()
+        state.try_candidate(state.completing.round_up(began[1]), "first")
+        before = state.limits
+        state.tighten()
+        after = state.limits
+        state.tighten()
+    assert state.incumbent.cost * state.unit >= best.certificate.objective
+    assert state.limits is after
+    assert (after <= before).all()
+    assert (after < before).any()
+    optimum = state.completing.complete(state.completing.from_plan(best.plan))
+    assert (optimum[state.first.counted[state.first.open >= 0]] <= after).all()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_search_ends_when_the_gap_is_small_enough(workers):
+    """By plans that one dive after the other finds, a proof, and neighbourhoods beside it."""
+    problem = spares()
+    result = right_size(problem, method="decomposition", gap=0.01, time_limit_s=60, workers=workers)
+    *earlier, last = [line for line in result.log if "gap" in line]
+    assert float(last.split()[-1].rstrip("%")) <= 1.0
+    assert all(float(line.split()[-1].rstrip("%")) >= 1.0 for line in earlier)
+    assert result.certificate.gap <= 0.01
+    assert result.certificate.limit is None
+    exact = right_size(problem, method="extensive", gap=1e-4, time_limit_s=60)
+    assert result.certificate.bound <= exact.certificate.objective * (1 + 1e-9)
+    assert result.certificate.objective >= exact.certificate.bound * (1 - 1e-9)
 
 
 def test_several_processes_value_blocks_as_one_does():
