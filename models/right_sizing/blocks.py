@@ -17,6 +17,9 @@ from scipy import sparse
 
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 
+AMPLE = 2.0
+"""By what bounds that only say what is never of use are raised."""
+
 
 @dataclass(frozen=True, eq=False)
 class Columns:
@@ -319,11 +322,15 @@ class Blocks:
         return found
 
     def uppers(self) -> Array:
-        """Return upper bounds of the columns, all finite, shape (scenarios, quarters, columns)."""
+        """Return upper bounds of the columns, all finite, shape (scenarios, quarters, columns).
+
+        Those that only say what is never of use are ample, so that none is reached: a bound that
+        holds a value together with a row would share the row's dual value.
+        """
         data, columns = self.data, self.columns
         found = np.zeros((*data.demand.shape[:2], self.num_columns))
         for w, way in enumerate(data.ways):
-            most = data.demand_in_band[way.job_class] * way.gpus_per_unit
+            most = AMPLE * data.demand_in_band[way.job_class] * way.gpus_per_unit
             found[:, :, columns.way[w]] = most
         need = np.zeros((len(data.pools), 2, data.bands.count))
         for p, spot, c in {(w.pool, w.spot, w.job_class) for w in data.ways}:
@@ -332,7 +339,7 @@ class Blocks:
                 for w in data.ways
                 if (w.pool, w.spot, w.job_class) == (p, spot, c)
             ]
-            need[p, int(spot)] += data.demand_in_band[c] * max(rooms)
+            need[p, int(spot)] += AMPLE * data.demand_in_band[c] * max(rooms)
         for h, hire in enumerate(data.hires):
             useful = need[hire.pool, int(hire.spot)] / hire.gpus
             share = data.spot_available if hire.spot and np.isfinite(hire.most) else np.ones(1)
@@ -343,5 +350,5 @@ class Blocks:
                 found[:, :, columns.kind[k]] = need[kind.pool, 0]
         at = columns.short[columns.short >= 0]
         if len(at):
-            found[:, :, at] = self.waived()[:, :, self.family["short"]]
+            found[:, :, at] = AMPLE * self.waived()[:, :, self.family["short"]]
         return found

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from alloc.models.right_sizing.blocks import AMPLE
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 
 Flags = npt.NDArray[np.bool_]
@@ -110,10 +111,11 @@ class _Builder:
                     for q in range(quarters)
                     if order[k, q] >= 0 and t in data.in_service(k, q)
                 ]
-                hosts[k, t] = self.column(float(stand.owned[t]) + sum(arriving))
+                # Ample, like the bounds of the blocks.
+                hosts[k, t] = self.column(AMPLE * (float(stand.owned[t]) + sum(arriving)) + 1.0)
         usable = np.array(
             [
-                [self.column(float(data.most_gpus[p, t])) for t in range(quarters)]
+                [self.column(AMPLE * float(data.most_gpus[p, t])) for t in range(quarters)]
                 for p in range(len(data.pools))
             ],
             dtype=np.int64,
