@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from alloc.capacity import PlanResult
-from alloc.instances.planning_stored import (
+from alloc.instances.stored_planning import (
     PlanningBounds,
     PlanningEntry,
     PlanningManifest,
-    load_planning,
+    load_stored_planning,
     planning_manifest,
     with_bounds,
     write_manifest,
@@ -72,7 +72,7 @@ def solve(
     """Solve a stored problem."""
     began, cpu = time.perf_counter(), time.process_time()
     result = right_size(
-        load_planning(entry.id),
+        load_stored_planning(entry.id),
         time_limit_s=limit_s,
         gap=gap,
         workers=workers,

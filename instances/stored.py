@@ -76,15 +76,26 @@ def load_entry(known: Entry, root: Path) -> Instance:
     path = root / known.file
     if not path.exists():
         return regenerate(known)
+    return Instance.from_json(read_stored(path, known.id, known.sha256, "Instance.load"))
+
+
+def read_stored(path: Path, stored_id: str, sha256: str, reader: str) -> bytes:
+    """Return the bytes of a stored document, which are those that its manifest names.
+
+    Raises
+    ------
+    InstanceError
+        If the file was changed; `reader` is how to read a copy of one's own.
+    """
     data = read_bytes(path)
     found = hashlib.sha256(data).hexdigest()
-    if found != known.sha256:
+    if found != sha256:
         raise InstanceError(
-            f"{path}: has SHA-256 {found[:12]}..., but the manifest says {known.sha256[:12]}...; "
-            f"the file of {known.id} was changed, so restore it (git checkout, or install alloc "
-            "again), or load a changed copy of your own with Instance.load."
+            f"{path}: has SHA-256 {found[:12]}..., but the manifest says {sha256[:12]}...; the "
+            f"file of {stored_id} was changed, so restore it (git checkout, or install alloc "
+            f"again), or load a changed copy of your own with {reader}."
         )
-    return Instance.from_json(data)
+    return data
 
 
 def regenerate(known: Entry) -> Instance:

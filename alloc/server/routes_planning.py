@@ -26,9 +26,9 @@ _LIST = {200: {"description": "A list, in `items`."}, **problems("unauthorized")
 async def list_planning_problems(request: Request) -> Response:
     """Ids of the planning problems that come with alloc, small ones first."""
     await client_of(request)
-    from alloc.instances.stored_planning import RECIPES
+    from alloc.instances.stored_planning import EXAMPLES
 
-    items = [{"id": name, "about": about} for name, (about, _) in RECIPES.items()]
+    items = [{"id": name, "about": about} for name, (about, _) in EXAMPLES.items()]
     return json_response({"schema_version": 1, "items": items})
 
 
@@ -45,9 +45,9 @@ async def get_planning_problem(request: Request, problem_id: str) -> Response:
     """Return its document; see /v1/planning-problems for the ids."""
     await client_of(request)
     from alloc.documents.planning import encode_planning_problem
-    from alloc.instances.stored_planning import RECIPES, load_stored_planning
+    from alloc.instances.stored_planning import EXAMPLES, load_stored_planning
 
-    if problem_id not in RECIPES:
+    if problem_id not in EXAMPLES:
         raise refuse(
             "not-found", "there is no such planning problem; /v1/planning-problems lists them."
         )

@@ -95,9 +95,9 @@ def _instance(request: Document | None) -> Instance | None:
 def _currency(request: Document | None) -> str:
     given = None if request is None else request.get("problem")
     if isinstance(given, str):
-        from alloc.instances.stored_planning import RECIPES, load_stored_planning
+        from alloc.instances.stored_planning import EXAMPLES, load_stored_planning
 
-        return load_stored_planning(given).currency if given in RECIPES else ""
+        return load_stored_planning(given).currency if given in EXAMPLES else ""
     return "" if given is None else str(given.get("currency", ""))
 
 

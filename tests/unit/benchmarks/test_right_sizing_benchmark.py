@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from alloc.instances.planning_stored import PlanningBounds, planning_entry
+from alloc.instances.stored_planning import PlanningBounds, planning_entry
 from benchmarks.right_sizing import Answer, judge_large, judge_pair, judge_record, main
 
 ANSWER = Answer("planning-tiny/01", "extensive", "optimal", 100.0, 99.5, 0.005, 30.0, 29.0, 3)

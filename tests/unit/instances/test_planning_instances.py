@@ -6,15 +6,15 @@ import json
 import pytest
 
 from alloc.errors import CertificateError, InstanceError
-from alloc.instances import planning_stored
+from alloc.instances import stored_planning
 from alloc.instances.planning import GPU_KINDS, generate_planning
-from alloc.instances.planning_stored import (
-    RECIPES,
+from alloc.instances.planning_recipes import RECIPES
+from alloc.instances.stored_planning import (
     ROOT,
     PlanningBounds,
     PlanningManifest,
     generate_all,
-    load_planning,
+    load_stored_planning,
     planning_entry,
     planning_manifest,
     regenerate_planning,
@@ -27,7 +27,7 @@ IDS = [entry.id for entry in planning_manifest()]
 @pytest.mark.parametrize("problem_id", IDS)
 def test_every_stored_problem_is_what_the_manifest_says(problem_id):
     entry = planning_entry(problem_id)
-    problem = load_planning(problem_id)
+    problem = load_stored_planning(problem_id)
     assert problem.fingerprint == entry.fingerprint
     assert hashlib.sha256((ROOT / entry.file).read_bytes()).hexdigest() == entry.sha256
     assert regenerate_planning(entry) == problem
@@ -35,7 +35,7 @@ def test_every_stored_problem_is_what_the_manifest_says(problem_id):
 
 
 def test_the_large_family_has_the_size_of_the_target():
-    problem = load_planning("planning-large/02")
+    problem = load_stored_planning("planning-large/02")
     assert len({offer.host.name for offer in problem.offers}) == 20
     assert len(problem.sites) == 5
     assert problem.num_quarters == 8
@@ -52,19 +52,19 @@ def test_recorded_bounds_are_in_order():
 
 def test_what_is_not_stored_is_refused_with_the_nearest():
     with pytest.raises(InstanceError, match='did you mean "planning-tiny/01"'):
-        load_planning("planning-tiny/1")
+        load_stored_planning("planning-tiny/1")
 
 
 def test_a_changed_file_and_a_changed_generator_are_noticed(tmp_path, monkeypatch):
     generate_all(tmp_path)
-    monkeypatch.setattr(planning_stored, "ROOT", tmp_path)
+    monkeypatch.setattr(stored_planning, "ROOT", tmp_path)
     entry = planning_entry("planning-tiny/01")
     path = tmp_path / entry.file
     path.write_text(path.read_text().replace('"num_quarters": 2', '"num_quarters": 2 '))
     with pytest.raises(InstanceError, match="was changed, so restore it"):
-        load_planning("planning-tiny/01")
+        load_stored_planning("planning-tiny/01")
     path.unlink()
-    assert load_planning("planning-tiny/01").fingerprint == entry.fingerprint
+    assert load_stored_planning("planning-tiny/01").fingerprint == entry.fingerprint
     other = entry.model_copy(update={"parameters": {**entry.parameters, "seed": 99}})
     with pytest.raises(InstanceError, match="the generator makes fingerprint"):
         regenerate_planning(other)
@@ -78,10 +78,10 @@ def test_writing_all_again_changes_nothing(tmp_path):
     # A second time bounds are kept.
     bounds = PlanningBounds(lower=1.0, upper=2.0, backend_version="b", seconds=1.0, date="d")
     known = with_bounds(manifest, "planning-tiny/01", bounds)
-    planning_stored.write_manifest(known, tmp_path / planning_stored.MANIFEST)
+    stored_planning.write_manifest(known, tmp_path / stored_planning.MANIFEST)
     again = generate_all(tmp_path)
     assert again.problems[0].bounds == bounds
-    json.loads((tmp_path / planning_stored.MANIFEST).read_text())
+    json.loads((tmp_path / stored_planning.MANIFEST).read_text())
 
 
 def test_the_better_of_two_bounds_is_kept():
