@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,7 +28,7 @@ _SECONDS_TO_PROBE = 5.0
 _SECONDS_TO_POLISH = 6.0
 _SHARE_TO_TIGHTEN = 0.1
 """Of the time left."""
-_NEARER = 0.75
+_NEARER = 0.6
 """Distance of the incumbent from the relaxation at which to tighten again, over that before."""
 
 Fixed = tuple[Ints, Array, Array]
@@ -52,8 +51,7 @@ class Candidates(Relaxation):
             self.setting.cost @ point
             + sum(self.setting.weight[task] * found[task].value for task in self.tasks)
         )
-        better = self.incumbent is None or worth < self.incumbent.cost
-        if better and self._is_plan(point, found):
+        if worth < self.cost and self._is_plan(point, found):
             self.incumbent = Incumbent(point, worth, found)
             self.say(what)
             return True
@@ -147,7 +145,7 @@ class Candidates(Relaxation):
             seconds,
             self.rng,
         )
-        if self.incumbent is not None and cost > self.incumbent.cost * (1 - self.gap / 20):
+        if cost > self.wanted():
             return False
         guess = np.zeros(len(self.setting.cost))
         guess[self.switches] = found.ravel()
@@ -193,7 +191,7 @@ class Candidates(Relaxation):
         if not promises or self.seconds_left() < 3 * self.seconds_to_value:
             return False
         objective, values = min(promises, key=lambda promise: promise[0])
-        if self.incumbent is not None and objective > self.incumbent.cost * (1 - self.gap / 20):
+        if objective > self.wanted():
             return False
         return self.dive(values[: len(self.setting.cost)])
 
@@ -269,11 +267,10 @@ class Candidates(Relaxation):
         raw = answers[0]
         if raw.status == "infeasible":
             # With an incumbent, tightened limits say: nothing is cheaper.
-            self.bound = math.inf if self.incumbent is None else self.incumbent.cost
+            self.bound = self.cost
             return False
         self.bound = max(self.bound, raw.bound)
-        if self.incumbent is not None:
-            self.bound = min(self.bound, self.incumbent.cost)
+        self.bound = min(self.bound, self.cost)
         self.say("integers")
         if raw.values is None or self.closed() or self.seconds_left() < 2 * self.seconds_to_value:
             return False

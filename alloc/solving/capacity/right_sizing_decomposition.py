@@ -107,16 +107,15 @@ class Decomposition(Candidates):
         return None
 
     def _dive(self) -> bool:
-        """Dive while that helps: what one dive learns makes the next one better."""
+        """Dive while that helps much: what one dive learns makes the next one better."""
         better, failures = False, 0
         while failures < (_MOST_FAILURES if len(self.switches) else 1):
             if self.closed() or self.seconds_left() < 3 * self.seconds_to_value:
                 break
             self.tighten()
-            if self.dive(None):
-                better = True
-            else:
-                failures += 1
+            wanted = self.wanted()
+            better |= self.dive(None)
+            failures += self.cost >= wanted
         return better
 
     def _advance(self) -> bool:
@@ -136,7 +135,7 @@ class Decomposition(Candidates):
                 break
             if not gained:
                 self._seconds_to_prove *= _LONGER
-                failures += self.bound - before <= self.gap / 20 * abs(self.bound)
+                failures += self.bound - before <= self.little(self.bound)
         return better
 
     def _hopeless(self) -> bool:

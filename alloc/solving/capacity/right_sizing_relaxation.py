@@ -27,6 +27,8 @@ from alloc.solving.outcome import Settings
 _NEWS = 1e-7
 """Relative difference from which on a cut says something new."""
 _LEAST_DUAL = 1e-12
+_LITTLE = 0.05
+"""Gaps below which a gain counts for little."""
 _OF_SCENARIOS, _LEAST_SCENARIOS = 2, 3
 """Of so many scenarios one is solved in a step of the relaxation, but at least so many."""
 
@@ -104,10 +106,23 @@ class Relaxation:
 
     # Small steps ------------------------------------------------------------------------------
 
+    @property
+    def cost(self) -> float:
+        """Cost of the best plan so far, infinite if there is none."""
+        return math.inf if self.incumbent is None else self.incumbent.cost
+
+    def little(self, value: float) -> float:
+        """Return the change of a cost or bound that counts for little beside the gap wanted."""
+        return _LITTLE * self.gap * abs(value)
+
+    def wanted(self) -> float:
+        """Return the cost that a plan must promise to be worth the time to look for it."""
+        return math.inf if self.incumbent is None else self.cost - self.little(self.cost)
+
     def say(self, what: str) -> None:
         """Report where the search is."""
         cost = "no plan yet" if self.incumbent is None else f"{self.incumbent.cost * self.unit:.6g}"
-        gap = relative_gap(None if self.incumbent is None else self.incumbent.cost, self.bound)
+        gap = relative_gap(None if self.incumbent is None else self.cost, self.bound)
         after = time.perf_counter() - self.settings.started
         line = f"{after:6.1f} s  {what}: cost {cost}, bound {self.bound * self.unit:.6g}"
         if gap is not None and math.isfinite(gap):
