@@ -1,5 +1,6 @@
 """The program: its commands, and what holds for all of them."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -55,27 +56,45 @@ def root(
     """
 
 
-app.command("solve")(solve_command)
-app.command("place")(place_command)
-app.command("defrag")(defrag_command)
-app.command("explain")(explain_command)
-app.command("forecast")(forecast_command)
-app.command("plan")(plan_command)
-app.command("what-if")(what_if_command)
-app.command("operate")(operate_command)
-app.command("size-inference")(size_inference_command)
-app.command("plan-quotas")(plan_quotas_command)
-app.command("verify")(verify_command)
-app.command("ranks")(ranks_command)
-app.command("compare")(compare_command)
-app.command("simulate")(simulate_command)
-app.command("audit-reward")(audit_reward_command)
-app.add_typer(instances.app, name="instances")
-app.add_typer(topology.app, name="topology")
-app.add_typer(models.app, name="models")
-app.add_typer(schedulers.app, name="schedulers")
-app.add_typer(policies.app, name="policies")
-app.add_typer(training.app, name="train")
-app.add_typer(serving.app, name="serve")
-app.command("demo")(demo_command)
-app.command("versions")(versions_command)
+_COMMANDS: dict[str, dict[str, typer.Typer | Callable[..., object]]] = {
+    "Solve and place": {
+        "solve": solve_command,
+        "place": place_command,
+        "defrag": defrag_command,
+        "explain": explain_command,
+        "ranks": ranks_command,
+        "verify": verify_command,
+    },
+    "Compare and learn": {
+        "compare": compare_command,
+        "simulate": simulate_command,
+        "train": training.app,
+        "policies": policies.app,
+        "audit-reward": audit_reward_command,
+    },
+    "Plan capacity": {
+        "plan": plan_command,
+        "what-if": what_if_command,
+        "forecast": forecast_command,
+        "operate": operate_command,
+        "size-inference": size_inference_command,
+        "plan-quotas": plan_quotas_command,
+        "serve": serving.app,
+    },
+    "Look around": {
+        "demo": demo_command,
+        "instances": instances.app,
+        "topology": topology.app,
+        "models": models.app,
+        "schedulers": schedulers.app,
+        "versions": versions_command,
+    },
+}
+"""Commands, and groups of them, as the help lists them."""
+
+for _panel, _commands in _COMMANDS.items():
+    for _name, _command in _commands.items():
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command, name=_name, rich_help_panel=_panel)
+        else:
+            app.command(_name, rich_help_panel=_panel)(_command)

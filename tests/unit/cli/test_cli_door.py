@@ -172,7 +172,8 @@ def test_wrong_usage_is_exit_2_in_one_line_with_the_cure(run, arguments, message
 def test_no_command_shows_the_help(run):
     done = run()
     assert done.exit_code == 2
-    assert "Commands" in done.output
+    assert "Solve and place" in done.output
+    assert "Plan capacity" in done.output
     assert "error" not in done.stderr
 
 
