@@ -40,7 +40,8 @@ class GpuPool:
         Memory of a GPU, MiB.
     billing
         ``"used"``: the GPUs of replicas are paid in the periods in which they run; ``"held"``:
-        whole hosts are paid in all periods, as many as the fullest period needs.
+        whole hosts are paid in all periods, as many as the fullest period needs; no more can be
+        held than are to be had in every period.
     lender
         Who else uses the GPUs, for example ``"training"``, or None.
     currency

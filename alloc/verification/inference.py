@@ -215,6 +215,16 @@ def _hosts(problem: InferenceProblem, plan: InferencePlan) -> Iterator[Violation
                 f"{contents.replica_gpus} GPUs stand on a host of {pool.gpus_per_host}.",
             )
     for pool in problem.pools:
+        always = min(pool.hosts_in(t) for t in range(len(problem.periods)))
+        if pool.billing == "held" and held.get(pool.name, 0) > always:
+            yield Violation(
+                "held",
+                (pool.name,),
+                held[pool.name] - always,
+                "hosts",
+                f'pool "{pool.name}": {held[pool.name]} hosts are held and {always} are to be had '
+                "in every period.",
+            )
         for t, period in enumerate(problem.periods):
             most = pool.hosts_in(t)
             what = "to be had"

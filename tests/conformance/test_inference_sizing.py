@@ -82,6 +82,18 @@ def test_held_hosts_are_paid_in_quiet_periods_too():
     assert both.certificate.status == "optimal"
 
 
+def test_no_more_hosts_are_held_than_there_are_in_every_period():
+    """Two hosts in one period and one in the other: solver and judge agree that one can be held."""
+    pool = GpuPool("own", "h100", 4, (2, 1), 1.0, 80_000, billing="held")
+    free = dataclasses.replace(pool, hosts=2)
+    busy = solve_inference(a_problem(9.0, 0.3, pools=(free,)))
+    [(_, hosts)] = busy.plan.held
+    assert hosts == 2
+    assert solve_inference(a_problem(9.0, 0.3, pools=(pool,))).certificate.status == "infeasible"
+    found = verify_inference(a_problem(9.0, 0.3, pools=(pool,)), busy.plan)
+    assert [violation.code for violation in found] == ["held"]
+
+
 def test_a_spare_replica_is_kept_for_a_failure():
     alone = solve_inference(a_problem(1.5))
     spare = solve_inference(a_problem(1.5, failures=1))
