@@ -25,6 +25,8 @@ _STATUS = {
     highspy.HighsModelStatus.kSolutionLimit: "stopped",
 }
 
+_FAILED = highspy.HighsModelStatus.kSolveError
+
 _SMALL = 500
 """Entries of a matrix up to which looking for a first solution by feasibility jumps takes several
 times as long as solving the model."""
@@ -102,6 +104,11 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
         _set_start(solver, options.start)
     with threads(options.workers):
         solver.run()
+        if options.start is not None and solver.getModelStatus() == _FAILED:
+            # HiGHS completes a partial start by a program of its own, and fails as a whole where
+            # the answer to that one misses a tolerance. A start is a hint, no more.
+            solver.clearSolver()
+            solver.run()
     return read_result(solver, model)
 
 

@@ -324,13 +324,20 @@ def _maximisers(
                 f"{time_limit_s:g} s; audit smaller instances, or raise the time limit."
             )
         earned = earn(instance, Replay(found.schedule, role), reward, seed)
-        same = abs(earned.value - found.value) <= 1e-5 * max(1.0, abs(found.value))
+        same = _agree(earned.value, found.value, 1e-5) and (
+            found.mean_jct is None or _agree(earned.mean_jct, found.mean_jct, 1e-4)
+        )
         if not same:
             notes.add(
                 "On some instance the maximiser's plan found no hosts for a gang and was changed, "
                 "or is not proved: it does not count as proved."
             )
         table.add(role, "exact maximiser of the return", earned, bound, found.proved and same)
+
+
+def _agree(paid: float, promised: float, tolerance: float) -> bool:
+    """Return whether the simulator paid what a program promised."""
+    return abs(paid - promised) <= tolerance * max(1.0, abs(promised))
 
 
 def _same(rows: Sequence[AuditRow]) -> bool:

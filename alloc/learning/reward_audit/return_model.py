@@ -18,9 +18,11 @@ of the program bounds the return of every schedule, of any length; where nothing
 the return of the schedule found.
 
 Ties: among the schedules whose return is within `TIE` of the largest, the one with the least or the
-greatest sum of completion times. For the greatest, stays must not be longer than they are:
-sum_{t' <= t} sum_c rho_jc v_jt'c <= Q_j - Q_j d u_j,t+1 and e_jt <= u_j,t+1 + sum_c v_jtc, with
-d = 1e-6.
+greatest sum of completion times; in undominated configurations, as all of F2. For the greatest,
+stays must not be longer than they are: what is held and not done with works the whole slot,
+sum_c v_jtc >= sum_c x_jtc + u_j,t+1 - 1 - delta_j z_jt, and
+sum_{t' <= t} sum_c rho_jc v_jt'c <= Q_j - Q_j d u_j,t+1 and
+e_jt <= u_j,t+1 + sum_c v_jtc + delta_j z_jt, with d = 1e-4.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from alloc.certificate import OPTIMALITY_GAP, relative_gap
 from alloc.errors import InstanceError
 from alloc.formulation import Array, ArrayModel
 from alloc.instance import Instance
+from alloc.learning.reward_audit.measuring import weights_of
 from alloc.learning.reward_audit.rewards import AuditedReward
 from alloc.models.malleable.arrays import Columns, array_model, held_columns
 from alloc.models.malleable.data import Index
@@ -45,8 +48,11 @@ from alloc.solution import Schedule
 
 TIE = 1e-6
 """Relative difference of returns that counts as none."""
-_UNFINISHED = 1e-6
-"""Least part of its work that an unfinished job has left, in the search for the worst tie."""
+_UNFINISHED = 1e-4
+"""Least part of its work that an unfinished job has left, in the search for the worst tie.
+
+Well above the 1e-6 by which a solver may break a row: else complete jobs count as unfinished.
+"""
 _GAP = OPTIMALITY_GAP / 2
 
 Ties = Literal["any", "best", "worst"]
@@ -66,12 +72,16 @@ class Maximiser:
     proved
         Whether the return is proved to be the largest, and, with ties broken, that the JCT is the
         best or worst among those.
+    mean_jct
+        With ties broken, its mean completion time by the program (weighted if the reward is),
+        slots; None otherwise.
     """
 
     schedule: Schedule
     value: float
     bound: float
     proved: bool
+    mean_jct: float | None = None
 
 
 @dataclass(frozen=True)
@@ -142,10 +152,12 @@ def maximise_return(
     if again.values is None or again.objective is None:
         return replace(found, proved=False)
     gap = relative_gap(again.objective, again.bound)
+    weight = weights_of(instance, reward)
     return replace(
         found,
         schedule=tied.schedule(again.values),
         proved=gap is not None and gap <= OPTIMALITY_GAP,
+        mean_jct=float((again.objective + weight @ grid.data.lag) / weight.sum()),
     )
 
 
@@ -208,9 +220,9 @@ def _tied(grid: Grid, drawn: ArrayModel, reward: AuditedReward, value: float, ti
     upper = [row_upper, np.array([np.inf])]
     upper_bound = model.upper.copy()
     cost = np.zeros(len(model.cost))
+    weights = weights_of(grid.data.instance, reward)
     for j, at in enumerate(columns):
-        weight = float(grid.data.weight[j]) if reward.weighted else 1.0
-        cost[at.e] = weight
+        cost[at.e] = weights[j]
         # What the largest return completes is completed here, too.
         upper_bound[at.o] = 0.0
         if ties == "worst":
@@ -232,9 +244,9 @@ def _tied(grid: Grid, drawn: ArrayModel, reward: AuditedReward, value: float, ti
 
 
 def _true_stays(grid: Grid, j: int, at: Columns, size: int) -> tuple[sparse.csr_array, Array]:
-    """Return the rows with which no job counts as unfinished after it is complete."""
+    """Return the rows with which stays are not longer than the simulator's."""
     rate, work = grid.data.table(j).rate, float(grid.data.work[j])
-    num = len(at.e)
+    num, delta = len(at.e), grid.restart(j)
     rows: list[Index] = []
     cols: list[Index] = []
     values: list[Array] = []
@@ -251,9 +263,14 @@ def _true_stays(grid: Grid, j: int, at: Columns, size: int) -> tuple[sparse.csr_
     put(later[:, None], at.v[earlier], rate / work)
     put(num + k, at.e, 1.0)
     put(num + k, at.u, -1.0)
-    put((num + k)[:, None], at.v, -1.0)
-    block = sparse.csr_array(
+    put((2 * num + k)[:, None], at.x, 1.0)
+    put(2 * num + k, at.u, 1.0)
+    for block in (num, 2 * num):
+        put((block + k)[:, None], at.v, -1.0)
+        if delta:
+            put(block + k, at.z, -delta)
+    matrix = sparse.csr_array(
         (np.concatenate(values), (np.concatenate(rows), np.concatenate(cols))),
-        shape=(2 * num, size),
+        shape=(3 * num, size),
     )
-    return block, np.concatenate([np.ones(num), np.zeros(num)])
+    return matrix, np.concatenate([np.ones(num), np.zeros(num), np.ones(num)])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+import highspy
 import numpy as np
 import pyomo.environ as pyo
 import pytest
 from ortools.sat.python import cp_model
 from scipy import sparse
 
-from alloc.backends import BACKENDS, SolverOptions, backend
+from alloc.backends import BACKENDS, SolverOptions, backend, highs
 from alloc.errors import InstanceError, SolverError
 from alloc.formulation import ArrayModel, CpSatModel, PyomoModel
 
@@ -91,6 +92,30 @@ def test_a_start_is_an_incumbent_from_the_first_moment(name):
     again = backend(name).solve(drawn(name, model), options)
     assert again.values is not None
     assert again.objective >= good.objective - 1e-6
+
+
+def test_a_start_that_highs_trips_over_is_only_a_hint(monkeypatch):
+    """HiGHS ends in "Solve error" where its completion of a partial start misses a tolerance."""
+    quiet_solver = highs.quiet_solver
+    told = []
+
+    def stumbling(options):
+        solver = quiet_solver(options)
+        status, run, clear = solver.getModelStatus, solver.run, solver.clearSolver
+
+        def status_of_run():
+            return status() if "clear" in told else highspy.HighsModelStatus.kSolveError
+
+        solver.getModelStatus = status_of_run
+        solver.run = lambda: told.append("run") or run()
+        solver.clearSolver = lambda: told.append("clear") or clear()
+        return solver
+
+    monkeypatch.setattr(highs, "quiet_solver", stumbling)
+    model = market_split(rows=1, columns=8)
+    start = np.array([1.0] + [np.nan] * 7)
+    assert highs.solve(model, SolverOptions(start=start)).status == "optimal"
+    assert told == ["run", "clear", "run"]
 
 
 @pytest.mark.parametrize("sense", SENSES)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from alloc.learning.reward_audit import (
     maximise_return,
 )
 from alloc.learning.reward_audit.measuring import earn
+from alloc.learning.reward_audit.return_model import Maximiser
 from alloc.learning.reward_audit.schedulers import Replay, SlotMaximiser
 from alloc.schedulers import make_scheduler
 from alloc.topology import flat_cluster
@@ -44,25 +47,32 @@ def crowded() -> Instance:
     return Instance("crowded", topology, jobs, slot_s=SLOT_S)
 
 
-def largest_by_trying(instance: Instance, base: str, gamma: float, slots: int = 9) -> float:
-    """Return the largest return over all sequences of allocations; arithmetic of its own."""
+Tried = tuple[float, float, float]
+
+
+def by_trying(instance: Instance, base: str, gamma: float, slots: int = 9) -> Tried:
+    """Return the largest return over all sequences of allocations; arithmetic of its own.
+
+    With it the least and the greatest sum of stays among those that earn it, in slots.
+    """
     jobs = instance.jobs
+    room = int(instance.topology.capacity[:, 0].sum())
     first = [-int(-job.arrival_s // SLOT_S) for job in jobs]
     weight = [job.weight if base == "weighted-jct" else 1.0 for job in jobs]
 
     @cache
-    def best(t: int, left: tuple[float, ...]) -> float:
+    def best(t: int, left: tuple[float, ...]) -> Tried:
         if not any(left) or t == slots:
-            return 0.0 if not any(left) else float("-inf")
-        found = float("-inf")
+            return (0.0 if not any(left) else float("-inf"), 0.0, 0.0)
+        found = (float("-inf"), 0.0, 0.0)
         options = [
             [None, *job.configurations] if left[j] and first[j] <= t else [None]
             for j, job in enumerate(jobs)
         ]
         for chosen in itertools.product(*options):
-            if sum(c.demand[0] for c in chosen if c is not None) > 2000:
+            if sum(c.demand[0] for c in chosen if c is not None) > room:
                 continue
-            reward, after = 0.0, list(left)
+            reward, stays, after = 0.0, 0.0, list(left)
             for j, c in enumerate(chosen):
                 if not left[j] or first[j] > t:
                     continue
@@ -71,14 +81,25 @@ def largest_by_trying(instance: Instance, base: str, gamma: float, slots: int = 
                 stay = 1.0 if after[j] or c is None else left[j] / c.rate / SLOT_S
                 if t == first[j]:
                     stay += first[j] - jobs[j].arrival_s / SLOT_S
+                stays += weight[j] * stay
                 reward += {
                     "progress": done / jobs[j].work,
                     "completions": float(not after[j]),
                 }.get(base, -weight[j] * stay)
-            found = max(found, gamma**t * reward + best(t + 1, tuple(after)))
+            later, least, greatest = best(t + 1, tuple(after))
+            value = gamma**t * reward + later
+            if value > found[0] + 1e-9:
+                found = (value, stays + least, stays + greatest)
+            elif value > found[0] - 1e-9:
+                found = (found[0], min(found[1], stays + least), max(found[2], stays + greatest))
         return found
 
     return best(0, tuple(job.work for job in jobs))
+
+
+def largest_by_trying(instance: Instance, base: str, gamma: float) -> float:
+    """Return the largest return over all sequences of allocations."""
+    return by_trying(instance, base, gamma)[0]
 
 
 CASES = [
@@ -128,6 +149,77 @@ def test_ties_are_broken_for_and_against_the_completion_time() -> None:
         stays[ties] = earn(instance, Replay(found.schedule, ties), reward).mean_jct
     assert stays["best"] == pytest.approx((2 + 4) / 2)  # one after the other
     assert stays["worst"] == pytest.approx((3 + 4) / 2)  # in turn
+
+
+@pytest.fixture
+def slow_or_fast() -> Instance:
+    """A job whose two configurations complete it in the same slot, early or late in it."""
+    jobs = (Job("only", 0.0, 193.0, (gpus(1, 1.0), gpus(2, 1.3))),)
+    topology = flat_cluster("two GPUs", HostType("box", 2, "gpu"), 1)
+    return Instance("slow or fast", topology, jobs, slot_s=SLOT_S)
+
+
+def two_on_two_gpus(name: str, *jobs: tuple[float, float, float]) -> Instance:
+    """Two jobs of some work that each run on one GPU or on both, at these rates."""
+    made = (
+        Job(f"job-{j}", 0.0, work, (gpus(1, slow), gpus(2, fast)))
+        for j, (work, slow, fast) in enumerate(jobs)
+    )
+    topology = flat_cluster("two GPUs", HostType("box", 2, "gpu"), 1)
+    return Instance(name, topology, tuple(made), slot_s=SLOT_S)
+
+
+@pytest.fixture
+def even() -> Instance:
+    """Jobs of exactly one slot: complete at its end, and not unfinished within a tolerance."""
+    return two_on_two_gpus("even", (100.0, 0.5, 1.0), (120.0, 0.7, 1.2))
+
+
+@pytest.fixture
+def two_slots() -> Instance:
+    """Jobs of exactly two slots, alone or in turn."""
+    return two_on_two_gpus("two slots", (200.0, 0.5, 1.0), (380.0, 0.6, 1.9))
+
+
+@pytest.mark.parametrize("instance", ["crowded", "slow_or_fast", "even", "two_slots"])
+@pytest.mark.parametrize(
+    ("name", "gamma"), [("discounted-progress", 0.7), ("completions", 0.8), ("completions", 0.99)]
+)
+def test_ties_are_what_trying_everything_finds(
+    instance: str, name: str, gamma: float, request: pytest.FixtureRequest
+) -> None:
+    """A worst tie must be one that the simulator pays, not one that idles within a slot."""
+    case = request.getfixturevalue(instance)
+    reward = audited_reward(name, gamma)
+    _, least, greatest = by_trying(case, reward.base, gamma)
+    for ties, stays in (("best", least), ("worst", greatest)):
+        found = maximise_return(case, reward, ties=ties, time_limit_s=20)
+        assert found is not None
+        assert found.proved
+        paid = earn(case, Replay(found.schedule, ties), reward).mean_jct
+        assert paid == pytest.approx(stays / len(case.jobs), abs=1e-4)
+        assert found.mean_jct == pytest.approx(paid, abs=1e-4)
+
+
+def test_a_promise_that_the_simulator_does_not_keep_is_no_proof(
+    slow_or_fast: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit says "proved" of what was measured, not of what a program says."""
+    kept = audit_reward([slow_or_fast], audited_reward("completions", 0.8), ties=True)
+    worst = kept.row("maximiser, worst ties")
+    assert worst is not None
+    assert worst.proved == 1
+
+    def overstated(*args: Any, **options: Any) -> Maximiser:
+        found = maximise_return(*args, **options)
+        assert found is not None
+        return replace(found, mean_jct=None if found.mean_jct is None else found.mean_jct + 0.1)
+
+    monkeypatch.setattr("alloc.learning.reward_audit.audit.maximise_return", overstated)
+    broken = audit_reward([slow_or_fast], audited_reward("completions", 0.8), ties=True)
+    worst = broken.row("maximiser, worst ties")
+    assert worst is not None
+    assert worst.proved == 0
 
 
 def test_undiscounted_progress_is_told_to_be_constant(crowded: Instance) -> None:
