@@ -35,6 +35,9 @@ _USUAL_NEED = 10.0
 _SOLVED = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kModelEmpty)
 """Empty is a block in which nothing is asked and nothing can be had."""
 
+SHORT = 1e-6
+"""GPUs in emergency, relative to the demand, that rounding explains."""
+
 Task = tuple[int, int]
 """Scenario and quarter."""
 

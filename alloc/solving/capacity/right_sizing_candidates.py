@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,15 +10,15 @@ import numpy.typing as npt
 
 from alloc.backends import SolverOptions
 from alloc.formulation import RawResult
-from alloc.models.right_sizing.data import Array, Ints
-from alloc.solving.capacity.right_sizing_blocks import BlockValue, Task
+from alloc.models.right_sizing.data import Array, Ints, SizingData
+from alloc.solving.capacity.right_sizing_blocks import SHORT, BlockValue, Task
 from alloc.solving.capacity.right_sizing_probing import better_switches
 from alloc.solving.capacity.right_sizing_relaxation import Incumbent, Relaxation
 from alloc.solving.capacity.right_sizing_slopes import open_by_slopes
+from alloc.solving.capacity.right_sizing_state import Watch
 from alloc.solving.capacity.right_sizing_tightening import most_in_better_plans
+from alloc.solving.outcome import Settings
 
-SHORT = 1e-6
-"""GPUs in emergency, relative to the demand, that rounding explains."""
 _STEPS_OF_DIVE = 3
 _IN_USE = 1e-3
 """GPUs from which on a pool is in use."""
@@ -36,7 +37,40 @@ Fixed = tuple[Ints, Array, Array]
 
 
 class Candidates(Relaxation):
-    """A relaxation that also looks for plans."""
+    """A relaxation that also looks for plans.
+
+    Parameters
+    ----------
+    data, settings, gap, watch, feasibility
+        As `Relaxation` has them.
+    """
+
+    def __init__(
+        self,
+        data: SizingData,
+        settings: Settings,
+        gap: float,
+        watch: Watch | None = None,
+        feasibility: bool = False,
+    ) -> None:
+        super().__init__(data, settings, gap, watch, feasibility)
+        self.relaxed_bound = -math.inf
+        """Bound of the relaxation, before any integers."""
+        self.switches = self.first.open[self.first.open >= 0]
+        self.seen = np.zeros(len(self.switches), dtype=bool)
+        """Switches that were open in some dive or in the relaxation."""
+        self.limits = self._limits()
+        """M of (C7) for each switch, as far as it is tightened."""
+        self._dives = 0
+        self._tried: set[bytes] = set()
+        self._above_when_tightened = math.inf
+
+    def _limits(self) -> Array:
+        """Return the M of (C7) for every switch."""
+        at = self.first.open >= 0
+        if not at.any():
+            return np.zeros(0)
+        return np.asarray(-self.first.matrix[self.first.switch[at], self.first.open[at]])
 
     def try_candidate(self, values: Array, what: str) -> bool:
         """Value a first stage whose integers are set; return whether it is the best so far."""
@@ -86,7 +120,7 @@ class Candidates(Relaxation):
         if len(switches):
             chosen = (
                 open_by_slopes(
-                    self.master, self.first, self.limits, self.rng if self.dives else None
+                    self.master, self.first, self.limits, self.rng if self._dives else None
                 )
                 if guess is None
                 else np.round(guess[switches])
@@ -94,7 +128,7 @@ class Candidates(Relaxation):
             if chosen is None:
                 return False
             self.seen |= chosen > 0.5
-            self.dives += 1
+            self._dives += 1
             self.master.fix(switches, chosen, chosen)
         if len(waive):
             answer = self.master.solve()
@@ -171,7 +205,7 @@ class Candidates(Relaxation):
         self.master.limit_counted(self.limits)
 
     def polish(self) -> bool:
-        """Choose anew what is open among some pools, the rest as in the incumbent (LNS [4]_).
+        """Choose anew what is open among some pools, the rest as in the incumbent.
 
         One neighbourhood for each process.
         """

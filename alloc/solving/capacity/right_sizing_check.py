@@ -14,10 +14,8 @@ from alloc.capacity.problem import PlanningProblem
 from alloc.errors import InstanceError
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, SizingData
-from alloc.solving.capacity.right_sizing_blocks import BlockValues, block_data
+from alloc.solving.capacity.right_sizing_blocks import SHORT, BlockValues, block_data
 from alloc.solving.capacity.right_sizing_state import money_unit
-
-_SHORT = 1e-6
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ def check_out_of_sample(
     for w, scenario in enumerate(scenarios):
         mine = [found[w, t] for t in range(data.num_quarters)]
         demand = float(data.demand[w].sum())
-        holds = sum(value.emergency for value in mine) <= _SHORT * max(demand, 1.0)
+        holds = sum(value.emergency for value in mine) <= SHORT * max(demand, 1.0)
         unserved = sum(value.unserved for value in mine) / max(demand, 1e-12)
         running = sum(data.discount[t] * value.value * unit for t, value in enumerate(mine))
         checks.append(

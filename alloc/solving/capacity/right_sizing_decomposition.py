@@ -1,13 +1,18 @@
 """Right-sizing by Benders decomposition with shared cuts.
 
 1. The expected scenario alone gives a first point.
-2. The linear relaxation: the block master is solved, and the blocks between its optimum and the
-   best point so far (in-out separation [1]_); every dual solution becomes a cut for all blocks.
-3. Integers: which pools are open is found by slope scaling [2]_ where spare hosts make opening cost
-   something; numbers of hosts by a small integer program around the relaxation; every candidate
-   is valued by the blocks, so that what is returned is a plan and its true cost.
-4. The bound: the integer program over quarterly cuts, each the expectation of cuts with the
-   multipliers of the relaxation, so that it starts from the relaxation's bound.
+2. The linear relaxation: the block master [3]_ is solved, and the blocks of some scenarios between
+   its optimum and the best point so far (in-out separation [1]_); every dual solution becomes a cut
+   for all blocks.
+3. Dives: which pools are open is found by slope scaling [2]_ where spare hosts make opening cost
+   something; numbers of hosts by a small integer program around the relaxation. Every candidate is
+   valued by the blocks, so that what is returned is a plan and its true cost; and what its cuts say
+   makes the next dive better.
+4. Tightening: how large a pool can be in a plan cheaper than the best, for the big M of "open".
+5. The bound: the integer program over quarterly cuts, each the expectation of cuts with the
+   multipliers of the relaxation, so that it starts from the relaxation's bound. Meanwhile other
+   processes choose anew what is open among some pools (large neighbourhoods [4]_).
+6. Probing: pools are closed and opened one by one.
 
 References
 ----------
@@ -19,7 +24,7 @@ References
    stochastic programming", SIAM Journal on Applied Mathematics 17(4), 1969; J. R. Birge,
    F. V. Louveaux, "A multicut algorithm for two-stage stochastic linear programs", EJOR 34, 1988.
 .. [4] P. Shaw, "Using constraint programming and local search methods to solve vehicle routing
-   problems", CP 1998 (large neighbourhood search).
+   problems", CP 1998.
 """
 
 from __future__ import annotations
@@ -30,10 +35,11 @@ import time
 
 import numpy as np
 
-from alloc.capacity.plan import Plan
+from alloc.capacity.plan import MarginalValue, Plan
 from alloc.models.right_sizing.data import SizingData
 from alloc.models.right_sizing.reading import read_plan
-from alloc.solving.capacity.right_sizing_candidates import SHORT, Candidates
+from alloc.solving.capacity.right_sizing_blocks import SHORT
+from alloc.solving.capacity.right_sizing_candidates import Candidates
 from alloc.solving.capacity.right_sizing_marginals import marginals_of_cuts
 from alloc.solving.capacity.right_sizing_start import expected_start
 from alloc.solving.capacity.right_sizing_state import Found, Watch
@@ -57,7 +63,9 @@ _MOST_IDLE = 30
 class Decomposition(Candidates):
     """One solve."""
 
+    marginals: tuple[MarginalValue, ...] = ()
     _seconds_to_prove = _SECONDS_TO_PROVE
+    _checked_for_hope = False
 
     def run(self, start: Plan | None = None) -> Found:
         """Search until the gap is closed or the time is up."""
@@ -144,9 +152,9 @@ class Decomposition(Candidates):
         The same decomposition with no cost but that of emergencies: a bound above 0 is the proof,
         of the relaxation or, failing that, of integers.
         """
-        if self.setting.feasibility or self._checked:
+        if self.setting.feasibility or self._checked_for_hope:
             return False
-        self._checked = True
+        self._checked_for_hope = True
         settings = dataclasses.replace(
             self.settings,
             time_limit_s=0.5 * self.settings.seconds_left(),
@@ -191,7 +199,7 @@ class Decomposition(Candidates):
             "claimed" if math.isfinite(self.bound) else "none",
             infeasible and plan is None,
             "time" if limit == "time" else None,
-            getattr(self, "marginals", ()),
+            self.marginals,
             self.log,
         )
 

@@ -10,6 +10,7 @@ from alloc.certificate import BoundProof
 from alloc.models.right_sizing.arrays import Extensive, extensive
 from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.reading import read_plan
+from alloc.solving.capacity.right_sizing_completing import Completing
 from alloc.solving.capacity.right_sizing_marginals import marginals_of_form
 from alloc.solving.capacity.right_sizing_state import Found, money_unit
 from alloc.solving.outcome import Settings
@@ -45,14 +46,9 @@ def _read(data: SizingData, form: Extensive, values: Array) -> Plan:
 
 
 def _start(data: SizingData, form: Extensive, plan: Plan) -> Array:
-    """Return the plan's orders as a start, everything else unknown."""
+    """Return the plan's orders and waived scenarios as a start, everything else unknown."""
+    first = form.first
+    decided = np.concatenate([first.order[first.order >= 0], first.waive])
     values = np.full(len(form.model.cost), np.nan)
-    values[form.first.order[form.first.order >= 0]] = 0.0
-    stands = {(data.offer(s).name, s.site): k for k, s in enumerate(data.stands)}
-    for order in plan.orders:
-        stand = stands.get((order.offer, data.problem.site_index.get(order.site, -1)))
-        if stand is not None and order.quarter < data.num_quarters:
-            column = form.first.order[stand, order.quarter]
-            if column >= 0:
-                values[column] += order.count
-    return np.asarray(np.minimum(values, form.model.upper))
+    values[decided] = Completing(data, first).from_plan(plan)[decided]
+    return values

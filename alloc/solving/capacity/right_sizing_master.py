@@ -9,6 +9,7 @@ cuts they have.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import highspy
 import numpy as np
@@ -21,6 +22,7 @@ from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.models.right_sizing.first_stage import FirstStage
 from alloc.solving.capacity.right_sizing_cuts import CutPool
+from alloc.solving.capacity.right_sizing_state import linear_relaxation
 
 _LEAST = 1e-11
 _MOST_ROWS = 240
@@ -122,9 +124,8 @@ class BlockMaster:
         model = setting.model(setting.weight.ravel(), spending)
         self.lower, self.upper = setting.first.lower.copy(), setting.first.upper.copy()
         self.rows = model.matrix.shape[0]
-        relaxed = ArrayModel(**{**vars(model), "integer": np.zeros(len(model.cost), dtype=bool)})
         self.solver = quiet_solver(SolverOptions(time_limit_s=1e9))
-        self.solver.passModel(highs.highs_model(relaxed))
+        self.solver.passModel(highs.highs_model(linear_relaxation(model)))
         self.cuts: list[tuple[int, int, int]] = []
         self._known: set[tuple[int, int, int]] = set()
         self._has = np.zeros((0, *setting.shape), dtype=bool)
@@ -268,7 +269,7 @@ class QuarterMaster:
         at = first.open >= 0
         matrix = self.base.matrix.copy()
         matrix[first.switch[at], first.open[at]] = -limits
-        self.base = ArrayModel(**{**vars(self.base), "matrix": matrix})
+        self.base = replace(self.base, matrix=matrix)
 
     def model(self) -> ArrayModel:
         """Return the program."""
@@ -312,7 +313,7 @@ class QuarterMaster:
         columns, lower, upper = fixed
         low, high = model.lower.copy(), model.upper.copy()
         low[columns], high[columns] = lower, upper
-        return ArrayModel(**{**vars(model), "lower": low, "upper": high})
+        return replace(model, lower=low, upper=high)
 
     def forget(self, points: Sequence[Array]) -> None:
         """Drop rows that have been slack at the optima for long, if there are many."""

@@ -23,6 +23,7 @@ from alloc.backends import SolverOptions
 from alloc.backends.highs import highs_model, quiet_solver
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import Array, Ints
+from alloc.solving.capacity.right_sizing_state import linear_relaxation
 
 Flags = npt.NDArray[np.bool_]
 _LEAST_GAIN = 1e-5
@@ -62,11 +63,10 @@ def better_switches(
 class _Search:
     def __init__(self, model: ArrayModel, switches: Ints, opened: Flags) -> None:
         self.switches, self.opened = switches, opened.copy()
-        relaxed = ArrayModel(**{**vars(model), "integer": np.zeros(len(model.cost), dtype=bool)})
         self.solver = quiet_solver(SolverOptions(time_limit_s=1e9))
         # Presolve would throw away the basis.
         self.solver.setOptionValue("presolve", "off")
-        self.solver.passModel(highs_model(relaxed))
+        self.solver.passModel(highs_model(linear_relaxation(model)))
         self._fix(switches.ravel(), self.opened.ravel())
         self.cost = self._solve()
 

@@ -85,24 +85,9 @@ class Relaxation:
         self.bound = -math.inf
         self.seconds_to_value = 0.0
         self.log: list[str] = []
-        self._tried: set[bytes] = set()
-        self._checked = False
         self.rng = np.random.default_rng(settings.seed)
-        self.switches = self.first.open[self.first.open >= 0]
-        self.seen = np.zeros(len(self.switches), dtype=bool)
-        self.dives = 0
-        self.limits = self._limits()
-        self.relaxed_bound = -math.inf
-        self._above_when_tightened = math.inf
         self._shuffled = np.argsort(self.rng.random(self.setting.shape[0]), kind="stable").tolist()
         self._turn = 0
-
-    def _limits(self) -> Array:
-        """Return the M of (C7) for every switch."""
-        at = self.first.open >= 0
-        if not at.any():
-            return np.zeros(0)
-        return np.asarray(-self.first.matrix[self.first.switch[at], self.first.open[at]])
 
     # Small steps ------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -22,7 +22,7 @@ from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.arrays import Extensive, extensive
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, Ints, SizingData
-from alloc.solving.capacity.right_sizing_state import money_unit
+from alloc.solving.capacity.right_sizing_state import linear_relaxation, money_unit
 from alloc.solving.outcome import Settings
 from alloc.units import in_full
 
@@ -175,7 +175,7 @@ class _Elastic:
                 deferrable = self.problem.classes[c].deferrable
                 own[short[c, b]] = (1.0 if deferrable else float(share[b])) / self.gpus
             cost[len(form.first.cost) :] = np.tile(own, self.scenarios * self.quarters)
-        return ArrayModel(**{**vars(model), "cost": cost, "row_lower": lower})
+        return replace(model, cost=cost, row_lower=lower)
 
     def _slack(self, kind: str) -> _Slack:
         model = self.form.model
@@ -198,8 +198,7 @@ class _Elastic:
         """Let pools have less room than goals need, down to what jobs without goals need."""
         form, blocks = self.form, self.form.blocks
         floor = 1 / self.problem.utilisation
-        families = [blocks.family["firm room"], blocks.family["spot room"]]
-        rows = np.concatenate([np.arange(f.start, f.stop) for f in families])
+        rows = self._goal_rows()
         room = blocks.matrix[rows].tocoo()
         ways = set(blocks.columns.way.ravel().tolist())
         beyond = [
@@ -229,15 +228,12 @@ class _Elastic:
             ],
             format="csr",
         )
-        self._goal_rows = rows
         return (
-            ArrayModel(
-                **{
-                    **vars(wide),
-                    "matrix": sparse.vstack([wide.matrix, body], format="csr"),
-                    "row_lower": np.append(wide.row_lower, np.full(len(into), -np.inf)),
-                    "row_upper": np.append(wide.row_upper, np.zeros(len(into))),
-                }
+            replace(
+                wide,
+                matrix=sparse.vstack([wide.matrix, body], format="csr"),
+                row_lower=np.append(wide.row_lower, np.full(len(into), -np.inf)),
+                row_upper=np.append(wide.row_upper, np.zeros(len(into))),
             ),
             len(into),
         )
@@ -245,8 +241,7 @@ class _Elastic:
     def _solve(self, model: ArrayModel) -> Array | None:
         """Return the values, with whole hosts if there is time, else of the relaxation."""
         seconds = max(self.settings.seconds_left() / 4, 2.0)
-        relaxed = ArrayModel(**{**vars(model), "integer": np.zeros(len(model.cost), dtype=bool)})
-        raw = highs.solve(relaxed, SolverOptions(seconds, self.settings.seed))
+        raw = highs.solve(linear_relaxation(model), SolverOptions(seconds, self.settings.seed))
         if raw.values is None:
             return None
         whole = highs.solve(model, SolverOptions(seconds, self.settings.seed, gap=0.02))
@@ -288,9 +283,9 @@ class _Elastic:
         return found
 
     def _goal_reliefs(self, slack: Array) -> list[Relief]:
-        blocks, data = self.form.blocks, self.data
+        data = self.data
         missing = slack.reshape(self.scenarios, self.quarters, -1)
-        pools = [p for p, _ in self._pools_of_rows()]
+        pools = self._pools_of_goal_rows()
         found = []
         for p in dict.fromkeys(pools):
             mine = np.array([q == p for q in pools])
@@ -313,18 +308,22 @@ class _Elastic:
                 f'scenario "{scenario}", quarter {t}'
             )
             found.append(Relief("goal", pool.gpu_type, scenario, int(t), amount, "GPUs", sentence))
-        assert blocks.num_rows
         return sorted(found, key=lambda relief: -relief.amount)
 
-    def _pools_of_rows(self) -> list[tuple[int, int]]:
-        """Return pool and band of the rows that goals are about."""
+    def _goal_rows(self) -> Ints:
+        """Return the rows of a block that say how much room goals need."""
+        families = [self.form.blocks.family[name] for name in ("firm room", "spot room")]
+        return np.concatenate([np.arange(f.start, f.stop) for f in families])
+
+    def _pools_of_goal_rows(self) -> list[int]:
+        """Return the pool that each of these rows is about."""
         blocks, data = self.form.blocks, self.data
         where = {}
         for w, way in enumerate(data.ways):
             for b in range(data.bands.count):
-                where[int(blocks.columns.way[w, b])] = (way.pool, b)
+                where[int(blocks.columns.way[w, b])] = way.pool
         found = []
-        for row in self._goal_rows.tolist():
+        for row in self._goal_rows().tolist():
             columns = blocks.matrix[[row]].tocoo().col.tolist()
             found.append(next(where[c] for c in columns if c in where))
         return found
@@ -372,14 +371,11 @@ def _typical(values: list[float]) -> float:
 def _widen(model: ArrayModel, extra: sparse.csr_array, cost: Array) -> ArrayModel:
     """Return the model with more columns, 0 or more and without upper bound."""
     count = extra.shape[1]
-    return ArrayModel(
-        sense="min",
+    return replace(
+        model,
         cost=np.append(model.cost, cost),
         matrix=sparse.hstack([model.matrix, extra], format="csr"),
-        row_lower=model.row_lower,
-        row_upper=model.row_upper,
         lower=np.append(model.lower, np.zeros(count)),
         upper=np.append(model.upper, np.full(count, np.inf)),
         integer=np.append(model.integer, np.zeros(count, dtype=bool)),
-        rows=model.rows,
     )

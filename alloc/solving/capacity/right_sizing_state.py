@@ -1,14 +1,15 @@
-"""What the methods of right-sizing hand each other."""
+"""What the methods of right-sizing have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from alloc.capacity.plan import MarginalValue, Plan
 from alloc.certificate import BoundProof, Limit
+from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import SizingData
 
 Watch = Callable[[str], None]
@@ -44,6 +45,11 @@ class Found:
     limit: Limit | None = None
     marginals: tuple[MarginalValue, ...] = ()
     log: list[str] = field(default_factory=list)
+
+
+def linear_relaxation(model: ArrayModel) -> ArrayModel:
+    """Return a model without its demand for whole numbers."""
+    return replace(model, integer=np.zeros(len(model.cost), dtype=bool))
 
 
 def money_unit(data: SizingData) -> float:

@@ -22,6 +22,7 @@ from alloc.backends import SolverOptions
 from alloc.backends.highs import highs_model, quiet_solver
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import Array, Ints
+from alloc.solving.capacity.right_sizing_state import linear_relaxation
 
 _MARGIN = 1e-6
 
@@ -44,9 +45,8 @@ def most_in_better_plans(
     seconds
         Time after which the rest keep theirs.
     """
-    relaxed = ArrayModel(**{**vars(model), "integer": np.zeros(len(model.cost), dtype=bool)})
     solver = quiet_solver(SolverOptions(time_limit_s=max(seconds, 0.1)))
-    solver.passModel(highs_model(relaxed))
+    solver.passModel(highs_model(linear_relaxation(model)))
     used = np.flatnonzero(model.cost)
     limit = most_cost + _MARGIN * max(1.0, abs(most_cost))
     solver.addRow(-np.inf, limit, len(used), used.astype(np.int32), model.cost[used])
