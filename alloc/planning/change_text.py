@@ -39,7 +39,7 @@ KINDS: Mapping[str, type[Any]] = {
 
 GRAMMAR = (
     ("demand=+20%, demand:CLASS=-10%", "more or fewer jobs, of all classes or one"),
-    ("hosts:OFFER@SITE=-2", "owned hosts lost, or with + there without being paid for"),
+    ("hosts:OFFER@SITE=-2", "owned hosts lost, or with + more of them without a purchase"),
     ("rack:OFFER@SITE", "a rack of owned hosts lost, with its space"),
     ("close:SITE", "a site and what is owned there gone"),
     ("without:OFFER", "an offer no longer sold"),

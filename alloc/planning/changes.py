@@ -81,7 +81,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class Hosts:
-    """Owned hosts that are there or are not, without being paid for.
+    """Owned hosts that are there or are not, without a purchase; what keeping them costs is paid.
 
     Parameters
     ----------

@@ -165,7 +165,7 @@ def _level(value: float, otherwise: str) -> str:
 
 def money(amount: float, sign: bool = False) -> str:
     """Return an amount of money for people."""
-    return f"{amount:+,.0f}" if sign else f"{amount:,.0f}"
+    return f"{round(amount):+,}" if sign else f"{round(amount):,}"
 
 
 def series(counts: list[int] | tuple[int, ...]) -> str:

@@ -1,12 +1,15 @@
 """Marginal values: what one more unit would save, from the duals of the linear relaxation.
 
 The dual value of a limit is what the optimum of the relaxation changes by for a small change of the
-limit. Numbers of hosts are whole, so the plan itself changes in steps: these values say where to
-look, and a re-solve says what is to be had.
+limit, where there is only one. Where there are several, as for hosts that the plan does without, a
+solver names any of them, and more of the limit may save less: so the relaxation is solved again
+with a little more of it. Numbers of hosts are whole, so the plan itself changes in steps: these
+values say where to look, and a what-if says what is to be had.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,13 +23,63 @@ from alloc.capacity.plan import MarginalValue
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.arrays import Extensive
 from alloc.models.right_sizing.blocks import Blocks
-from alloc.models.right_sizing.data import Array, SizingData
+from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.models.right_sizing.first_stage import FirstStage
 
 if TYPE_CHECKING:
     from alloc.solving.capacity.right_sizing_relaxation import Relaxation
 
 _LEAST = 1e-9
+_STEP = 0.01
+"""How much more of a limit the relaxation is solved with again, in the limit's unit."""
+_PATIENCE_S = 1.0
+"""Seconds after which dual values stand as they are."""
+
+
+class Slopes:
+    """What more of a limit saves, by solving the relaxation again from its optimum.
+
+    Parameters
+    ----------
+    solver
+        The relaxation, solved.
+    lower, upper
+        Limits of its rows, at least of those that are asked about.
+    """
+
+    def __init__(self, solver: highspy.Highs, lower: Array, upper: Array) -> None:
+        self._solver, self._lower, self._upper = solver, lower, upper
+        self._basis = solver.getBasis()
+        self._optimum = solver.getInfo().objective_function_value
+        self._until = time.perf_counter() + _PATIENCE_S
+
+    def saving(self, rows: Ints, dual: float) -> float:
+        """Return what one more on the right-hand sides of rows saves, or `dual` out of time.
+
+        Parameters
+        ----------
+        rows
+            The rows, all of them together.
+        dual
+            What it saves by the dual values, which is never less.
+        """
+        if time.perf_counter() > self._until:
+            return dual
+        self._set(rows, _STEP)
+        self._solver.run()
+        found = self._solver.getInfo().objective_function_value
+        solved = self._solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        self._set(rows, 0.0)
+        self._solver.setBasis(self._basis)
+        return min((self._optimum - found) / _STEP, dual) if solved else dual
+
+    def end(self) -> None:
+        """Leave the relaxation as it was."""
+        self._solver.run()
+
+    def _set(self, rows: Ints, step: float) -> None:
+        for row in rows.tolist():
+            self._solver.changeRowBounds(row, self._lower[row] + step, self._upper[row] + step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +94,20 @@ class Duals:
         Of the budgets: those of the quarters, if there are, then that of the plan.
     blocks
         Of the blocks' rows, with probability and discount, shape (scenarios, quarters, rows).
+    slopes
+        What more of the first stage's limits and the budgets saves.
+    unit
+        Unit of money of the relaxation.
+    budget_row
+        Row of the first budget in the relaxation.
     """
 
     first: Array
     budgets: Array
     blocks: Array
+    slopes: Slopes
+    unit: float
+    budget_row: int
 
 
 def marginals_of_cuts(state: Relaxation) -> tuple[MarginalValue, ...]:
@@ -56,8 +118,14 @@ def marginals_of_cuts(state: Relaxation) -> tuple[MarginalValue, ...]:
     for row in np.flatnonzero(np.abs(cuts) > _LEAST).tolist():
         w, t, k = state.master.cuts[row]
         blocks[w, t] += cuts[row] * state.pool.dual[k]
-    duals = Duals(state.unit * rows[:begin], rows[begin:], state.unit * blocks)
-    return marginal_values(state.data, state.first, state.blocks, duals)
+    first = state.first
+    lower = np.concatenate([first.row_lower, np.full(len(rows) - begin, -np.inf)])
+    upper = np.concatenate([first.row_upper, state.setting.budgets])
+    slopes = Slopes(state.master.solver, lower, upper)
+    duals = Duals(
+        state.unit * rows[:begin], rows[begin:], state.unit * blocks, slopes, state.unit, begin
+    )
+    return marginal_values(state.data, first, state.blocks, duals)
 
 
 def marginals_of_form(
@@ -76,6 +144,9 @@ def marginals_of_form(
         unit * dual[: len(form.first.row_lower)],
         dual[model.rows["C16"]],
         unit * dual[model.rows["blocks"]].reshape(*form.shape[:2], -1),
+        Slopes(solver, model.row_lower, model.row_upper),
+        unit,
+        model.rows["C16"].start,
     )
     return marginal_values(data, form.first, form.blocks, duals)
 
@@ -84,22 +155,27 @@ def marginal_values(
     data: SizingData, first: FirstStage, blocks: Blocks, duals: Duals
 ) -> tuple[MarginalValue, ...]:
     """Return what one more unit of each limit saves."""
-    found = [
+    found = (
         *_budgets(data, duals),
         *_sites(data, first, duals),
         *_carbon(data, blocks, duals),
         *_hosts(data, first, duals),
         *_demand(data, blocks, duals),
-    ]
-    return tuple(found)
+    )
+    duals.slopes.end()
+    return found
 
 
 def _budgets(data: SizingData, duals: Duals) -> Iterator[MarginalValue]:
     currency = data.problem.currency
     quarters = range(len(data.problem.quarter_budgets))
     names = [*quarters, *([None] if data.problem.budget is not None else [])]
-    for quarter, dual in zip(names, duals.budgets.tolist(), strict=True):
-        yield MarginalValue("budget", "", quarter, currency, max(-dual, 0.0))
+    for k, (quarter, dual) in enumerate(zip(names, duals.budgets.tolist(), strict=True)):
+        saving = -dual
+        if saving > _LEAST:
+            # Money on both sides, in the same unit.
+            saving = duals.slopes.saving(np.array([duals.budget_row + k]), saving)
+        yield MarginalValue("budget", "", quarter, currency, max(saving, 0.0))
 
 
 def _sites(data: SizingData, first: FirstStage, duals: Duals) -> Iterator[MarginalValue]:
@@ -109,9 +185,9 @@ def _sites(data: SizingData, first: FirstStage, duals: Duals) -> Iterator[Margin
         ("C4", "power_kw", "kW"),
     ):
         limited = [site.name for site in data.problem.sites if getattr(site, field) is not None]
-        saved = -duals.first[first.rows[name]].reshape(len(limited), data.num_quarters)
-        for site, saving in zip(limited, saved.sum(axis=1).tolist(), strict=True):
-            yield MarginalValue(field, site, None, unit, max(saving, 0.0))
+        rows = _rows(data, first, name, len(limited))
+        for k, site in enumerate(limited):
+            yield MarginalValue(field, site, None, unit, max(_saving(duals, rows[k]), 0.0))
 
 
 def _carbon(data: SizingData, blocks: Blocks, duals: Duals) -> Iterator[MarginalValue]:
@@ -122,15 +198,41 @@ def _carbon(data: SizingData, blocks: Blocks, duals: Duals) -> Iterator[Marginal
 
 
 def _hosts(data: SizingData, first: FirstStage, duals: Duals) -> Iterator[MarginalValue]:
-    """Value a host that is given, in service in all quarters, at the site where it saves most."""
-    worth = -duals.first[first.rows["C1"]].reshape(len(data.stands), data.num_quarters)
-    best: dict[str, tuple[float, str]] = {}
-    for stand, saving in zip(data.stands, worth.sum(axis=1).tolist(), strict=True):
-        offer, site = data.offer(stand).name, data.problem.sites[stand.site].name
-        if offer not in best or saving > best[offer][0]:
-            best[offer] = (saving, site)
-    for offer, (saving, site) in best.items():
-        yield MarginalValue("host", offer, None, f'host given for nothing at "{site}"', saving)
+    """Value a host that is there already, in all quarters, at the site where it saves most.
+
+    It is not bought, but it costs what owned hosts cost: upkeep and energy, or its fee.
+    """
+    rows = _rows(data, first, "C1", len(data.stands))
+    best: dict[str, tuple[float, str, str]] = {}
+    most = -duals.first[rows].sum(axis=1)
+    for k in np.argsort(-most, kind="stable").tolist():
+        stand = data.stands[k]
+        known = best.get(data.offer(stand).name)
+        if known is not None and most[k] <= known[0]:
+            continue
+        saving = _saving(duals, rows[k])
+        offer, site = data.offer(stand), data.problem.sites[stand.site].name
+        if offer.name not in best or saving > best[offer.name][0]:
+            how = (
+                "reserved, its fee paid" if offer.terms == "reserved" else "owned, its upkeep paid"
+            )
+            best[offer.name] = (saving, site, how)
+    for name, (saving, site, how) in best.items():
+        yield MarginalValue("host", name, None, f'host at "{site}", {how}', saving)
+
+
+def _rows(data: SizingData, first: FirstStage, name: str, owners: int) -> Ints:
+    """Return the rows of a family, one line for each owner, its quarters in order."""
+    rows = np.arange(*first.rows[name].indices(len(first.row_lower)))
+    return rows.reshape(owners, data.num_quarters)
+
+
+def _saving(duals: Duals, rows: Ints) -> float:
+    """Return what one more of a limit in all quarters saves, money."""
+    dual = -float(duals.first[rows].sum())
+    if abs(dual) <= _LEAST * duals.unit:
+        return dual
+    return duals.unit * duals.slopes.saving(rows, dual / duals.unit)
 
 
 def _demand(data: SizingData, blocks: Blocks, duals: Duals) -> Iterator[MarginalValue]:

@@ -21,11 +21,15 @@ from alloc.capacity import (
 )
 from alloc.errors import InstanceError
 from alloc.instances.planning import generate_planning
+from alloc.instances.stored_planning import load_stored_planning
 from alloc.models.right_sizing import SizingData
+from alloc.models.right_sizing.arrays import extensive
+from alloc.models.right_sizing.blocks import Blocks
 from alloc.solving.capacity.right_sizing import right_size
 from alloc.solving.capacity.right_sizing_blocks import BlockValues, block_data
 from alloc.solving.capacity.right_sizing_check import check_out_of_sample
 from alloc.solving.capacity.right_sizing_decomposition import Decomposition
+from alloc.solving.capacity.right_sizing_state import money_unit
 from alloc.solving.outcome import Settings
 from alloc.topology import HostType
 from alloc.verification.plan import verify_plan
@@ -203,6 +207,32 @@ def test_marginal_values_are_the_slopes_of_the_relaxation(method):
     fixed = problem.replace(pool_gpus=SizingData(problem).pool_gpus)
     change = relaxed(fixed) - relaxed(fixed.replace(scenarios=more_work))
     assert values["demand", "train"] == pytest.approx(change, rel=1e-2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_host_that_the_plan_does_without_is_worth_what_it_saves(method):
+    """Its dual value is one of many: a solver named 98,644 for what saves 47,184."""
+    problem = load_stored_planning("planning-tiny")
+    result = right_size(problem, method=method, gap=1e-6)
+    values = {v.name: v.saving for v in result.marginals if v.kind == "host"}
+    data = SizingData(problem)
+    unit = money_unit(data)
+    form = extensive(data, blocks=Blocks(data), unit=unit)
+    model = replace(form.model, integer=np.zeros(len(form.model.cost), dtype=bool))
+
+    def relaxed(rows, step) -> float:
+        lower, upper = model.row_lower.copy(), model.row_upper.copy()
+        lower[rows] += step
+        upper[rows] += step
+        raw = highs.solve(replace(model, row_lower=lower, row_upper=upper), SolverOptions(20.0))
+        return raw.objective * unit
+
+    rows = np.arange(*form.first.rows["C1"].indices(len(model.row_lower)))
+    base = relaxed(rows, 0.0)
+    for k, stand in enumerate(data.stands):
+        own = rows.reshape(len(data.stands), -1)[k]
+        slope = (base - relaxed(own, 0.01)) / 0.01
+        assert values[data.offer(stand).name] == pytest.approx(slope, rel=1e-3, abs=1.0)
 
 
 def test_out_of_sample_repeats_the_cost_in_sample_and_tells_what_does_not_fit():
