@@ -35,6 +35,9 @@ TARGET_GAP = 0.01
 TARGET_SECONDS = 60.0
 _SHARE_TO_SEARCH = 0.93
 """Of the time that is promised; the rest is for reading, the tail of a step, and the judge."""
+_GAP_TO_SEARCH = 0.8
+"""Of the gap that is promised."""
+_GAP_TO_RECORD = 1e-3
 SAME = 2e-4
 """Relative difference up to which two methods, each solved to half of it, agree."""
 
@@ -145,8 +148,54 @@ def _row(answer: Answer) -> str:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print a solve a line, then the verdicts; return 1 if one fails."""
+def _is_small(entry: PlanningEntry) -> bool:
+    """Return whether a problem is small enough for both methods."""
+    return entry.id.partition("/")[0] in ("planning-tiny", "planning-small")
+
+
+def solve_all_ways(
+    entry: PlanningEntry, arguments: argparse.Namespace
+) -> list[tuple[Answer, PlanResult]]:
+    """Solve a problem by each method that it is for, and print a line for each."""
+    limit = arguments.time_limit or _SHARE_TO_SEARCH * TARGET_SECONDS
+    methods: tuple[Method, ...] = ("decomposition",)
+    gap = _GAP_TO_RECORD if arguments.record else _GAP_TO_SEARCH * TARGET_GAP
+    if _is_small(entry):
+        methods, gap = ("extensive", "decomposition"), SAME / 2
+    found = []
+    for method in methods:
+        found.append(solve(entry, method, limit, gap, arguments.workers, arguments.verbose))
+        answer = found[-1][0]
+        print(_row(answer), flush=True)
+        if arguments.json:
+            print(json.dumps(asdict(answer)))
+    return found
+
+
+def judge(entry: PlanningEntry, answers: Sequence[Answer]) -> list[Verdict]:
+    """Hold the answers for a problem against all that is promised."""
+    verdicts = [judge_record(entry, answer) for answer in answers]
+    if len(answers) == 2:
+        verdicts.append(judge_pair(*answers))
+    if entry.id.startswith("planning-large/"):
+        verdicts.append(judge_large(answers[0], int(entry.parameters.get("failures", 0))))
+    return [verdict for verdict in verdicts if verdict is not None]
+
+
+def _record(manifest: PlanningManifest, answer: Answer, result: PlanResult) -> PlanningManifest:
+    if answer.cost is None:
+        return manifest
+    bounds = PlanningBounds(
+        lower=answer.bound,
+        upper=answer.cost,
+        backend_version=result.certificate.backend_version,
+        seconds=round(answer.seconds, 2),
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+    )
+    return with_bounds(manifest, answer.problem, bounds)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.right_sizing")
     parser.add_argument(
         "--family", action="append", metavar="FAMILY|ID", help="repeat for more; default: all"
@@ -156,6 +205,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="write better bounds")
     parser.add_argument("--verbose", action="store_true", help="print the progress of each solve")
     parser.add_argument("--json", action="store_true", help="print answers as JSON lines too")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print a solve a line, then the verdicts; return 1 if one fails."""
+    parser = _parser()
     arguments = parser.parse_args(argv)
     names = arguments.family
     entries = [
@@ -165,7 +220,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     ]
     if not entries:
         parser.error(f"no stored planning problem among {', '.join(names)}")
-    limit = arguments.time_limit or _SHARE_TO_SEARCH * TARGET_SECONDS
     print(
         f"{'problem':19s} {'method':14s} {'status':11s} {'seconds':>7s} {'cpu s':>7s} "
         f"{'bound':>12s} {'cost':>12s} {'gap':>9s} {'hosts':>6s}"
@@ -173,35 +227,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     verdicts: list[Verdict] = []
     manifest = PlanningManifest(manifest_version=1, problems=list(planning_manifest()))
     for entry in entries:
-        family = entry.id.partition("/")[0]
-        small = family in ("planning-tiny", "planning-small")
-        methods: tuple[Method, ...] = (
-            ("extensive", "decomposition") if small else ("decomposition",)
-        )
-        gap = SAME / 2 if small else 0.8 * TARGET_GAP if not arguments.record else 1e-3
-        answers = []
-        for method in methods:
-            answer, result = solve(entry, method, limit, gap, arguments.workers, arguments.verbose)
-            answers.append(answer)
-            print(_row(answer), flush=True)
-            if arguments.json:
-                print(json.dumps(asdict(answer)))
-            if arguments.record and answer.cost is not None:
-                bounds = PlanningBounds(
-                    lower=answer.bound,
-                    upper=answer.cost,
-                    backend_version=result.certificate.backend_version,
-                    seconds=round(answer.seconds, 2),
-                    date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-                )
-                manifest = with_bounds(manifest, entry.id, bounds)
-            recorded = judge_record(entry, answer)
-            if recorded is not None:
-                verdicts.append(recorded)
-        if len(answers) == 2:
-            verdicts.append(judge_pair(*answers))
-        if family == "planning-large":
-            verdicts.append(judge_large(answers[0], int(entry.parameters.get("failures", 0))))
+        found = solve_all_ways(entry, arguments)
+        verdicts += judge(entry, [answer for answer, _ in found])
+        for answer, result in found:
+            manifest = _record(manifest, answer, result)
     if arguments.record:
         write_manifest(manifest)
     return conclude(verdicts)

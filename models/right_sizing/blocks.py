@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from scipy import sparse
@@ -181,22 +181,40 @@ class Blocks:
         return cost, carbon
 
     def _build(self) -> None:
-        data, columns, rows, links = self.data, self.columns, _Rows(), _Rows()
-        bands, pools = data.bands.count, len(data.pools)
+        """Draw the rows of one block, and what the first stage adds to each."""
+        data, rows, links = self.data, _Rows(), _Rows()
         self.family: dict[str, slice] = {}
-        ways_of_class, ways_of_pool = defaultdict(list), defaultdict(list)
+        self._ways_of_pool = defaultdict(list)
+        for w, way in enumerate(data.ways):
+            self._ways_of_pool[way.pool, way.spot].append(w)
+        self._hires_of_pool = defaultdict(list)
+        for h, hire in enumerate(data.hires):
+            self._hires_of_pool[hire.pool, hire.spot].append(h)
+        self._kinds_of_pool = defaultdict(list)
+        for k, kind in enumerate(data.kinds):
+            if kind.pool not in self._direct:
+                self._kinds_of_pool[kind.pool].append(k)
+        for name, draw in (
+            ("demand", self._draw_demand),
+            ("firm room", partial(self._draw_room, spot=False)),
+            ("spot room", partial(self._draw_room, spot=True)),
+            ("busy", self._draw_busy),
+            ("kind", self._draw_kinds),
+            ("carbon", self._draw_carbon),
+            ("short", self._draw_short),
+        ):
+            begin = rows.count
+            draw(rows, links)
+            self.family[name] = slice(begin, rows.count)
+        self.matrix = rows.matrix(self._num_columns)
+        self.first_stage = links.matrix(self.num_linked)
+
+    def _draw_demand(self, rows: _Rows, links: _Rows) -> None:
+        """(C9) What is served of a class covers its demand."""
+        data, columns, bands = self.data, self.columns, self.data.bands.count
+        ways_of_class = defaultdict(list)
         for w, way in enumerate(data.ways):
             ways_of_class[way.job_class].append(w)
-            ways_of_pool[way.pool, way.spot].append(w)
-        hires_of_pool = defaultdict(list)
-        for h, hire in enumerate(data.hires):
-            hires_of_pool[hire.pool, hire.spot].append(h)
-
-        def family(name: str) -> None:
-            begin = max((s.stop for s in self.family.values()), default=0)
-            self.family[name] = slice(begin, rows.count)
-
-        # (C9) demand
         self.demand_rows: list[tuple[int, int]] = []
         share = data.bands.hours / data.bands.hours.sum()
         for c, job_class in enumerate(data.problem.classes):
@@ -217,72 +235,65 @@ class Blocks:
                 rows.add(found)
                 links.add(())
                 self.demand_rows.append((c, b))
-        family("demand")
-        # (C10) room on firm hosts, (C11) on spot hosts
+
+    def _rented(self, pool: int, spot: bool, band: int) -> list[tuple[int, float]]:
+        """Return the GPUs rented in a pool, as entries of a row."""
+        return [
+            (int(self.columns.hire[h, band]), float(self.data.hires[h].gpus))
+            for h in self._hires_of_pool[pool, spot]
+        ]
+
+    def _draw_room(self, rows: _Rows, links: _Rows, *, spot: bool) -> None:
+        """(C10) Jobs find room with headroom on firm hosts, (C11) on spot hosts."""
+        data = self.data
         stands_of_pool = {stand.pool for stand in data.stands}
-        for spot in (False, True):
-            for p in range(pools):
-                if not ways_of_pool[p, spot]:
-                    continue
-                for b in range(bands):
-                    rows.add(
-                        [
-                            *(
-                                (int(columns.way[w, b]), -data.ways[w].room)
-                                for w in ways_of_pool[p, spot]
-                            ),
-                            *(
-                                (int(columns.hire[h, b]), float(data.hires[h].gpus))
-                                for h in hires_of_pool[p, spot]
-                            ),
-                        ]
-                    )
-                    links.add([(p, 1.0)] if not spot and p in stands_of_pool else ())
-            family("spot room" if spot else "firm room")
-        # (C12) which hosts are busy, (C13) no more than there are
-        kinds_of_pool = defaultdict(list)
-        for k, kind in enumerate(data.kinds):
-            if kind.pool not in self._direct:
-                kinds_of_pool[kind.pool].append(k)
-        for p, kinds in kinds_of_pool.items():
-            if not ways_of_pool[p, False]:
+        for p in range(len(data.pools)):
+            ways = self._ways_of_pool[p, spot]
+            if not ways:
                 continue
-            for b in range(bands):
-                rows.add(
-                    [
-                        *((int(columns.way[w, b]), -1.0) for w in ways_of_pool[p, False]),
-                        *(
-                            (int(columns.hire[h, b]), float(data.hires[h].gpus))
-                            for h in hires_of_pool[p, False]
-                        ),
-                        *((int(columns.kind[k, b]), 1.0) for k in kinds),
-                    ]
-                )
+            for b in range(data.bands.count):
+                used = [(int(self.columns.way[w, b]), -data.ways[w].room) for w in ways]
+                rows.add([*used, *self._rented(p, spot, b)])
+                links.add([(p, 1.0)] if not spot and p in stands_of_pool else ())
+
+    def _draw_busy(self, rows: _Rows, links: _Rows) -> None:
+        """(C12) Busy GPUs are on hosts of some power kind, or rented."""
+        for p, kinds in self._kinds_of_pool.items():
+            ways = self._ways_of_pool[p, False]
+            if not ways:
+                continue
+            for b in range(self.data.bands.count):
+                busy = [(int(self.columns.way[w, b]), -1.0) for w in ways]
+                drawing = [(int(self.columns.kind[k, b]), 1.0) for k in kinds]
+                rows.add([*busy, *self._rented(p, False, b), *drawing])
                 links.add(())
-        family("busy")
-        for kinds in kinds_of_pool.values():
+
+    def _draw_kinds(self, rows: _Rows, links: _Rows) -> None:
+        """(C13) No more GPUs of a power kind are busy than there are."""
+        data, pools = self.data, len(self.data.pools)
+        for kinds in self._kinds_of_pool.values():
             for k in kinds:
-                for b in range(bands):
-                    rows.add([(int(columns.kind[k, b]), -1.0)])
+                for b in range(data.bands.count):
+                    rows.add([(int(self.columns.kind[k, b]), -1.0)])
                     links.add(
                         (pools + s, float(data.offer(data.stands[s]).gpus))
                         for s in data.kinds[k].stands
                     )
-        family("kind")
-        # (C14) carbon
+
+    def _draw_carbon(self, rows: _Rows, links: _Rows) -> None:
+        """(C14) Carbon keeps within the quarter's cap."""
+        data, pools = self.data, len(self.data.pools)
         if data.problem.carbon_caps_kg:
             rows.add((int(j), -float(self.carbon[j])) for j in np.flatnonzero(self.carbon))
             links.add((pools + s, -float(kg)) for s, kg in enumerate(data.idle_carbon) if kg > 0)
-        family("carbon")
-        # (C15) only what is waived is short; its link with v depends on the scenario
+
+    def _draw_short(self, rows: _Rows, links: _Rows) -> None:
+        """(C15) Only what is waived is short; the link with v depends on the scenario."""
         self.short_rows: list[tuple[int, int]] = []
-        for c, b in np.argwhere(columns.short >= 0).tolist():
-            rows.add([(int(columns.short[c, b]), -1.0)])
+        for c, b in np.argwhere(self.columns.short >= 0).tolist():
+            rows.add([(int(self.columns.short[c, b]), -1.0)])
             links.add(())
             self.short_rows.append((c, b))
-        family("short")
-        self.matrix = rows.matrix(self._num_columns)
-        self.first_stage = links.matrix(self.num_linked)
 
     # What differs from block to block ---------------------------------------------------------
 
