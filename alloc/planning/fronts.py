@@ -11,10 +11,10 @@ from typing import Literal, get_args
 import numpy as np
 
 from alloc.capacity.accounting import account
+from alloc.capacity.bands import bands_of
 from alloc.capacity.demand import JobClass
 from alloc.capacity.plan import PlanResult
 from alloc.capacity.problem import PlanningProblem
-from alloc.capacity.series import hours_of_week
 from alloc.errors import InstanceError, nearest
 from alloc.planning.report import SolveSettings, Watch
 from alloc.units import require_count
@@ -138,9 +138,11 @@ def pareto(
 def in_energy(problem: PlanningProblem) -> PlanningProblem:
     """Return the same problem in which a "kg of carbon" is a kWh, so that caps limit energy.
 
-    The price of carbon joins that of energy, so costs stay what they were.
+    The price of carbon joins that of energy, and every hour has the mean of its band: other prices
+    would put the hours into other bands. So costs stay what they were.
     """
-    price = problem.carbon_price_per_kg
+    bands = bands_of(problem)
+    prices = bands.energy_price + problem.carbon_price_per_kg * bands.carbon
     return problem.replace(
         carbon_price_per_kg=0.0,
         carbon_caps_kg=(),
@@ -148,16 +150,13 @@ def in_energy(problem: PlanningProblem) -> PlanningProblem:
             dataclasses.replace(
                 site,
                 carbon_kg_per_kwh=(1.0,),
-                energy_price_per_kwh=tuple(
-                    energy + price * carbon
-                    for energy, carbon in zip(
-                        hours_of_week(site.energy_price_per_kwh),
-                        hours_of_week(site.carbon_kg_per_kwh),
-                        strict=True,
-                    )
-                ),
+                energy_price_per_kwh=tuple(row[bands.of_hour].tolist()),
             )
-            for site in problem.sites
+            for site, row in zip(problem.sites, prices, strict=True)
+        ),
+        classes=tuple(
+            dataclasses.replace(job_class, hourly_profile=tuple(row[bands.of_hour].tolist()))
+            for job_class, row in zip(problem.classes, bands.arrivals, strict=True)
         ),
     )
 

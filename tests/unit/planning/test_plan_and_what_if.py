@@ -18,7 +18,9 @@ from alloc.capacity import (
     Site,
 )
 from alloc.capacity.accounting import account
+from alloc.capacity.bands import bands_of
 from alloc.errors import InstanceError
+from alloc.instances.stored_planning import load_stored_planning
 from alloc.planning.changes import Budget, Demand, NoMore
 from alloc.planning.differences import CostChange, cost_change, what_if
 from alloc.planning.fronts import in_energy, pareto
@@ -251,6 +253,18 @@ def test_energy_counts_as_carbon_without_changing_any_cost(base: PlanReport) -> 
     )
     kwh, kg = account(as_energy, found).carbon_kg, account(priced, found).carbon_kg
     assert kwh == pytest.approx(kg / 0.3)
+
+
+def test_a_front_of_energy_keeps_the_bands_of_the_hours() -> None:
+    """With a price on carbon, hours put together anew by the joint price cost something else."""
+    priced = load_stored_planning("planning-small/02")
+    assert priced.carbon_price_per_kg > 0
+    before, after = bands_of(priced), bands_of(in_energy(priced))
+    assert after.of_hour.tolist() == before.of_hour.tolist()
+    assert after.arrivals == pytest.approx(before.arrivals)
+    assert after.energy_price == pytest.approx(
+        before.energy_price + priced.carbon_price_per_kg * before.carbon
+    )
 
 
 def test_fronts_refuse_what_they_cannot_draw() -> None:
