@@ -7,11 +7,14 @@ from typing import Literal, get_args
 
 from alloc.errors import InstanceError, nearest
 from alloc.topology import HostType
-from alloc.units import require_count, require_finite, require_non_negative
+from alloc.units import in_full, require_count, require_finite, require_non_negative
 
 Terms = Literal["purchase", "reserved", "on_demand", "spot"]
 """How hosts are acquired: bought; rented for a fixed number of quarters; rented by the hour;
 rented by the hour until the provider takes them back."""
+
+_MOST_KW_PER_GPU = 100.0
+"""Power of a host for each of its GPUs beyond which it is surely in watts; large ones draw 2 kW."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,13 @@ class HostOffer:
             "residual_fraction",
         ):
             require_non_negative(getattr(self, field), where, field)
+        for field in ("idle_kw", "busy_kw"):
+            value = getattr(self, field)
+            if value > _MOST_KW_PER_GPU * self.gpus:
+                raise InstanceError(
+                    f"{where}: {field} is {in_full(value)}, more than {_MOST_KW_PER_GPU:g} kW for "
+                    "each GPU; the unit is kW, so divide watts by 1,000."
+                )
         if self.busy_kw < self.idle_kw:
             raise InstanceError(
                 f"{where}: busy_kw {self.busy_kw:g} is below idle_kw {self.idle_kw:g}; a host "

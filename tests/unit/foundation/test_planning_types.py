@@ -66,6 +66,12 @@ def test_a_sound_problem_is_taken():
         (lambda: HostOffer("o", A100, "purchase", math.nan), "price is nan"),
         (lambda: HostOffer("", A100, "purchase", 1.0), "empty name"),
         (lambda: Site("s", pue=0.9), r'site "s": pue is 0.9'),
+        (lambda: Site("s", pue=130.0), "pue is 130; it is a ratio.*divide a percentage by 100"),
+        (lambda: Site("s", carbon_kg_per_kwh=(300.0,)), "is 300.*divide grams by 1,000"),
+        (
+            lambda: HostOffer("o", A100, "purchase", 1.0, busy_kw=6000.0),
+            "busy_kw is 6,000, more than 100 kW for each GPU; the unit is kW, so divide watts",
+        ),
         (lambda: Site("s", power_kw=-1.0), "power_kw is -1"),
         (lambda: Site(""), "empty name"),
         (lambda: Site("s", energy_price_per_kwh=(0.1,) * 23), "has 23 values; give 1 .*24"),
