@@ -21,6 +21,8 @@ _log = structlog.get_logger("alloc.server.keeper")
 
 EXPIRY_S = 30.0
 """Time between two looks for results that are past their time, seconds."""
+STRAY_S = 10.0
+"""Time between two looks for own jobs that nobody runs, seconds."""
 
 
 class Keeper:
@@ -54,6 +56,7 @@ class Keeper:
         self._clients = clients
         self._operations = operations
         self._tasks: list[asyncio.Task[None]] = []
+        self._missed: set[str] = set()
 
     async def start(self) -> None:
         """Take over what was left behind, and begin."""
@@ -63,6 +66,7 @@ class Keeper:
         self._tasks = [
             asyncio.create_task(self._repeat(self._beat, self._settings.lease_s / 5)),
             asyncio.create_task(self._repeat(self._expire, EXPIRY_S)),
+            asyncio.create_task(self._repeat(self._find_strays, STRAY_S)),
         ]
 
     def stop(self) -> None:
@@ -95,6 +99,22 @@ class Keeper:
             else:
                 self._runner.accept(queued, None, self._clients.weight_of(job.client))
 
+    async def _find_strays(self) -> None:
+        """Run the own jobs that nobody runs.
+
+        When the database goes away just as a job is stored, nobody hears that it was. A client
+        that sends its request again, with the same key, must not wait for it in vain.
+        """
+        missed = await self._store.own() - self._runner.lives.keys()
+        # One that is just being accepted is here by the next look.
+        for job_id in missed & self._missed:
+            job = await self._store.get(job_id)
+            if job is not None and not job.ended and job_id not in self._runner.lives:
+                _log.info("stray job found", job=job.id)
+                weight = self._clients.weight_of(job.client)
+                self._runner.accept(job.replace(state="queued"), None, weight)
+        self._missed = missed
+
     def _unfit(self, job: Job) -> Problem | None:
         """Return why a job that was left behind is not started again, or None."""
         if job.operation not in self._operations:
@@ -118,3 +138,6 @@ class Keeper:
                 await work()
             except SQLAlchemyError as error:
                 _log.error("the database does not answer", reason=reason_of(error))
+            except Exception:
+                # A lease that is no longer renewed would cost every job that runs.
+                _log.exception("unexpected error")

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from alloc.errors import InstanceError
+from alloc.server.problems import blame
 from alloc.server.requests import (
     CompareRequest,
     ExplainRequest,
@@ -83,15 +84,16 @@ class Operation:
 
         Raises
         ------
-        InstanceError
+        ProblemError
             If it is more than the server allows.
         """
         wanted = self.seconds(request)
         if wanted is not None and wanted > limits.job_limit_s:
-            raise InstanceError(
-                f"time_limit_s asks for {wanted:g} s, and this server runs a job for at most "
-                f"{limits.job_limit_s:g} s; ask for less."
-            )
+            with blame("/time_limit_s", "invalid-request"):
+                raise InstanceError(
+                    f"time_limit_s asks for {wanted:g} s, and this server runs a job for at most "
+                    f"{limits.job_limit_s:g} s; ask for less."
+                )
         return wanted
 
 
@@ -163,14 +165,22 @@ def operations(modules: Sequence[str] = ()) -> Mapping[str, Operation]:
     Raises
     ------
     InstanceError
-        If two have the same name.
+        If a module cannot be loaded, or two operations have the same name.
     """
     found: dict[str, Operation] = {}
-    for operation in (
-        *OPERATIONS,
-        *(one for module in modules for one in import_module(module).OPERATIONS),
-    ):
+    for operation in (*OPERATIONS, *(one for module in modules for one in _offered_by(module))):
         if operation.name in found:
             raise InstanceError(f'two operations are called "{operation.name}"; rename one.')
         found[operation.name] = operation
     return found
+
+
+def _offered_by(module: str) -> Sequence[Operation]:
+    try:
+        offered: Sequence[Operation] = import_module(module).OPERATIONS
+    except (ImportError, AttributeError) as error:
+        raise InstanceError(
+            f'server: operations of "{module}" cannot be loaded ({error}); name a module that '
+            "Python finds, with OPERATIONS in it."
+        ) from error
+    return offered

@@ -14,7 +14,7 @@ from alloc.server.settings import Settings
 
 _log = structlog.get_logger("alloc.server.pool")
 _WATCH_S = 0.25
-"""Time between two looks at the memory of the workers, seconds."""
+"""Time between two looks at the workers, seconds."""
 _RETRY_S = 1.0
 _STOP_S = 20.0
 
@@ -44,7 +44,7 @@ class Pool:
         """Start the workers; they report for work one after the other."""
         for _ in range(self._settings.workers):
             self._spawn_task(self._hire())
-        self._watch = asyncio.create_task(self._watch_memory())
+        self._watch = asyncio.create_task(self._watch_workers())
 
     @property
     def num_idle(self) -> int:
@@ -122,8 +122,11 @@ class Pool:
             self._on_idle()
             return
 
-    async def _watch_memory(self) -> None:
-        """Kill what holds too much; the limit inside the worker does not see every allocation."""
+    async def _watch_workers(self) -> None:
+        """Replace what died while idle, and kill what holds too much.
+
+        The limit inside the worker does not see every allocation.
+        """
         while True:
             await asyncio.sleep(_WATCH_S)
             most = self._settings.memory_limit_mib
@@ -132,7 +135,8 @@ class Pool:
                     worker.kill("memory")
             for worker in list(self._idle):
                 # What one job left behind must not fail the next.
-                if (worker.resident_mib() or 0.0) > worker.resident_at_start_mib + most / 4:
+                left = (worker.resident_mib() or 0.0) - worker.resident_at_start_mib
+                if left > most / 4 or not worker.is_alive:
                     self._idle.remove(worker)
                     self._replace(worker)
 

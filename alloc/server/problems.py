@@ -7,9 +7,12 @@ sentence what was expected, what came and the cure.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from alloc.errors import InstanceError
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:alloc:problem:"
@@ -59,8 +62,8 @@ class Problem:
     detail
         What is wrong and the cure, one sentence.
     errors
-        For a body that does not fit its schema: ``pointer`` (RFC 6901, from the root of the body)
-        and ``detail`` of every field that is wrong.
+        ``pointer`` (RFC 6901, from the root of the body) or ``parameter``, and ``detail``, of every
+        field that is wrong, where that is known.
     headers
         Headers of the answer, such as ``Retry-After``.
     """
@@ -122,3 +125,26 @@ def refuse(
 ) -> ProblemError:
     """Return the exception for a problem."""
     return ProblemError(Problem(kind, detail, errors, headers or {}))
+
+
+@contextmanager
+def blame(pointer: str, kind: str = "invalid-instance") -> Iterator[None]:
+    """Say of what is wrong with a part of a request where the part is.
+
+    Parameters
+    ----------
+    pointer
+        JSON pointer (RFC 6901) of the part, from the root of the body.
+    kind
+        Kind of the problem.
+
+    Raises
+    ------
+    ProblemError
+        If an `InstanceError` is raised inside.
+    """
+    try:
+        yield
+    except InstanceError as error:
+        errors = [{"pointer": pointer, "detail": str(error)}]
+        raise refuse(kind, str(error), errors=errors) from None

@@ -11,11 +11,13 @@ import contextlib
 import os
 import resource
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from multiprocessing import forkserver, get_context
+from multiprocessing import forkserver, get_context, popen_forkserver, spawn
 from pathlib import Path
-from typing import Literal
+from types import SimpleNamespace
+from typing import Any, Literal
 
 from alloc.server import worker as worker_process
 from alloc.server.frames import HEAD, Failure, pack_job, unpack_head
@@ -29,6 +31,7 @@ _READY_S = 120.0
 _LEAVE_S = 5.0
 # One thread each: what a solver may use is decided by the request, not by the BLAS below it.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_starting = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,11 @@ class Worker:
             daemon=True,
             name="alloc-worker",
         )
-        with _start_method_environment():
+        with _starting, _one_thread_each(), _main_left_alone():
             solvers = ["alloc.server.preload"] if settings.preload else []
-            context.set_forkserver_preload(["__main__", "alloc.server.worker", *solvers])
+            context.set_forkserver_preload(["alloc.server.worker", *solvers])
             forkserver.ensure_running()
-        self._process.start()
+            self._process.start()
         theirs.close()
         self._socket = ours
         self._limits = settings
@@ -175,7 +178,26 @@ class Worker:
 
 
 @contextlib.contextmanager
-def _start_method_environment() -> Iterator[None]:
+def _main_left_alone() -> Iterator[None]:
+    """Let no worker run the program's main module again, as `multiprocessing` would.
+
+    Workers need nothing of it, and a script that opens a server without asking for its name first
+    would open another in each of them.
+    """
+
+    def without_main(name: str) -> dict[str, Any]:
+        plain = spawn.get_preparation_data(name)
+        return {key: value for key, value in plain.items() if not key.startswith("init_main")}
+
+    vars(popen_forkserver)["spawn"] = SimpleNamespace(get_preparation_data=without_main)
+    try:
+        yield
+    finally:
+        vars(popen_forkserver)["spawn"] = spawn
+
+
+@contextlib.contextmanager
+def _one_thread_each() -> Iterator[None]:
     """Give the process that workers are forked from one thread for each of them."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     for name in _ONE_THREAD:

@@ -6,6 +6,7 @@ wanted that is stored with alloc, its id does. No field is a path.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -15,6 +16,7 @@ from alloc.documents.models import InstanceDocument, Part, TopologyDocument, Who
 from alloc.documents.models import SolutionDocument as AnySolution
 from alloc.errors import InstanceError, nearest
 from alloc.instance import Instance, Moves
+from alloc.server.problems import blame
 from alloc.topology import Topology
 
 STORED, DOCUMENT = "<id>", "<document>"
@@ -151,17 +153,34 @@ def problem_of(request: PlaceRequest | ExplainRequest) -> Instance:
 
     Raises
     ------
-    InstanceError
+    ProblemError
         If they contradict themselves or each other.
     """
-    problem = instance_of(request.instance)
-    topology = None if request.topology is None else topology_of(request.topology)
-    return problem if topology is None else problem.replace(topology=topology)
+    with blame("/instance"):
+        problem = instance_of(request.instance)
+    with blame("/topology"):
+        topology = None if request.topology is None else topology_of(request.topology)
+        return problem if topology is None else problem.replace(topology=topology)
 
 
 def topology_of(part: TopologyDocument) -> Topology:
     """Return the topology of a document in a request."""
     return decode_topology_part(part)
+
+
+def require_scheduler(name: str, known: Collection[str]) -> None:
+    """Refuse what is no name of a scheduler: strangers may not have files of this machine opened.
+
+    Raises
+    ------
+    InstanceError
+        If the name is none of those known.
+    """
+    if name not in known:
+        raise InstanceError(
+            f'unknown scheduler "{name}"{nearest(name, known) or ";"} '
+            "/v1/schedulers lists the names."
+        )
 
 
 def with_moves(problem: Instance, budget: int | None, evict: bool) -> Instance:

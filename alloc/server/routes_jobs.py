@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import AwareDatetime
+from sqlalchemy.exc import SQLAlchemyError
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
@@ -202,7 +203,11 @@ async def _events(service: Service, job_id: str, after: int) -> AsyncIterator[Se
     # It has ended, or another server looks after it.
     shown = None
     while not service.stopping.is_set():
-        job = await service.store.get(job_id)
+        try:
+            job = await service.store.get(job_id)
+        except SQLAlchemyError:
+            # Whoever watches comes back, and is told then what is wrong.
+            return
         if job is None:
             return
         if job.ended or job.state != shown:

@@ -11,7 +11,6 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from alloc.errors import InstanceError
 from alloc.server.access import client_of, service_of
 from alloc.server.answers import json_response, problem_response
 from alloc.server.bodies import read_quickly
@@ -87,10 +86,7 @@ async def _check(body: bytes, operation: Operation, service: Service) -> None:
     limits = Limits(service.settings.job_limit_s, 1)
 
     def check() -> None:
-        try:
-            operation.require_time(read_quickly(body, operation.request), limits)
-        except InstanceError as error:
-            raise refuse("invalid-request", str(error)) from None
+        operation.require_time(read_quickly(body, operation.request), limits)
 
     if len(body) <= _IN_LOOP_BYTES:
         check()

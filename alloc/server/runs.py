@@ -6,8 +6,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from alloc.documents.decoding import decode_solution_part
-from alloc.errors import InstanceError, nearest
+from alloc.formulation import require_formulation
+from alloc.objectives import parse_goal
 from alloc.server.operations import Limits, Tell
+from alloc.server.problems import blame
 from alloc.server.requests import (
     CompareRequest,
     ExplainRequest,
@@ -15,6 +17,7 @@ from alloc.server.requests import (
     SolveRequest,
     instance_of,
     problem_of,
+    require_scheduler,
     with_moves,
 )
 
@@ -26,9 +29,14 @@ def run_solve(request: SolveRequest, tell: Tell, limits: Limits) -> str:
     """Return the result document of a solve."""
     from alloc.solving import solve
 
-    start = None if request.warm_start is None else decode_solution_part(request.warm_start)
+    with blame("/formulation"):
+        require_formulation(request.formulation)
+    with blame("/instance"):
+        instance = instance_of(request.instance)
+    with blame("/warm_start"):
+        start = None if request.warm_start is None else decode_solution_part(request.warm_start)
     return solve(
-        instance_of(request.instance),
+        instance,
         request.formulation,
         request.backend,
         objective=request.objective,
@@ -45,6 +53,8 @@ def run_place(request: PlaceRequest, tell: Tell, limits: Limits) -> dict[str, An
     from alloc.documents.encoding import encode_result
     from alloc.solving.placing import place
 
+    with blame("/goal"):
+        parse_goal(request.goal)
     placement = place(
         with_moves(problem_of(request), request.move_budget, request.evict),
         request.goal,
@@ -74,7 +84,8 @@ def run_explain(request: ExplainRequest, tell: Tell, limits: Limits) -> dict[str
     answers = {}
     for name in asked if request.job is None else [request.job]:
         tell(f"job {name}")
-        found = explain(problem, name, moves=request.moves, time_limit_s=request.time_limit_s)
+        with blame("/job"):
+            found = explain(problem, name, moves=request.moves, time_limit_s=request.time_limit_s)
         answers[name] = {"starts": found is None, **({} if found is None else asdict(found))}
     return {"schema_version": 1, "kind": "explanations", "jobs": answers}
 
@@ -85,18 +96,21 @@ def run_compare(request: CompareRequest, tell: Tell, limits: Limits) -> str:
     from alloc.schedulers import scheduler_names
 
     known = scheduler_names()
-    for name in request.schedulers:
-        if name not in known:
-            raise InstanceError(
-                f'unknown scheduler "{name}"{nearest(name, known) or ";"} '
-                "/v1/schedulers lists the names."
-            )
+    for k, name in enumerate(request.schedulers):
+        with blame(f"/schedulers/{k}"):
+            require_scheduler(name, known)
+    with blame("/formulation"):
+        require_formulation(request.formulation)
+    instances = []
+    for k, part in enumerate(request.instances):
+        with blame(f"/instances/{k}"):
+            instances.append(instance_of(part))
 
     def report(event: CellEvent) -> None:
         tell(f"{event.done}/{event.total}  {event.label}: {event.error or 'done'}")
 
     return compare(
-        [instance_of(part) for part in request.instances],
+        instances,
         request.schedulers,
         seeds=range(request.seeds),
         knowledge=request.knowledge,

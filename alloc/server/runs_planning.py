@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from alloc.errors import InstanceError, nearest
+from alloc.capacity.problem import PlanningProblem
+from alloc.errors import InstanceError
 from alloc.planning.change_text import read_change
+from alloc.planning.changes import Change
 from alloc.planning.differences import what_if
 from alloc.planning.documents import encode_front, encode_report, encode_what_if
 from alloc.planning.fronts import GOAL_FACTORS, pareto
@@ -13,6 +15,8 @@ from alloc.planning.replay import ReplaySettings
 from alloc.planning.report import SolveSettings, plan
 from alloc.schedulers.registry import scheduler_names
 from alloc.server.operations import Limits, Tell
+from alloc.server.problems import blame
+from alloc.server.requests import require_scheduler
 from alloc.server.requests_planning import (
     FrontRequest,
     PlanRequest,
@@ -26,9 +30,9 @@ def run_plan(request: PlanRequest, tell: Tell, limits: Limits) -> dict[str, Any]
     """Return the report of a plan."""
     replay = request.replay
     found = plan(
-        planning_problem_of(request.problem),
+        _problem(request),
         settings=_solver(request, limits),
-        replay=None if replay is None else _replay(replay, replay.scheduler, request.seed),
+        replay=_replay(replay, request.seed),
         max_rounds=1 if replay is None else replay.rounds,
         watch=tell,
     )
@@ -38,17 +42,12 @@ def run_plan(request: PlanRequest, tell: Tell, limits: Limits) -> dict[str, Any]
 def run_what_if(request: WhatIfRequest, tell: Tell, limits: Limits) -> dict[str, Any]:
     """Return a what-if beside its base."""
     replay = request.replay
-    other = None
-    if request.other_scheduler is not None:
-        if replay is None:
-            raise InstanceError("other_scheduler needs a replay; give replay as well.")
-        other = _replay(replay, request.other_scheduler, request.seed)
     found = what_if(
-        planning_problem_of(request.problem),
-        [read_change(change) for change in request.changes],
+        _problem(request),
+        _changes(request),
         settings=_solver(request, limits),
-        replay=None if replay is None else _replay(replay, replay.scheduler, request.seed),
-        changed_replay=other,
+        replay=_replay(replay, request.seed),
+        changed_replay=_other_replay(request),
         max_rounds=1 if replay is None else replay.rounds,
         watch=tell,
     )
@@ -58,7 +57,7 @@ def run_what_if(request: WhatIfRequest, tell: Tell, limits: Limits) -> dict[str,
 def run_front(request: FrontRequest, tell: Tell, limits: Limits) -> dict[str, Any]:
     """Return a Pareto front."""
     front = pareto(
-        planning_problem_of(request.problem),
+        _problem(request),
         request.axis,
         points=request.points,
         factors=request.factors or GOAL_FACTORS,
@@ -74,11 +73,32 @@ def _solver(request: PlanRequest | FrontRequest, limits: Limits) -> SolveSetting
     )
 
 
-def _replay(part: ReplayPart, scheduler: str, seed: int) -> ReplaySettings:
-    # A name, never a path: strangers may not have files of this machine opened.
-    if scheduler not in scheduler_names():
-        raise InstanceError(
-            f'unknown scheduler "{scheduler}"{nearest(scheduler, scheduler_names()) or ";"} '
-            "/v1/schedulers lists the names."
-        )
-    return ReplaySettings(scheduler, jobs=part.jobs, seed=seed)
+def _replay(part: ReplayPart | None, seed: int) -> ReplaySettings | None:
+    if part is None:
+        return None
+    with blame("/replay/scheduler"):
+        require_scheduler(part.scheduler, scheduler_names())
+    return ReplaySettings(part.scheduler, jobs=part.jobs, seed=seed)
+
+
+def _other_replay(request: WhatIfRequest) -> ReplaySettings | None:
+    if request.other_scheduler is None:
+        return None
+    with blame("/other_scheduler"):
+        if request.replay is None:
+            raise InstanceError("other_scheduler needs a replay; give replay as well.")
+        require_scheduler(request.other_scheduler, scheduler_names())
+    return ReplaySettings(request.other_scheduler, jobs=request.replay.jobs, seed=request.seed)
+
+
+def _problem(request: PlanRequest | FrontRequest) -> PlanningProblem:
+    with blame("/problem"):
+        return planning_problem_of(request.problem)
+
+
+def _changes(request: WhatIfRequest) -> list[Change]:
+    changes = []
+    for k, change in enumerate(request.changes):
+        with blame(f"/changes/{k}"):
+            changes.append(read_change(change))
+    return changes

@@ -15,6 +15,7 @@ import uvicorn
 from alloc.errors import AllocError, InstanceError
 from alloc.server.app import make_app
 from alloc.server.logs import configure_logs
+from alloc.server.operations import operations
 from alloc.server.settings import Settings
 from alloc.server.store import Store
 from alloc.server.tables import open_database
@@ -67,8 +68,11 @@ def make_server(settings: Settings) -> tuple[uvicorn.Server, socket.socket]:
     Raises
     ------
     AllocError
-        If the address is taken or not this machine's, or the database cannot be opened.
+        If the address is taken or not this machine's, or the database or a module of operations
+        cannot be opened.
     """
+    # Before anything is opened that an error would leave open.
+    operations(settings.operations)
     listener = _listen(settings)
     try:
         store = Store(settings)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 
 import structlog
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from alloc.server.metrics import Metrics
@@ -25,6 +26,7 @@ from alloc.server.settings import Settings, is_loopback
 _log = structlog.get_logger("alloc.server.requests")
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
+_METHODS = frozenset((*_SAFE, "POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT"))
 _ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}|\[[0-9A-Fa-f:.]+\]")
 _HEADERS = tuple(
     (name.encode(), value.encode())
@@ -78,6 +80,9 @@ class Shield:
             await self._app(scope, body, exchange.send)
         except ProblemError as error:
             await exchange.refuse(error.problem)
+        except ClientDisconnect:
+            # Nobody is left to answer; the line in the log says 499.
+            pass
         except Exception:
             _log.exception("unexpected error", request_id=exchange.id)
             await exchange.refuse(
@@ -134,14 +139,16 @@ class Shield:
         route = getattr(scope.get("route"), "path", "other")
         seconds = time.perf_counter() - exchange.began
         status = exchange.status or 499
-        self._metrics.requests.labels(scope["method"][:10], route, str(status)).inc()
+        # Not whatever word a client sends: each would be a series of its own, and stay.
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        self._metrics.requests.labels(method, route, str(status)).inc()
         self._metrics.request_seconds.labels(route).observe(seconds)
         # Probes come every second and have nothing to say.
         log = _log.debug if route.startswith("/health/") else _log.info
         log(
             "request",
             request_id=exchange.id,
-            method=scope["method"][:10],
+            method=method,
             route=route,
             status=status,
             ms=round(1e3 * seconds, 1),

@@ -39,6 +39,7 @@ T = TypeVar("T")
 _COLUMNS = tuple(jobs.c[known.name] for known in dataclasses.fields(Job))
 _OPEN: tuple[State, ...] = ("queued", "running")
 _CHUNK = 500
+_IN_LOOP_BYTES = 256 * 1024
 
 # Built once: putting a statement together costs more than running it.
 _MINE = (jobs.c.id == bindparam("job")) & (jobs.c.owner == bindparam("me"))
@@ -149,11 +150,14 @@ class Store:
     async def add(self, job: Job, body: bytes) -> Job | None:
         """Store a new job; return the earlier one of the same idempotency key instead, if any."""
         values = {**_plain(job), "owner": self.owner, "cancel": False}
-        packed = pack_body(body)
+        packed = await _packed(body)
 
         def change(connection: Connection) -> Job | None:
             added = connection.execute(self._insert_job, values)
             if added.scalar() is None:
+                if _first(connection, job.id) is not None:
+                    # Written before, in a commit whose answer was lost.
+                    return None
                 found = connection.execute(
                     _BY_KEY, {"whose": job.client, "key": job.idempotency_key}
                 ).one()
@@ -180,7 +184,7 @@ class Store:
             "number": job.attempt,
             "why": job.problem,
         }
-        packed = None if result is None else pack_body(result)
+        packed = None if result is None else await _packed(result)
 
         def change(connection: Connection) -> bool:
             if connection.execute(_END, values).rowcount != 1:
@@ -201,6 +205,11 @@ class Store:
         await self._writer.write(
             lambda c: c.execute(update(jobs).where(jobs.c.id == job_id).values(cancel=True))
         )
+
+    async def own(self) -> set[str]:
+        """Return the ids of the jobs that this server has to look after."""
+        query = select(jobs.c.id).where(jobs.c.owner == self.owner, jobs.c.state.in_(_OPEN))
+        return await self._read(lambda c: set(c.execute(query).scalars()))
 
     async def to_cancel(self) -> list[str]:
         """Return the ids of the own jobs that another server was asked to cancel."""
@@ -281,6 +290,13 @@ class Store:
                 return query(connection)
 
         return await asyncio.to_thread(work)
+
+
+async def _packed(body: bytes) -> bytes:
+    """Return a body as it is stored; packing a large one would keep other requests waiting."""
+    if len(body) <= _IN_LOOP_BYTES:
+        return pack_body(body)
+    return await asyncio.to_thread(pack_body, body)
 
 
 def _clock(connection: Connection) -> float:

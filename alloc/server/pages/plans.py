@@ -149,10 +149,10 @@ def scenario_table(scenarios: Sequence[Scenario]) -> Table:
 
 
 def _goals(report: Document) -> Goals:
-    """Return for each class how well its goal is kept, worst pool of the last round."""
-    rounds = [] if report.get("replay") is None else report["replay"]["rounds"]
-    measured: Sequence[Any] = next(
-        (turn["measured"] for turn in reversed(rounds) if turn["measured"]), []
+    """Return for each class how well its goal is kept, worst pool, by the plan of the report."""
+    replay = report.get("replay")
+    measured: Sequence[Any] = (
+        [] if replay is None else replay["rounds"][replay["answer"]]["measured"]
     )
     worst: dict[str, tuple[float, float, float]] = {}
     for one in measured:

@@ -245,6 +245,61 @@ def test_a_body_too_large_for_the_door_is_checked_by_the_worker(open_client, set
     assert found["errors"][0]["pointer"] == "/act"
 
 
+@pytest.mark.parametrize(
+    ("operation", "request_", "pointer"),
+    [
+        ("solve", {"instance": "elastic-tiny/1"}, "/instance"),
+        ("solve", {"formulation": "malleble"}, "/formulation"),
+        ("place", {"goal": "gpus_plaecd"}, "/goal"),
+        ("explain", {"job": "nobody"}, "/job"),
+        ("compare", {"schedulers": ["fifo", "fofi"]}, "/schedulers/1"),
+        ("compare", {"instances": ["elastic-tiny/01", "x/01"]}, "/instances/1"),
+        ("plan", {"problem": "planning-tinny"}, "/problem"),
+        ("plan", {"replay": {"scheduler": "fofi"}}, "/replay/scheduler"),
+        ("what-if", {"changes": ["demand=+20%", "sunshine=+1"]}, "/changes/1"),
+        ("what-if", {"other_scheduler": "fifo"}, "/other_scheduler"),
+        ("solve", {"time_limit_s": 1e6}, "/time_limit_s"),
+    ],
+)
+def test_what_only_the_worker_knows_is_said_of_its_field(shared, operation, request_, pointer):
+    """A page, or a program, can show the sentence where the mistake is."""
+    plans = {"problem": "planning-tiny"}
+    known = {
+        "compare": {"instances": ["elastic-tiny/01"], "schedulers": ["fifo"]},
+        "plan": plans,
+        "what-if": plans,
+    }.get(operation, {"instance": "elastic-tiny/01"})
+    response = shared.post(f"/v1/{operation}", json={**known, **request_}, headers=WAIT)
+    found = response.json()
+    assert response.status_code == 422
+    assert [error["pointer"] for error in found["errors"]] == [pointer]
+    assert found["errors"][0]["detail"] == found["detail"]
+
+
+def test_a_method_nobody_knows_makes_no_series_of_metrics(shared):
+    """Or whoever can reach the port could fill the memory with words."""
+    for number in range(3):
+        problem(shared.request(f"ODD{number}", "/v1/jobs"), 405, "method-not-allowed")
+    metrics = shared.get("/metrics").text
+    assert "ODD" not in metrics
+    assert 'method="other",route="/v1/jobs",status="405"}' in metrics
+
+
+def test_a_client_that_goes_away_is_no_error_of_the_server(shared):
+    """Uploads break off every day; a 500 in the log would be read as a bug."""
+    head = (
+        "POST /v1/act HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        "Content-Length: 1000\r\n\r\n{"
+    )
+    with socket.create_connection(("127.0.0.1", shared.base_url.port), timeout=30) as connection:
+        connection.sendall(head.encode())
+    counted = 'method="POST",route="/v1/act",status="499"}'
+    end = time.monotonic() + 30
+    while counted not in (metrics := shared.get("/metrics").text):
+        assert time.monotonic() < end, metrics
+        time.sleep(0.05)
+
+
 def test_a_label_that_cannot_be_one_is_refused(shared):
     """It stands in lists and on pages; a name as long as a body does not."""
     for label in ("x" * 201, "two\nlines", "\x00"):

@@ -1,6 +1,7 @@
 """The front of the room: what is there with the extra, and what without."""
 
 import asyncio
+import subprocess
 import sys
 
 import httpx
@@ -8,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from alloc.cli.application import app as program
-from alloc.errors import BackendUnavailableError
+from alloc.errors import BackendUnavailableError, InstanceError
 from alloc.server import Settings, create_app, serve, serve_in_background
 
 
@@ -53,6 +54,32 @@ def test_a_server_open_to_others_needs_tokens_before_anything_else(tmp_path):
     ended = CliRunner().invoke(program, ["serve", "--host", "0.0.0.0", "--database", database])
     assert ended.exit_code == 2
     assert "alloc serve tokens add NAME" in ended.stderr
+
+
+@pytest.mark.parametrize("module", ["no_such_module", "json"])
+def test_operations_that_cannot_be_loaded_are_one_sentence(settings, module):
+    """And nothing stays open behind the error."""
+    wrong = settings.replace(operations=(module,))
+    for _ in range(2):
+        with pytest.raises(InstanceError, match=f'operations of "{module}" cannot be loaded'):
+            serve_in_background(wrong)
+
+
+def test_a_script_without_a_guard_opens_one_server(tmp_path):
+    """Workers must not run the program again, as processes of Python's are wont to."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from alloc.server import Settings, serve_in_background\n"
+        "import httpx\n"
+        "print('once')\n"
+        "settings = Settings(port=0, database='x.sqlite', workers=2, preload=False)\n"
+        "with serve_in_background(settings) as server:\n"
+        "    print(httpx.get(server.address + '/health/ready').json()['status'])\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
+    assert ended.stdout.split() == ["once", "ok"], ended.stderr
 
 
 def test_settings_need_no_extra(monkeypatch):

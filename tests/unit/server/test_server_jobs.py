@@ -7,8 +7,10 @@ import time
 import httpx
 import pytest
 from server_harness import act, wait_for
+from sqlalchemy.exc import OperationalError
 
 from alloc.server import Settings
+from alloc.server.store import Store
 
 
 def test_the_same_key_and_body_is_the_same_job(shared):
@@ -148,6 +150,30 @@ def test_a_watcher_that_comes_back_misses_nothing(shared):
     assert [data["state"] for _, _, data in late] == ["done"]
     over = shared.get(job["links"]["events"], headers={"Last-Event-ID": str(rest[-1][0])})
     assert over.status_code == 204
+
+
+def test_a_job_that_was_stored_unheard_is_run_all_the_same(open_client, settings, monkeypatch):
+    """The database went away with the answer to the commit: the client is told to come again.
+
+    With its key it finds the job that was stored, which somebody has to run.
+    """
+    monkeypatch.setattr("alloc.server.keeper.STRAY_S", 0.1)
+    client = open_client(settings)
+    plain = Store.add
+
+    async def add(self, job, body):
+        await plain(self, job, body)
+        raise OperationalError("COMMIT", {}, OSError("the connection is gone"))
+
+    headers = {"Idempotency-Key": "unheard"}
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "add", add)
+        assert act(client, headers=headers, text="kept").status_code == 503
+    again = act(client, headers=headers, text="kept")
+    assert again.status_code == 202
+    job = wait_for(client, again.json()["id"])
+    assert (job["state"], job["attempt"]) == ("done", 1)
+    assert client.get(job["links"]["result"]).json()["text"] == "kept"
 
 
 def test_pages_stay_as_they_are_while_jobs_come(open_client, settings):

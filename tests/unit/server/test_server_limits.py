@@ -61,7 +61,11 @@ def test_a_worker_that_died_while_idle_costs_no_job(one_worker):
     """The system may kill any process; a job that comes after that must not pay for it."""
     process = act(one_worker, wait=30).json()["process"]
     os.kill(process, signal.SIGKILL)
-    time.sleep(0.1)
+    end = time.monotonic() + 30
+    # Before anybody asks for it.
+    while "alloc_workers_replaced 1.0" not in one_worker.get("/metrics").text:
+        assert time.monotonic() < end
+        time.sleep(0.05)
     answer = act(one_worker, wait=30).json()
     assert answer["process"] != process
 

@@ -1,11 +1,12 @@
 """The writer and the store: many changes to a commit, each for itself; jobs stored once."""
 
 import asyncio
+import threading
 import time
 
 import pytest
 from sqlalchemy import create_engine, event, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from alloc.server import Settings
 from alloc.server.records import Job, new_job_id
@@ -69,24 +70,22 @@ def test_a_crowd_of_changes_makes_no_crowd_of_commits(engine):
     assert len(commits) <= 1.5 * took / GATHER_S + 3
 
 
-def test_a_change_alone_does_not_wait_for_company(engine):
+def test_a_change_alone_does_not_wait_for_company(engine, monkeypatch):
     """One client after the other is answered as fast as the disk allows."""
+    pauses = []
 
     async def work():
         writer = Writer(engine)
         await asyncio.gather(*(writer.write(add(k)) for k in range(9)))
         await writer.write(add(10))
-        pauses = []
-        sleep, time.sleep = time.sleep, pauses.append
-        try:
-            for k in range(20, 30):
-                await writer.write(add(k))
-        finally:
-            time.sleep = sleep
+        monkeypatch.setattr("time.sleep", pauses.append)
+        for k in range(20, 30):
+            await writer.write(add(k))
+        monkeypatch.undo()
         await asyncio.to_thread(writer.close)
-        return pauses
 
-    assert asyncio.run(work()) == []
+    asyncio.run(work())
+    assert pauses == []
 
 
 def test_a_change_that_fails_fails_alone(engine):
@@ -164,6 +163,39 @@ def test_what_was_taken_over_is_lost_to_its_former_owner(settings):
         store.owner = heir
         assert await store.show_life()
         assert await store.end(mine.replace(state="done", finished=2.0), b"{}")
+        await store.close()
+
+    asyncio.run(work())
+
+
+def test_a_commit_whose_answer_is_lost_stores_the_job_once(settings, monkeypatch):
+    """The writer tries again, and finds its own job: it is new all the same, with a key or not."""
+    plain = Writer._commit
+    lose = [True]
+
+    def commit(self, changes):
+        values = plain(self, changes)
+        if lose.pop():
+            raise OperationalError("COMMIT", {}, OSError("the connection is gone"))
+        return values
+
+    async def work():
+        store = Store(settings)
+        await store.register()
+        monkeypatch.setattr(Writer, "_commit", commit)
+        for fields in ({}, {"idempotency_key": "k", "body_hash": "h"}):
+            gate = threading.Event()
+            lose[:] = [False, False, False, True, False]
+            first = store._writer.write(lambda c, gate=gate: gate.wait(60))
+            mine = job(**fields)
+            added = asyncio.gather(*(store.add(one, b"{}") for one in (job(), job(), mine)))
+            await asyncio.sleep(0)
+            gate.set()
+            assert await first
+            assert await added == [None] * 3
+            assert await store.request(mine.id) == b"{}"
+        monkeypatch.undo()
+        assert len(await store.list("c", limit=10)) == 6
         await store.close()
 
     asyncio.run(work())

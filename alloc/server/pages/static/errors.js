@@ -2,23 +2,26 @@
 
 import { byId, element } from "./dom.js";
 
+const WHOLE = /^\/(?:problem|instance|instances\/\d+)$/;
 const DOCUMENT = /^\/(?:problem|instance|instances\/\d+)(?=\/|$)/;
 
 /** Show a problem of the server: its sentence, and each field that is wrong. */
 export function showErrors(problem) {
   clearErrors();
   const found = (problem.errors ?? []).map((one) => ({
-    field: fieldAt(one.pointer ?? ""),
+    // Of what is wrong with the whole document the sentence may know more than the pointer.
+    field: (WHOLE.test(one.pointer ?? "") && fieldNamed(one.detail)) || fieldAt(one.pointer ?? ""),
     words: one.pointer ? `${one.pointer}: ${one.detail}` : one.detail,
     detail: one.detail,
   }));
   const named = found.length ? null : fieldNamed(problem.message);
-  if (named) found.push({ field: named, words: null, detail: problem.message });
-  const items = found.filter((one) => one.words).map((one) => element("li", {}, link(one)));
+  if (named) found.push({ field: named, detail: problem.message });
+  const alone = found.length === 1 && found[0].detail === problem.message;
+  const items = alone ? [] : found.map((one) => element("li", {}, link(one)));
   byId("errors").replaceChildren(
     element("p", {}, problem.message),
     ...(items.length ? [element("ul", {}, ...items)] : []),
-    ...(named ? [element("p", {}, link({ field: named, words: "Go to the field" }))] : []),
+    ...(alone ? [element("p", {}, link({ field: found[0].field, words: "Go to the field" }))] : []),
   );
   for (const { field, detail } of found) mark(field, detail);
   byId("errors").focus();
