@@ -15,6 +15,7 @@ from alloc.capacity.served import ServedModel
 from alloc.capacity.serving import batch_memory_mib, latencies
 from alloc.solving.capacity.inference import solve_inference
 from alloc.solving.outcome import Settings
+from alloc.units import in_full
 
 _IDLE_RATE = 1e-9
 """Requests/s of replicas that are all but idle: what no number of replicas betters."""
@@ -113,12 +114,13 @@ def _goals(problem: InferenceProblem, model: ServedModel, t: int) -> Diagnosis |
     label, missed = best
     parts = [
         f'class "{kind.name}" asks for {measure} within {goal.seconds:g} s at percentile '
-        f"{goal.percentile:g} and gets {seconds:.4g} s"
+        f"{goal.percentile:g} and gets {in_full(seconds, 4)} s"
         for kind, measure, seconds in missed
         for goal in [state_goal(kind, measure)]
     ]
     allow = " and ".join(
-        f'class "{kind.name}" {seconds:.4g} s for {measure}' for kind, measure, seconds in missed
+        f'class "{kind.name}" {in_full(seconds, 4, up=True)} s for {measure}'
+        for kind, measure, seconds in missed
     )
     only = missed[0] if len(missed) == 1 else None
     before = state_goal(only[0], only[1]).seconds if only else 1.0
@@ -200,10 +202,10 @@ def _shortage(problem: InferenceProblem, settings: Settings) -> Diagnosis:
     others = f" (and {len(short) - 1} more periods)" if len(short) > 1 else ""
     relaxations = _relaxations(problem, _only(problem, short), settings)
     by = next((r for r in relaxations if r.kind == "rate"), None)
-    amount = f", {100 * by.relative:.3g} % of them too many" if by is not None else ""
+    amount = "" if by is None else f", {_percent(by.relative)} of them too many"
     return Diagnosis(
-        f'period "{period.name}"{others}: the hosts ({hosts}) do not serve the {rate:g} requests/s '
-        f"of {who}{together} within their goals{amount}",
+        f'period "{period.name}"{others}: the hosts ({hosts}) do not serve the '
+        f"{in_full(rate)} requests/s of {who}{together} within their goals{amount}",
         relaxations,
     )
 
@@ -246,9 +248,14 @@ def _fewer_requests(
         "requests/s",
         1 - share,
         cost,
-        f"turn away {100 * (1 - share):.3g} % of the requests of every model in the periods that "
-        "are short",
+        f"turn away {_percent(1 - share)} of the requests of every model in the periods that are "
+        "short",
     )
+
+
+def _percent(share: float) -> str:
+    """Return a share that is enough, in words."""
+    return f"{in_full(100 * share, 3, up=True)} %"
 
 
 def _looser_goals(
@@ -273,7 +280,7 @@ def _looser_goals(
         "times",
         high - 1,
         _cost(_loosened(whole, high), settings),
-        f"allow every latency {high:.3g} times as long",
+        f"allow every latency {in_full(high, 3, up=True)} times as long",
     )
 
 

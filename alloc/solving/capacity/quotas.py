@@ -28,7 +28,7 @@ from alloc.models.quota_planning import (
 from alloc.solving.capacity.certifying import certified
 from alloc.solving.capacity.quota_starts import quick_plan
 from alloc.solving.outcome import Settings
-from alloc.units import MILLI
+from alloc.units import MILLI, in_full
 from alloc.verification.quota_plan import verify_quota_plan
 
 FORMULATION = "quota_planning"
@@ -274,7 +274,7 @@ def _explained(data: QuotaData, outcome: QuotaOutcome, settings: Settings) -> Qu
     if parts:
         total = sum(capacity.gpu_milli for capacity, _ in parts)
         added = sum(extra for _, extra in parts)
-        names = " and ".join(f'{extra / MILLI:g} of "{c.gpu_type}"' for c, extra in parts)
+        names = " and ".join(f'{in_full(extra / MILLI)} of "{c.gpu_type}"' for c, extra in parts)
         found.append(
             Relaxation(
                 "capacity",
@@ -301,8 +301,8 @@ def _explained(data: QuotaData, outcome: QuotaOutcome, settings: Settings) -> Qu
                     "share of the time",
                     share / max(1 - most, 1e-9),
                     None,
-                    f"let the demand of every tenant be more than it gets in {100 * share:.3g} % "
-                    "more of the time" + _unless(looser),
+                    "let the demand of every tenant be more than it gets for another "
+                    f"{in_full(100 * share, 3, up=True)} % of the time" + _unless(looser),
                 )
             )
     found.sort(key=lambda relaxation: relaxation.relative)
@@ -329,12 +329,12 @@ def _conflict(data: QuotaData, parts: Sequence[tuple[GpuCapacity, int]]) -> str:
     for g, capacity in enumerate(problem.capacity):
         if floors[g] * MILLI > capacity.gpu_milli:
             return (
-                f'the least quotas of "{capacity.gpu_type}" sum to {floors[g]:g} GPUs of '
-                f"{capacity.gpu_milli / MILLI:g}"
+                f'the least quotas of "{capacity.gpu_type}" sum to {in_full(floors[g])} GPUs of '
+                f"{in_full(capacity.gpu_milli / MILLI)}"
             )
     need = ", ".join(f'tenant "{t.name}" {100 * t.exceeding:g} %' for t in problem.tenants)
     short = sum(extra for _, extra in parts)
-    amount = f"; {short / MILLI:g} GPUs are missing" if short else ""
+    amount = f"; {in_full(short / MILLI)} GPUs are missing" if short else ""
     return (
         "no quotas within the capacity keep every tenant's demand from exceeding what it gets in "
         f"more than its share of the time ({need}){amount}"
