@@ -1,6 +1,5 @@
 """What the commands of ``alloc train`` share: a training from options to a policy file."""
 
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -126,13 +125,12 @@ def train_policy(wanted: Wanted, given: Sequence[str], begin: Callable[[], Begun
 
 def _check_name(name: str) -> None:
     """Refuse a name that no policy can have, before hours of training."""
-    from alloc.schedulers.learned.model_card import NAME_PATTERN
+    from alloc.schedulers.learned.model_card import policy_name
 
-    if not re.fullmatch(NAME_PATTERN, name):
-        raise InstanceError(
-            f'--name "{name}": a policy\'s name is of lower-case letters, digits, ".", "_" and '
-            '"-", and begins with a letter or digit.'
-        )
+    try:
+        policy_name(name)
+    except ValueError as error:
+        raise InstanceError(f'--name "{name}": {error}.') from None
 
 
 def _check_plot(plot: Path | None) -> None:

@@ -164,12 +164,13 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> str:
     problems = error.errors(include_url=False, include_input=False)
     problem = min(problems, key=lambda found: found["type"] != "extra_forbidden")
     where = shown(".".join(map(str, problem["loc"]))) or "the document"
-    more = f" ({len(problems) - 1} more problems)" if len(problems) > 1 else ""
+    others = len(problems) - 1
+    more = f" ({others} more problem{'s' if others > 1 else ''})" if others else ""
     if problem["type"] == "extra_forbidden":
         *outer, name = problem["loc"]
         near = nearest(str(name), _fields_at(model, outer), ";")
         return f'"{where}" is not known{near} remove it or correct its name{more}.'
-    text = shown(problem["msg"], 300)
+    text = shown(problem["msg"].removeprefix("Value error, "), 300)
     return f'"{where}": {text[:1].lower()}{text[1:]}{more}.'
 
 

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from alloc.schedulers.learned.feature_spec import Strict, Text
+from alloc.schedulers.shelf import SUFFIX
 
-NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,63}$"
-"""Names of policies: they are typed on command lines and become file names."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+def policy_name(name: str) -> str:
+    """Return a name that a policy may have: it is typed on command lines and names its file.
+
+    Raises
+    ------
+    ValueError
+        If it is none; the message completes a sentence that begins with the name.
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            'is no name of a policy: give up to 64 lower-case letters, digits, ".", "_" and "-", '
+            "a letter or digit first"
+        )
+    if name.endswith(SUFFIX):
+        raise ValueError(f"is no name of a policy: with {SUFFIX} at its end it is a path")
+    return name
+
 
 _LONG = 4000
 
@@ -66,7 +87,7 @@ class ModelCard(Strict):
         Papers it follows.
     """
 
-    name: str = Field(pattern=NAME_PATTERN)
+    name: Annotated[str, AfterValidator(policy_name)]
     title: Text = Field(min_length=1, max_length=200)
     information: Text = Field(min_length=1, max_length=300)
     data: Text = Field(min_length=1, max_length=_LONG)
