@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable
 
 from alloc.capacity.inference import GpuPool, InferenceProblem
 from alloc.capacity.inference_result import GoalCheck, InferenceResult, Resolve
@@ -12,6 +10,7 @@ from alloc.capacity.served import ServedModel
 from alloc.documents.records import record_format
 from alloc.errors import InstanceError
 from alloc.planning.inference_replay import Replayer, tightenings
+from alloc.planning.resolves import Changed, Report, solve_again, timed_log
 from alloc.solving.capacity.inference import SizingOutcome, solve_inference
 from alloc.solving.capacity.inference_relaxations import diagnose
 from alloc.solving.outcome import Settings
@@ -20,8 +19,6 @@ PROBLEM_KIND = "inference_problem"
 RESULT_KIND = "inference_result"
 _MORE_REQUESTS = 0.1
 _LEAST_REQUESTS = 100
-
-Report = Callable[[str], None]
 
 
 def size_inference(
@@ -74,13 +71,7 @@ def size_inference(
     if most_rounds < 1:
         raise InstanceError(f"most_rounds is {most_rounds}; give 1 or more.")
     settings = settings or Settings()
-    log: list[str] = []
-
-    def report(line: str) -> None:
-        log.append(f"{time.perf_counter() - settings.started:8.2f} s  {line}")
-        if progress is not None:
-            progress(log[-1])
-
+    log, report = timed_log(settings, progress)
     outcome, checks, rounds, final = _rounds(
         problem, settings, replayed_requests, most_rounds, report
     )
@@ -101,7 +92,7 @@ def size_inference(
             )
         result = dataclasses.replace(result, conflict=conflict, relaxations=diagnosis.relaxations)
     elif what_if and outcome.plan is not None:
-        resolves = tuple(_resolves(final, outcome, settings, report))
+        resolves = _resolves(final, outcome, settings, report)
         result = dataclasses.replace(result, resolves=resolves)
     return dataclasses.replace(result, log=tuple(log))
 
@@ -134,38 +125,25 @@ def _rounds(
 
 def _resolves(
     problem: InferenceProblem, outcome: SizingOutcome, settings: Settings, report: Report
-) -> list[Resolve]:
+) -> tuple[Resolve, ...]:
     """Solve again with a little more of each thing."""
-    before = outcome.certificate
-    assert before.objective is not None
-    changes: list[tuple[str, str, float, str, InferenceProblem]] = [
-        ("host", pool.name, 1.0, "hosts", problem.replace(
+    more_hosts = [
+        Changed("host", pool.name, 1.0, "hosts", problem.replace(
             pools=tuple(_grown(other, pool) for other in problem.pools)))
         for pool in problem.pools
-    ] + [
-        ("rate", model.name, 100 * _MORE_REQUESTS, "% more requests", problem.replace(
+    ]  # fmt: skip
+    more_requests = [
+        Changed("rate", model.name, 100 * _MORE_REQUESTS, "% more requests", problem.replace(
             models=tuple(_busier(other, model) for other in problem.models)))
         for model in problem.models
     ]  # fmt: skip
-    found = []
-    for k, (kind, name, amount, unit, changed) in enumerate(changes):
-        left = settings.seconds_left() / (len(changes) - k)
-        if left <= 0:
-            report(f"no time left for {len(changes) - k} of {len(changes)} what-ifs")
-            break
-        after = solve_inference(changed, Settings(left, settings.seed, settings.workers))
-        cost = after.certificate.objective
-        found.append(
-            Resolve(
-                kind,
-                name,
-                amount,
-                unit,
-                None if cost is None else cost - before.objective,
-                before.status == after.certificate.status == "optimal",
-            )
-        )
-    return found
+    return solve_again(
+        more_hosts + more_requests,
+        outcome.certificate,
+        lambda changed, limits: solve_inference(changed, limits).certificate,
+        settings,
+        report,
+    )
 
 
 def _grown(pool: GpuPool, which: GpuPool) -> GpuPool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +16,15 @@ from alloc.capacity.quotas import (
     QuotaProblem,
     TenantDemand,
 )
+from alloc.certificate import Certificate
 from alloc.documents.records import record_format
 from alloc.errors import InstanceError
+from alloc.planning.resolves import Changed, Report, solve_again, timed_log
 from alloc.solving.capacity.quotas import QuotaOutcome, solve_quotas
 from alloc.solving.outcome import Settings
 from alloc.units import MILLI
 
 Array = npt.NDArray[np.float64]
-Report = Callable[[str], None]
 
 PROBLEM_KIND = "quota_problem"
 RESULT_KIND = "quota_result"
@@ -79,13 +78,7 @@ def plan_quotas(
     if most_rounds < 1:
         raise InstanceError(f"most_rounds is {most_rounds}; give 1 or more.")
     settings = settings or Settings()
-    log: list[str] = []
-
-    def report(line: str) -> None:
-        log.append(f"{time.perf_counter() - settings.started:8.2f} s  {line}")
-        if progress is not None:
-            progress(log[-1])
-
+    log, report = timed_log(settings, progress)
     # Reads and checks the scenarios before anything is solved.
     other = problem.replace(scenarios=held_out) if held_out else None
     outcome, outlooks, rounds, converged = _rounds(problem, other, settings, most_rounds, report)
@@ -101,7 +94,7 @@ def plan_quotas(
         assumptions=assumptions(problem, held_out=bool(held_out)),
     )
     if what_if and outcome.plan is not None:
-        resolves = tuple(_resolves(problem, settings, report))
+        resolves = _resolves(problem, outcome, rounds, settings, report)
         result = dataclasses.replace(result, resolves=resolves)
     return dataclasses.replace(result, log=tuple(log))
 
@@ -196,35 +189,32 @@ def outlooks_of(
     return tuple(found)
 
 
-def _resolves(problem: QuotaProblem, settings: Settings, report: Report) -> list[Resolve]:
-    """Solve again with a little more of each thing; the base too, untightened."""
-    changes: list[tuple[str, str, float, str, QuotaProblem]] = [
-        ("gpu", capacity.gpu_type, 1.0, "GPUs", problem.replace(capacity=tuple(
+def _resolves(
+    problem: QuotaProblem, outcome: QuotaOutcome, rounds: int, settings: Settings, report: Report
+) -> tuple[Resolve, ...]:
+    """Solve again with a little more of each thing; the base too if promises were tightened."""
+
+    def solved(changed: QuotaProblem, limits: Settings) -> Certificate:
+        return solve_quotas(changed, limits).certificate
+
+    more_gpus = [
+        Changed("gpu", capacity.gpu_type, 1.0, "GPUs", problem.replace(capacity=tuple(
             dataclasses.replace(c, gpu_milli=c.gpu_milli + MILLI) if c is capacity else c
             for c in problem.capacity)))
         for capacity in problem.capacity
-    ] + [
-        ("demand", tenant.name, 100 * _MORE_DEMAND, "% more demand",
-         problem.replace(scenarios=tuple(_busier(s, tenant.name) for s in problem.scenarios)))
+    ]  # fmt: skip
+    more_demand = [
+        Changed("demand", tenant.name, 100 * _MORE_DEMAND, "% more demand",
+                problem.replace(scenarios=tuple(_busier(s, tenant.name)
+                                                for s in problem.scenarios)))
         for tenant in problem.tenants
     ]  # fmt: skip
-    outcomes: list[QuotaOutcome] = []
-    for k, changed in enumerate([problem, *(c[-1] for c in changes)]):
-        left = settings.seconds_left() / (len(changes) + 1 - k)
-        if left <= 0:
-            report(f"no time left for {len(changes) + 1 - k} of {len(changes)} what-ifs")
-            break
-        outcomes.append(solve_quotas(changed, Settings(left, settings.seed, settings.workers)))
-    if not outcomes:
-        return []
-    before = outcomes[0].certificate
-    found = []
-    for (kind, name, amount, unit, _), after in zip(changes, outcomes[1:], strict=False):
-        value, base = after.certificate.objective, before.objective
-        change = None if value is None or base is None else value - base
-        exact = before.status == after.certificate.status == "optimal"
-        found.append(Resolve(kind, name, amount, unit, change, exact))
-    return found
+    changes = more_gpus + more_demand
+    before = outcome.certificate
+    if rounds > 1:
+        left = settings.seconds_left() / (len(changes) + 1)
+        before = solved(problem, Settings(left, settings.seed, settings.workers))
+    return solve_again(changes, before, solved, settings, report)
 
 
 def _busier(scenario: DemandScenario, tenant: str) -> DemandScenario:

@@ -1,0 +1,72 @@
+"""What a little more of each thing would change, by solving again; and a log with the time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from alloc.capacity.inference_result import Resolve
+from alloc.certificate import Certificate
+from alloc.solving.outcome import Settings
+
+P = TypeVar("P")
+Report = Callable[[str], None]
+
+
+class Changed(NamedTuple, Generic[P]):
+    """A problem with a little more of something; the other fields are those of `Resolve`."""
+
+    kind: str
+    name: str
+    amount: float
+    unit: str
+    problem: P
+
+
+def solve_again(
+    changes: Sequence[Changed[P]],
+    before: Certificate,
+    solve: Callable[[P, Settings], Certificate],
+    settings: Settings,
+    report: Report,
+) -> tuple[Resolve, ...]:
+    """Solve every changed problem, each with its share of the time that is left.
+
+    Parameters
+    ----------
+    changes
+        The changed problems.
+    before
+        What is proved without any change.
+    solve
+        Solves one of them.
+    settings
+        Limits for all of them together.
+    report
+        Told if the time is up before the end.
+    """
+    found: list[Resolve] = []
+    for k, change in enumerate(changes):
+        left = settings.seconds_left() / (len(changes) - k)
+        if left <= 0:
+            report(f"no time left for {len(changes) - k} of {len(changes)} what-ifs")
+            break
+        after = solve(change.problem, Settings(left, settings.seed, settings.workers))
+        value, base = after.objective, before.objective
+        difference = None if value is None or base is None else value - base
+        exact = before.status == after.status == "optimal"
+        found.append(Resolve(*change[:4], difference, exact))
+    return tuple(found)
+
+
+def timed_log(settings: Settings, progress: Report | None) -> tuple[list[str], Report]:
+    """Return a log, and what writes a line into it with the time, and tells it."""
+    log: list[str] = []
+
+    def report(line: str) -> None:
+        log.append(f"{time.perf_counter() - settings.started:8.2f} s  {line}")
+        if progress is not None:
+            progress(log[-1])
+
+    return log, report
