@@ -47,6 +47,7 @@ from alloc.workload import Spread as Spread
 from alloc.workload import TaskGroup as TaskGroup
 
 if TYPE_CHECKING:
+    from alloc import planning as planning
     from alloc.formulation import build_model as build_model
     from alloc.simulation import simulate as simulate
     from alloc.solving import solve as solve
@@ -62,13 +63,16 @@ _LAZY = {
     "simulate": "alloc.simulation",
     "build_model": "alloc.formulation",
 }
+_ROOMS = ("planning",)
 
 
 def __getattr__(name: str) -> Any:
     """Load the rooms that need solvers only when they are asked for."""
-    if name in _LAZY:
-        from importlib import import_module
+    from importlib import import_module
 
+    if name in _ROOMS:
+        return import_module(f"alloc.{name}")
+    if name in _LAZY:
         value = getattr(import_module(_LAZY[name]), name)
         globals()[name] = value
         return value
@@ -76,4 +80,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted([*globals(), *_LAZY, *_ROOMS])

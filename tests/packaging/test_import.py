@@ -47,6 +47,11 @@ def test_solve_stays_a_function():
     assert done.returncode == 0, done.stderr
 
 
+def test_planning_is_there_without_an_import_of_its_own():
+    done = run("import alloc; print(alloc.planning.plan.__name__, 'planning' in dir(alloc))")
+    assert done.stdout.strip() == "plan True", done.stderr
+
+
 @pytest.mark.parametrize("name", ["models", "instances"])
 def test_bare_import_is_refused(name):
     # In the root of the checkout Python finds the folder; a second copy of it would follow.
