@@ -1,20 +1,19 @@
 """``alloc forecast``."""
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from alloc.cli import options
-from alloc.cli.console import print_text, require_writable, save, show
+from alloc.cli.console import Report, print_text, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.planning import ProblemArgument
 from alloc.cli.sources import read_instance, read_planning_problem
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
-    from alloc.capacity.demand import Scenario
+    from alloc.capacity.demand import JobClass, Scenario
     from alloc.capacity.problem import PlanningProblem
     from alloc.planning.history import History
 
@@ -79,6 +78,7 @@ def forecast_command(
     seed: options.SeedOption = 0,
     output: options.OutputOption = None,
     json: options.JsonOption = False,
+    quiet: options.QuietOption = False,
 ) -> None:
     """Put a forecast into a planning problem: from a history of weeks, or from rates.
 
@@ -91,51 +91,60 @@ def forecast_command(
     if (history is None) == (not rate):
         raise typer.BadParameter("give --history or --rate, one of the two")
     asked = read_planning_problem(problem)
-    if history is not None:
-        found = _history(history, speed or [])
-        for why, count in found.left_out.items():
-            say(f"left out: {count} {why}")
-        from alloc.planning.forecasts import bootstrap_weeks
+    later = None
+    with progress(f"forecasting {asked.name}", quiet) as report:
+        if history is not None:
+            report(f"reading {history}")
+            seen = _history(history, speed or [])
+            for why, count in seen.left_out.items():
+                say(f"left out: {count} {why}")
 
-        def draw(weeks: "History") -> "tuple[Scenario, ...]":
-            return bootstrap_weeks(
-                weeks,
+            def draw(weeks: "History") -> "tuple[Scenario, ...]":
+                from alloc.planning.forecasts import bootstrap_weeks
+
+                report(f"drawing {scenarios} scenarios from {weeks.num_weeks} weeks")
+                return bootstrap_weeks(
+                    weeks,
+                    asked.num_quarters,
+                    num_scenarios=scenarios,
+                    growth=growth,
+                    block_weeks=min(block_weeks, weeks.num_weeks),
+                    seed=seed,
+                )
+
+            if held_out is not None:
+                seen, unseen = seen.split(hold_out)
+                later = _with(asked, seen.classes, draw(unseen))
+            drawn = draw(seen)
+            asked = _with(asked, seen.classes, _kept(drawn, keep, report))
+        else:
+            from alloc.planning.forecasts import scenarios_from_rates
+
+            drawn = scenarios_from_rates(
+                asked.classes,
+                _numbers(rate or [], "--rate"),
                 asked.num_quarters,
                 num_scenarios=scenarios,
                 growth=growth,
-                block_weeks=min(block_weeks, weeks.num_weeks),
+                variation=variation,
                 seed=seed,
             )
-
-        if held_out is not None:
-            found, unseen = found.split(hold_out)
-            later = dataclasses.replace(
-                asked, classes=found.classes, scenarios=draw(unseen), tightening=()
-            )
-            save(later.to_json, held_out)
-        drawn = draw(found)
-        asked = dataclasses.replace(
-            asked, classes=found.classes, scenarios=_kept(drawn, keep), tightening=()
-        )
-    else:
-        from alloc.planning.forecasts import scenarios_from_rates
-
-        drawn = scenarios_from_rates(
-            asked.classes,
-            _numbers(rate or [], "--rate"),
-            asked.num_quarters,
-            num_scenarios=scenarios,
-            growth=growth,
-            variation=variation,
-            seed=seed,
-        )
-        asked = asked.replace(scenarios=_kept(drawn, keep))
+            asked = asked.replace(scenarios=_kept(drawn, keep, report))
+    if later is not None and held_out is not None:
+        save(later.to_json, held_out)
     if output is not None:
         save(asked.to_json, output)
     if json or output is None:
         print_text(asked.to_json())
     else:
         _show(asked)
+
+
+def _with(
+    problem: "PlanningProblem", classes: "tuple[JobClass, ...]", scenarios: "tuple[Scenario, ...]"
+) -> "PlanningProblem":
+    """Return the problem with other classes, of which no replay has said anything yet."""
+    return problem.replace(classes=classes, scenarios=scenarios, tightening=())
 
 
 def _history(reference: str, speeds: list[str]) -> "History":
@@ -146,9 +155,12 @@ def _history(reference: str, speeds: list[str]) -> "History":
     return history_of_instance(read_instance(reference), speeds=_numbers(speeds, "--speed"))
 
 
-def _kept(drawn: "tuple[Scenario, ...]", keep: int | None) -> "tuple[Scenario, ...]":
+def _kept(
+    drawn: "tuple[Scenario, ...]", keep: int | None, report: Report
+) -> "tuple[Scenario, ...]":
     if keep is None or keep >= len(drawn):
         return drawn
+    report(f"keeping {keep} scenarios that stand for {len(drawn)}")
     from alloc.planning.reduction import reduce_scenarios
 
     return reduce_scenarios(drawn, keep)

@@ -169,7 +169,7 @@ def test_another_policy_is_replayed(run):
     ],
 )
 def test_wrong_input_is_one_sentence_with_a_cure(run, arguments, sentence):
-    result = run(*arguments, "-q") if arguments[0] != "forecast" else run(*arguments)
+    result = run(*arguments, "-q")
     assert result.exit_code == 2, (result.stdout, result.stderr)
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
