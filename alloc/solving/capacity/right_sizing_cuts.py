@@ -42,8 +42,8 @@ class CutPool:
     def __len__(self) -> int:
         return len(self.dual)
 
-    def add(self, duals: list[Array]) -> int:
-        """Add dual solutions that are new; return how many."""
+    def add(self, duals: list[Array]) -> None:
+        """Add dual solutions, those that are new."""
         new = []
         for dual in duals:
             key = np.round(dual, 9).tobytes()
@@ -51,7 +51,7 @@ class CutPool:
                 self._known.add(key)
                 new.append(dual)
         if not new:
-            return 0
+            return
         data = self.data
         pis = np.array(new)
         reduced = np.minimum(data.cost - (self._transposed @ pis.T).T, 0.0)
@@ -70,7 +70,6 @@ class CutPool:
         self.beta = np.concatenate([self.beta, -(data.first_stage.T @ priced.T).T])
         lift = np.einsum("km,wtm->kwt", priced, data.waived) if data.waived.any() else 0 * alpha
         self.gamma = np.concatenate([self.gamma, -lift])
-        return len(new)
 
     def _within_prices(self, pis: Array, reduced: Array, over: Array) -> tuple[Array, Array]:
         """Scale duals that exceed the emergency prices by rounding."""
@@ -88,9 +87,3 @@ class CutPool:
         return np.asarray(
             self.alpha + (self.beta @ linked.T)[:, None, :] + self.gamma * waived[:, None]
         )
-
-    def best(self, linked: Array, waived: Array) -> tuple[Array, np.ndarray]:
-        """Return the largest value for each block, and the cut that says so."""
-        values = self.values(linked, waived)
-        at = values.argmax(axis=0)
-        return np.take_along_axis(values, at[None], axis=0)[0], at

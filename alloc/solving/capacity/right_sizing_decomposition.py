@@ -87,8 +87,8 @@ class Decomposition(Candidates):
             return None
         self.relaxed_bound = relaxed[0]
         self.bound = max(self.bound, self.relaxed_bound)
-        self.marginals = marginals_of_cuts(self)
         self.mix(keep=True)
+        self.marginals = marginals_of_cuts(self)
         self.say("relaxation")
         if len(self.switches):
             self.seen |= relaxed[1][self.first.counted[self.first.open >= 0]] > _OPEN

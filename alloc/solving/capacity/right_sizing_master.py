@@ -130,11 +130,11 @@ class BlockMaster:
         self._known: set[tuple[int, int, int]] = set()
         self._has = np.zeros((0, *setting.shape), dtype=bool)
 
-    def add(self, cuts: Sequence[tuple[int, int, int]]) -> int:
-        """Add cuts, each a scenario, a quarter and a position in the pool; return how many."""
+    def add(self, cuts: Sequence[tuple[int, int, int]]) -> None:
+        """Add cuts that are new, each a scenario, a quarter and a position in the pool."""
         new = [cut for cut in dict.fromkeys(cuts) if cut not in self._known]
         if not new:
-            return 0
+            return
         self._known.update(new)
         grown = np.zeros((len(self.pool), *self.setting.shape), dtype=bool)
         grown[: len(self._has)] = self._has
@@ -153,7 +153,6 @@ class BlockMaster:
             np.concatenate([columns for columns, _ in rows]).astype(np.int32),
             np.concatenate([values for _, values in rows]),
         )
-        return len(new)
 
     def known_values(self, values: Array) -> Array:
         """Return the largest values among the cuts that the master has.
@@ -177,8 +176,8 @@ class BlockMaster:
         values.append(np.ones(1))
         return np.concatenate(columns), np.concatenate(values)
 
-    def solve(self) -> tuple[float, Array, Array] | None:
-        """Return the optimum, the first stage's values and the costs, or None if infeasible."""
+    def solve(self) -> tuple[float, Array] | None:
+        """Return the optimum and the first stage's values, or None if infeasible."""
         self.solver.run()
         status = self.solver.getModelStatus()
         if status in (
@@ -194,11 +193,7 @@ class BlockMaster:
             word = self.solver.modelStatusToString(status)
             raise SolverError(f'HiGHS ended the master of the plan with "{word}".')
         values = np.array(self.solver.getSolution().col_value)
-        return (
-            float(self.solver.getInfo().objective_function_value),
-            values[: self.begin],
-            values[self.begin :].reshape(self.setting.shape),
-        )
+        return float(self.solver.getInfo().objective_function_value), values[: self.begin]
 
     def duals(self) -> tuple[Array, Array]:
         """Return the dual values of the first stage's rows and budgets, and of the cuts."""

@@ -171,7 +171,7 @@ class Relaxation:
     # The relaxation ---------------------------------------------------------------------------
 
     def relax(
-        self, inner: Array | None, steps: int, target: float, seconds: float, whole: bool = True
+        self, inner: Array | None, steps: int, target: float, seconds: float
     ) -> tuple[float, Array] | None:
         """Close the relaxation's gap, in the master's bounds as they are.
 
@@ -189,12 +189,12 @@ class Relaxation:
             point = outer if inner is None else 0.5 * inner + 0.5 * outer
             if step == 0 and inner is not None:
                 point = inner
-            self.value(point, self.tasks if step == 0 and whole else self.some())
+            self.value(point, self.tasks if step == 0 else self.some())
             # Where a block was not solved, what the cuts say is a little too low.
             linked, waived = self.setting.points(point)
             worth = float(
                 self.setting.cost @ point
-                + (self.setting.weight * self.pool.best(linked, waived)[0]).sum()
+                + (self.setting.weight * self.pool.values(linked, waived).max(axis=0)).sum()
             )
             if worth < best:
                 best, inner = worth, point
