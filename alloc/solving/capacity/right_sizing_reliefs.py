@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -123,20 +124,30 @@ class _Elastic:
 
         The kind ``limits`` is all limits but demand and goals together.
         """
-        model = self._rigid(kind)
-        own = len(model.cost)
         if kind == "goal":
-            model, count = self._with_goals(model)
-            values = self._solve(model)
-            if values is None:
-                return None
-            return float(model.cost @ values), tuple(self._goal_reliefs(values[own : own + count]))
+            return self._relieve_goals()
         if kind == "demand":
-            values = self._solve(model)
-            if values is None:
-                return None
-            return float(model.cost @ values), tuple(self._demand_reliefs(values))
-        kinds = LIMITS if kind == "limits" else (kind,)
+            return self._relieve_demand()
+        return self._relieve_limits(LIMITS if kind == "limits" else (kind,))
+
+    def _relieve_goals(self) -> tuple[float, tuple[Relief, ...]] | None:
+        model, count = self._with_goals(self._rigid("goal"))
+        values = self._solve(model)
+        if values is None:
+            return None
+        begin = len(self.form.model.cost)
+        return float(model.cost @ values), tuple(self._goal_reliefs(values[begin : begin + count]))
+
+    def _relieve_demand(self) -> tuple[float, tuple[Relief, ...]] | None:
+        model = self._rigid("demand")
+        values = self._solve(model)
+        if values is None:
+            return None
+        return float(model.cost @ values), tuple(self._demand_reliefs(values))
+
+    def _relieve_limits(self, kinds: Sequence[str]) -> tuple[float, tuple[Relief, ...]] | None:
+        model = self._rigid("limits")
+        begin = len(model.cost)
         slacks = [(name, slack) for name in kinds if len((slack := self._slack(name)).rows)]
         if not slacks:
             return None
@@ -150,8 +161,9 @@ class _Elastic:
             return None
         found: list[Relief] = []
         for name, slack in slacks:
-            found += self._limit_reliefs(name, values[own : own + len(slack.rows)])
-            own += len(slack.rows)
+            end = begin + len(slack.rows)
+            found += self._limit_reliefs(name, values[begin:end])
+            begin = end
         return float(model.cost @ values), tuple(found)
 
     def _rigid(self, kind: str) -> ArrayModel:
