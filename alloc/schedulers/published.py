@@ -30,7 +30,7 @@ from alloc.schedulers.least_loaded import LeastLoaded
 from alloc.schedulers.state import ClusterState, Decision, JobView
 from alloc.solution import Assignment, TaskPlacement
 from alloc.topology import Topology
-from alloc.units import require_count
+from alloc.units import MILLI, require_count
 
 RULES = ("alloc", "dl2")
 """Whose rules a policy follows: its own, or those of DL2's evaluation to the letter."""
@@ -193,10 +193,10 @@ def tetris(slot: PublishedSlot) -> None:
     fractions = [job.left_fraction for job in jobs]
     for host, whole in enumerate(capacity):
         used = [0] * len(whole)
-        demands = [_shares(job.bundle, whole) for job in jobs]
+        demands = [_slots(job.bundle, whole) for job in jobs]
         remaining = [sum(d) * f for d, f in zip(demands, fractions, strict=True)]
         while True:
-            free = _shares([w - u for w, u in zip(whole, used, strict=True)], whole)
+            free = _slots([w - u for w, u in zip(whole, used, strict=True)], whole)
             alignment = [sum(f * d for f, d in zip(free, its, strict=True)) for its in demands]
             if not sum(remaining):
                 break
@@ -213,9 +213,13 @@ def tetris(slot: PublishedSlot) -> None:
             jobs[best].add(host, 1, 1)
 
 
-def _shares(amounts: Sequence[int], whole: Sequence[int]) -> list[float]:
-    """Return amounts as fractions of a host's capacity, 0 of what it has none of."""
-    return [amount / w if w else 0.0 for amount, w in zip(amounts, whole, strict=True)]
+def _slots(amounts: Sequence[int], whole: Sequence[int]) -> list[float]:
+    """Return amounts in slots: a host has as many of each resource as it has cores.
+
+    Slots are whole numbers in DL2's evaluation, and so they are here, for the same last digit.
+    """
+    slots = max(1, whole[1] // MILLI)
+    return [amount * slots / w if w else 0.0 for amount, w in zip(amounts, whole, strict=True)]
 
 
 def optimus(slot: PublishedSlot) -> None:

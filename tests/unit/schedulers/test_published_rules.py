@@ -403,3 +403,27 @@ def test_cases_are_checked() -> None:
         slots_per_gpu=1,
     )
     assert one_a_slot.instance.topology.num_gpus == 8
+
+
+def test_tetris_counts_whole_slots_on_nodes_of_any_size() -> None:
+    """Two bundles of 8 slots score the same, so the first job goes first.
+
+    As fractions of 10 slots, 0.1 + 0.7 is less than 0.4 + 0.4.
+    """
+    jobs = [
+        Dl2Job("lopsided", "model", 0, 1.0, worker=(0, 7), ps=(1, 0)),
+        Dl2Job("even", "model", 0, 1.0, worker=(2, 4), ps=(2, 0)),
+    ]
+    case = dl2_case(
+        "ten slots",
+        jobs,
+        {"model": {(1, 1): 1.0}},
+        num_nodes=1,
+        max_workers=1,
+        slot_s=1.0,
+        node_slots=(10, 10),
+        slots_per_gpu=1,
+    )
+    policy = make_scheduler("tetris", rules="dl2", max_tasks=case.max_tasks)
+    ends = case.ends(simulate(case.instance, policy).completion_s)
+    assert ends == {"lopsided": 0.0, "even": 1.0}
