@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from alloc.capacity.plan import Order, Plan, Rental, Share, Unserved
@@ -28,48 +30,61 @@ def read_plan(
         Of the blocks, shape (scenarios, quarters, columns).
     """
     problem = data.problem
-    orders = [
-        Order(
-            data.offer(stand).name,
-            problem.sites[stand.site].name,
-            t,
-            round(float(values[first.order[k, t]])),
-        )
-        for k, stand in enumerate(data.stands)
-        for t in range(data.num_quarters)
-        if first.order[k, t] >= 0 and round(float(values[first.order[k, t]])) > 0
-    ]
     waived = [
         scenario.name
         for w, scenario in enumerate(problem.scenarios)
         if len(first.waive) and values[first.waive[w]] > 0.5
     ]
-    rentals, shares, unserved = [], [], []
-    names = [scenario.name for scenario in problem.scenarios]
+    rentals = _rentals(data, blocks, running)
+    shares = _shares(data, blocks, running)
+    unserved = _unserved(data, blocks, running)
+    return Plan(
+        tuple(_orders(data, first, values)),
+        tuple(waived),
+        tuple(sorted(rentals, key=lambda r: (r.scenario, r.quarter, r.band))),
+        tuple(sorted(shares, key=lambda r: (r.scenario, r.quarter, r.band))),
+        tuple(sorted(unserved, key=lambda r: (r.scenario, r.quarter))),
+    )
+
+
+def _orders(data: SizingData, first: FirstStage, values: Array) -> Iterator[Order]:
+    for k, stand in enumerate(data.stands):
+        offer, site = data.offer(stand).name, data.problem.sites[stand.site].name
+        for t in range(data.num_quarters):
+            column = first.order[k, t]
+            count = round(float(values[column])) if column >= 0 else 0
+            if count > 0:
+                yield Order(offer, site, t, count)
+
+
+def _rentals(data: SizingData, blocks: Blocks, running: Array) -> Iterator[Rental]:
+    problem = data.problem
     for h, hire in enumerate(data.hires):
         offer, site = problem.offers[hire.offer].name, problem.sites[hire.site].name
         found = running[:, :, blocks.columns.hire[h]]
         for w, t, b in np.argwhere(found * hire.gpus > _LEAST).tolist():
-            rentals.append(Rental(names[w], t, b, offer, site, float(found[w, t, b])))
+            yield Rental(problem.scenarios[w].name, t, b, offer, site, float(found[w, t, b]))
+
+
+def _shares(data: SizingData, blocks: Blocks, running: Array) -> Iterator[Share]:
+    problem = data.problem
     for k, way in enumerate(data.ways):
         found = running[:, :, blocks.columns.way[k]]
-        job_class = problem.classes[way.job_class]
+        name = problem.classes[way.job_class].name
         per_job = way.gpus_per_unit * float(data.base[way.job_class])
         site = problem.sites[data.pools[way.pool].site].name
         for w, t, b in np.argwhere(found > _LEAST).tolist():
             rate = float(found[w, t, b]) / per_job
-            shares.append(Share(names[w], t, b, job_class.name, way.option, site, way.spot, rate))
+            scenario = problem.scenarios[w].name
+            yield Share(scenario, t, b, name, way.option, site, way.spot, rate)
+
+
+def _unserved(data: SizingData, blocks: Blocks, running: Array) -> Iterator[Unserved]:
+    problem = data.problem
     for c, b in np.argwhere(blocks.columns.short >= 0).tolist():
         found = running[:, :, blocks.columns.short[c, b]]
         job_class = problem.classes[c]
         band = None if job_class.deferrable else b
         for w, t in np.argwhere(found > _LEAST).tolist():
             rate = float(found[w, t]) / float(data.base[c])
-            unserved.append(Unserved(names[w], t, band, job_class.name, rate))
-    return Plan(
-        tuple(orders),
-        tuple(waived),
-        tuple(sorted(rentals, key=lambda r: (r.scenario, r.quarter, r.band))),
-        tuple(sorted(shares, key=lambda r: (r.scenario, r.quarter, r.band))),
-        tuple(sorted(unserved, key=lambda r: (r.scenario, r.quarter))),
-    )
+            yield Unserved(problem.scenarios[w].name, t, band, job_class.name, rate)
