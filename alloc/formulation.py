@@ -236,8 +236,8 @@ class Formulation:
         """
         if kind not in self.drawings:
             raise UnsupportedFeatureError(
-                f'formulation "{self.name}" has no {kind} drawing{nearest(kind, self.drawings)} '
-                f"It has: {', '.join(self.drawings)}."
+                f'formulation "{self.name}" has no {kind} drawing'
+                f"{nearest(kind, self.drawings, '.')} It has: {', '.join(self.drawings)}."
             )
         self.require_features(instance)
         builder = getattr(import_module(self.module), f"draw_{kind}")
@@ -278,7 +278,7 @@ class Formulation:
         if name not in self.objectives:
             raise InstanceError(
                 f'formulation "{self.name}" does not take objective "{name}"'
-                f"{nearest(name, self.objectives)} It takes: {', '.join(self.objectives)}."
+                f"{nearest(name, self.objectives, '.')} It takes: {', '.join(self.objectives)}."
             )
         return name
 
@@ -351,7 +351,7 @@ def require_formulation(name: str) -> Formulation:
     """
     if name not in FORMULATIONS:
         raise InstanceError(
-            f'unknown formulation "{name}"{nearest(name, FORMULATIONS)} '
+            f'unknown formulation "{name}"{nearest(name, FORMULATIONS, ".")} '
             f"Known: {', '.join(FORMULATIONS)}."
         )
     return FORMULATIONS[name]

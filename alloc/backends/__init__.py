@@ -76,7 +76,8 @@ def backend(name: str) -> Backend:
     """
     if name not in BACKENDS:
         raise InstanceError(
-            f'unknown backend "{name}"{nearest(name, BACKENDS)} Known: auto, {", ".join(BACKENDS)}.'
+            f'unknown backend "{name}"{nearest(name, BACKENDS, ".")} '
+            f"Known: auto, {', '.join(BACKENDS)}."
         )
     try:
         return cast(Backend, import_module(BACKENDS[name]))

@@ -55,7 +55,7 @@ def list_instances(
 
     if family is not None and family not in families():
         raise InstanceError(
-            f'there is no family "{family}"{nearest(family, families())} '
+            f'there is no family "{family}"{nearest(family, families(), ".")} '
             f"Known: {', '.join(families())}."
         )
     entries = [entry for entry in manifest() if family in (None, entry.family)]

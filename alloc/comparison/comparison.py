@@ -122,7 +122,7 @@ class Comparison:
                 return instance
         known = [instance.name for instance in self.instances.values()]
         raise InstanceError(
-            f'the comparison has no instance "{name}"{nearest(name, known)} '
+            f'the comparison has no instance "{name}"{nearest(name, known, ".")} '
             f"It has {', '.join(known)}."
         )
 
@@ -187,7 +187,7 @@ class Comparison:
         if scheduler not in self.experiment.schedulers:
             raise InstanceError(
                 f'the comparison has no scheduler "{scheduler}"'
-                f"{nearest(scheduler, self.schedulers)} It has {', '.join(self.schedulers)}."
+                f"{nearest(scheduler, self.schedulers, '.')} It has {', '.join(self.schedulers)}."
             )
         for key, fingerprint, label, number in self.experiment.cells:
             if (fingerprint, label) != (instance.fingerprint, scheduler):

@@ -73,7 +73,7 @@ def mean_interval(values: Sequence[float], method: Method = "t", *, seed: int = 
     """
     if method not in ("t", "bootstrap"):
         raise InstanceError(
-            f'unknown interval method "{method}"{nearest(method, ("t", "bootstrap"))} '
+            f'unknown interval method "{method}"{nearest(method, ("t", "bootstrap"), ".")} '
             "Known: t, bootstrap."
         )
     sample = np.asarray(values, dtype=float)

@@ -119,7 +119,7 @@ class Settings:
         if self.knowledge not in get_args(Knowledge):
             raise InstanceError(
                 f'{where}: knowledge "{self.knowledge}" is unknown'
-                f"{nearest(str(self.knowledge), get_args(Knowledge))} "
+                f"{nearest(str(self.knowledge), get_args(Knowledge), '.')} "
                 f"Known: {', '.join(get_args(Knowledge))}."
             )
         require_non_negative(self.work_error, where, "work_error")

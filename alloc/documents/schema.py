@@ -35,7 +35,7 @@ def json_schema(kind: Kind) -> dict[str, Any]:
     if kind not in ADAPTERS:
         known = get_args(Kind)
         raise InstanceError(
-            f'unknown kind of document "{kind}"{nearest(str(kind), known)} Known: '
+            f'unknown kind of document "{kind}"{nearest(str(kind), known, ".")} Known: '
             f"{', '.join(known)}."
         )
     schema = ADAPTERS[kind].json_schema()

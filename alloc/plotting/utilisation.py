@@ -52,7 +52,7 @@ def held_over_time(
     """
     if resource not in RESOURCES:
         raise InstanceError(
-            f'unknown resource "{resource}"{nearest(resource, RESOURCES)} '
+            f'unknown resource "{resource}"{nearest(resource, RESOURCES, ".")} '
             f"Known: {', '.join(RESOURCES)}."
         )
     r = RESOURCES.index(resource)

@@ -67,7 +67,7 @@ def write_report(
     if beside not in comparison.experiment.schedulers:
         known = comparison.experiment.schedulers
         raise InstanceError(
-            f'report: the comparison has no scheduler "{beside}"{nearest(beside, known)} '
+            f'report: the comparison has no scheduler "{beside}"{nearest(beside, known, ".")} '
             f"It has {', '.join(known)}."
         )
     if not comparison.bounds:

@@ -94,7 +94,7 @@ def make_scheduler(name: str, **options: Any) -> Scheduler:
         if option not in taken:
             choices = f"it takes {', '.join(taken)}" if taken else "it takes none"
             raise InstanceError(
-                f'scheduler {name} has no option "{option}"{nearest(option, taken)} {choices}.'
+                f'scheduler {name} has no option "{option}"{nearest(option, taken, ";")} {choices}.'
             )
     made = factory(**options)
     if is_policy_path(name) and made.name in SCHEDULERS and made.name not in shipped_policies():
@@ -118,7 +118,7 @@ def _factory(name: str) -> Callable[..., Scheduler]:
         return ShelvedPolicy(added[name], name)
     names = scheduler_names()
     raise InstanceError(
-        f'unknown scheduler "{name}"{nearest(name, names)} Known: {", ".join(names)}.'
+        f'unknown scheduler "{name}"{nearest(name, names, ".")} Known: {", ".join(names)}.'
     )
 
 

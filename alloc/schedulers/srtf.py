@@ -53,7 +53,7 @@ class Srtf(Policy):
         super().__init__(rules, max_tasks, {"by": by != "fraction", "skip": skip})
         if by not in MEASURES:
             raise InstanceError(
-                f'srtf: by is "{by}"{nearest(by, MEASURES)} It must be fraction or time.'
+                f'srtf: by is "{by}"{nearest(by, MEASURES, ".")} It must be fraction or time.'
             )
         self._measure = remaining_fraction if by == "fraction" else _remaining_time_s
         self._skip = skip

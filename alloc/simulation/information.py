@@ -57,7 +57,7 @@ class Forecast:
     ) -> None:
         if knowledge not in LEVELS:
             raise InstanceError(
-                f'knowledge "{knowledge}" is unknown{nearest(knowledge, LEVELS)} '
+                f'knowledge "{knowledge}" is unknown{nearest(knowledge, LEVELS, ".")} '
                 f"Known: {', '.join(LEVELS)}."
             )
         for name, value in (("work_error", work_error), ("speed_error", speed_error)):

@@ -36,7 +36,8 @@ def require_operation_objective(name: str) -> str:
     """
     if name not in OBJECTIVES:
         raise InstanceError(
-            f'unknown objective "{name}"{nearest(name, OBJECTIVES)} Known: {", ".join(OBJECTIVES)}.'
+            f'unknown objective "{name}"{nearest(name, OBJECTIVES, ".")} '
+            f"Known: {', '.join(OBJECTIVES)}."
         )
     return name
 

@@ -130,7 +130,7 @@ def require_policy(name: str) -> OperationPolicy:
     """
     if name not in POLICIES:
         raise InstanceError(
-            f'unknown operation policy "{name}"{nearest(name, POLICIES)} '
+            f'unknown operation policy "{name}"{nearest(name, POLICIES, ".")} '
             f"Known: {', '.join(POLICIES)}."
         )
     return POLICIES[name]

@@ -27,8 +27,12 @@ def test_misspelled_names_and_options_are_helped() -> None:
         make_scheduler("optimsu")
     with pytest.raises(InstanceError, match=r'drf has no option "skipp"; did you mean "skip"'):
         make_scheduler("drf", skipp=True)
-    with pytest.raises(InstanceError, match=r'exact-goodput has no option "x" it takes none'):
+    with pytest.raises(InstanceError, match=r'exact-goodput has no option "x"; it takes none'):
         make_scheduler("exact-goodput", x=1)
+    with pytest.raises(InstanceError, match=r'unknown scheduler "zzzz"\. Known: fifo'):
+        make_scheduler("zzzz")
+    with pytest.raises(InstanceError, match=r'by is "zzzz"\. It must be'):
+        make_scheduler("srtf", by="zzzz")
     with pytest.raises(InstanceError, match=r'by is "tiem"; did you mean "time"'):
         make_scheduler("srtf", by="tiem")
     with pytest.raises(InstanceError, match="threshold_gpu_s is 0; it must be more than 0"):
