@@ -31,6 +31,13 @@ _SMALL = 500
 """Entries of a matrix up to which looking for a first solution by feasibility jumps takes several
 times as long as solving the model."""
 
+_REFUSED = (
+    highspy.HighsModelStatus.kInfeasible,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible,
+)
+_SECONDS_FOR_SECOND, _TIMES_FOR_SECOND = 0.2, 2.0
+"""For a second opinion on an infeasible program: seconds at least, times what the first took."""
+
 
 @cache
 def version() -> str:
@@ -109,7 +116,27 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
             # the answer to that one misses a tolerance. A start is a hint, no more.
             solver.clearSolver()
             solver.run()
+        if model.integer.any() and solver.getModelStatus() in _REFUSED:
+            solver = _second_opinion(solver, model, options)
     return read_result(solver, model)
+
+
+def _second_opinion(
+    first: highspy.Highs, model: ArrayModel, options: SolverOptions
+) -> highspy.Highs:
+    """Return a solver with a solution if there is one without presolve, else the first.
+
+    HiGHS's presolve of integer programs has refused programs that have a solution (1.13.1; limits
+    a little above a whole number of hosts).
+    """
+    seconds = max(_SECONDS_FOR_SECOND, first.getRunTime() * _TIMES_FOR_SECOND)
+    solver = quiet_solver(options)
+    solver.setOptionValue("time_limit", min(seconds, options.time_limit_s))
+    solver.setOptionValue("presolve", "off")
+    solver.passModel(highs_model(model))
+    solver.run()
+    found = solver.getInfo().primal_solution_status
+    return solver if found == highspy.SolutionStatus.kSolutionStatusFeasible else first
 
 
 def _set_start(solver: highspy.Highs, values: Array) -> None:

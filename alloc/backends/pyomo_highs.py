@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pyomo.environ as pyo
-from pyomo.contrib.appsi.base import TerminationCondition
+from pyomo.contrib.appsi.base import Results, TerminationCondition
 from pyomo.contrib.appsi.solvers import Highs
 
 from alloc.backends import SolverOptions
@@ -15,6 +15,8 @@ from alloc.errors import SolverError
 from alloc.formulation import ArrayModel, CpSatModel, PyomoModel, RawResult
 
 DRAWING = "pyomo"
+
+_REFUSED = (TerminationCondition.infeasible, TerminationCondition.infeasibleOrUnbounded)
 
 
 def version() -> str:
@@ -33,20 +35,16 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
         # HiGHS answers a model without variables with a status that Pyomo calls unknown.
         constant = float(pyo.value(next(model.model.component_data_objects(pyo.Objective))))
         return RawResult("optimal", np.zeros(0), constant, constant, None, "Empty")
-    solver = Highs()
-    solver.config.load_solution = False
-    solver.config.stream_solver = False
-    solver.config.time_limit = max(options.time_limit_s, 0.01)
-    solver.config.mip_gap = options.gap
-    solver.highs_options = {"random_seed": options.seed % (2**31), "threads": options.workers}
     with threads(options.workers):
-        result = solver.solve(model.model)
+        result = _run(model, options)
+        if result.termination_condition in _REFUSED:
+            # Presolve has refused programs that have a solution; see `alloc.backends.highs`.
+            second = _run(model, options, presolve="off")
+            if second.best_feasible_objective is not None:
+                result = second
     word = str(result.termination_condition)
     worst = math.inf if model.sense == "max" else -math.inf
-    if result.termination_condition in (
-        TerminationCondition.infeasible,
-        TerminationCondition.infeasibleOrUnbounded,
-    ):
+    if result.termination_condition in _REFUSED:
         return RawResult("infeasible", None, None, -worst, None, word)
     if result.termination_condition not in (
         TerminationCondition.optimal,
@@ -68,3 +66,18 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
         "time" if limit else None,
         word,
     )
+
+
+def _run(model: PyomoModel, options: SolverOptions, **native: str) -> Results:
+    """Return what HiGHS says of a model, with some options of its own."""
+    solver = Highs()
+    solver.config.load_solution = False
+    solver.config.stream_solver = False
+    solver.config.time_limit = max(options.time_limit_s, 0.01)
+    solver.config.mip_gap = options.gap
+    solver.highs_options = {
+        "random_seed": options.seed % (2**31),
+        "threads": options.workers,
+        **native,
+    }
+    return solver.solve(model.model)

@@ -225,3 +225,68 @@ def test_versions_are_named(name):
 def test_an_unknown_backend_gets_the_nearest_name():
     with pytest.raises(InstanceError, match=r'unknown backend "cp-sat".*Known: auto, highs'):
         backend("cp-sat")
+
+
+def limits_above_a_whole_number() -> ArrayModel:
+    """Hosts of 1 rack unit and 2 ports under limits of 1.0001 and 2: one host serves all.
+
+    HiGHS 1.13.1 calls it infeasible; with a limit of 1 it does not. Columns: three orders, hosts of
+    each, GPUs of two pools, GPUs in use.
+    """
+    rows = [
+        ({0: -1, 3: 1}, 0.0, 0.0),
+        ({0: -1, 1: -1, 4: 1}, 0.0, 0.0),
+        ({2: -1, 5: 1}, 0.0, 0.0),
+        ({4: 1, 5: 1}, 0.0, 1.0001),
+        ({4: 2, 5: 1}, -np.inf, 2.0),
+        ({3: -4, 6: 1}, -np.inf, 0.0),
+        ({5: -2, 7: 1}, -np.inf, 0.0),
+        ({8: 0.14}, 0.51, np.inf),
+        ({6: 1, 8: -1}, 0.0, np.inf),
+    ]
+    matrix = sparse.lil_array((len(rows), 9))
+    for r, (entries, _, _) in enumerate(rows):
+        for column, value in entries.items():
+            matrix[r, column] = value
+    return ArrayModel(
+        sense="min",
+        cost=np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
+        matrix=matrix.tocsr(),
+        row_lower=np.array([low for _, low, _ in rows]),
+        row_upper=np.array([high for _, _, high in rows]),
+        lower=np.zeros(9),
+        upper=np.array([1.0, 1.0, 1.0, 5.0, 5.0, 3.0, 9.0, 1.0, 9.0]),
+        integer=np.array([True] * 3 + [False] * 6),
+    )
+
+
+def test_what_presolve_alone_calls_infeasible_is_solved():
+    """A false "infeasible" is the worst answer there is: it is believed and proves nothing."""
+    model = limits_above_a_whole_number()
+    found = highs.solve(model, SolverOptions(time_limit_s=10))
+    assert found.status == "optimal"
+    assert found.objective == pytest.approx(1.0)
+    nothing = ArrayModel(**{**vars(model), "upper": np.zeros(9)})
+    assert highs.solve(nothing, SolverOptions(time_limit_s=10)).status == "infeasible"
+
+
+def test_the_whiteboard_does_not_believe_presolve_either():
+    model = limits_above_a_whole_number()
+    matrix = model.matrix.tocsr()
+    drawn = pyo.ConcreteModel()
+    drawn.x = pyo.Var(range(9), bounds=lambda _, j: (0, model.upper[j]))
+    for j in range(3):
+        drawn.x[j].domain = pyo.Integers
+    drawn.rows = pyo.ConstraintList()
+    for r in range(9):
+        at = slice(matrix.indptr[r], matrix.indptr[r + 1])
+        body = sum(v * drawn.x[j] for j, v in zip(matrix.indices[at], matrix.data[at], strict=True))
+        ends = [
+            None if np.isinf(end[r]) else float(end[r])
+            for end in (model.row_lower, model.row_upper)
+        ]
+        drawn.rows.add((ends[0], body, ends[1]))
+    drawn.cost = pyo.Objective(expr=sum(drawn.x[j] for j in range(3)))
+    found = backend("pyomo").solve(PyomoModel(drawn, (), "min"), SolverOptions(time_limit_s=10))
+    assert found.status == "optimal"
+    assert found.objective == pytest.approx(1.0)
