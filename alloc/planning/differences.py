@@ -133,12 +133,14 @@ def what_if(
         If nothing is changed, or a change names what is not there.
     """
     if not changes and changed_replay in (None, replay):
-        raise InstanceError("what if: nothing is changed; name a change, for example demand +20 %.")
+        raise InstanceError("what if: nothing is changed; name a change, for example demand=+20%.")
     after = apply_all(problem, changes)
     tell = watch or (lambda sentence: None)
     if base is None:
         tell("base: planning")
-        base = plan(problem, settings=settings, replay=replay, max_rounds=max_rounds, watch=watch)
+        base = _whole(
+            plan(problem, settings=settings, replay=replay, max_rounds=max_rounds, watch=watch)
+        )
     sentences = [change.sentence for change in changes]
     if changed_replay is not None and changed_replay != replay:
         sentences.append(f"policy {changed_replay.scheduler}")
@@ -146,13 +148,15 @@ def what_if(
         # The change is none, for example no budget where there was none.
         return WhatIf(tuple(sentences), base, base)
     tell(f"{'; '.join(sentences)}: planning")
-    changed = plan(
-        after,
-        settings=settings,
-        replay=changed_replay or replay,
-        max_rounds=max_rounds,
-        before=base.result,
-        watch=watch,
+    changed = _whole(
+        plan(
+            after,
+            settings=settings,
+            replay=changed_replay or replay,
+            max_rounds=max_rounds,
+            before=base.result,
+            watch=watch,
+        )
     )
     return WhatIf(tuple(sentences), base, changed)
 
@@ -171,6 +175,13 @@ def cost_change(before: PlanResult, after: PlanResult) -> CostChange | None:
         at_least=new.bound - old.objective,
         at_most=new.objective - old.bound,
     )
+
+
+def _whole(report: PlanReport) -> PlanReport:
+    """Return a report that was not interrupted: half an answer would be held against a whole."""
+    if report.result.certificate.limit == "interrupt":
+        raise KeyboardInterrupt
+    return report
 
 
 def _range(low: int, high: int) -> str:

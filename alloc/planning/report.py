@@ -43,9 +43,15 @@ class SolveSettings:
         problem: PlanningProblem,
         before: PlanResult | None = None,
         watch: Watch | None = None,
+        *,
+        keep: bool = False,
     ) -> PlanResult:
-        """Return the plan of a problem, starting from one of a similar problem if there is one."""
-        return right_size(
+        """Return the plan of a problem, starting from one of a similar problem if there is one.
+
+        An interrupt (Ctrl-C) ends it: with `keep` with what was found until then, else as it does
+        everything, for what is solved next would need the whole answer.
+        """
+        result = right_size(
             problem,
             time_limit_s=self.time_limit_s,
             gap=self.gap,
@@ -54,6 +60,9 @@ class SolveSettings:
             start=None if before is None else before.plan,
             progress=watch,
         )
+        if _interrupted(result) and not keep:
+            raise KeyboardInterrupt
+        return result
 
 
 @dataclass(frozen=True)
@@ -129,6 +138,7 @@ def plan(
     -------
     PlanReport
         An infeasible problem is a result too: it says what is missing and the cheapest relief.
+        Without a replay, so is an interrupt (Ctrl-C), with what was found until then.
 
     Raises
     ------
@@ -137,7 +147,7 @@ def plan(
     """
     solver = settings or SolveSettings()
     if replay is None:
-        report = PlanReport(problem, solver.solve(problem, before, watch))
+        report = PlanReport(problem, solver.solve(problem, before, watch, keep=True))
         return _checked(report, held_out, solver)
     replayed = plan_and_replay(
         problem,
@@ -151,9 +161,13 @@ def plan(
 
 def _checked(report: PlanReport, held_out: Sequence[Scenario], solver: SolveSettings) -> PlanReport:
     """Return the report with a check of its orders in scenarios held out, if there are any."""
-    if not held_out or report.result.plan is None:
+    if not held_out or report.result.plan is None or _interrupted(report.result):
         return report
     found = check_out_of_sample(
         report.certified_problem, report.result.plan, tuple(held_out), workers=solver.workers
     )
     return replace(report, out_of_sample=found)
+
+
+def _interrupted(result: PlanResult) -> bool:
+    return result.certificate.limit == "interrupt"

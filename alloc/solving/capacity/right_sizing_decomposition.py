@@ -68,9 +68,12 @@ class Decomposition(Candidates):
     _checked_for_hope = False
 
     def run(self, start: Plan | None = None) -> Found:
-        """Search until the gap is closed or the time is up."""
+        """Search until the gap is closed, the time is up, or an interrupt; keep what was found."""
         with self.values:
-            limit = self._run(start)
+            try:
+                limit = self._run(start)
+            except KeyboardInterrupt:
+                limit = "interrupt"
         return self._found(limit)
 
     def _run(self, start: Plan | None) -> str | None:
@@ -198,7 +201,7 @@ class Decomposition(Candidates):
             self.bound * self.unit,
             "claimed" if math.isfinite(self.bound) else "none",
             infeasible and plan is None,
-            "time" if limit == "time" else None,
+            "time" if limit == "time" else "interrupt" if limit == "interrupt" else None,
             self.marginals,
             self.log,
         )

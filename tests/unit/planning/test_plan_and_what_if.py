@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import pytest
 
@@ -16,6 +17,7 @@ from alloc.capacity import (
     Scenario,
     ServiceGoal,
     Site,
+    Tightening,
 )
 from alloc.capacity.accounting import account
 from alloc.capacity.bands import bands_of
@@ -25,8 +27,10 @@ from alloc.planning.changes import Budget, Demand, NoMore
 from alloc.planning.differences import CostChange, cost_change, what_if
 from alloc.planning.fronts import in_energy, pareto
 from alloc.planning.loop import plan_and_replay
-from alloc.planning.replay import ReplaySettings
+from alloc.planning.replay import ReplaySettings, replay, replay_all
 from alloc.planning.report import PlanReport, SolveSettings, plan
+from alloc.solving.capacity import right_sizing
+from alloc.solving.capacity.right_sizing_decomposition import Decomposition
 from alloc.topology import HostType
 from alloc.verification.plan import verify_plan
 
@@ -81,18 +85,71 @@ def test_the_loop_ends_where_the_goals_hold_in_the_simulator(
     base: PlanReport, replayed: PlanReport
 ) -> None:
     assert replayed.replayed is not None
-    first, last = replayed.replayed.rounds[0], replayed.replayed.rounds[-1]
+    first, answer = replayed.replayed.rounds[0], replayed.replayed.answer
     assert first.missed
     assert replayed.replayed.outcome == "holds"
     assert replayed.holds
-    assert not last.missed
+    assert not answer.missed
     assert 2 <= len(replayed.replayed.rounds) <= 5
     # Room for the replay costs money, and the judge agrees that the room is there.
     assert replayed.result.certificate.objective > base.result.certificate.objective
     tight = replayed.certified_problem
-    assert tight.tightening == last.tightening
+    assert tight.tightening == answer.tightening
     assert tight.fingerprint == replayed.result.certificate.fingerprint
     assert verify_plan(tight, replayed.result.require_plan()) == []
+
+
+def _scripted(
+    results: list[PlanResult],
+) -> Callable[[PlanningProblem, PlanResult | None], PlanResult]:
+    """Return a solver that answers in this order, whatever is asked; the last answer again."""
+    left = list(results)
+    return lambda tightened, last: left.pop(0) if len(left) > 1 else left[0]
+
+
+def test_the_answer_is_the_cheapest_plan_that_held_and_not_the_last() -> None:
+    """Less room is tried once the goals hold; where they then miss, nothing is lost."""
+    cheap = EXACT.solve(problem())
+    everywhere = tuple(
+        Tightening(name, gpu_type, "hall", 3.0)
+        for name in ("train", "tune")
+        for gpu_type in ("a100", "h100")
+    )
+    dear = EXACT.solve(problem(tightening=everywhere))
+    dearer = EXACT.solve(
+        problem(tightening=tuple(dataclasses.replace(part, factor=5.0) for part in everywhere))
+    )
+    ended = plan_and_replay(problem(), _scripted([cheap, dear, cheap]), REPLAY)
+    assert [turn.holds for turn in ended.rounds][:3] == [False, True, False]
+    assert ended.outcome == "holds"
+    assert ended.result is dear
+    assert "hold in round 2 (" in ended.sentence
+    assert "this plan is the cheapest that holds" in ended.sentence
+    ended = plan_and_replay(problem(), _scripted([cheap, dearer, dear]), REPLAY)
+    assert [turn.holds for turn in ended.rounds] == [False, True, True]
+    assert ended.result is dear
+
+
+def test_no_plan_is_judged_by_the_draws_that_it_was_made_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged: list[int] = []
+    sized: list[int] = []
+
+    def judge(*given: object, draw: int) -> object:
+        judged.append(draw)
+        return replay_all(*given, draw=draw)  # type: ignore[arg-type]
+
+    def size(*given: object, draw: int) -> object:
+        sized.append(draw)
+        return replay(*given, draw=draw)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("alloc.planning.loop.replay_all", judge)
+    monkeypatch.setattr("alloc.planning.room.replay", size)
+    ended = plan_and_replay(problem(), EXACT.solve, REPLAY)
+    assert judged == list(range(1, len(ended.rounds) + 1))
+    assert sized
+    assert not set(sized) & set(judged)
 
 
 def test_a_loop_that_may_not_buy_says_that_it_is_impossible() -> None:
@@ -104,7 +161,10 @@ def test_a_loop_that_may_not_buy_says_that_it_is_impossible() -> None:
     assert report.replayed is not None
     assert report.replayed.outcome == "impossible"
     assert not report.holds
-    assert '"train" missed the goal in the replay' in report.replayed.sentence
+    sentence = report.replayed.sentence
+    assert '"train" (' in sentence
+    assert "% promised in a100 at hall) missed the goal in the replay with fifo" in sentence
+    assert "relief: " in sentence  # What would cure it, not only that it cannot be.
     assert report.result.plan is not None  # The last plan that there was is kept.
 
 
@@ -182,6 +242,32 @@ def test_a_change_that_is_none_does_not_change_the_cost(base: PlanReport) -> Non
     assert found.changed is base
     assert found.cost is not None
     assert found.cost.sentence == "does not change the cost, proved"
+
+
+def test_an_interrupt_keeps_the_plan_that_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C keeps what was found, as the README says; a what-if would need the whole answer."""
+
+    search = Decomposition._search
+
+    def interrupted(self: Decomposition) -> str | None:
+        search(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(right_sizing, "_MOST_COLUMNS", 0)
+    monkeypatch.setattr(Decomposition, "_search", interrupted)
+    report = plan(problem(), settings=EXACT)
+    certificate = report.result.certificate
+    assert certificate.limit == "interrupt"
+    assert report.result.plan is not None
+    assert not verify_plan(problem(), report.result.plan)
+    assert certificate.objective is not None
+    assert 0 < certificate.bound <= certificate.objective
+    with pytest.raises(KeyboardInterrupt):
+        what_if(problem(), [Demand(1.5)], settings=EXACT)
+    with pytest.raises(KeyboardInterrupt):
+        plan(problem(), settings=EXACT, replay=REPLAY)
+    with pytest.raises(KeyboardInterrupt):
+        pareto(problem(), "energy", settings=EXACT)
 
 
 def test_what_ifs_know_their_sign_or_say_that_they_do_not(base: PlanReport) -> None:
