@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 _NAMES = ("progress", "discounted-progress", "completions", "jobs-in-system", "weighted-jct")
 
 
+def _policy_option(text: str) -> Any:
+    """Return an option that takes a policy."""
+    return typer.Option(
+        metavar="POLICY",
+        help=text,
+        autocompletion=completion.complete_scheduler,
+        show_default=False,
+    )
+
+
 def audit_reward_command(
     reward: Annotated[
         str,
@@ -52,20 +62,12 @@ def audit_reward_command(
     ] = 6,
     agent: Annotated[
         str | None,
-        typer.Option(
-            metavar="POLICY",
-            help="The agent trained on the reward, by name or file.",
-            autocompletion=completion.complete_scheduler,
-            show_default=False,
-        ),
+        _policy_option("The agent trained on the reward, by name or file."),
     ] = None,
     imitation: Annotated[
         str | None,
-        typer.Option(
-            metavar="POLICY",
-            help="The same network trained to imitate the maximiser: tells network from training.",
-            autocompletion=completion.complete_scheduler,
-            show_default=False,
+        _policy_option(
+            "The same network trained to imitate the maximiser: tells network from training."
         ),
     ] = None,
     teacher: Annotated[

@@ -26,6 +26,14 @@ PolicyArgument = Annotated[
 ]
 
 
+PlotOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Draw the validation curve (.svg or .png).", show_default=False
+    ),
+]
+
+
 @app.command("list")
 def list_policies(json: options.JsonOption = False) -> None:
     """List the policies that alloc ships and those that were added."""
@@ -114,21 +122,12 @@ def show_policy(
         bool, typer.Option("--markdown", help="Print the model card as Markdown.")
     ] = False,
     json: options.JsonOption = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw the validation curve (.svg or .png).",
-            show_default=False,
-        ),
-    ] = None,
+    plot: PlotOption = None,
 ) -> None:
     """Print the model card of a policy: what it is, where it comes from, where it fails."""
     if json and markdown:
         raise InstanceError("--json and --markdown exclude each other; choose one.")
-    if plot is not None and plot.suffix not in (".svg", ".png"):
-        raise InstanceError(f"--plot {plot}: let the name of the file end in .svg or .png.")
-    require_writable(plot)
+    require_picture(plot)
     from alloc.schedulers.learned.card_text import card_facts, card_markdown
 
     chosen = _read(policy)
@@ -150,6 +149,13 @@ def _read(name: str) -> "PolicyFile":
     from alloc.schedulers.shelf import policy_path
 
     return read_policy(policy_path(name))
+
+
+def require_picture(plot: Path | None) -> None:
+    """Refuse a file for a curve that could not be drawn or written."""
+    if plot is not None and plot.suffix not in (".svg", ".png"):
+        raise InstanceError(f"--plot {plot}: let the name of the file end in .svg or .png.")
+    require_writable(plot)
 
 
 def draw(policy: "PolicyFile", path: Path) -> None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alloc.cli import completion, options
+from alloc.cli.policies import PlotOption
 from alloc.cli.training_run import (
     Begun,
     FolderOption,
     MinutesOption,
     NameOption,
-    PlotOption,
     Wanted,
     train_policy,
 )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alloc.cli.console import print_json, progress, require_writable, show
+from alloc.cli.console import print_json, progress, show
 from alloc.cli.door import say
+from alloc.cli.policies import draw, require_picture
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
@@ -34,12 +35,6 @@ FolderOption = Annotated[
     ),
 ]
 NameOption = Annotated[str, typer.Option(help="Name of the policy.")]
-PlotOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="Draw the validation curve (.svg or .png).", show_default=False
-    ),
-]
 
 
 def _no_more() -> Mapping[str, Any]:
@@ -104,7 +99,7 @@ def train_policy(wanted: Wanted, given: Sequence[str], begin: Callable[[], Begun
     begin
         Begins the training; called when the rest is known to be sound.
     """
-    _check_plot(wanted.plot)
+    require_picture(wanted.plot)
     _check_name(wanted.name)
     from alloc.learning.training import require_torch
 
@@ -133,13 +128,6 @@ def _check_name(name: str) -> None:
         raise InstanceError(f'--name "{name}": {error}.') from None
 
 
-def _check_plot(plot: Path | None) -> None:
-    """Refuse a file for the curve that could not be drawn or written, before hours of training."""
-    if plot is not None and plot.suffix not in (".svg", ".png"):
-        raise InstanceError(f"--plot {plot}: let the name of the file end in .svg or .png.")
-    require_writable(plot)
-
-
 def _run(trainer: "Trainer", wanted: Wanted) -> float:
     """Train to the end with live progress; return the CPU hours.
 
@@ -166,8 +154,6 @@ def _finish(policy: "PolicyFile", begun: Begun, wanted: Wanted) -> None:
     """Say what was trained, and what else is known of it; draw its curve."""
     card, trainer = policy.card, begun.trainer
     if wanted.plot is not None:
-        from alloc.cli.policies import draw
-
         draw(policy, wanted.plot)
     told: dict[str, Any] = {
         "policy": card.name,
