@@ -30,7 +30,8 @@ class ElasticVector(VectorEnv[Observations, npt.NDArray[np.int64], npt.NDArray[A
 
     Windows are kept up to date in place, each in its own part of one array, so that a step copies
     nothing but what it returns. ``infos["action_mask"]`` has shape (environments, actions); the
-    last info of an episode is as in `ElasticAllocation`, one array for each entry.
+    last info of an episode is as in `ElasticAllocation`, one array for each entry; there is no
+    ``reply``.
 
     Parameters
     ----------
@@ -101,8 +102,8 @@ class ElasticVector(VectorEnv[Observations, npt.NDArray[np.int64], npt.NDArray[A
             As in `ElasticAllocation`.
         """
         seeds: Sequence[int | None]
-        if seed is None or isinstance(seed, int):
-            seeds = [None if seed is None else seed + i for i in range(self.num_envs)]
+        if seed is None or isinstance(seed, int | np.integer):
+            seeds = [None if seed is None else int(seed) + i for i in range(self.num_envs)]
         else:
             seeds = seed
         if len(seeds) != self.num_envs:

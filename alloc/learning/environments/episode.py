@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from alloc.errors import SimulationError
 from alloc.instance import Instance
 from alloc.learning.environments.rewards import Clock, Reward, reward_function
 from alloc.schedulers.learned.stepwise import GOING_ON, Reply, Stepwise
@@ -102,6 +103,7 @@ class Episode(Generic[S]):
         self._rules = rules
         self._reward = reward_function(rules.reward)
         self._simulation: Simulation | None = None
+        self._over = True
 
     def begin(self, instance: Instance, seed: int) -> None:
         """Begin an episode.
@@ -130,9 +132,16 @@ class Episode(Generic[S]):
         A slot (a decision, in continuous time) ends by the agent's wish, by an action that does not
         fit or is not allowed, and when nothing is left to choose. Slots without any choice pass by
         themselves; their rewards are added.
+
+        Raises
+        ------
+        SimulationError
+            Before `begin`.
         """
         slot = self.slot
         if self._over:
+            if self._simulation is None:
+                raise SimulationError("no episode has begun; call reset() before the first step().")
             # Nothing could be chosen from beginning to end; the one action gets it all.
             self.told = True
             return self._owed

@@ -13,10 +13,12 @@ from gymnasium.utils.env_checker import check_env
 from small_worlds import BARE, SMALL, play
 
 import alloc.learning  # noqa: F401 (registers the environments)
+from alloc.errors import SimulationError
 from alloc.instances import generate_elastic
 from alloc.learning.environments import (
     ElasticAllocation,
     ElasticEpisodes,
+    ElasticVector,
     GangEpisodes,
 )
 from alloc.schedulers.learned.domain_choice import DomainFeatures
@@ -71,6 +73,21 @@ def test_seed_decides_all_and_reset_goes_on() -> None:
         played.append((first[0], second[0], len(first[1])))
     assert played[0] == played[1]
     assert played[0][0] != played[0][1]
+
+
+def test_a_step_before_the_first_reset_says_so() -> None:
+    """Vectors have no wrapper of Gymnasium around them that would."""
+    with pytest.raises(SimulationError, match=r"call reset\(\) before the first step"):
+        ElasticAllocation(SMALL).step(0)
+    with pytest.raises(SimulationError, match=r"call reset\(\) before the first step"):
+        ElasticVector(2, SMALL).step(np.zeros(2, np.int64))
+
+
+def test_seeds_of_numpy_are_seeds() -> None:
+    """Seeds that are drawn come as numpy's integers."""
+    vectors = ElasticVector(2, SMALL), ElasticVector(2, SMALL)
+    drawn, plain = vectors[0].reset(seed=np.int64(3))[0], vectors[1].reset(seed=3)[0]
+    assert np.array_equal(drawn, plain)
 
 
 def test_sync_vectors_of_gymnasium_work_too() -> None:
