@@ -7,10 +7,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from planning_strategies import offers, problems
 
-from alloc.capacity import PlanningProblem
+from alloc.capacity import HostOffer, PlanningProblem, Site
 from alloc.capacity.headroom import reference_gpus
 from alloc.errors import InstanceError
 from alloc.solving.capacity.right_sizing import right_size
+from alloc.topology import HostType
 from alloc.verification.plan import check_plan_claims, verify_plan
 
 GAP = 1e-7
@@ -127,6 +128,52 @@ def test_less_work_never_costs_more(data):
     )
     # With waived scenarios, less work also means less that a loss is paid for: still not dearer.
     assert cost(less) <= cost(fixed) * (1 + 1e-5) + 1e-3
+
+
+@few
+@given(st.data())
+def test_a_future_told_twice_with_half_the_chance_is_the_same_future(data):
+    """With a chance constraint one half can be waived by itself: then it may be cheaper."""
+    problem = draw_problem(data)
+    first, *others = problem.scenarios
+    half = replace(first, probability=first.probability / 2)
+    twice = replace(problem, scenarios=(half, replace(half, name="again"), *others))
+    before, after = cost(problem), cost(twice)
+    assert after == near(before) if not problem.epsilon else after <= before * (1 + 1e-5) + 1e-3
+
+
+@few
+@given(st.data())
+def test_more_spares_cost_no_less_and_more_chances_no_more(data):
+    problem = draw_problem(data)
+    before = cost(problem)
+    assert cost(replace(problem, failures=problem.failures + 1)) >= before * (1 - 1e-5) - 1e-3
+    wider = min(problem.epsilon + 0.5, 0.99)
+    assert cost(replace(problem, epsilon=wider)) <= before * (1 + 1e-5) + 1e-3
+
+
+@few
+@given(st.data())
+def test_what_nobody_uses_makes_no_difference(data):
+    """A GPU type that no class runs on, a class without jobs, a site where nothing can stand."""
+    drawn = draw_problem(data)
+    problem = replace(drawn, pool_gpus=reference_gpus(drawn) or 1.0)
+    names = tuple(site.name for site in problem.sites)
+    idle = replace(problem.classes[0], name="idle")
+    none = (0.0,) * problem.num_quarters
+    wider = replace(
+        problem,
+        sites=(*problem.sites, Site("nowhere")),
+        offers=(
+            *(replace(offer, sites=offer.sites or names) for offer in problem.offers),
+            HostOffer("odd", HostType("odd", 8, "odd"), "purchase", 1.0),
+        ),
+        classes=(*problem.classes, idle),
+        scenarios=tuple(
+            replace(s, arrivals={**s.arrivals, "idle": none}) for s in problem.scenarios
+        ),
+    )
+    assert cost(wider) == near(cost(problem))
 
 
 @pytest.mark.slow
