@@ -14,7 +14,13 @@ from alloc.capacity.offers import HostOffer, Owned
 from alloc.capacity.problem import PlanningProblem
 from alloc.capacity.series import Series
 from alloc.errors import InstanceError, nearest
-from alloc.units import require_count, require_finite, require_non_negative, require_positive
+from alloc.units import (
+    in_full,
+    require_count,
+    require_finite,
+    require_non_negative,
+    require_positive,
+)
 
 Part = TypeVar("Part", HostOffer, JobClass)
 
@@ -405,7 +411,7 @@ def apply_all(problem: PlanningProblem, changes: Sequence[Change]) -> PlanningPr
 
 def _percent(factor: float) -> str:
     require_finite(factor, "change", "factor")
-    return f"{100 * (factor - 1):+g} %"
+    return f"{'+' if factor >= 1 else ''}{in_full(100 * (factor - 1))} %"
 
 
 def _times(values: Sequence[float], factor: float) -> Series:

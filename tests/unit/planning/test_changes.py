@@ -73,6 +73,7 @@ def test_more_demand_of_one_class_leaves_the_others() -> None:
     assert scenario.arrivals == {"small": (4.0, 5.0), "large": pytest.approx((0.15, 0.3))}
     assert list(changed(Demand(2.0))) == ["scenarios"]
     assert Demand(1.2).sentence == "+20 % all jobs"
+    assert Demand(1e9).sentence == "+99,999,999,900 % all jobs"
     assert Demand(0.5, "large").sentence == '-50 % jobs of class "large"'
 
 
