@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import httpx
+from sqlalchemy import create_engine, text
 
 from alloc.server.serving import BackgroundServer
 
@@ -65,15 +66,32 @@ def wait_for(client, job_id, states=("done", "failed", "cancelled"), patience_s=
         time.sleep(0.03)
 
 
+def wait_for_stored(database, job_id, attempt, patience_s=60.0):
+    """Wait until the database knows that a job has been started so often."""
+    engine = create_engine(database if "://" in database else f"sqlite:///{database}")
+    query = text("SELECT attempt FROM alloc_server_jobs WHERE state = 'running' AND id = :id")
+    end = time.monotonic() + patience_s
+    while True:
+        with engine.connect() as connection:
+            if connection.execute(query, {"id": job_id}).scalar() == attempt:
+                break
+        assert time.monotonic() < end, "the start of the job is not stored"
+        time.sleep(0.03)
+    engine.dispose()
+
+
 class Server:
     """A server in a process of its own."""
 
     def __init__(self, folder, **variables):
         self.log = Path(folder) / "log.jsonl"
+        self._go = Path(folder) / "go"
+        self.database = str(Path(folder) / "server.sqlite")
         environment = {
             **os.environ,
             "ALLOC_PORT": "0",
-            "ALLOC_DATABASE": str(Path(folder) / "server.sqlite"),
+            "ALLOC_DATABASE": self.database,
+            "ALLOC_TEST_GO": str(self._go),
             "ALLOC_OPERATIONS": "server_operations",
             "ALLOC_WORKERS": "2",
             "ALLOC_DRAIN_S": "0.2",
@@ -98,6 +116,10 @@ class Server:
         """Return what it has logged since it was started."""
         return self.log.read_text()[self._begin :]
 
+    def let_go(self):
+        """Let the jobs that hold end, here and after a restart."""
+        self._go.touch()
+
     def kill(self):
         """End it as a crash would."""
         self.stop(signal.SIGKILL)
@@ -107,7 +129,7 @@ class Server:
         self.client.close()
         if self.process.poll() is None:
             self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
     def _address(self):
         end = time.monotonic() + 60

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 from pydantic import Field
 
@@ -14,7 +15,7 @@ from alloc.server.requests import Request
 class ActRequest(Request):
     """Do something."""
 
-    act: str = Field("echo", description="echo, sleep, hog, crash, fail, refuse or doubt.")
+    act: str = Field("echo", description="echo, sleep, hold, hog, crash, fail, refuse or doubt.")
     seconds: float = 0.0
     asked_s: float | None = None
     text: str = ""
@@ -28,6 +29,10 @@ def run_act(request, tell, limits):
         while time.monotonic() < end:
             time.sleep(0.05)
             tell(f"{end - time.monotonic():.2f} s left")
+    if request.act == "hold":
+        # Until the test lets go of it.
+        while not Path(os.environ["ALLOC_TEST_GO"]).exists():
+            time.sleep(0.02)
     if request.act == "hog":
         kept = []
         while True:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import select
 import signal
 import socket
 import sys
 import threading
 import time
 import traceback
+from multiprocessing import forkserver
 from pathlib import Path
 
 from alloc.errors import (
@@ -37,7 +39,7 @@ def main(
     channel: socket.socket, modules: tuple[str, ...], limits: Limits, memory_limit_mib: int
 ) -> None:
     """Run jobs from the channel until it is closed."""
-    _die_with_parent()
+    _die_with_server(channel)
     # Ctrl-C reaches the whole group of processes; the server decides what becomes of its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -120,15 +122,22 @@ def _limit_memory(memory_limit_mib: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
-def _die_with_parent() -> None:
-    """Let no worker outlive its server, not even one that is killed."""
-    parent = os.getppid()
+def _die_with_server(channel: socket.socket) -> None:
+    """Let no worker outlive its server, not even one that is killed, whatever its job does."""
     if sys.platform.startswith("linux"):
+        # Also while a solver lets no other thread run.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The parent, the process that workers are forked from, lives as long as somebody holds this:
+    # the server is to be the only one.
+    held = getattr(vars(forkserver)["_forkserver"], "_forkserver_alive_fd", None)
+    if held is not None:
+        os.close(held)
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
+        ended = select.poll()
+        # Nothing is waited for but the end of the other side, which is always reported.
+        ended.register(channel, 0)
+        ended.poll()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

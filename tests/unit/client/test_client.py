@@ -67,7 +67,7 @@ def test_plans_and_what_ifs_come_back_typed(client):
 
 
 def test_progress_is_told_and_jobs_are_found_again(client, address):
-    job = client.submit("act", {"act": "sleep", "seconds": 0.4, "text": "a"}, label="counted")
+    job = client.submit("act", {"act": "sleep", "seconds": 2.0, "text": "a"}, label="counted")
     lines = list(job.progress())
     assert job.status().state == "done"
     # The server may leave out lines that follow each other closely.

@@ -5,7 +5,7 @@ import time
 from itertools import count
 
 import pytest
-from server_harness import act, wait_for
+from server_harness import act, wait_for, wait_for_stored, wait_until_ready
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 
@@ -76,11 +76,11 @@ def test_a_server_that_dies_is_replaced_by_another(server, database):
     """Two servers on one database: the jobs of one that is killed are the other's soon."""
     one = server(database=database, lease_s=1.5, workers=1)
     two = server(database=database, lease_s=1.5, workers=1)
-    jobs = [act(one.client, act="sleep", seconds=0.8, text=f"t{k}").json() for k in range(3)]
+    jobs = [act(one.client, act="hold", text=f"t{k}").json() for k in range(3)]
     wait_for(one.client, jobs[0]["id"], states=("running",))
-    time.sleep(0.3)
     assert two.client.get(jobs[2]["links"]["self"]).json()["state"] == "queued"
     one.kill()
+    one.let_go()
     for number, job in enumerate(jobs):
         assert wait_for(two.client, job["id"])["state"] == "done"
         assert two.client.get(job["links"]["result"]).json()["text"] == f"t{number}"
@@ -91,12 +91,12 @@ def test_a_server_that_dies_is_replaced_by_another(server, database):
 @pytest.mark.slow
 def test_a_server_that_slept_stores_nothing_for_jobs_it_lost(server, database):
     """Stopped longer than its lease, it comes back and finds its job done by another."""
-    one = server(database=database, lease_s=1.0, workers=1)
-    two = server(database=database, lease_s=1.0, workers=1)
-    job = act(one.client, act="sleep", seconds=1.0, text="once").json()
-    wait_for(one.client, job["id"], states=("running",))
-    time.sleep(0.3)
+    one = server(database=database, lease_s=2.0, workers=1)
+    two = server(database=database, lease_s=2.0, workers=1)
+    job = act(one.client, act="hold", text="once").json()
+    wait_for_stored(database, job["id"], attempt=1)
     one.process.send_signal(signal.SIGSTOP)
+    one.let_go()
     done = wait_for(two.client, job["id"])
     assert (done["state"], done["attempt"]) == ("done", 2)
     first = two.client.get(job["links"]["result"]).text
@@ -136,6 +136,7 @@ def test_the_server_outlives_a_restart_of_the_database(open_client, settings, po
         assert client.get("/health/live").status_code == 200
     finally:
         postgres.start()
+    wait_until_ready(client)
     assert wait_for(client, job["id"])["state"] == "done"
     assert client.get(job["links"]["result"]).json()["text"] == "kept"
     assert act(client, wait=30).status_code == 200

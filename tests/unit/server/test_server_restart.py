@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from server_harness import TESTS, act, wait_for, wait_until_ready
+from server_harness import TESTS, act, wait_for, wait_for_stored, wait_until_ready
 
 
 def processes_of(parent):
@@ -26,7 +26,7 @@ def processes_of(parent):
 
 
 def wait_until_gone(pids):
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while any(Path(f"/proc/{pid}").exists() for pid in pids):
         assert time.monotonic() < end, "processes are left behind"
         time.sleep(0.05)
@@ -36,19 +36,19 @@ def test_jobs_survive_a_kill(server):
     """Running, waiting and finished ones: none is lost, none is there twice."""
     first = server(workers=2)
     done = act(first.client, wait=30, text="done", headers={"Idempotency-Key": "a"})
-    running = [act(first.client, act="sleep", seconds=1.5, text=f"r{k}").json() for k in range(2)]
+    running = [act(first.client, act="hold", text=f"r{k}").json() for k in range(2)]
     waiting = [
         act(first.client, text=f"w{k}", headers={"Idempotency-Key": f"w{k}"}).json()
         for k in range(4)
     ]
     for job in running:
-        wait_for(first.client, job["id"], states=("running",))
-    time.sleep(0.4)
+        wait_for_stored(first.database, job["id"], attempt=1)
     below = processes_of(first.process.pid)
     assert len(below) >= 3
     first.kill()
     wait_until_gone(below)
 
+    first.let_go()
     second = server(workers=2)
     for job, text in zip([*running, *waiting], ("r0", "r1", "w0", "w1", "w2", "w3"), strict=True):
         found = wait_for(second.client, job["id"])
@@ -91,9 +91,7 @@ def test_a_job_that_takes_the_server_down_is_not_started_for_ever(server):
     first = server(workers=1, max_attempts=2)
     job = act(first.client, act="sleep", seconds=60).json()
     for number in (1, 2):
-        found = wait_for(first.client, job["id"], states=("running",))
-        assert found["attempt"] == number
-        time.sleep(0.5)
+        wait_for_stored(first.database, job["id"], attempt=number)
         first.kill()
         first = server(workers=1, max_attempts=2)
     found = wait_for(first.client, job["id"])
@@ -103,7 +101,7 @@ def test_a_job_that_takes_the_server_down_is_not_started_for_ever(server):
 
 def test_a_graceful_end_puts_back_what_does_not_end_in_time(server):
     """The next server starts the job afresh; the one that ends in time is stored."""
-    first = server(workers=2, drain_s=1.5)
+    first = server(workers=2, drain_s=3.0)
     long = act(first.client, act="sleep", seconds=60).json()
     short = act(first.client, act="sleep", seconds=0.8, text="short").json()
     for job in (long, short):
@@ -111,7 +109,7 @@ def test_a_graceful_end_puts_back_what_does_not_end_in_time(server):
     below = processes_of(first.process.pid)
     began = time.monotonic()
     assert first.stop() == 0
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 40
     wait_until_gone(below)
     assert '"put_back": 1' in first.lines()
 
