@@ -8,7 +8,7 @@ from pydantic import Field
 
 from alloc.instances.dl2 import JOB_TYPES
 from alloc.schedulers.learned.feature_spec import TensorSpec, WindowParameters, require_in_view
-from alloc.schedulers.learned.kinds import Actor, Decider, Network, decider_of_steps
+from alloc.schedulers.learned.kinds import Actor, Decider, StepwiseKind
 from alloc.schedulers.learned.window import WindowPolicyDecider
 from alloc.schedulers.learned.window_features import WindowFeatures
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
@@ -42,7 +42,7 @@ class Dl2WindowParameters(WindowParameters):
         )
 
 
-class Dl2WindowKind:
+class Dl2WindowKind(StepwiseKind[Dl2WindowParameters]):
     """DL2's window: logits over ``3 window + 1`` actions, one action at a time."""
 
     name = "dl2-window/1"
@@ -61,17 +61,6 @@ class Dl2WindowKind:
         """Return the logits of the actions."""
         actions = parameters.window_features.num_actions
         return (TensorSpec(name="logits", dtype="float32", shape=("batch", actions)),)
-
-    def make_decider(
-        self,
-        network: Network,
-        parameters: Dl2WindowParameters,
-        *,
-        name: str,
-        sample: bool = False,
-    ) -> Decider:
-        """Return what decides with a network."""
-        return decider_of_steps(self, network, parameters, name=name, sample=sample)
 
     def make_stepwise(self, act: Actor, parameters: Dl2WindowParameters, *, name: str) -> Decider:
         """Return what decides with an actor."""

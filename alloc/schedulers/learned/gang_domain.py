@@ -10,7 +10,7 @@ from alloc.schedulers.learned.domain_choice import (
     DomainPolicyDecider,
 )
 from alloc.schedulers.learned.feature_spec import KindParameters, TensorSpec
-from alloc.schedulers.learned.kinds import Actor, Decider, Network, decider_of_steps
+from alloc.schedulers.learned.kinds import Actor, Decider, StepwiseKind
 from alloc.schedulers.state import Knowledge
 
 
@@ -37,7 +37,7 @@ class GangDomainParameters(KindParameters):
         return DomainFeatures(self.level, self.domains, self.skip)
 
 
-class GangDomainKind:
+class GangDomainKind(StepwiseKind[GangDomainParameters]):
     """Logits over the domains of a level, anywhere, and waiting, one gang at a time."""
 
     name = "gang-domain/1"
@@ -56,17 +56,6 @@ class GangDomainKind:
         """Return the logits of the actions."""
         actions = parameters.domain_features.num_actions
         return (TensorSpec(name="logits", dtype="float32", shape=("batch", actions)),)
-
-    def make_decider(
-        self,
-        network: Network,
-        parameters: GangDomainParameters,
-        *,
-        name: str,
-        sample: bool = False,
-    ) -> Decider:
-        """Return what decides with a network."""
-        return decider_of_steps(self, network, parameters, name=name, sample=sample)
 
     def make_stepwise(self, act: Actor, parameters: GangDomainParameters, *, name: str) -> Decider:
         """Return what decides with an actor."""

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator
 
 from alloc.schedulers.honouring import REQUIRED_LEVELS
 from alloc.schedulers.learned.feature_spec import KindParameters, TensorSpec, Text
-from alloc.schedulers.learned.kinds import Actor, Decider, Network, decider_of_steps
+from alloc.schedulers.learned.kinds import Actor, Decider, StepwiseKind
 from alloc.schedulers.learned.one_by_one import OneByOne
 from alloc.schedulers.learned.stepwise import StepwiseDecider
 from alloc.schedulers.state import ClusterState, JobView, Knowledge
@@ -89,7 +89,7 @@ class HostChoiceParameters(KindParameters):
         return names
 
 
-class HostChoiceKind:
+class HostChoiceKind(StepwiseKind[HostChoiceParameters]):
     """Logits over the hosts and waiting."""
 
     name = "host-choice/1"
@@ -107,17 +107,6 @@ class HostChoiceKind:
     def outputs(self, parameters: HostChoiceParameters) -> tuple[TensorSpec, ...]:
         """Return the logits, one a row."""
         return (TensorSpec(name="logits", dtype="float32", shape=("batch", "rows")),)
-
-    def make_decider(
-        self,
-        network: Network,
-        parameters: HostChoiceParameters,
-        *,
-        name: str,
-        sample: bool = False,
-    ) -> Decider:
-        """Return what decides with a network."""
-        return decider_of_steps(self, network, parameters, name=name, sample=sample)
 
     def make_stepwise(self, act: Actor, parameters: HostChoiceParameters, *, name: str) -> Decider:
         """Return what decides with an actor."""

@@ -2,11 +2,11 @@
 
 A kind is the seam between a network and the cluster. To add one:
 
-1. Write a class with the members of `PolicyKind` (nothing to derive from): a name with the version
+1. Write a class with the members of `PolicyKind`: a name with the version
    of its features, its parameters as a `KindParameters`, the tensors that follow from them, and
-   `make_decider`. A network that is asked for one action at a time, like DL2's, is a
-   `StepwiseKind`: it writes `make_stepwise` and gets its `make_decider` from `decider_of_steps`;
-   then agents from Python that answer with actions can be used as well.
+   `make_decider`. A network that is asked for one action at a time, like DL2's, derives from
+   `StepwiseKind` and writes `make_stepwise` in place of `make_decider`; then agents from Python
+   that answer with actions can be used as well.
 2. Add its line to `KINDS`; another package announces its own as an entry point of the group
    `alloc.policy_kinds`.
 
@@ -119,6 +119,12 @@ class StepwiseKind(PolicyKind[P], Protocol[P]):
     def make_stepwise(self, act: Actor, parameters: P, *, name: str) -> Decider:
         """Return what decides with an actor; observations as in the kind's environment."""
         ...
+
+    def make_decider(
+        self, network: Network, parameters: P, *, name: str, sample: bool = False
+    ) -> Decider:
+        """Return what decides with a network, see `decider_of_steps`."""
+        return decider_of_steps(self, network, parameters, name=name, sample=sample)
 
 
 def decider_of_steps(

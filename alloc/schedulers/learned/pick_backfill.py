@@ -14,7 +14,7 @@ from pydantic import Field
 
 from alloc.schedulers.backfilling import Backfilling, run_s
 from alloc.schedulers.learned.feature_spec import KindParameters, TensorSpec
-from alloc.schedulers.learned.kinds import Actor, Decider, Network, decider_of_steps
+from alloc.schedulers.learned.kinds import Actor, Decider, StepwiseKind
 from alloc.schedulers.learned.stepwise import Reply, StepwiseDecider
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 
@@ -47,7 +47,7 @@ class PickBackfillParameters(KindParameters):
     window: int = Field(default=16, ge=1, le=1000)
 
 
-class PickBackfillKind:
+class PickBackfillKind(StepwiseKind[PickBackfillParameters]):
     """Logits over the jobs of a window and ending."""
 
     name = "pick-backfill/1"
@@ -66,17 +66,6 @@ class PickBackfillKind:
         """Return the logits: one a job of the window, the last for ending."""
         shape = ("batch", parameters.window + 1)
         return (TensorSpec(name="logits", dtype="float32", shape=shape),)
-
-    def make_decider(
-        self,
-        network: Network,
-        parameters: PickBackfillParameters,
-        *,
-        name: str,
-        sample: bool = False,
-    ) -> Decider:
-        """Return what decides with a network."""
-        return decider_of_steps(self, network, parameters, name=name, sample=sample)
 
     def make_stepwise(
         self, act: Actor, parameters: PickBackfillParameters, *, name: str

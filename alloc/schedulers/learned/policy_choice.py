@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field
 from alloc.errors import nearest
 from alloc.schedulers.learned.feature_spec import KindParameters, TensorSpec
 from alloc.schedulers.learned.job_priority import job_features
-from alloc.schedulers.learned.kinds import Actor, Decider, Network, decider_of_steps
+from alloc.schedulers.learned.kinds import Actor, Decider, StepwiseKind
 from alloc.schedulers.learned.stepwise import Observation, Reply, StepwiseDecider
 from alloc.schedulers.state import ClusterState, Decision, Knowledge, Scheduler
 
@@ -78,7 +78,7 @@ class PolicyChoiceParameters(KindParameters):
     )
 
 
-class PolicyChoiceKind:
+class PolicyChoiceKind(StepwiseKind[PolicyChoiceParameters]):
     """Logits over a pool of policies; the one chosen takes the decision."""
 
     name = "policy-choice/1"
@@ -96,17 +96,6 @@ class PolicyChoiceKind:
         """Return the logits of the policies."""
         actions = len(parameters.policies)
         return (TensorSpec(name="logits", dtype="float32", shape=("batch", actions)),)
-
-    def make_decider(
-        self,
-        network: Network,
-        parameters: PolicyChoiceParameters,
-        *,
-        name: str,
-        sample: bool = False,
-    ) -> Decider:
-        """Return what decides with a network."""
-        return decider_of_steps(self, network, parameters, name=name, sample=sample)
 
     def make_stepwise(
         self, act: Actor, parameters: PolicyChoiceParameters, *, name: str

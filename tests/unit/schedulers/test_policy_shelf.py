@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from policy_files import SPEC, card, priority_model, write_short_first
 
-from alloc import Configuration, HostType, Instance, Job, TaskGroup
+from alloc import Instance
 from alloc.comparison import Entry, compare
 from alloc.comparison.cells import Cell
 from alloc.comparison.settings import Settings
@@ -35,7 +35,6 @@ from alloc.schedulers.shelf import (
     user_folder,
 )
 from alloc.simulation import simulate
-from alloc.topology import flat_cluster
 
 
 @pytest.fixture(autouse=True)
@@ -43,26 +42,6 @@ def own_shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Keep the tests off the shelf of whoever runs them."""
     monkeypatch.setenv("ALLOC_POLICIES", str(tmp_path / "shelf"))
     return tmp_path / "shelf"
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Return the file of a policy that serves the shortest job first."""
-    path = tmp_path / "short-first.onnx"
-    write_short_first(path)
-    return path
-
-
-@pytest.fixture
-def queue() -> Instance:
-    """Return jobs of 400 s, 100 s and 200 s that arrive together at one GPU, in slots of 100 s."""
-    one_gpu = (Configuration((TaskGroup("worker", 1, 1000),), 1.0),)
-    jobs = tuple(
-        Job(f"job-{work:g}", 0.0, work, one_gpu, preemptible=False)
-        for work in (400.0, 100.0, 200.0)
-    )
-    cluster = flat_cluster("one GPU", HostType("box", 1, "gpu"), 1)
-    return Instance("a queue", cluster, jobs, slot_s=100.0)
 
 
 def test_listing_schedulers_opens_no_file(path: Path) -> None:
