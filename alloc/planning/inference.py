@@ -11,6 +11,7 @@ from alloc.documents.records import record_format
 from alloc.errors import InstanceError
 from alloc.planning.inference_replay import Replayer, tightenings
 from alloc.planning.resolves import Changed, Report, solve_again, timed_log
+from alloc.solving.capacity.certifying import standing
 from alloc.solving.capacity.inference import SizingOutcome, solve_inference
 from alloc.solving.capacity.inference_relaxations import diagnose
 from alloc.solving.outcome import Settings
@@ -108,8 +109,8 @@ def _rounds(
     for number in range(1, most_rounds + 1):
         outcome = solve_inference(problem, settings, report=report)
         certificate = outcome.certificate
-        report(f"round {number}: {certificate.status}, cost {certificate.objective}, "
-               f"bound {certificate.bound:g}")  # fmt: skip
+        found = standing(certificate.objective, certificate.bound)
+        report(f"round {number}: {certificate.status}, {found}")
         if outcome.plan is None or not requests:
             return outcome, (), number, problem
         replayer = Replayer(problem, requests, settings.seed)

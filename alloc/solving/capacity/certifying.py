@@ -12,6 +12,7 @@ from alloc.documents.records import fingerprint
 from alloc.errors import CertificateError
 from alloc.objectives import Sense
 from alloc.solving.outcome import Settings
+from alloc.units import in_full
 
 
 def certified(
@@ -89,3 +90,9 @@ def certified(
         verified=value is not None,
         bound_proof="claimed" if math.isfinite(bound) else "none",
     )
+
+
+def standing(value: float | None, bound: float, what: str = "cost") -> str:
+    """Return how far a search is, for a line of progress."""
+    found = "no plan yet" if value is None else f"{what} {in_full(value)}"
+    return f"{found}, {f'bound {in_full(bound)}' if math.isfinite(bound) else 'no bound yet'}"

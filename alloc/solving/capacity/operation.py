@@ -22,6 +22,7 @@ from alloc.models.cluster_operation.data import operation_data
 from alloc.models.cluster_operation.unrolling import plan_of, values_of
 from alloc.solving.capacity.operation_rules import cheapest_insertion, pressure_order
 from alloc.solving.outcome import Settings
+from alloc.units import in_full
 from alloc.verification.operation import operation_costs, verify_operation
 
 Report = Callable[[str], None]
@@ -121,13 +122,13 @@ class _Search:
         cost = self._cost(plan).total
         if cost < self.value or not self.log:
             self.plan, self.value = plan, cost
-        self._say(f"{who}: cost {cost:.6g}")
+        self._say(f"{who}: cost {in_full(cost)}")
 
     def raise_bound(self, bound: float, proof: BoundProof, who: str) -> None:
         """Take a bound if it is the best so far."""
         if bound > self.bound:
             self.bound, self.proof = bound, proof
-        self._say(f"{who}: bound {bound:.6g}")
+        self._say(f"{who}: bound {in_full(bound)}")
 
     def _cost(self, plan: OperationPlan) -> OperationCosts:
         return operation_costs(self.problem, plan, self.objective)

@@ -25,7 +25,7 @@ from alloc.models.quota_planning import (
     quota_data,
     start_values,
 )
-from alloc.solving.capacity.certifying import certified
+from alloc.solving.capacity.certifying import certified, standing
 from alloc.solving.capacity.quota_starts import quick_plan
 from alloc.solving.outcome import Settings
 from alloc.units import MILLI, in_full
@@ -107,7 +107,7 @@ def solve_quotas(
     if raw.status == "infeasible":
         plan = None
     certificate = _certify(data, plan, raw, Extra(), settings, method)
-    say(f"{certificate.status}: {certificate.objective}, bound {certificate.bound:g}")
+    say(standing(certificate.objective, certificate.bound, problem.goal))
     return _explained(data, QuotaOutcome(plan, certificate), settings)
 
 

@@ -12,6 +12,7 @@ from alloc.certificate import relative_gap
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.first_stage import first_stage
+from alloc.solving.capacity.certifying import standing
 from alloc.solving.capacity.right_sizing_blocks import (
     BlockValue,
     BlockValues,
@@ -106,10 +107,11 @@ class Relaxation:
 
     def say(self, what: str) -> None:
         """Report where the search is."""
-        cost = "no plan yet" if self.incumbent is None else f"{self.incumbent.cost * self.unit:.6g}"
-        gap = relative_gap(None if self.incumbent is None else self.cost, self.bound)
+        cost = None if self.incumbent is None else self.incumbent.cost
+        gap = relative_gap(None if cost is None else self.cost, self.bound)
         after = time.perf_counter() - self.settings.started
-        line = f"{after:6.1f} s  {what}: cost {cost}, bound {self.bound * self.unit:.6g}"
+        money = None if cost is None else cost * self.unit
+        line = f"{after:6.1f} s  {what}: {standing(money, self.bound * self.unit)}"
         if gap is not None and math.isfinite(gap):
             line += f", gap {gap:.2%}"
         self.log.append(line)

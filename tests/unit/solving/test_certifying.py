@@ -7,7 +7,7 @@ from quota_problems import a_quota_problem
 
 from alloc.capacity.quotas import QuotaTenant
 from alloc.errors import CertificateError
-from alloc.solving.capacity.certifying import certified
+from alloc.solving.capacity.certifying import certified, standing
 from alloc.solving.outcome import Settings
 
 PROBLEM = a_quota_problem([QuotaTenant("a")], [[2]], 4)
@@ -44,3 +44,15 @@ def test_the_status_follows_from_value_and_bound(value, bound, changes, status):
 def test_digits_beyond_the_tolerance_do_not_show_a_gap_below_nothing():
     found = a_certificate(20.0, 20.0 + 1e-6)
     assert found.bound == found.objective == 20.0
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "line"),
+    [
+        (51_365_613.2, 51_117_313.8, "cost 51,365,613, bound 51,117,314"),
+        (51_365_613.2, -math.inf, "cost 51,365,613, no bound yet"),
+        (None, -math.inf, "no plan yet, no bound yet"),
+    ],
+)
+def test_progress_is_in_words_and_in_full(value, bound, line):
+    assert standing(value, bound) == line
