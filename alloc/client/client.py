@@ -153,6 +153,23 @@ class Client:
         body = {"problem": _plain(problem), "changes": list(changes), **options}
         return self._submit("what-if", what_if_of, body).result()
 
+    def pareto(
+        self, problem: PlanningProblem | str, axis: str = "goals", **options: Any
+    ) -> Document:
+        """Return the front of a plan's cost against ``goals``, ``energy`` or ``carbon``.
+
+        Parameters
+        ----------
+        problem
+            The problem, or the id of one stored with alloc.
+        axis
+            The other axis.
+        **options
+            ``points``, ``factors``, ``time_limit_s``, ``gap``, ``seed``, ``workers``.
+        """
+        body = {"problem": _plain(problem), "axis": axis, **options}
+        return self._submit("pareto", document_of, body).result()
+
     def submit(
         self, operation: str, body: Mapping[str, Any], *, label: str | None = None
     ) -> RemoteJob[Any]:
@@ -191,11 +208,21 @@ class Client:
         response = self._transport.send(
             "POST",
             f"/v1/{operation}",
-            content=json.dumps(body, allow_nan=False).encode(),
+            content=_body(operation, body),
             headers={"Content-Type": "application/json", "Idempotency-Key": str(uuid.uuid4())},
             params={} if label is None else {"label": label},
         )
         return RemoteJob(self._transport, str(response.json()["id"]), decode)
+
+
+def _body(operation: str, body: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(body, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise InstanceError(
+            f"client: an option of {operation} cannot be written as JSON ({error}); give plain "
+            "values, finite numbers and documents."
+        ) from None
 
 
 def _plain(part: Instance | PlanningProblem | str) -> Any:

@@ -47,6 +47,8 @@ def error_of(problem: Mapping[str, Any], status: int) -> AllocError:
         fields = [
             f"{field.get('pointer') or field.get('parameter') or 'body'}: {field.get('detail')}"
             for field in problem.get("errors", ())
+            # What the sentence says already need not be said again.
+            if str(field.get("detail")) not in detail
         ]
         return InstanceError("; ".join([detail.rstrip("."), *fields]) + ".")
     if kind == "unsupported":

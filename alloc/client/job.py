@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import httpx
 
 from alloc.client.errors import RemoteError
-from alloc.client.transport import Transport
+from alloc.client.transport import RETRIED, Transport
 
 T = TypeVar("T")
 ENDED = frozenset({"done", "failed", "cancelled", "expired"})
@@ -107,8 +107,10 @@ class RemoteJob(Generic[T]):
         while True:
             try:
                 with self._transport.watch(f"/v1/jobs/{self.id}/events", last) as events:
+                    # The server is there, however little it has to tell.
+                    attempt, end = 0, time.monotonic() + self._transport.patience_s
                     for event in events:
-                        attempt, end = 0, time.monotonic() + self._transport.patience_s
+                        end = time.monotonic() + self._transport.patience_s
                         last = event.id or last
                         data = json.loads(event.data)
                         if event.event == "progress":
@@ -119,6 +121,9 @@ class RemoteJob(Generic[T]):
                     return
             except httpx.TransportError:
                 pass
+            except RemoteError as error:
+                if error.status not in RETRIED:
+                    raise
             if not self._transport.pause_to_reconnect(attempt, end):
                 raise RemoteError(
                     f"job {self.id}: {self._transport.url} does not answer any more; the job goes "

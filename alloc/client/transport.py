@@ -16,6 +16,8 @@ RETRIED = frozenset({429, 502, 503, 504})
 """Answers after which the same request may succeed later."""
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 _LONGEST_PAUSE_S = 30.0
+_SILENCE_S = 45.0
+"""Longest silence of a stream, seconds: servers say every 15 s that they are there."""
 
 
 class Transport:
@@ -40,6 +42,7 @@ class Transport:
             headers["Authorization"] = f"Bearer {token}"
         self.url = url
         self.patience_s = patience_s
+        self._timeout_s = timeout_s
         # No environment: a proxy or .netrc of this machine must not see the token.
         self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, trust_env=False)
 
@@ -85,15 +88,24 @@ class Transport:
 
     @contextmanager
     def watch(self, path: str, last_event_id: str | None) -> Iterator[Iterator[ServerSentEvent]]:
-        """Open a stream of events; after the last one it is empty."""
+        """Open a stream of events; after the last one it is empty.
+
+        Raises
+        ------
+        RemoteError
+            If the answer is a problem, or no stream of events.
+        """
         headers = {} if last_event_id is None else {"Last-Event-ID": last_event_id}
-        with connect_sse(self._http, "GET", path, headers=headers) as source:
+        patience = httpx.Timeout(self._timeout_s, read=max(self._timeout_s, _SILENCE_S))
+        with connect_sse(self._http, "GET", path, headers=headers, timeout=patience) as source:
             if source.response.status_code == 204:
                 yield iter(())
                 return
             if source.response.is_error:
                 source.response.read()
                 self._checked(source.response)
+            if "text/event-stream" not in source.response.headers.get("content-type", ""):
+                raise self._stranger(source.response.status_code)
             yield source.iter_sse()
 
     def pause_to_reconnect(self, attempt: int, end: float) -> bool:
@@ -118,13 +130,16 @@ class Transport:
         except ValueError:
             problem = {}
         if not isinstance(problem, Mapping) or "detail" not in problem:
-            raise RemoteError(
-                f"{self.url} answered with status {response.status_code} and no problem document; "
-                "is it a server of alloc?",
-                "unknown",
-                response.status_code,
-            )
+            raise self._stranger(response.status_code)
         raise error_of(problem, response.status_code)
+
+    def _stranger(self, status: int) -> RemoteError:
+        return RemoteError(
+            f"{self.url} answered with status {status} and not as a server of alloc does; is it "
+            "one?",
+            "unknown",
+            status,
+        )
 
     def _unreachable(self, error: httpx.TransportError) -> RemoteError:
         return RemoteError(

@@ -64,6 +64,8 @@ def test_plans_and_what_ifs_come_back_typed(client):
     found = client.what_if("planning-tiny", ["demand=+20%"])
     assert found.at_least > 0
     assert found.base.result.plan is not None
+    front = client.pareto("planning-tiny", "energy", points=2, time_limit_s=5.0)
+    assert len(front["points"]) >= 1
 
 
 def test_progress_is_told_and_jobs_are_found_again(client, address):
@@ -106,6 +108,54 @@ def test_problems_are_errors_in_the_servers_words(client, call, error, sentence)
         call(client)
 
 
+@pytest.mark.parametrize("limit", [float("inf"), {1, 2}])
+def test_what_is_no_json_is_said_before_it_is_sent(limit):
+    with (
+        Client("http://127.0.0.1:9", patience_s=0.1) as away,
+        pytest.raises(InstanceError, match="an option of solve cannot be written as JSON"),
+    ):
+        away.solve("elastic-tiny/01", time_limit_s=limit)
+
+
+def test_a_mistake_is_said_once(client):
+    with pytest.raises(InstanceError) as error:
+        client.solve("elastic-tiny/01", time_limit_s=-1)
+    assert str(error.value).count("greater than 0") == 1
+    several = {"type": "a:invalid-request", "detail": "/a: bad (and 1 more); see x."}
+    fields = [{"pointer": "/a", "detail": "bad"}, {"pointer": "/b", "detail": "worse"}]
+    found = error_of({**several, "errors": fields}, 422)
+    assert str(found) == "/a: bad (and 1 more); see x; /b: worse."
+
+
+def test_watching_outlasts_a_database_that_is_away(monkeypatch):
+    """503 means come again; a stream that says little is not one that is broken."""
+    ended = b'event: status\nid: 2\ndata: {"state": "done"}\n\n'
+    stream = {"content-type": "text/event-stream"}
+    answers = [
+        httpx.Response(503, json={"type": "a:store-unavailable", "detail": "later"}),
+        httpx.Response(200, headers=stream, content=b"event: progress\nid: 1\ndata: "
+                       b'{"line": "half"}\n\n'),
+        httpx.Response(503, json={"type": "a:store-unavailable", "detail": "later"}),
+        httpx.Response(200, headers=stream, content=ended),
+    ]  # fmt: skip
+
+    def answer(request):
+        if request.url.path.endswith("/events"):
+            return answers.pop(0)
+        known = {"operation": "act", "state": "running", "id": "x", "label": None}
+        return httpx.Response(200, json={**known, "attempt": 1, "progress": None})
+
+    with Client("http://127.0.0.1:9", patience_s=20.0) as client:
+        client._transport._http = httpx.Client(
+            transport=httpx.MockTransport(answer), base_url=client.url
+        )
+        assert list(client.job("x").progress()) == ["half"]
+        assert not answers
+        answers.append(httpx.Response(200, text="<html>"))
+        with pytest.raises(RemoteError, match="is it one"):
+            list(client.job("x").progress())
+
+
 def test_kinds_of_problems_are_kinds_of_errors():
     assert isinstance(
         error_of({"type": "a:unsupported", "detail": "d"}, 422), UnsupportedFeatureError
@@ -144,7 +194,7 @@ def test_an_answer_that_is_not_of_alloc_is_said(monkeypatch):
         away._transport._http = httpx.Client(
             transport=httpx.MockTransport(strange), base_url=away.url
         )
-        with pytest.raises(RemoteError, match="is it a server of alloc"):
+        with pytest.raises(RemoteError, match="not as a server of alloc does"):
             away.job("0" * 32)
 
 
