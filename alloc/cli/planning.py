@@ -11,9 +11,11 @@ from alloc.cli.console import print_json, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.sources import read_planning_problem
+from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
     from alloc.capacity.plan import PlanResult
+    from alloc.planning.changes import Change
     from alloc.planning.differences import WhatIf
     from alloc.planning.replay import ReplaySettings
     from alloc.planning.report import PlanReport, SolveSettings
@@ -59,8 +61,30 @@ def _list_changes(wanted: bool) -> None:
     from alloc.cli.tables import table
     from alloc.planning.change_text import GRAMMAR
 
-    show(table(("change", "meaning"), GRAMMAR))
+    team = ("team=FILE", "classes of jobs that join: a JSON object of classes and jobs_per_hour")
+    show(table(("change", "meaning"), [*GRAMMAR, team]))
     raise typer.Exit
+
+
+def _change(text: str) -> "Change":
+    """Return the change that a text means; a team is read from its file."""
+    from alloc.planning.change_text import parse_change, read_change
+
+    path = text.removeprefix("team=")
+    if path == text:
+        return parse_change(text)
+    from alloc.documents.files import read_bytes
+    from alloc.documents.parsing import describe, parse_json
+
+    team = parse_json(read_bytes(path), path)
+    if not isinstance(team, dict):
+        raise InstanceError(
+            f"{path}: is {describe(team)}; a team is a JSON object of classes and jobs_per_hour."
+        )
+    try:
+        return read_change({**team, "change": "team"})
+    except InstanceError as error:
+        raise InstanceError(f"{path}: {error}") from None
 
 
 def plan_command(
@@ -186,13 +210,11 @@ def what_if_command(
     The difference in cost is given with the range that is proved. Exit code 3 if the changed
     problem has no plan.
     """
-    from alloc.planning.change_text import parse_changes
-
     require_writable(output)
     if other_scheduler is not None and not replay:
         raise typer.BadParameter("--other-scheduler needs --replay")
     asked = read_planning_problem(problem)
-    parsed = parse_changes(changes or [])
+    parsed = [_change(text) for text in changes or []]
     from alloc.planning.differences import what_if
     from alloc.planning.documents import encode_what_if
 

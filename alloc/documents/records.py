@@ -53,6 +53,29 @@ def record_format(record_class: type[T], kind: str) -> Format[T]:
     return Format(encoded, lambda text: _parsed(text, record_class, kind))
 
 
+def record_of(body: Mapping[str, Any], record_class: type[T], where: str) -> T:
+    """Return the dataclass that plain JSON values describe.
+
+    Parameters
+    ----------
+    body
+        The fields.
+    record_class
+        The dataclass.
+    where
+        What they are the fields of, for messages.
+
+    Raises
+    ------
+    InstanceError
+        If they are malformed or contradict each other; one sentence with place and cure.
+    """
+    try:
+        return cast(T, _built(_adapter(cast(Any, record_class)).validate_json(json.dumps(body))))
+    except ValidationError as error:
+        raise _structure_error(error, body, record_class, where) from None
+
+
 def record_schema(record_class: type[Any], kind: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the documents of a dataclass."""
     schema = _adapter(cast(Any, record_class)).json_schema()
@@ -88,10 +111,7 @@ def _parsed(text: str | bytes, record_class: type[T], kind: str) -> T:
                 f'{where}: "{field}" is {found}; this alloc reads "{field}": {describe(wanted)}.'
             )
     body = {k: v for k, v in raw.items() if k not in ("kind", "schema_version")}
-    try:
-        return cast(T, _built(_adapter(cast(Any, record_class)).validate_json(json.dumps(body))))
-    except ValidationError as error:
-        raise _structure_error(error, body, record_class, kind) from None
+    return record_of(body, record_class, where)
 
 
 def _plain(value: Any, field: str = "value") -> Any:
@@ -198,7 +218,7 @@ def _built(value: Any) -> Any:
 
 
 def _structure_error(
-    error: ValidationError, body: Mapping[str, Any], record_class: type[Any], kind: str
+    error: ValidationError, body: Mapping[str, Any], record_class: type[Any], where: str
 ) -> InstanceError:
     """Return the first error of a document in a sentence, and how many more places have one."""
     sentences: dict[tuple[str, ...], str] = {}
@@ -206,17 +226,17 @@ def _structure_error(
     # Unknown fields first: they often explain why another is missing.
     details.sort(key=lambda detail: detail["type"] != "extra_forbidden")
     for detail in details:
-        place, owner, model = _locate(detail["loc"], body, record_class, kind)
+        place, owner, model = _locate(detail["loc"], body, record_class, where)
         sentences.setdefault(tuple(place), _sentence(detail, place, owner, model))
     first, more = next(iter(sentences.values())), len(sentences) - 1
     return InstanceError(first + (f" (and {more} more)" if more else ""))
 
 
 def _locate(
-    location: tuple[int | str, ...], body: Any, record_class: type[Any], kind: str
+    location: tuple[int | str, ...], body: Any, record_class: type[Any], where: str
 ) -> tuple[list[str], str, type[Part]]:
     """Walk to the innermost named object; steps that lead nowhere are tags of unions."""
-    value, model, owner = body, _model(cast(Any, record_class)), f"the {kind} document"
+    value, model, owner = body, _model(cast(Any, record_class)), where
     place: list[str] = []
     field = ""
     for step in location:
@@ -239,7 +259,7 @@ def _locate(
             model = (_model_in(outer.annotation) if outer else None) or model
             name = value.get("name")
             label = place[-1] if not isinstance(name, str) else f"{place[-1]} {describe(name)}"
-            owner = label if owner.startswith("the ") else f"{owner}, {label}"
+            owner = label if owner == where else f"{owner}, {label}"
             place = [label]
             field = ""
     return [owner, *place[-1:]], owner, model

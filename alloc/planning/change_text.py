@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from alloc.capacity.goals import ServiceGoal
@@ -115,29 +114,18 @@ def read_change(document: object) -> Change:
         raise InstanceError(
             f'change "{kind}" is unknown{nearest(kind, KINDS) or ";"} known: {", ".join(KINDS)}.'
         )
-    made = KINDS[kind]
-    known = {field.name: field for field in dataclasses.fields(made)}
+    from alloc.documents.records import record_of
+
+    where = f'change "{kind}"'
     given = {name: value for name, value in document.items() if name != "change"}
-    for name in given:
-        if name not in known:
-            raise InstanceError(
-                f'change "{kind}": unknown field "{name}"{nearest(name, known) or ";"} it has '
-                f"{', '.join(known)}."
-            )
-    from pydantic import TypeAdapter, ValidationError
-
     try:
-        change: Change = TypeAdapter(made).validate_python(given)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or kind
-        raise InstanceError(f'change "{kind}": {where}: {first["msg"].rstrip(".")}.') from None
+        change: Change = record_of(given, KINDS[kind], where)
+    except InstanceError as error:
+        sentence = str(error)
+        raise InstanceError(
+            sentence if sentence.startswith("change ") else f"{where}: {sentence}"
+        ) from None
     return change
-
-
-def parse_changes(texts: Sequence[str]) -> list[Change]:
-    """Return the changes that texts mean, in order."""
-    return [parse_change(text) for text in texts]
 
 
 def _named(text: str, name: str | None) -> str:

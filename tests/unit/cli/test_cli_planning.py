@@ -127,6 +127,24 @@ def test_what_a_change_can_be_is_listed(run):
         assert example.split(",")[0] in result.stdout
 
 
+def test_a_team_joins_from_its_file(run, tmp_path):
+    team = tmp_path / "team.json"
+    robots = {"name": "robots", "options": [{"gpu_type": "a100", "gpus": 4, "hours": 6.0}]}
+    team.write_text(json.dumps({"classes": [robots], "jobs_per_hour": {"robots": [0.5, 0.8]}}))
+    result = run("what-if", TINY, f"team={team}", "-q")
+    assert result.exit_code == 0, result.stderr
+    assert 'What if: a new team with "robots"' in result.stdout
+    for text, sentence in (
+        ("[]", "a team is a JSON object"),
+        ("{}", 'team.json: change "team": field "classes" is missing'),
+        ("{", "ends too early"),
+    ):
+        team.write_text(text)
+        result = run("what-if", TINY, f"team={team}", "-q")
+        assert result.exit_code == 2
+        assert sentence in result.stderr
+
+
 def test_another_policy_is_replayed(run):
     result = run(
         "what-if",

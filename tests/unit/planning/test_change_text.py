@@ -104,8 +104,17 @@ def test_documents_name_the_fields_of_a_change() -> None:
         ({"factor": 1.2}, "a change is a text such as"),
         ({"change": "demnd"}, 'did you mean "demand"'),
         ({"change": "demand", "factr": 1.2}, 'unknown field "factr"; did you mean "factor"'),
-        ({"change": "demand"}, "factor: Field required"),
-        ({"change": "demand", "factor": "much"}, "valid number"),
+        ({"change": "demand"}, 'change "demand": field "factor" is missing; add it'),
+        ({"change": "demand", "factor": "much"}, 'factor is "much"; give a number without quotes'),
+        ({"change": "demand", "factor": "1.2"}, 'factor is "1.2"; give a number without quotes'),
+        (
+            {
+                "change": "team",
+                "classes": [{"name": "x", "options": [], "colour": 1}],
+                "jobs_per_hour": {"x": [1]},
+            },
+            'change "team": .*"x": unknown field "colour"',
+        ),
         (
             {"change": "goal", "job_class": "x", "goal": {"measure": "wait", "hours": -1}},
             "hours is -1",
