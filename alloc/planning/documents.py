@@ -44,6 +44,7 @@ def encode_report(report: PlanReport) -> Document:
             "outcome": replayed.outcome,
             "sentence": replayed.sentence,
             "rounds": [_round(turn) for turn in replayed.rounds],
+            "answer": next(i for i, t in enumerate(replayed.rounds) if t is replayed.answer),
         },
         "out_of_sample": _out_of_sample(report),
     }

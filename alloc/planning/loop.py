@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from alloc.capacity.demand import JobClass, Tightening
-from alloc.capacity.headroom import headroom, reference_gpus, tightening_factors
+from alloc.capacity.demand import Tightening
+from alloc.capacity.headroom import tightening_factors
 from alloc.capacity.plan import PlanResult
 from alloc.capacity.problem import PlanningProblem
-from alloc.planning.pools import Operation, Pool, fullest, operations_of
-from alloc.planning.replay import Measured, ReplaySettings, gpus_needed, replay_all
+from alloc.planning.pools import Operation, fullest, operations_of
+from alloc.planning.replay import Measured, ReplaySettings, replay_all
+from alloc.planning.tightening import halfway, relaxed, tightened
 from alloc.units import require_count
 
 Outcome = Literal["holds", "missed", "impossible", "no plan"]
@@ -20,11 +22,10 @@ Solve = Callable[[PlanningProblem, PlanResult | None], PlanResult]
 """Solves a problem, given the result of the round before or None."""
 Watch = Callable[[str], None]
 
-# Least growth of a factor. It triples each time a pool misses again: work moves between pools, so
-# that what one replay asks for may not be enough for the next.
-_LEAST_GROWTH = 0.06
-# Part of the last host needed that the room reaches into, so that it cannot be left out.
-_PART = 0.05
+# Part by which a plan that holds may be dearer than any can be cheap, and no cheaper one is sought.
+_NEAR = 0.02
+# Part of the cost that a round must have saved for another to be worth its time.
+_LITTLE = 0.005
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,17 @@ class Round:
     measured: tuple[Measured, ...]
 
     @property
+    def cost(self) -> float:
+        """The cost of the plan; infinite if there is none."""
+        cost = self.result.certificate.objective
+        return math.inf if cost is None else cost
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is a plan and no goal was missed."""
+        return self.result.plan is not None and not self.missed
+
+    @property
     def missed(self) -> tuple[Measured, ...]:
         """The goals that were missed."""
         return tuple(measured for measured in self.measured if not measured.holds)
@@ -58,11 +70,11 @@ class Replayed:
     Parameters
     ----------
     rounds
-        The rounds, in order; the last one's plan is the answer.
+        The rounds, in order.
     outcome
-        ``holds``: every goal holds in the replay; ``missed``: some did not when the rounds were
-        over; ``impossible``: with the room that the replay asks for, the problem is infeasible;
-        ``no plan``: there was none to replay.
+        ``holds``: every goal holds in the replay of the answer; ``missed``: in no round did all
+        hold; ``impossible``: nor did they, and with the room that the replay asks for the problem
+        is proved infeasible; ``no plan``: there was none to replay.
     sentence
         The outcome in words.
     """
@@ -72,12 +84,17 @@ class Replayed:
     sentence: str
 
     @property
+    def answer(self) -> Round:
+        """The cheapest round whose goals hold; else the last with a plan; else the last."""
+        held = [turn for turn in self.rounds if turn.holds]
+        if held:
+            return min(held, key=lambda turn: turn.cost)
+        return _last_plan(self.rounds) or self.rounds[-1]
+
+    @property
     def result(self) -> PlanResult:
-        """The plan of the last round that has one, or else the last result."""
-        for turn in reversed(self.rounds):
-            if turn.result.plan is not None:
-                return turn.result
-        return self.rounds[-1].result
+        """The plan of the answer, with its certificate."""
+        return self.answer.result
 
 
 def plan_and_replay(
@@ -91,7 +108,10 @@ def plan_and_replay(
     """Solve, replay every pool where it is fullest, keep more room where goals are missed; repeat.
 
     How much more room is measured and not guessed: the pool that misses a goal is replayed with
-    more hosts until it holds, and the headroom of its classes is raised by what the pool needs.
+    more hosts until it holds, and the headroom of the classes that are to blame is raised by what
+    the pool needs (`alloc.planning.room`). Once every goal holds, room that turns out to be too
+    much is given back, and the cheapest plan whose goals hold is the answer. Every round draws jobs
+    of its own, and rooms are sized by other draws: no plan is judged by what it was made for.
 
     Parameters
     ----------
@@ -109,118 +129,120 @@ def plan_and_replay(
     require_count(max_rounds, "replay", "max_rounds", least=1)
     tell = watch or (lambda sentence: None)
     rounds: list[Round] = []
-    previous: PlanResult | None = None
-    misses: Counter[Pool] = Counter()
+    charges: Counter[str] = Counter()
+    asked = problem
     for number in range(1, max_rounds + 1):
         tell(f"round {number}: solving the plan")
-        result = solve(problem, previous)
-        if result.plan is None:
-            rounds.append(Round(problem.tightening, result, ()))
-            return _without_plan(rounds)
-        operations = fullest(operations_of(problem, result.plan), settings.regimes)
-        tell(f"round {number}: replaying {len(operations)} regimes of pools")
-        measured = replay_all(operations, settings)
-        rounds.append(
-            Round(problem.tightening, result, tuple(m for found in measured for m in found))
+        last = _last_plan(rounds)
+        result = solve(problem, None if last is None else last.result)
+        operations: tuple[Operation, ...] = ()
+        if result.plan is not None:
+            operations = fullest(operations_of(problem, result.plan), settings.regimes)
+            tell(f"round {number}: replaying {len(operations)} regimes of pools")
+        measured = replay_all(operations, settings, draw=number)
+        turn = Round(problem.tightening, result, tuple(m for found in measured for m in found))
+        rounds.append(turn)
+        if turn.missed:
+            tell(f"round {number}: {_misses(turn.missed)} missed the goal")
+        if number == max_rounds or not _worth_another(rounds):
+            break
+        if last is not None and result.plan is None:
+            tell(f"round {number}: no plan with so much room; trying less")
+            factors = halfway(problem, problem.replace(tightening=last.tightening))
+        elif turn.missed:
+            tell(f"round {number}: measuring the room that is missing")
+            factors = tightened(problem, zip(operations, measured, strict=True), settings, charges)
+        else:
+            tell(f"round {number}: all goals hold; measuring the room that is too much")
+            factors = relaxed(problem, asked, operations, settings)
+        if factors == tightening_factors(problem):
+            break
+        problem = problem.replace(
+            tightening=tuple(Tightening(*key, factor) for key, factor in sorted(factors.items()))
         )
-        missed = rounds[-1].missed
-        if not missed:
-            return Replayed(tuple(rounds), "holds", _holds_sentence(rounds, settings))
-        tell(f"round {number}: {_classes(missed)} missed the goal")
-        if number < max_rounds:
-            problem = problem.replace(
-                tightening=_tightened(
-                    problem, zip(operations, measured, strict=True), settings, misses
-                )
-            )
-            previous = result
-    return Replayed(
-        tuple(rounds),
-        "missed",
-        f"after {max_rounds} rounds {_classes(rounds[-1].missed)} still missed the goal in the "
-        f"replay with {settings.scheduler}; allow more rounds.",
-    )
+    return _ended(rounds, settings)
 
 
-def _tightened(
-    problem: PlanningProblem,
-    replayed: Iterable[tuple[Operation, Sequence[Measured]]],
-    settings: ReplaySettings,
-    misses: Counter[Pool],
-) -> tuple[Tightening, ...]:
-    """Return the tightening with which each pool that missed gets the hosts it needs.
-
-    All classes that may use the pool keep more room, for they share it; and no more room than makes
-    the last host that is needed necessary, for hosts come whole and factors act everywhere. A pool
-    that misses again and again gets more; `misses` counts how often it has.
-    """
-    factors = tightening_factors(problem)
-    raised = dict(factors)
-    pool_gpus = reference_gpus(problem)
-    counted = set()
-    for operation, measured in replayed:
-        if all(m.holds for m in measured):
-            continue
-        pool = operation.pool
-        if pool not in counted:
-            counted.add(pool)
-            misses[pool] += 1
-        reserved = 0.0
-        for stream in operation.streams:
-            factor = headroom(problem, stream.job_class, stream.option, pool_gpus, pool.spot)
-            key = (stream.job_class.name, pool.gpu_type, pool.site)
-            reserved += stream.load * (factor or 1.0) * factors.get(key, 1.0)
-        needed = gpus_needed(operation, settings)
-        last_host = max(operation.hosts, default=1)
-        growth = max(_LEAST_GROWTH, (needed - (1 - _PART) * last_host) / reserved - 1)
-        growth *= 3 ** (misses[pool] - 1)
-        for job_class in problem.classes:
-            # Also those that are not there now: they would move in where they need less room.
-            if _may_run(job_class, pool):
-                key = (job_class.name, pool.gpu_type, pool.site)
-                raised[key] = max(raised.get(key, 1.0), factors.get(key, 1.0) * (1 + growth))
-    return tuple(Tightening(*key, factor) for key, factor in sorted(raised.items()))
+def _last_plan(rounds: Sequence[Round]) -> Round | None:
+    return next((turn for turn in reversed(rounds) if turn.result.plan is not None), None)
 
 
-def _may_run(job_class: JobClass, pool: Pool) -> bool:
-    if pool.spot and not job_class.interruptible:
+def _worth_another(rounds: Sequence[Round]) -> bool:
+    """Return whether another round may meet the goals, or make the answer cheaper."""
+    turn = rounds[-1]
+    held = [before.cost for before in rounds[:-1] if before.holds]
+    if turn.result.plan is None:
+        # Once the goals hold, less room than no plan can have is not looked for.
+        return turn.result.certificate.status == "infeasible" and len(rounds) > 1 and not held
+    if turn.missed:
+        return True
+    if held and turn.cost > (1 - _LITTLE) * min(held):
         return False
-    return job_class.at(pool.site) and any(
-        option.gpu_type == pool.gpu_type for option in job_class.options
-    )
+    return turn.cost > (1 + _NEAR) * rounds[0].result.certificate.bound
 
 
-def _without_plan(rounds: Sequence[Round]) -> Replayed:
-    result = rounds[-1].result
-    why = result.conflict or f"the solver ended with status {result.certificate.status}"
-    if len(rounds) == 1:
-        return Replayed(tuple(rounds), "no plan", f"there is no plan: {why}")
-    missed = rounds[-2].missed
-    if result.certificate.status == "infeasible":
-        return Replayed(
-            tuple(rounds),
-            "impossible",
-            f"{_classes(missed)} missed the goal in the replay, and with the room that the replay "
-            f"asks for there is no plan: {why}",
-        )
+def _ended(rounds: Sequence[Round], settings: ReplaySettings) -> Replayed:
+    ended = tuple(rounds)
+    if any(turn.holds for turn in ended):
+        return Replayed(ended, "holds", _holds_sentence(ended, settings))
+    without = next((turn for turn in reversed(ended) if turn.result.plan is None), None)
+    last = _last_plan(ended)
+    if last is None:
+        return Replayed(ended, "no plan", f"there is no plan: {_why(ended[0].result)}")
+    missed = f"{_misses(last.missed)} missed the goal in the replay with {settings.scheduler}"
+    if without is None:
+        count = f"{len(ended)} round{'s' if len(ended) > 1 else ''}"
+        return Replayed(ended, "missed", f"after {count} {missed}; allow more rounds.")
+    if without.result.certificate.status != "infeasible":
+        why = _why(without.result)
+        return Replayed(ended, "missed", f"{missed}, and no tighter plan was found: {why}")
     return Replayed(
-        tuple(rounds),
-        "missed",
-        f"{_classes(missed)} missed the goal in the replay, and no tighter plan was found: {why}",
+        ended,
+        "impossible",
+        f"{missed}, and with the room that the replay asks for there is no plan: "
+        f"{_why(without.result)}",
     )
 
 
-def _holds_sentence(rounds: Sequence[Round], settings: ReplaySettings) -> str:
-    goals = len(rounds[-1].measured)
+def _why(result: PlanResult) -> str:
+    """Return why there is no plan, and the cheapest cure."""
+    if result.conflict is None:
+        return f"the solver ended with status {result.certificate.status}."
+    cures = [f"; relief: {relief.sentence}" for relief in result.reliefs[:1]]
+    return "".join([result.conflict.rstrip("."), *cures])
+
+
+def _holds_sentence(rounds: tuple[Round, ...], settings: ReplaySettings) -> str:
+    best = Replayed(rounds, "holds", "").answer
+    goals = len(best.measured)
     if not goals:
-        return "no class has a goal, so there was nothing to replay."
-    after = "at once" if len(rounds) == 1 else f"after {len(rounds)} rounds"
+        return "no class has a goal in any pool replayed, so there was nothing to measure."
+    number = next(i for i, turn in enumerate(rounds, start=1) if turn is best)
+    after = "at once" if number == 1 else f"in round {number}"
+    more = f" ({len(rounds)} rounds; this plan is the cheapest that holds)" * (len(rounds) > number)
     return (
-        f"all {goals} goals replayed with {settings.scheduler} hold {after}, in the "
-        f"{settings.regimes} fullest regimes of every pool."
+        f"all {goals} goals replayed with {settings.scheduler} hold {after}{more}, in the "
+        f"{settings.regimes} fullest regimes of every pool, by draws that the plan was not made by."
     )
 
 
-def _classes(measured: Sequence[Measured]) -> str:
-    names = sorted({m.job_class for m in measured})
-    return ", ".join(f'"{name}"' for name in names)
+def _misses(measured: Sequence[Measured]) -> str:
+    """Return who missed and, at worst, by how much."""
+    worst: dict[str, Measured] = {}
+    for one in measured:
+        if one.job_class not in worst or _shortfall(one) > _shortfall(worst[one.job_class]):
+            worst[one.job_class] = one
+    return ", ".join(
+        f'"{name}" ({_figures(one)} in {one.pool})' for name, one in sorted(worst.items())
+    )
+
+
+def _shortfall(measured: Measured) -> float:
+    gap = measured.value.mean - measured.wanted
+    return gap if measured.in_hours else -gap
+
+
+def _figures(measured: Measured) -> str:
+    if measured.in_hours:
+        return f"{measured.value.mean:.3g} h on average, {measured.wanted:.3g} h promised"
+    return f"{100 * measured.value.mean:.3g} % of jobs, {100 * measured.wanted:.3g} % promised"

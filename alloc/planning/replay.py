@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from alloc.comparison.intervals import Interval, mean_interval
-from alloc.errors import InstanceError
 from alloc.instance import Instance
 from alloc.planning.pools import Operation, Pool, Regime
 from alloc.schedulers.registry import make_scheduler
@@ -24,7 +23,6 @@ HOUR_S = 3600.0
 # Parts of the replayed time that are not measured: the pool fills up, and then runs dry.
 _WARM_UP = 0.2
 _RUN_OUT = 0.05
-_MOST_DOUBLINGS = 12
 # Jobs of the rarest class with a goal that a replication should see, and by how much it may grow.
 _ENOUGH = 30
 _MOST_TIMES = 5
@@ -110,7 +108,9 @@ class Measured:
     in_hours: bool
 
 
-def replay(operation: Operation, settings: ReplaySettings) -> tuple[Measured, ...]:
+def replay(
+    operation: Operation, settings: ReplaySettings, *, draw: int = 0
+) -> tuple[Measured, ...]:
     """Return what every class with a goal met in a pool, class by class.
 
     Jobs arrive as Poisson streams at the rates of the plan, as rigid gangs on the GPUs of their
@@ -122,6 +122,8 @@ def replay(operation: Operation, settings: ReplaySettings) -> tuple[Measured, ..
         The pool, its hosts and what arrives.
     settings
         How it is replayed.
+    draw
+        Which draw of arrivals and run times, 0 or more; draws are independent of each other.
 
     Raises
     ------
@@ -133,7 +135,7 @@ def replay(operation: Operation, settings: ReplaySettings) -> tuple[Measured, ..
         return ()
     if _largest_gang(operation) > operation.gpus:
         return _nothing_runs(operation)
-    seeds = np.random.SeedSequence([settings.seed, *_entropy(operation)]).spawn(
+    seeds = np.random.SeedSequence([settings.seed, draw, *_entropy(operation)]).spawn(
         settings.replications
     )
     runs = [_replicate(operation, settings, seed) for seed in seeds]
@@ -168,55 +170,18 @@ def replay(operation: Operation, settings: ReplaySettings) -> tuple[Measured, ..
 
 
 def replay_all(
-    operations: Sequence[Operation], settings: ReplaySettings
+    operations: Sequence[Operation], settings: ReplaySettings, *, draw: int = 0
 ) -> tuple[tuple[Measured, ...], ...]:
     """Return the replay of several pools, in parallel if the settings say so."""
     if settings.workers == 1 or len(operations) < 2:
-        return tuple(replay(operation, settings) for operation in operations)
+        return tuple(replay(operation, settings, draw=draw) for operation in operations)
     import joblib
 
     return tuple(
         joblib.Parallel(n_jobs=settings.workers)(
-            joblib.delayed(replay)(operation, settings) for operation in operations
+            joblib.delayed(replay)(operation, settings, draw=draw) for operation in operations
         )
     )
-
-
-def gpus_needed(operation: Operation, settings: ReplaySettings) -> int:
-    """Return the fewest GPUs with which the goals of a pool hold, adding hosts of its largest kind.
-
-    Found by doubling the added hosts, then halving the step; every trial replays the same jobs.
-
-    Raises
-    ------
-    InstanceError
-        If the goals are missed however many hosts there are: a scheduler may not start jobs that
-        could start, or the goal be shorter than a run.
-    """
-    largest = max(max(operation.hosts, default=1), 1)
-
-    def holds(added: int) -> bool:
-        hosts = dict(operation.hosts)
-        hosts[largest] = hosts.get(largest, 0) + added
-        trial = dataclasses.replace(operation, hosts=hosts)
-        return all(measured.holds for measured in replay(trial, settings))
-
-    if holds(0):
-        return operation.gpus
-    high = 1
-    while not holds(high):
-        high *= 2
-        if high > 2**_MOST_DOUBLINGS:
-            missed = [m.job_class for m in replay(operation, settings) if not m.holds]
-            raise InstanceError(
-                f"pool {operation.pool}: scheduler {settings.scheduler} misses the goal of "
-                f"{', '.join(missed)} with any number of hosts; choose another scheduler or goal."
-            )
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return operation.gpus + high * largest
 
 
 def _replicate(

@@ -71,7 +71,7 @@ def rounds_tables(report: PlanReport) -> tuple[TextTable, ...]:
     if report.replayed is None:
         return ()
     return tuple(
-        _measured_table(number, turn)
+        _measured_table(number, turn, turn is report.replayed.answer)
         for number, turn in enumerate(report.replayed.rounds, start=1)
         if turn.measured
     )
@@ -182,7 +182,7 @@ def _marginal(value: MarginalValue) -> tuple[str, ...]:
     return _word(value.kind), value.name, quarter, value.unit, money(value.saving)
 
 
-def _measured_table(number: int, turn: Round) -> TextTable:
+def _measured_table(number: int, turn: Round, answer: bool) -> TextTable:
     rows = []
     for measured in turn.measured:
         low, high = measured.value.low, measured.value.high
@@ -200,7 +200,8 @@ def _measured_table(number: int, turn: Round) -> TextTable:
         )
     cost = turn.result.certificate.objective
     return TextTable(
-        f"Round {number}{'' if cost is None else f', cost {money(cost)}'}: goals in the replay",
+        f"Round {number}{' (the plan above)' if answer else ''}"
+        f"{'' if cost is None else f', cost {money(cost)}'}: goals in the replay",
         ("class", "pool", "regime", "goal", "measured", "95 %", "wanted", "holds"),
         tuple(rows),
         frozenset({4, 6}),

@@ -152,7 +152,7 @@ def _goals(report: Document) -> Goals:
     """Return for each class how well its goal is kept, worst pool, by the plan of the report."""
     replay = report.get("replay")
     measured: Sequence[Any] = (
-        [] if replay is None else replay["rounds"][replay["answer"]]["measured"]
+        [] if replay is None else replay["rounds"][replay.get("answer", -1)]["measured"]
     )
     worst: dict[str, tuple[float, float, float]] = {}
     for one in measured:

@@ -25,7 +25,7 @@ from alloc.capacity.accounting import hosts_in_service
 from alloc.capacity.queueing import wait_in_queue
 from alloc.errors import InstanceError
 from alloc.planning.pools import Operation, Pool, Regime, Stream, fullest, operations_of
-from alloc.planning.replay import ReplaySettings, gpus_needed, replay
+from alloc.planning.replay import ReplaySettings, replay
 from alloc.topology import HostType
 
 QUICK = ReplaySettings(jobs=200, replications=3)
@@ -143,31 +143,12 @@ def test_a_pool_that_holds_no_gang_serves_nobody() -> None:
         assert measured.value.mean == value
 
 
-def test_the_fewest_gpus_that_hold_are_found() -> None:
-    """One host fewer misses, by the same replay."""
-    goal = ServiceGoal("wait", 0.5, 0.9)
-    pool = operation({4: 1}, stream(goal, rate=5.0))
-    needed = gpus_needed(pool, QUICK)
-    assert needed % 4 == 0
-    assert all(m.holds for m in replay(dataclasses.replace(pool, hosts={4: needed // 4}), QUICK))
-    below = dataclasses.replace(pool, hosts={4: needed // 4 - 1})
-    assert not all(m.holds for m in replay(below, QUICK))
-    assert gpus_needed(dataclasses.replace(pool, hosts={4: needed}), QUICK) == 4 * needed
-
-
-def test_a_goal_that_no_number_of_hosts_keeps_is_said() -> None:
-    goal = ServiceGoal("jct", 1.0, 0.9)
-    slow = JobClass("slow", (JobOption("h100", 1, 0.5), JobOption("a100", 1, 2.0)), goal=goal)
-    with pytest.raises(InstanceError, match="misses the goal of slow with any number of hosts"):
-        gpus_needed(
-            operation({8: 1}, Stream(slow, 1, 2.0, 1.0)), ReplaySettings(jobs=20, replications=2)
-        )
-
-
 def test_a_replay_is_the_same_every_time_and_other_with_another_seed() -> None:
     pool = operation({8: 1}, stream(ServiceGoal("wait", 0.5, 0.9), rate=3.0))
     assert replay(pool, QUICK) == replay(pool, QUICK)
     assert replay(pool, QUICK) != replay(pool, dataclasses.replace(QUICK, seed=1))
+    assert replay(pool, QUICK, draw=1) != replay(pool, QUICK)
+    assert replay(pool, QUICK, draw=1) == replay(pool, QUICK, draw=1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,217 @@
+"""Room: how many GPUs a pool needs so that its goals hold in the simulator, and because of whom."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from alloc.capacity.headroom import headroom, reference_gpus, tightening_factors
+from alloc.capacity.problem import PlanningProblem
+from alloc.errors import InstanceError
+from alloc.planning.pools import Operation
+from alloc.planning.replay import Measured, ReplaySettings, replay
+
+# Draws of arrivals and run times by which rooms are sized; those of the verdicts are others.
+_SIZING = 0
+_MOST_DOUBLINGS = 12
+# Steps of the search for the most load that a pool carries.
+_STEPS = 3
+# Part of a pool's load that is little enough to be sent elsewhere as a whole.
+_FEW = 0.2
+
+Key = tuple[str, str, str]
+"""Class, GPU type, site: what a `Tightening` is for."""
+Factors = Mapping[Key, float]
+
+
+@dataclass(frozen=True)
+class Room:
+    """GPUs that a pool needs, and the classes that they are charged to.
+
+    Parameters
+    ----------
+    gpus
+        GPUs that its load needs: of so large a pool, the part that the load takes up.
+    charged
+        Classes that need more than the queueing formula gave them.
+    misfit
+        GPUs of the gang that is larger than the pool; 0 if that is not why.
+    """
+
+    gpus: float
+    charged: tuple[str, ...]
+    misfit: int = 0
+
+
+def reserved(problem: PlanningProblem, operation: Operation) -> dict[str, float]:
+    """Return the GPUs that the model sets aside in a pool for each class, by its tightening."""
+    factors = tightening_factors(problem)
+    pool_gpus = reference_gpus(problem)
+    found: dict[str, float] = defaultdict(float)
+    for stream in operation.streams:
+        name = stream.job_class.name
+        room = headroom(
+            problem, stream.job_class, stream.option, pool_gpus, spot=operation.pool.spot
+        )
+        factor = factors.get(key_of(operation, name), 1.0)
+        found[name] += stream.load * (room or 1.0) * factor
+    return dict(found)
+
+
+def key_of(operation: Operation, job_class: str) -> Key:
+    """Return what the tightening of a class in a pool is for."""
+    return job_class, operation.pool.gpu_type, operation.pool.site
+
+
+def rooms_needed(
+    operation: Operation,
+    loads: Mapping[str, float],
+    settings: ReplaySettings,
+    charges: Mapping[str, int],
+) -> list[Room]:
+    """Return the room that a pool which misses needs, and whom to charge for it.
+
+    Gangs larger than the pool are looked at first, for nothing else is their fault. The rest is
+    charged to one of the classes without which the pool would hold as it is, so that the model
+    weighs the room against sending that class elsewhere: to the one charged least often so far, for
+    one that was sent here would otherwise be sent round all pools; then to the smallest. Where no
+    class is to blame by itself, all are charged.
+
+    Parameters
+    ----------
+    operation
+        The pool.
+    loads
+        GPUs that are set aside for each class, as from `reserved`.
+    settings
+        How it is replayed.
+    charges
+        How often each class has been charged.
+    """
+    found = []
+    for stream in operation.streams:
+        if stream.gpus > operation.gpus:
+            size = -(-stream.gpus // _largest_host(operation)) * _largest_host(operation)
+            name = stream.job_class.name
+            others = sum(load for other, load in loads.items() if other != name)
+            found.append(Room(size + others, (name,), misfit=stream.gpus))
+            operation = _without(operation, name)
+    if not operation.streams or holds(operation, settings):
+        return found
+    present = sorted({stream.job_class.name for stream in operation.streams})
+    blamed = [name for name in present if holds(_without(operation, name), settings)]
+    fewest = min((charges.get(name, 0) for name in blamed), default=0)
+    charged = [name for name in blamed if charges.get(name, 0) == fewest]
+    smallest = min(charged, key=lambda name: loads[name], default="")
+    if smallest and loads[smallest] <= _FEW * sum(loads.values()):
+        charged = [smallest]
+    found.append(Room(room_needed(operation, settings), tuple(charged or present)))
+    return found
+
+
+def holds(operation: Operation, settings: ReplaySettings) -> bool:
+    """Return whether the goals of a pool surely hold: the whole 95 % interval keeps them."""
+    return all(_surely(found) for found in replay(operation, settings, draw=_SIZING))
+
+
+def gpus_needed(operation: Operation, settings: ReplaySettings) -> int:
+    """Return the fewest GPUs with which the goals of a pool surely hold, adding its largest hosts.
+
+    Found by doubling the added hosts, then halving the step; every trial replays the same jobs.
+
+    Raises
+    ------
+    InstanceError
+        If the goals are missed however many hosts there are: a scheduler may not start jobs that
+        could start, or the goal be shorter than a run.
+    """
+    if holds(operation, settings):
+        return operation.gpus
+    return _with_more(operation, _hosts_missing(operation, settings)).gpus
+
+
+def room_needed(operation: Operation, settings: ReplaySettings) -> float:
+    """Return the GPUs that the load of a pool which misses takes up.
+
+    Hosts come whole: of the pool that the load needs, its part counts, for what is left of the last
+    host carries more load. But so many that the load is not carried by the hosts there are when a
+    little of it goes elsewhere.
+    """
+    added = _hosts_missing(operation, settings)
+    enough = _with_more(operation, added)
+    # With a host less the goals are missed, so that hardly more than its part can be left.
+    before = enough.gpus - _largest_host(operation)
+    most = min(enough.gpus / max(before, enough.gpus / 2), enough.gpus / operation.load)
+    part = enough.gpus / load_carried(enough, settings, most)
+    least = operation.gpus / enough.gpus
+    if holds(_scaled(operation, least), settings):
+        now = operation.gpus / load_carried(_scaled(operation, least), settings, 1 / least) / least
+        return max(part, now)
+    return float(enough.gpus)
+
+
+def _hosts_missing(operation: Operation, settings: ReplaySettings) -> int:
+    high = 1
+    while not holds(_with_more(operation, high), settings):
+        high *= 2
+        if high > 2**_MOST_DOUBLINGS:
+            missed = [m.job_class for m in replay(operation, settings) if not m.holds]
+            raise InstanceError(
+                f"pool {operation.pool}: scheduler {settings.scheduler} misses the goal of "
+                f"{', '.join(missed)} with any number of hosts; choose another scheduler or goal."
+            )
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        held = holds(_with_more(operation, middle), settings)
+        low, high = (low, middle) if held else (middle, high)
+    return high
+
+
+def load_carried(operation: Operation, settings: ReplaySettings, most: float) -> float:
+    """Return how many times its load a pool that holds carries, from 1 to `most`."""
+    if most <= 1 or holds(_scaled(operation, most), settings):
+        return max(most, 1.0)
+    low, high = 1.0, most
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(_scaled(operation, middle), settings) else (low, middle)
+    return low
+
+
+def _surely(measured: Measured) -> bool:
+    if not measured.holds:
+        return False
+    low, high = measured.value.low, measured.value.high
+    if measured.in_hours:
+        return high is None or high <= measured.wanted
+    return low is None or low >= measured.wanted
+
+
+def _largest_host(operation: Operation) -> int:
+    return max(max(operation.hosts, default=1), 1)
+
+
+def _with_more(operation: Operation, added: int) -> Operation:
+    largest = _largest_host(operation)
+    hosts = {**operation.hosts, largest: operation.hosts.get(largest, 0) + added}
+    return dataclasses.replace(operation, hosts=hosts)
+
+
+def _scaled(operation: Operation, factor: float) -> Operation:
+    return dataclasses.replace(
+        operation,
+        streams=tuple(
+            dataclasses.replace(stream, jobs_per_hour=stream.jobs_per_hour * factor)
+            for stream in operation.streams
+        ),
+    )
+
+
+def _without(operation: Operation, job_class: str) -> Operation:
+    return dataclasses.replace(
+        operation,
+        streams=tuple(s for s in operation.streams if s.job_class.name != job_class),
+    )
