@@ -229,7 +229,8 @@ def print_schema(
     kind: Annotated[
         str,
         typer.Argument(
-            help="instance, solution, result or topology.",
+            help="instance, solution, result, topology, planning, plan, plan_result, operation, "
+            "operation_plan or operation_result.",
             autocompletion=completion.complete_document_kind,
         ),
     ] = "instance",
