@@ -15,6 +15,7 @@ from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
     from alloc.capacity.plan import PlanResult
+    from alloc.certificate import Certificate
     from alloc.planning.changes import Change
     from alloc.planning.differences import WhatIf
     from alloc.planning.replay import ReplaySettings
@@ -314,11 +315,21 @@ def _say_outcome(found: "PlanReport") -> None:
         say(f"replay: {found.replayed.sentence}")
 
 
+def say_stopped(certificate: "Certificate") -> None:
+    """Say what it means that a search was stopped early, if it matters."""
+    if certificate.limit == "interrupt":
+        found = certificate.objective is not None
+        say(f"interrupted: {'the best plan so far is kept' if found else 'no plan was found yet'}.")
+    elif certificate.status == "no_solution":
+        say("no plan was found within the limits, and none is proved impossible; give more time.")
+
+
 def _say_conflict(result: "PlanResult") -> None:
     if result.conflict is not None:
         say(f"infeasible: {result.conflict}")
     for way in result.ways_out:
         say(f"relief: {way}")
+    say_stopped(result.certificate)
 
 
 def _code(found: "PlanReport") -> ExitCode:

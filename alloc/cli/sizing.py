@@ -12,7 +12,7 @@ from alloc.cli.completion import complete_operation_policy
 from alloc.cli.console import print_text, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode
-from alloc.cli.planning import WorkersOption
+from alloc.cli.planning import WorkersOption, say_stopped
 from alloc.cli.sources import read_document
 
 if TYPE_CHECKING:
@@ -296,6 +296,7 @@ def _outcome(
         say(f"infeasible: {conflict}")
     for cure in cures:
         say(f"relief: {cure}")
+    say_stopped(certificate)
     if certificate.limit == "interrupt":
         return ExitCode.INTERRUPTED
     if certificate.status == "infeasible":

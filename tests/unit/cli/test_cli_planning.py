@@ -80,6 +80,12 @@ def test_an_answer_whose_file_ends_in_gz_is_compressed(run, tmp_path):
     assert json.loads(gzip.decompress(path.read_bytes()))["document"] == "plan-report"
 
 
+def test_a_limit_that_left_nothing_is_said(run):
+    result = run("plan", "planning-large", "--time-limit", 0.001, "-q")
+    assert result.exit_code == 4
+    assert "no plan was found within the limits" in result.stderr
+
+
 def test_a_front_of_nothing_says_what_is_missing(run, hopeless):
     result = run("plan", hopeless, "--pareto", "energy", "-q")
     assert result.exit_code == 3
