@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import TracebackType
 from typing import Self
@@ -103,6 +103,13 @@ class BlockData:
     first_stage: sparse.csr_array
     own: int
     emergency_share: Array
+
+
+def with_dearer_emergencies(data: BlockData) -> BlockData:
+    """Return the same blocks with emergencies at ten times the price."""
+    cost = data.cost.copy()
+    cost[data.own :] *= 10.0
+    return replace(data, cost=cost)
 
 
 def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool) -> BlockData:
@@ -277,6 +284,10 @@ class BlockValues:
     ) -> None:
         if self._parallel is not None:
             self._parallel.__exit__(kind, error, trace)
+
+    def change(self, data: BlockData) -> None:
+        """Solve blocks of other costs from now on."""
+        self.data, self._local, self._token = data, None, uuid.uuid4().hex
 
     def solve_programs(
         self, programs: Sequence[tuple[ArrayModel, SolverOptions]]

@@ -31,6 +31,8 @@ _SHARE_TO_TIGHTEN = 0.1
 """Of the time left."""
 _NEARER = 0.6
 """Distance of the incumbent from the relaxation at which to tighten again, over that before."""
+_MOST_RAISES = 5
+"""Times that emergencies become dearer."""
 
 Fixed = tuple[Ints, Array, Array]
 """Columns with lower and upper bounds for a while."""
@@ -63,6 +65,9 @@ class Candidates(Relaxation):
         """M of (C7) for each switch, as far as it is tightened."""
         self._dives = 0
         self._tried: set[bytes] = set()
+        self._short: set[bytes] = set()
+        """Those of the tried that go short."""
+        self._raises = 0
         self._above_when_tightened = math.inf
 
     def _limits(self) -> Array:
@@ -77,10 +82,14 @@ class Candidates(Relaxation):
         point = self.completing.complete(values)
         key = np.round(point[self.first.integer]).tobytes()
         if key in self._tried:
+            if key in self._short:
+                self._cut_off(point)
             return False
         self._tried.add(key)
         found = self.value(point, self.tasks, keep=True)
         self.cut(point)
+        if self._goes_short(found):
+            self._short.add(key)
         worth = float(
             self.setting.cost @ point
             + sum(self.setting.weight[task] * found[task].value for task in self.tasks)
@@ -91,11 +100,26 @@ class Candidates(Relaxation):
             return True
         return False
 
+    def _cut_off(self, point: Array) -> None:
+        """Make a first stage dearer that goes short and that the cuts propose again.
+
+        It misses so little that the emergency costs less than another host. Whether any plan misses
+        nothing is another question: one must be known.
+        """
+        if self.incumbent is not None and self._raises < _MOST_RAISES:
+            self._raises += 1
+            self.make_emergencies_dearer()
+            self.value(point, self.tasks)
+            self.cut(point)
+
+    def _goes_short(self, found: dict[Task, BlockValue]) -> bool:
+        most = max(1.0, float(self.data.demand.sum(axis=2).max()))
+        return any(value.emergency > SHORT * most for value in found.values())
+
     def _is_plan(self, point: Array, found: dict[Task, BlockValue]) -> bool:
         if self.setting.feasibility:
             return True
-        most = max(1.0, float(self.data.demand.sum(axis=2).max()))
-        if any(value.emergency > SHORT * most for value in found.values()):
+        if self._goes_short(found):
             return False
         spent = self.first.spent @ point / self.unit
         for (w, t), value in found.items():

@@ -18,6 +18,7 @@ from alloc.solving.capacity.right_sizing_blocks import (
     BlockValues,
     Task,
     block_data,
+    with_dearer_emergencies,
 )
 from alloc.solving.capacity.right_sizing_completing import Completing
 from alloc.solving.capacity.right_sizing_cuts import NOTHING, CutPool
@@ -138,6 +139,12 @@ class Relaxation:
         self.seconds_to_value = max(took, 0.5 * self.seconds_to_value)
         self.pool.add([found[task].dual for task in tasks])
         return found
+
+    def make_emergencies_dearer(self) -> None:
+        """Raise the price of emergencies; the cuts known so far are true all the more."""
+        self.block_data = with_dearer_emergencies(self.block_data)
+        self.pool.data = self.block_data
+        self.values.change(self.block_data)
 
     def cut(self, *points: Array) -> None:
         """Add the best cuts known at some points to the masters, where they say something new."""

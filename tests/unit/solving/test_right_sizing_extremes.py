@@ -102,3 +102,19 @@ def test_a_host_is_paid_once_and_a_future_counts_with_its_probability():
     fewer = replace(result.plan, orders=(Order("buy", "room", 0, 10),))
     assert {violation.code for violation in verify_plan(problem, fewer)} == {"room"}
     assert math.isclose(result.costs.purchase, 1.1e6)
+
+
+@pytest.mark.parametrize("failures", [0, 2])
+def test_a_host_is_bought_for_a_sliver_of_a_gpu(failures):
+    """The last future asks for a hundredth of a GPU more than ten hosts have: eleven it is.
+
+    An emergency of so little was cheaper than a host at any fixed price, and proposed for ever.
+    """
+    problem = machine_room(10)
+    peak = replace(problem.scenarios[-1], arrivals={"work": (38.0, 38.005)})
+    problem = problem.replace(scenarios=(*problem.scenarios[:-1], peak), failures=failures)
+    result = right_size(problem, method="decomposition", gap=1e-6, time_limit_s=20)
+    assert result.certificate.status == "optimal"
+    expected = right_size(problem, method="extensive", gap=1e-6).certificate.objective
+    assert result.certificate.objective == pytest.approx(expected)
+    assert sum(order.count for order in result.plan.orders) == 11 + failures
