@@ -105,16 +105,24 @@ def _rounds(
     most_rounds: int,
     report: Report,
 ) -> tuple[SizingOutcome, tuple[GoalCheck, ...], int, InferenceProblem]:
-    """Solve and simulate until every goal holds; return also the problem as it was tightened."""
+    """Solve and simulate until every goal holds; return also the problem as it was tightened.
+
+    Out of time, the last plan stands, though it misses goals in the simulation.
+    """
+    last: tuple[SizingOutcome, tuple[GoalCheck, ...], int, InferenceProblem] | None = None
     for number in range(1, most_rounds + 1):
         outcome = solve_inference(problem, settings, report=report)
         certificate = outcome.certificate
         found = standing(certificate.objective, certificate.bound)
         report(f"round {number}: {certificate.status}, {found}")
+        if outcome.plan is None and outcome.certificate.status == "no_solution" and last:
+            report(f"round {number}: out of time; the last plan stands")
+            return last
         if outcome.plan is None or not requests:
             return outcome, (), number, problem
         replayer = Replayer(problem, requests, settings.seed)
         checks = tuple(replayer.checks(outcome.plan))
+        last = outcome, checks, number, problem
         missed = sum(not check.holds for check in checks)
         report(f"round {number}: simulation keeps {len(checks) - missed} of {len(checks)} goals")
         if not missed or number == most_rounds or settings.seconds_left() <= 0:

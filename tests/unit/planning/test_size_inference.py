@@ -11,6 +11,7 @@ from alloc.capacity.inference import GpuPool, InferenceProblem
 from alloc.capacity.inference_rates import group_rate, load_of
 from alloc.capacity.requests import LatencyGoal, TokenSummary
 from alloc.errors import AllocError, InstanceError
+from alloc.planning import inference
 from alloc.planning.inference import (
     load_inference_problem,
     read_inference_problem,
@@ -21,7 +22,7 @@ from alloc.planning.inference import (
 )
 from alloc.planning.inference_replay import replay_stream
 from alloc.simulation.serving import draw_requests
-from alloc.solving.capacity.inference import solve_inference
+from alloc.solving.capacity.inference import SizingOutcome, solve_inference
 from alloc.verification.inference import verify_inference
 
 
@@ -58,6 +59,29 @@ def test_a_goal_that_the_simulation_misses_is_tightened_until_it_holds():
     assert result.rounds == 2
     assert result.certificate.objective > once.certificate.objective
     assert result.certificate.fingerprint != once.certificate.fingerprint
+
+
+def test_a_round_out_of_time_leaves_the_last_plan(monkeypatch):
+    """A limit must never lose an incumbent: the round that was cut off had its plan thrown away."""
+    base = a_problem(0.82, arrival_scv=6.0)
+    kind = a_class(0.82, ttft=LatencyGoal(1.0, 95))
+    problem = base.replace(models=(dataclasses.replace(base.models[0], classes=(kind,)),))
+    solved = []
+
+    def cut_off(changed, settings, **options):
+        outcome = solve_inference(changed, settings, **options)
+        solved.append(outcome)
+        if len(solved) == 1:
+            return outcome
+        nothing = outcome.certificate.replace(status="no_solution", objective=None, limit="time")
+        return SizingOutcome(None, nothing)
+
+    monkeypatch.setattr(inference, "solve_inference", cut_off)
+    result = size_inference(problem, what_if=False, replayed_requests=5000)
+    assert len(solved) == 2
+    assert result.plan == solved[0].plan
+    assert result.certificate == solved[0].certificate
+    assert not result.converged
 
 
 def test_what_the_simulation_forbids_may_leave_no_plan():
