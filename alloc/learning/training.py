@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from alloc.documents.files import read_bytes, write_bytes, write_text
-from alloc.errors import BackendUnavailableError, InstanceError
+from alloc.errors import AllocError, BackendUnavailableError, InstanceError
 
 if TYPE_CHECKING:
     import torch
@@ -205,10 +205,19 @@ def _take_up(trainer: Trainer, path: Path) -> float:
                 f"{path}: belongs to a training of other {name} ({_difference(kept[name], mine)}); "
                 "give the same ones, or name another folder."
             )
-    trainer.step = kept["step"]
-    trainer.curve.points[:] = Curve.from_list(kept["curve"]).points
-    trainer.restore(kept["state"])
-    return float(kept["cpu_s"])
+    try:
+        trainer.step = int(kept["step"])
+        trainer.curve.points[:] = Curve.from_list(kept["curve"]).points
+        trainer.restore(kept["state"])
+        return float(kept["cpu_s"])
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        if isinstance(error, AllocError):
+            raise
+        found = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+        raise InstanceError(
+            f"{path}: does not hold the state of this training ({found[:100]}), perhaps because "
+            "another version of alloc wrote it; train from the start in another folder."
+        ) from None
 
 
 def _keep(trainer: Trainer, path: Path, cpu_s: float) -> None:

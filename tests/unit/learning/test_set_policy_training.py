@@ -222,6 +222,25 @@ def test_a_flipped_bit_and_a_foreign_file_are_refused(straight: Path, tmp_path: 
         train(training(tmp_path), tmp_path)
 
 
+@pytest.mark.parametrize("change", ["no curve", "no network", "another network", "no number"])
+def test_a_checkpoint_of_another_alloc_is_refused_in_a_sentence(
+    change: str, straight: Path, tmp_path: Path
+) -> None:
+    """Whole, and of the same training, but not in the form that is read: no traceback."""
+    kept = shared.load_checkpoint(straight / CHECKPOINT)
+    if change == "no curve":
+        del kept["curve"]
+    elif change == "no network":
+        del kept["state"]["network"]
+    elif change == "another network":
+        kept["state"]["network"] = {"weight": torch.zeros(3)}
+    else:
+        kept["step"] = "some"
+    shared.save_checkpoint(tmp_path / CHECKPOINT, kept)
+    with pytest.raises(InstanceError, match="does not hold the state of this training"):
+        train(training(tmp_path), tmp_path)
+
+
 def test_a_checkpoint_of_other_settings_is_refused(straight: Path) -> None:
     """With what differs: a seed, a plan; or if a new run is wanted in its place."""
     with pytest.raises(InstanceError, match=r"other settings \(seed: there 0, here 7\)"):
