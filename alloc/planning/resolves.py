@@ -44,7 +44,7 @@ def solve_again(
     settings
         Limits for all of them together.
     report
-        Told if the time is up before the end.
+        Told if the time is up, or Ctrl-C pressed, before the end.
     """
     found: list[Resolve] = []
     for k, change in enumerate(changes):
@@ -52,7 +52,11 @@ def solve_again(
         if left <= 0:
             report(f"no time left for {len(changes) - k} of {len(changes)} what-ifs")
             break
-        after = solve(change.problem, Settings(left, settings.seed, settings.workers))
+        try:
+            after = solve(change.problem, Settings(left, settings.seed, settings.workers))
+        except KeyboardInterrupt:
+            report(f"interrupted: {len(changes) - k} of {len(changes)} what-ifs left out")
+            break
         value, base = after.objective, before.objective
         difference = None if value is None or base is None else value - base
         exact = before.status == after.status == "optimal"

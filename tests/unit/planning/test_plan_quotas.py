@@ -19,6 +19,7 @@ from alloc.capacity.quotas import (
 )
 from alloc.errors import AllocError, InstanceError
 from alloc.instances.generators import generate_elastic
+from alloc.planning import quotas
 from alloc.planning.quotas import (
     load_quota_problem,
     plan_quotas,
@@ -235,3 +236,20 @@ def test_a_limit_does_not_lose_what_was_found(goal):
     assert outcome.certificate.verified
     assert outcome.certificate.status in ("optimal", "feasible")
     assert verify_quota_plan(problem, outcome.plan) == []
+
+
+def test_an_interrupt_leaves_out_what_ifs_and_keeps_the_plan(monkeypatch):
+    """Ctrl-C keeps what was found: what-ifs come last, and take the longest."""
+    solved = []
+
+    def interrupted(changed, *arguments, **options):
+        solved.append(changed)
+        if len(solved) == 3:
+            raise KeyboardInterrupt
+        return solve_quotas(changed, *arguments, **options)
+
+    monkeypatch.setattr(quotas, "solve_quotas", interrupted)
+    result = plan_quotas(GOOD)
+    assert result.plan is not None
+    assert len(result.resolves) == 1
+    assert "interrupted" in result.log[-1]
