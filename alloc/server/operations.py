@@ -22,6 +22,11 @@ from alloc.server.requests import (
     SolveRequest,
 )
 from alloc.server.requests_planning import FrontRequest, PlanRequest, WhatIfRequest
+from alloc.server.requests_sizing import (
+    OperateRequest,
+    PlanQuotasRequest,
+    SizeInferenceRequest,
+)
 
 Tell = Callable[[str], None]
 """Takes a line about how far the work is."""
@@ -155,6 +160,29 @@ OPERATIONS: Sequence[Operation] = (
         "alloc.server.runs_planning:run_front",
         "A front: the cheapest plan within each limit, each with its certificate.",
         lambda request: request.seconds,
+    ),
+    # What they simulate takes time beyond that of their solves, so their bound is the server's.
+    Operation(
+        "size-inference",
+        "Find the cheapest replicas that serve every request within its latency goals.",
+        SizeInferenceRequest,
+        "alloc.server.runs_sizing:run_size_inference",
+        "An inference result document: replicas with their certificate, and what was simulated.",
+    ),
+    Operation(
+        "plan-quotas",
+        "Find tenants' quotas under uncertain demand.",
+        PlanQuotasRequest,
+        "alloc.server.runs_sizing:run_plan_quotas",
+        "A quota result document: quotas with their certificate, and what tenants get.",
+    ),
+    Operation(
+        "operate",
+        "Decide which nodes are on and what runs on them until the next event.",
+        OperateRequest,
+        "alloc.server.runs_sizing:run_operate",
+        "An operation result document: the decision with its certificate.",
+        _time_limit,
     ),
 )
 

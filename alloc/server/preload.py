@@ -14,6 +14,7 @@ import alloc.instances
 import alloc.server.bodies
 import alloc.server.runs
 import alloc.server.runs_planning
+import alloc.server.runs_sizing
 import alloc.server.worker
 import alloc.solving.column_generation
 import alloc.solving.explaining

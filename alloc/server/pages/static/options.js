@@ -40,7 +40,7 @@ export async function startOptions() {
 /** Offer the operations that take documents of a kind; all of them if the kind is unknown. */
 export function offerOperations(kind) {
   const before = byId("operation").value;
-  const fitting = operations.filter((one) => KIND_OF[one.field] === kind);
+  const fitting = operations.filter((one) => kindOf(one) === kind);
   const offered = fitting.length ? fitting : operations;
   byId("operation").replaceChildren(
     ...offered.map((one) => element("option", { value: one.name }, words(one.name))),
@@ -48,6 +48,9 @@ export function offerOperations(kind) {
   if (offered.some((one) => one.name === before)) byId("operation").value = before;
   if (byId("operation").value !== shown) showOptions();
 }
+
+/** The kind of document that an operation takes: what its description says, or what is usual. */
+const kindOf = ({ schema, field }) => schema.properties[field].properties?.kind?.const ?? KIND_OF[field];
 
 const chosen = () => operations.find((one) => one.name === byId("operation").value);
 

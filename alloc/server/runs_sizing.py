@@ -1,0 +1,81 @@
+"""Runs about sizing: ``size-inference``, ``plan-quotas`` and ``operate``, in a worker process."""
+
+from __future__ import annotations
+
+from alloc.errors import InstanceError, nearest
+from alloc.planning.inference import (
+    read_inference_problem,
+    size_inference,
+    write_inference_result,
+)
+from alloc.planning.operation import (
+    operate,
+    operation_policies,
+    parse_operation,
+    write_operation_result,
+)
+from alloc.planning.quotas import plan_quotas, read_quota_problem, write_quota_result
+from alloc.server.operations import Limits, Tell
+from alloc.server.problems import blame
+from alloc.server.requests_sizing import (
+    OperateRequest,
+    PlanQuotasRequest,
+    SizeInferenceRequest,
+    SizingRequest,
+)
+from alloc.solving.outcome import Settings
+
+
+def run_size_inference(request: SizeInferenceRequest, tell: Tell, limits: Limits) -> str:
+    """Return the result document of a sizing."""
+    with blame("/problem"):
+        problem = read_inference_problem(request.document)
+    found = size_inference(
+        problem,
+        _settings(request, limits),
+        replayed_requests=request.requests,
+        most_rounds=request.rounds,
+        what_if=request.what_if,
+        progress=tell,
+    )
+    return write_inference_result(found)
+
+
+def run_plan_quotas(request: PlanQuotasRequest, tell: Tell, limits: Limits) -> str:
+    """Return the result document of quotas."""
+    with blame("/problem"):
+        problem = read_quota_problem(request.document)
+    found = plan_quotas(
+        problem,
+        _settings(request, limits),
+        most_rounds=request.rounds,
+        what_if=request.what_if,
+        progress=tell,
+    )
+    return write_quota_result(found)
+
+
+def run_operate(request: OperateRequest, tell: Tell, limits: Limits) -> str:
+    """Return the result document of a decision."""
+    with blame("/policy"):
+        known = ("exact", *operation_policies())
+        if request.policy not in known:
+            raise InstanceError(
+                f'unknown policy "{request.policy}"{nearest(request.policy, known) or ";"} '
+                f"known: {', '.join(known)}."
+            )
+    with blame("/problem"):
+        problem = parse_operation(request.document)
+    found = operate(
+        problem,
+        request.policy,
+        time_limit_s=request.time_limit_s,
+        seed=request.seed,
+        workers=min(request.workers, limits.threads),
+        report=tell,
+    )
+    return write_operation_result(found)
+
+
+def _settings(request: SizingRequest, limits: Limits) -> Settings:
+    return Settings(request.time_limit_s, request.seed, min(request.workers, limits.threads))
