@@ -276,8 +276,10 @@ class _Elastic:
             missing = running[:, :, short[c, bands]] @ weights / float(self.data.base[c])
             w, t = np.unravel_index(int(missing.argmax()), missing.shape)
             amount = float(missing[w, t])
-            if amount * float(self.data.base[c]) <= _NOTHING * self.gpus:
+            least = _NOTHING * self.gpus / float(self.data.base[c])
+            if amount <= least:
                 continue
+            cases = int((missing > least).sum())
             scenario = self.problem.scenarios[int(w)]
             rate = scenario.arrivals[job_class.name][int(t)]
             goal = "" if job_class.goal is None else f" ({job_class.goal.sentence})"
@@ -285,6 +287,7 @@ class _Elastic:
                 f'job class "{job_class.name}"{goal} cannot be served in full: '
                 f"{in_full(amount, 4)} of {in_full(rate, 4)} jobs per hour are left over in "
                 f'scenario "{scenario.name}", quarter {t}'
+                f"{f', the worst of {cases} cases' if cases > 1 else ''}"
             )
             found.append(
                 Relief("demand", job_class.name, scenario.name, int(t), amount, "jobs/h", sentence)

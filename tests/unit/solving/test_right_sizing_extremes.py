@@ -118,3 +118,12 @@ def test_a_host_is_bought_for_a_sliver_of_a_gpu(failures):
     expected = right_size(problem, method="extensive", gap=1e-6).certificate.objective
     assert result.certificate.objective == pytest.approx(expected)
     assert sum(order.count for order in result.plan.orders) == 11 + failures
+
+
+def test_work_left_over_more_than_once_is_not_told_as_if_it_were_once():
+    """The amount is that of the worst case; who takes off only that is refused again."""
+    nothing = HostOffer("buy", HostType("eight", 8, "a"), "purchase", 1.0, lead_time_quarters=1)
+    problem = machine_room(3).replace(offers=(nothing,))
+    (short,) = (r for r in right_size(problem).reliefs if r.kind == "demand")
+    assert (short.scenario, short.quarter, short.amount) == ("peak", 0, pytest.approx(40.0))
+    assert short.sentence.endswith('in scenario "peak", quarter 0, the worst of 3 cases')
