@@ -122,7 +122,7 @@ class Scenario:
         For each job class its jobs per hour, quarter by quarter, mean over the hours.
     spot_availability
         Fraction of each spot offer's ``most_hosts`` that can be had, quarter by quarter; empty: all
-        of them.
+        of them. Of an offer without ``most_hosts`` any number can be had in any case.
     """
 
     name: str

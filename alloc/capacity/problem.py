@@ -51,7 +51,7 @@ class PlanningProblem:
         Hours in a quarter.
     budget
         Most money spent over all quarters, not discounted: orders, maintenance and the expected
-        cost of running; None without limit.
+        cost of running, losses of waived scenarios included; None without limit.
     quarter_budgets
         The same for each quarter; empty without limit.
     discount_rate
