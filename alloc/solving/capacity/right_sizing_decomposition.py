@@ -12,7 +12,7 @@
 5. The bound: the integer program over quarterly cuts, each the expectation of cuts with the
    multipliers of the relaxation, so that it starts from the relaxation's bound. Meanwhile other
    processes choose anew what is open among some pools (large neighbourhoods [4]_).
-6. Probing: pools are closed and opened one by one.
+6. Probing, where none of this found a better plan: pools are closed and opened one by one.
 
 References
 ----------
@@ -51,7 +51,7 @@ _OPEN = 1e-6
 _SHARE_OF_RELAXATION = 0.4
 """Of the time, for the linear relaxation."""
 _MOST_FAILURES = 2
-"""Proofs and neighbourhoods without any gain after which a turn ends."""
+"""Dives without much gain after which it is time for a proof."""
 _SECONDS_TO_PROVE = 4.0
 """At first."""
 _LONGER = 1.5
@@ -108,16 +108,17 @@ class Decomposition(Candidates):
                 self.bound = math.inf
                 return None
             before = self.bound
-            better = self._dive()
-            better |= self._advance()
-            if not self.closed() and self.seconds_left() > 3 * self.seconds_to_value:
-                better |= self.probe()
+            better = self._dive_repeatedly()
+            better |= self._prove_and_polish()
+            enough_time = self.seconds_left() > 3 * self.seconds_to_value
+            if not better and not self.closed() and enough_time:
+                better = self.probe()
             idle = 0 if better or self.bound > before else idle + 1
             if idle >= _MOST_IDLE:
                 return None
         return None
 
-    def _dive(self) -> bool:
+    def _dive_repeatedly(self) -> bool:
         """Dive while that helps much: what one dive learns makes the next one better."""
         better, failures = False, 0
         while failures < (_MOST_FAILURES if len(self.switches) else 1):
@@ -129,24 +130,22 @@ class Decomposition(Candidates):
             failures += self.cost >= wanted
         return better
 
-    def _advance(self) -> bool:
-        """Prove and polish while that helps; return whether a better plan was found."""
-        better, failures = False, 0
-        while failures < _MOST_FAILURES and math.isfinite(self.bound) and not self.closed():
+    def _prove_and_polish(self) -> bool:
+        """Prove and polish while that finds better plans; return whether it found one."""
+        better = False
+        while math.isfinite(self.bound) and not self.closed():
             if self.seconds_left() < self.seconds_to_value:
                 break
-            before = self.bound
             self.tighten()
             gained = self.prove(min(self._seconds_to_prove, 0.3 * self.seconds_left()))
             if self.settings.workers == 1 and not self.closed():
                 # Of several processes one proves while the others polish.
                 gained |= self.polish()
             better |= gained
-            if not len(self.switches):
-                break
             if not gained:
                 self._seconds_to_prove *= _LONGER
-                failures += self.bound - before <= self.little(self.bound)
+            if not gained or not len(self.switches):
+                break
         return better
 
     def _hopeless(self) -> bool:
