@@ -81,7 +81,9 @@ def _readers() -> Iterable[str]:
 
 
 def _document_kinds() -> Iterable[str]:
-    return ["instance", "solution", "result", "topology"]
+    from alloc.documents.schema import KINDS
+
+    return KINDS
 
 
 def _topology_formats() -> Iterable[str]:

@@ -230,17 +230,16 @@ def print_schema(
         str,
         typer.Argument(
             help="instance, solution, result, topology, planning, plan, plan_result, operation, "
-            "operation_plan or operation_result.",
+            "operation_plan, operation_result, inference_problem, inference_result, "
+            "quota_problem or quota_result.",
             autocompletion=completion.complete_document_kind,
         ),
     ] = "instance",
 ) -> None:
     """Print the JSON Schema of a kind of document."""
-    from typing import cast
+    from alloc.documents import json_schema
 
-    from alloc.documents import Kind, json_schema
-
-    print_json(json_schema(cast(Kind, kind)))
+    print_json(json_schema(kind))
 
 
 def _deliver(made: Instance, output: Path | None) -> None:

@@ -80,8 +80,8 @@ def record_schema(record_class: type[Any], kind: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the documents of a dataclass."""
     schema = _adapter(cast(Any, record_class)).json_schema()
     head = {
-        "schema_version": {"const": SCHEMA_VERSION},
-        "kind": {"const": kind},
+        "schema_version": {"const": SCHEMA_VERSION, "description": "Version of the format."},
+        "kind": {"const": kind, "description": "What the document holds."},
     }
     return {
         "$schema": DIALECT,

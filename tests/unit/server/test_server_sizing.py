@@ -2,11 +2,13 @@
 
 import json
 
+import jsonschema
 import pytest
 from inference_problems import a_problem
 from quota_problems import a_quota_problem
 
 from alloc.capacity.quotas import QuotaTenant
+from alloc.documents import json_schema
 from alloc.instances.operation import generate_operation
 from alloc.planning.inference import read_inference_result, write_inference_problem
 from alloc.planning.operation import parse_operation_result, write_operation
@@ -44,6 +46,8 @@ def test_sizes_come_with_their_certificate(shared, operation, write, read, probl
     found = read(answer.text)
     assert found.certificate.verified
     assert found.plan is not None
+    for document in (json.loads(write(problem)), answer.json()):
+        jsonschema.validate(document, json_schema(document["kind"]))
     view = shared.get(f"{answer.headers['location']}/view")
     assert view.status_code == 200
 
