@@ -1,5 +1,6 @@
 """``alloc compare``."""
 
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -13,11 +14,12 @@ from alloc.cli import completion, options
 from alloc.cli.console import Report, make_folder, print_text, progress, show, stdout_width
 from alloc.cli.door import COMMAND_LINE, say
 from alloc.cli.exit_code import ExitCode
+from alloc.cli.settings import parse_settings
 from alloc.cli.sources import read_instance
 from alloc.errors import InstanceError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
-    from alloc.comparison import CellEvent, Comparison
+    from alloc.comparison import CellEvent, Comparison, Entry
     from alloc.comparison.tables import By
     from alloc.schedulers.state import Knowledge
 
@@ -39,7 +41,8 @@ def compare_command(
         str,
         typer.Option(
             metavar="NAME,NAME...",
-            help="The policies to compare: names, policy files (.onnx), or all.",
+            help="The policies to compare: names, policy files (.onnx), or all; with options in "
+            'parentheses, as in "drf(rules=dl2),optimus".',
             autocompletion=completion.complete_scheduler_list,
         ),
     ] = ALL,
@@ -169,13 +172,30 @@ def code_of_comparison(comparison: "Comparison", whoever: bool = False) -> ExitC
     return ExitCode.UNEXPECTED if failures else ExitCode.SOLVED
 
 
-def scheduler_list(names: str) -> list[str]:
-    """Return the schedulers that a comma-separated list, or ``all``, stands for."""
+def scheduler_list(names: str) -> "list[str | Entry]":
+    """Return the schedulers that a comma-separated list, or ``all``, stands for.
+
+    Raises
+    ------
+    InstanceError
+        If an option is not KEY=VALUE.
+    """
+    from alloc.comparison import Entry
+
     if names == ALL:
         from alloc.schedulers import scheduler_names
 
         return list(scheduler_names())
-    return [name.strip() for name in names.split(",") if name.strip()]
+    found: list[str | Entry] = []
+    # A name, which may be a path with parentheses, or a name with options.
+    for text in filter(None, map(str.strip, re.split(r",(?![^()]*\))", names))):
+        match = re.fullmatch(r"([^()]+)\(([^()]*)\)", text)
+        if match is None:
+            found.append(text)
+            continue
+        pairs = [pair.strip() for pair in match[2].split(",") if pair.strip()]
+        found.append(Entry(match[1].strip(), parse_settings(pairs, "--schedulers")))
+    return found
 
 
 def _expanded(references: Iterable[str]) -> list[str]:

@@ -190,3 +190,22 @@ def test_the_demo_proves_the_optimum_and_leaves_a_report(run, tmp_path):
 def test_the_demo_as_json_is_one_document(run, tmp_path):
     done = run("demo", "elastic-tiny/01", "--output", tmp_path / "demo", "--json")
     assert json.loads(done.stdout)["kind"] == "comparison"
+
+
+def test_a_scheduler_takes_part_with_options(run):
+    """As the table would call it, beside the same without them."""
+    names = "drf, drf(rules=dl2),fifo"
+    done = run("compare", "elastic-tiny/04", "--schedulers", names, "--json")
+    assert done.exit_code == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert {row["scheduler"] for row in rows} == {"optimum", "drf", "drf(rules=dl2)", "fifo"}
+
+
+@pytest.mark.parametrize(
+    ("schedulers", "sentence"),
+    [("drf(dl2)", "write KEY=VALUE"), ("drf(rules=dl3)", "rules"), ("drf(rules=dl2", "unknown")],
+)
+def test_options_that_are_none_are_refused(run, instance_file, schedulers, sentence):
+    done = run("compare", instance_file, "--schedulers", schedulers)
+    assert done.exit_code == 2
+    assert sentence in done.stderr
