@@ -32,7 +32,7 @@ from alloc.errors import AllocError
 SCHEMA_VERSION = "1"
 """Version of the tables below; a database of another version is refused, not guessed at."""
 _PATIENCE_S = 20.0
-"""How long to wait for another process that writes to the same SQLite file."""
+"""How long to wait for another process that writes to the same SQLite file, or for a PostgreSQL."""
 
 metadata = MetaData()
 
@@ -194,7 +194,9 @@ def _engine(location: str, patience_s: float) -> Engine:
             raise DatabaseError(
                 "a database in memory goes with its server; give the path of a file."
             )
-        engine = create_engine(location, pool_pre_ping=True)
+        engine = create_engine(
+            location, pool_pre_ping=True, connect_args=_within_patience(location)
+        )
         if engine.dialect.name == "postgresql":
             event.listen(engine, "connect", partial(_set_up_postgres, patience_s))
         return engine
@@ -205,6 +207,19 @@ def _engine(location: str, patience_s: float) -> Engine:
         ) from None
     except OSError as error:
         raise database_error("open", location, error) from None
+
+
+def _within_patience(location: str) -> dict[str, Any]:
+    """Return what lets a PostgreSQL that is out of reach fail in seconds, not in minutes.
+
+    The URL goes first: what it says of these is kept.
+    """
+    url = make_url(location)
+    if url.get_backend_name() != "postgresql" or not url.get_driver_name().startswith("psycopg"):
+        return {}
+    seconds = round(_PATIENCE_S)
+    known = {"connect_timeout": seconds, "tcp_user_timeout": 1000 * seconds}
+    return {name: value for name, value in known.items() if name not in url.query}
 
 
 def _set_up_postgres(patience_s: float, connection: Any, _record: Any) -> None:

@@ -142,6 +142,21 @@ def test_the_server_outlives_a_restart_of_the_database(open_client, settings, po
     assert act(client, wait=30).status_code == 200
 
 
+def test_a_database_out_of_reach_is_not_waited_for_for_minutes(database):
+    """A cable that is pulled says nothing; without limits every request would hang on it."""
+
+    def limits(url):
+        engine = open_database(url)
+        with engine.connect() as connection:
+            found = connection.connection.driver_connection.info.get_parameters()
+        engine.dispose()
+        return found["connect_timeout"], found["tcp_user_timeout"]
+
+    assert limits(database) == ("20", "20000")
+    sign = "&" if "?" in database else "?"
+    assert limits(f"{database}{sign}connect_timeout=7") == ("7", "20000")
+
+
 def test_a_server_that_stops_in_the_middle_does_not_hold_up_the_others(database):
     """A process that sleeps inside a transaction keeps its locks, until the database ends it.
 
