@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from alloc.capacity.headroom import tightening_factors
 from alloc.capacity.problem import PlanningProblem
@@ -18,8 +18,6 @@ _PART = 0.05
 _WORTH = 0.1
 # Factor that keeps a class out of a pool too small for its gangs, when another holds them.
 _KEPT_OUT = 100.0
-# Rounds in which a class was charged after which it is kept from trying pool after pool.
-_WANDERS = 2
 
 
 def tightened(
@@ -65,38 +63,7 @@ def tightened(
                     raised[key] = max(raised.get(key, 1.0), factors.get(key, 1.0) * growth)
             newly.update(room.charged)
     charges.update(newly)
-    _keep_from_wandering(problem, replayed, raised, {n for n in newly if charges[n] >= _WANDERS})
     return raised
-
-
-def _keep_from_wandering(
-    problem: PlanningProblem,
-    replayed: Sequence[tuple[Operation, Sequence[Measured]]],
-    raised: dict[Key, float],
-    wanderers: Collection[str],
-) -> None:
-    """Raise the factors of classes that have missed in round after round where they have none.
-
-    A class charged in one pool is sent to the next, where it may miss again, and so on. Where it
-    has not been, it is taken to need as much more room as in the pool that suited it best; not
-    where it holds.
-    """
-    held = {
-        key_of(operation, m.job_class)
-        for operation, measured in replayed
-        if all(found.holds for found in measured)
-        for m in measured
-    }
-    for name in sorted(wanderers):
-        known = [f for key, f in raised.items() if key[0] == name and 1 < f < _KEPT_OUT]
-        if not known:
-            continue
-        job_class = problem.classes[problem.class_index[name]]
-        for gpu_type in {option.gpu_type for option in job_class.options}:
-            for site in problem.sites:
-                key = name, gpu_type, site.name
-                if job_class.at(site.name) and key not in raised and key not in held:
-                    raised[key] = min(known)
 
 
 def _fits_elsewhere(job_class: str, here: Operation, operations: Sequence[Operation]) -> bool:

@@ -145,19 +145,6 @@ def test_tightening_cuts_the_plan_off_and_only_where_it_missed() -> None:
     assert charges == {"short": 1}
 
 
-def test_who_misses_again_is_kept_from_trying_pool_after_pool() -> None:
-    """The first time it may look for a better place; then it needs as much room in the others."""
-    full = pool(1, (SHORT, 7.9))
-    missed = replay(full, QUICK, draw=1)
-    here, there = ("short", "a100", "hall"), ("short", "h100", "hall")
-    assert there not in tightened(problem(), [(full, missed)], QUICK, Counter())
-    again = tightened(problem(), [(full, missed)], QUICK, Counter(short=1))
-    assert again[there] == again[here] > 1
-    roomy = pool(4, (SHORT, 2.0), gpu_type="h100")
-    held = [(full, missed), (roomy, replay(roomy, QUICK, draw=1))]
-    assert there not in tightened(problem(), held, QUICK, Counter(short=1))
-
-
 def test_a_gang_is_kept_out_of_a_pool_if_another_holds_it_and_else_asks_for_its_size() -> None:
     small = pool(1, (GANG, 1.0))
     missed = replay(small, QUICK)
