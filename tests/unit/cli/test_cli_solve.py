@@ -204,7 +204,7 @@ def test_a_full_disk_puts_the_answer_elsewhere(run, instance_file, tmp_path, mon
             raise AllocError(f"{path}: cannot be written (No space left on device).")
         write(path, text)
 
-    monkeypatch.setattr("alloc.documents.write_text", full)
+    monkeypatch.setattr("alloc.documents.formats.write_text", full)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     done = run("solve", instance_file, "-o", wanted)
     assert done.exit_code == 1
@@ -220,7 +220,7 @@ def test_a_full_disk_everywhere_is_said_once(run, instance_file, tmp_path, monke
     def full(path, text):
         raise AllocError(f"{path}: cannot be written (No space left on device).")
 
-    monkeypatch.setattr("alloc.documents.write_text", full)
+    monkeypatch.setattr("alloc.documents.formats.write_text", full)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     done = run("solve", instance_file, "-o", tmp_path / "result.json")
     assert done.exit_code == 1
