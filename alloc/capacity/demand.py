@@ -168,7 +168,8 @@ class Tightening:
     job_class, gpu_type, site
         The class and the pool.
     factor
-        By what the class's headroom there is multiplied, 1 or more.
+        By what the class's headroom there is multiplied, 1 or more; from
+        `alloc.capacity.headroom.KEPT_OUT` on the class is kept out.
     """
 
     job_class: str

@@ -30,6 +30,9 @@ from alloc.capacity.queueing import wait_in_queue
 _MOST_SERVERS = 1000
 """Beyond it a few more servers hardly matter; fewer than there are is on the safe side."""
 _STEPS = 40
+KEPT_OUT = 1e5
+"""Factor of a tightening from which on a class is kept out of a pool. A smaller one is no wall: the
+host that is there anyway has room for a few jobs whatever they count."""
 
 
 @lru_cache(maxsize=65536)
@@ -106,7 +109,10 @@ def headroom(
 
 
 def tightening_factors(problem: PlanningProblem) -> dict[tuple[str, str, str], float]:
-    """Return the factor of each (class, GPU type, site) that has one; several multiply."""
+    """Return the factor of each (class, GPU type, site) that has one; several multiply.
+
+    From `KEPT_OUT` on the models offer no way there at all.
+    """
     found: dict[tuple[str, str, str], float] = {}
     for part in problem.tightening:
         key = part.job_class, part.gpu_type, part.site

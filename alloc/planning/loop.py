@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from alloc.capacity.demand import Tightening
-from alloc.capacity.headroom import tightening_factors
+from alloc.capacity.headroom import KEPT_OUT, tightening_factors
 from alloc.capacity.plan import PlanResult
 from alloc.capacity.problem import PlanningProblem
 from alloc.planning.pools import Operation, fullest, operations_of
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
-from alloc.planning.tightening import halfway, relaxed, tightened
+from alloc.planning.tightening import halfway, relaxed, settled, tightened
 from alloc.units import require_count
 
 Outcome = Literal["holds", "missed", "impossible", "no plan"]
@@ -26,6 +26,8 @@ Watch = Callable[[str], None]
 _NEAR = 0.02
 # Part of the cost that a round must have saved for another to be worth its time.
 _LITTLE = 0.005
+# Round after which classes stay in one pool each, if goals are missed still.
+_SETTLED = 3
 
 
 @dataclass(frozen=True)
@@ -135,9 +137,11 @@ def plan_and_replay(
         tell(f"round {number}: solving the plan")
         last = _last_plan(rounds)
         result = solve(problem, None if last is None else last.result)
-        operations: tuple[Operation, ...] = ()
+        every: tuple[Operation, ...] = ()
         if result.plan is not None:
-            operations = fullest(operations_of(problem, result.plan), settings.regimes)
+            every = operations_of(problem, result.plan)
+        operations = fullest(every, settings.regimes)
+        if operations:
             tell(f"round {number}: replaying {len(operations)} regimes of pools")
         measured = replay_all(operations, settings, draw=number)
         turn = Round(problem.tightening, result, tuple(m for found in measured for m in found))
@@ -152,6 +156,8 @@ def plan_and_replay(
         elif turn.missed:
             tell(f"round {number}: measuring the room that is missing")
             factors = tightened(problem, zip(operations, measured, strict=True), settings, charges)
+            if number >= _SETTLED:
+                factors = settled(problem, factors, every)
         else:
             tell(f"round {number}: all goals hold; measuring the room that is too much")
             factors = relaxed(problem, asked, operations, settings)
@@ -196,6 +202,10 @@ def _ended(rounds: Sequence[Round], settings: ReplaySettings) -> Replayed:
     if without.result.certificate.status != "infeasible":
         why = _why(without.result)
         return Replayed(ended, "missed", f"{missed}, and no tighter plan was found: {why}")
+    if any(part.factor >= KEPT_OUT for part in without.tightening):
+        # Not proved: elsewhere the classes might have found room.
+        why = _why(without.result)
+        return Replayed(ended, "missed", f"{missed}, and where they are there is no room: {why}")
     return Replayed(
         ended,
         "impossible",

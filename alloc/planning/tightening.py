@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
-from alloc.capacity.headroom import tightening_factors
+from alloc.capacity.headroom import KEPT_OUT, tightening_factors
 from alloc.capacity.problem import PlanningProblem
 from alloc.planning.pools import Operation
 from alloc.planning.replay import Measured, ReplaySettings
@@ -14,10 +14,10 @@ from alloc.planning.room import Key, Room, holds, key_of, load_carried, reserved
 
 # Part of a host by which a pool that missed needs more than it had, at the least.
 _PART = 0.05
+# Part of a class that is little enough to be sent elsewhere.
+_FEW = 0.2
 # Part of the room beyond the formula's that is worth giving back.
 _WORTH = 0.1
-# Factor that keeps a class out of a pool too small for its gangs, when another holds them.
-_KEPT_OUT = 100.0
 
 
 def tightened(
@@ -58,12 +58,52 @@ def tightened(
             for name in room.charged:
                 key = key_of(operation, name)
                 if room.misfit and _fits_elsewhere(name, operation, [o for o, _ in replayed]):
-                    raised[key] = max(raised.get(key, 1.0), _KEPT_OUT)
+                    raised[key] = max(raised.get(key, 1.0), KEPT_OUT)
                 else:
                     raised[key] = max(raised.get(key, 1.0), factors.get(key, 1.0) * growth)
             newly.update(room.charged)
     charges.update(newly)
     return raised
+
+
+def settled(
+    problem: PlanningProblem, factors: Mapping[Key, float], operations: Sequence[Operation]
+) -> dict[Key, float]:
+    """Return factors that also keep classes where they are, the small parts of them aside.
+
+    A class that is charged for the room of a pool may go to another one and miss its goal there, or
+    jobs that promise nothing fill the room that was made for others. So a class with a goal stays
+    in the one pool where most of it runs, and the others where a good part of them does. Then only
+    hosts are added, until the goals hold.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    factors
+        The factors so far.
+    operations
+        All pools of the plan, in all regimes.
+    """
+    loads: dict[str, dict[Key, float]] = defaultdict(lambda: defaultdict(float))
+    for operation in operations:
+        for stream in operation.streams:
+            # Where its gangs do not fit is no place to stay.
+            if stream.gpus <= operation.gpus:
+                name = stream.job_class.name
+                loads[name][key_of(operation, name)] += stream.load
+    found = dict(factors)
+    for job_class in problem.classes:
+        load = loads[job_class.name]
+        if not load:
+            continue
+        least = max(load.values()) if job_class.goal is not None else _FEW * sum(load.values())
+        for gpu_type in {option.gpu_type for option in job_class.options}:
+            for site in filter(job_class.at, (site.name for site in problem.sites)):
+                key = (job_class.name, gpu_type, site)
+                if load.get(key, 0.0) < least:
+                    found[key] = max(found.get(key, 1.0), KEPT_OUT)
+    return found
 
 
 def _fits_elsewhere(job_class: str, here: Operation, operations: Sequence[Operation]) -> bool:
@@ -115,7 +155,7 @@ def relaxed(
     found = dict(factors)
     for key, factor in factors.items():
         # A class that was sent away from a pool may come back half the way.
-        part = needed.get(key, 1.0 if factor >= _KEPT_OUT else 0.5)
+        part = needed.get(key, 1.0 if factor >= KEPT_OUT else 0.5)
         if part < 1 - _WORTH:
             least_factor = floor.get(key, 1.0)
             found[key] = least_factor + part * (factors[key] - least_factor)

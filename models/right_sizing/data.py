@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from alloc.capacity.bands import Bands, bands_of
 from alloc.capacity.demand import JobClass
-from alloc.capacity.headroom import headroom, reference_gpus, tightening_factors
+from alloc.capacity.headroom import KEPT_OUT, headroom, reference_gpus, tightening_factors
 from alloc.capacity.offers import HostOffer
 from alloc.capacity.problem import PlanningProblem
 
@@ -270,6 +270,8 @@ class SizingData:
                 if not job_class.at(site):
                     continue
                 factor = factors.get((job_class.name, pool.gpu_type, site), 1.0)
+                if factor >= KEPT_OUT:
+                    continue
                 if p in firm:
                     found += self._best(c, job_class, p, False, factor)
                 if p in spot and job_class.interruptible:

@@ -12,7 +12,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from alloc.capacity.bands import bands_of
-from alloc.capacity.headroom import headroom, reference_gpus, tightening_factors
+from alloc.capacity.headroom import KEPT_OUT, headroom, reference_gpus, tightening_factors
 from alloc.capacity.offers import HostOffer
 from alloc.capacity.problem import PlanningProblem
 
@@ -66,6 +66,8 @@ class _Whiteboard:
                     if gpu_type != option.gpu_type or not c.at(site):
                         continue
                     factor = factors.get((c.name, gpu_type, site), 1.0)
+                    if factor >= KEPT_OUT:
+                        continue
                     for spot in (False, True) if c.interruptible else (False,):
                         room = headroom(self.problem, c, k, gpus, spot)
                         if room is not None:

@@ -17,7 +17,7 @@ from alloc.capacity import (
     Site,
     Tightening,
 )
-from alloc.capacity.headroom import tightening_factors
+from alloc.capacity.headroom import KEPT_OUT, tightening_factors
 from alloc.errors import InstanceError
 from alloc.planning.pools import Operation, Pool, Regime, Stream
 from alloc.planning.replay import ReplaySettings, replay
@@ -29,7 +29,7 @@ from alloc.planning.room import (
     room_needed,
     rooms_needed,
 )
-from alloc.planning.tightening import halfway, relaxed, tightened
+from alloc.planning.tightening import halfway, relaxed, settled, tightened
 from alloc.topology import HostType
 
 QUICK = ReplaySettings(jobs=100, replications=3)
@@ -153,7 +153,21 @@ def test_a_gang_is_kept_out_of_a_pool_if_another_holds_it_and_else_asks_for_its_
     alone = tightened(problem(), [(small, missed)], QUICK, Counter())
     assert alone[key] * reserved(problem(), small)["gang"] == pytest.approx(16)
     beside = tightened(problem(), [(small, missed), (large, ())], QUICK, Counter())
-    assert alone[key] < beside[key] == 100.0
+    assert alone[key] < beside[key] == KEPT_OUT
+
+
+def test_classes_that_settle_stay_where_most_of_them_runs() -> None:
+    """One with a goal in one pool, the others where a good part of them does; no gang in a cramped
+    pool; and what was asked stays."""
+    here = pool(2, (SHORT, 6.0), (FILLER, 0.5), (GANG, 1.0))
+    there = pool(1, (SHORT, 4.0), (FILLER, 4.0), (GANG, 4.0), gpu_type="h100")
+    found = settled(problem(), {("short", "a100", "hall"): 1.5}, [here, there])
+    assert found == {
+        ("short", "a100", "hall"): 1.5,
+        ("short", "h100", "hall"): KEPT_OUT,
+        ("filler", "a100", "hall"): KEPT_OUT,
+        ("gang", "h100", "hall"): KEPT_OUT,
+    }
 
 
 def test_room_that_is_not_needed_is_given_back_but_not_what_was_asked() -> None:
@@ -162,7 +176,7 @@ def test_room_that_is_not_needed_is_given_back_but_not_what_was_asked() -> None:
         Tightening("filler", "a100", "hall", 1.5),
         Tightening("short", "h100", "hall", 4.0),
         Tightening("gang", "a100", "hall", 3.0),
-        Tightening("gang", "h100", "hall", 100.0),
+        Tightening("gang", "h100", "hall", KEPT_OUT),
     )
     nobody, roomy = pool(3, (FILLER, 14.0)), pool(10, (SHORT, 10.0), gpu_type="h100")
     found = relaxed(tight, asked, (nobody, roomy), QUICK)
@@ -172,7 +186,7 @@ def test_room_that_is_not_needed_is_given_back_but_not_what_was_asked() -> None:
     assert 1 <= found["short", "h100", "hall"] < 4
     # Who was sent away may come back half the way, but not to a pool too small for it.
     assert found["gang", "a100", "hall"] == pytest.approx(2.0)
-    assert found["gang", "h100", "hall"] == 100.0
+    assert found["gang", "h100", "hall"] == KEPT_OUT
 
 
 def test_a_pool_that_does_not_surely_hold_gives_nothing_back() -> None:

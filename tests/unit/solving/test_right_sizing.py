@@ -19,6 +19,7 @@ from alloc.capacity import (
     Site,
     Tightening,
 )
+from alloc.capacity.headroom import KEPT_OUT
 from alloc.errors import InstanceError
 from alloc.instances.planning import generate_planning
 from alloc.instances.stored_planning import load_stored_planning
@@ -368,6 +369,17 @@ def test_tightening_makes_the_plan_dearer():
         )
     )
     assert right_size(tight, gap=1e-6).certificate.objective > 1.1 * loose
+
+
+@pytest.mark.parametrize("method", ["extensive", "decomposition"])
+def test_a_class_that_is_kept_out_sends_no_job(method):
+    """Not even the few for which the hosts that are there anyway have room."""
+    problem = world()
+    away = problem.replace(tightening=(Tightening("train", "a100", "north", KEPT_OUT),))
+    plan = right_size(away, gap=1e-6, method=method).plan
+    shares = [share for share in plan.shares if share.job_class == "train"]
+    assert shares
+    assert all(share.site != "north" for share in shares)
 
 
 def test_spares_cost_more_and_assumptions_say_so():
