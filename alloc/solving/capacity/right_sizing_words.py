@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from alloc.capacity.headroom import KEPT_OUT
 from alloc.capacity.problem import PlanningProblem
 from alloc.models.right_sizing.data import SizingData
 from alloc.units import in_full
@@ -45,12 +46,15 @@ def _queueing(data: SizingData) -> list[str]:
             f"({origin}): Poisson arrivals, exponential run times, first come first served; "
             "smaller pools need more, larger ones less."
         )
-    if problem.tightening:
-        most = max(part.factor for part in problem.tightening)
+    more = [part.factor for part in problem.tightening if part.factor < KEPT_OUT]
+    if more:
         found.append(
-            f"In {_counted(len(problem.tightening), 'combination')} of class and pool more room is "
-            f"kept, up to {most:.2f} times the formula's."
+            f"In {_counted(len(more), 'combination')} of class and pool more room is "
+            f"kept, up to {max(more):.2f} times the formula's."
         )
+    if len(more) < len(problem.tightening):
+        out = len(problem.tightening) - len(more)
+        found.append(f"In {_counted(out, 'combination')} of class and pool the class is kept out.")
     return found
 
 

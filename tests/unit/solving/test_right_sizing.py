@@ -376,7 +376,9 @@ def test_a_class_that_is_kept_out_sends_no_job(method):
     """Not even the few for which the hosts that are there anyway have room."""
     problem = world()
     away = problem.replace(tightening=(Tightening("train", "a100", "north", KEPT_OUT),))
-    plan = right_size(away, gap=1e-6, method=method).plan
+    result = right_size(away, gap=1e-6, method=method)
+    plan = result.plan
+    assert any("1 combination of class and pool the class is kept" in a for a in result.assumptions)
     shares = [share for share in plan.shares if share.job_class == "train"]
     assert shares
     assert all(share.site != "north" for share in shares)
