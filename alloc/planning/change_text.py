@@ -168,6 +168,10 @@ def _factor(text: str, value: str | None) -> float:
     if given.endswith("%"):
         percent = _number(text, given[:-1])
         return 1 + percent / 100 if given[0] in "+-" else percent / 100
+    if given.startswith("+"):
+        raise InstanceError(
+            f'change "{text}": a sign goes with a percentage; write {given}%, or a factor.'
+        )
     return _number(text, given)
 
 

@@ -124,3 +124,9 @@ def test_documents_name_the_fields_of_a_change() -> None:
 def test_documents_without_meaning_are_refused(document: object, sentence: str) -> None:
     with pytest.raises(InstanceError, match=sentence):
         read_change(document)
+
+
+def test_a_sign_without_a_percentage_is_no_factor():
+    """``+20`` means a fifth more to whoever writes it, and not twenty times as much."""
+    with pytest.raises(InstanceError, match="write \\+20%"):
+        parse_change("demand=+20")
