@@ -145,7 +145,6 @@ class OperationProblem:
                 f"{where}: arrives at {job.arrival_s:g} s, after now, {self.now_s:g} s; leave "
                 "future jobs out of a decision."
             )
-        offered = {name for pool in self.pools for name in pool.types}
         possible = False
         for name, times in job.duration_s.items():
             if name not in self.type_index:
@@ -159,10 +158,13 @@ class OperationProblem:
                     f'{where}: has a duration for {len(times)} GPUs on "{name}", which has {gpus}; '
                     "a job runs on one node."
                 )
-            possible = possible or (name in offered and any(t is not None for t in times))
+            possible = possible or (
+                name in self.offered_types and any(t is not None for t in times)
+            )
         if not possible:
+            offered = ", ".join(sorted(self.offered_types))
             raise InstanceError(
-                f"{where}: can run on no type that a pool offers ({', '.join(sorted(offered))}); "
+                f"{where}: can run on no type that a pool offers ({offered}); "
                 "add a pool or a duration."
             )
 
@@ -192,6 +194,11 @@ class OperationProblem:
     def type_index(self) -> dict[str, int]:
         """Position of each type."""
         return {node_type.name: v for v, node_type in enumerate(self.types)}
+
+    @cached_property
+    def offered_types(self) -> frozenset[str]:
+        """Names of the types that a node can be switched on as: those of some pool."""
+        return frozenset(name for pool in self.pools for name in pool.types)
 
     @cached_property
     def job_index(self) -> dict[str, int]:
@@ -228,8 +235,14 @@ class OperationProblem:
         return time if goes_on else time + job.restart_s
 
     def worst_duration(self, job: OperationJob) -> float:
-        """Return the longest time that any way to run the job takes, seconds."""
-        known = (t for times in job.duration_s.values() for t in times if t is not None)
+        """Return the longest time that any way to run the job on these nodes takes, seconds."""
+        known = (
+            time
+            for name, times in job.duration_s.items()
+            if name in self.offered_types
+            for time in times
+            if time is not None
+        )
         return max(known) + job.restart_s
 
     @cached_property

@@ -118,14 +118,13 @@ def _postponement(problem: OperationProblem, job: OperationJob, expected: bool) 
     late = problem.now_s + problem.replan_s + problem.worst_duration(job) - job.due_date_s
     cost = problem.postponement_factor * job.tardiness_cost_per_h * max(late, 0.0) / HOUR_S
     if problem.accounting == "whole-job":
-        offered = {name for pool in problem.pools for name in pool.types}
         cost += min(
             _share_per_gpu_h(problem, name)
             * gpus
             * _run(problem, NodePlan("", name, ()), job.id, gpus, expected)[0]
             / HOUR_S
             for name, times in job.duration_s.items()
-            if name in offered
+            if name in problem.offered_types
             for gpus, time in enumerate(times, 1)
             if time is not None
         )

@@ -117,6 +117,13 @@ def test_a_restart_is_charged_unless_the_job_goes_on():
     assert found.worst_duration(moved) == 3700.0
 
 
+def test_what_no_pool_offers_is_not_feared():
+    """A time on servers that are not here must not make a wait look worse than it can be."""
+    slow_elsewhere = replace(JOB, duration_s={**JOB.duration_s, "old": (90000.0,)})
+    found = problem(types=(TYPE, NodeType("old", 1)), jobs=(slow_elsewhere,))
+    assert found.worst_duration(slow_elsewhere) == 3600.0
+
+
 def test_the_fingerprint_is_that_of_the_problem():
     assert problem().fingerprint == problem().fingerprint
     assert problem().fingerprint != problem(now_s=1.0).fingerprint
