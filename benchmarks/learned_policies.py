@@ -20,9 +20,12 @@ import numpy as np
 from alloc.comparison import mean_interval
 from alloc.instances.learning_worlds import FAMILIES, HELD_OUT_SEEDS, World, world
 from alloc.schedulers import make_scheduler
+from alloc.schedulers.learned.dl2_window import Dl2WindowKind
+from alloc.schedulers.learned.policy_file import read_policy
 from alloc.schedulers.shelf import shipped_policies
 from alloc.simulation import simulate
 from benchmarks.environment import describe_environment
+from benchmarks.studies.contenders import DRAWN
 from benchmarks.verdict import Verdict, conclude
 
 ON_REQUEST = True
@@ -32,8 +35,6 @@ LEARNED = "set-policy"
 RULE = "set-rule"
 EXACT = ("exact-progress", "exact-remaining-time")
 OTHERS = ("optimus", "random-ps")
-WINDOWED = "dl2"
-"""How names of policies with DL2's window begin."""
 WITHIN = 1.05
 SEEDS = 10
 
@@ -65,7 +66,7 @@ Cells = Mapping[tuple[str, str], list[Cell]]
 def measure(family: World, scheduler: str, seed: int) -> Cell:
     """Run one scheduler on one instance; DL2 draws its actions, as in its own evaluation."""
     instance = family.make(seed)
-    options = {"sample": True} if scheduler.startswith(WINDOWED) else {}
+    options = {"sample": True} if scheduler in DRAWN else {}
     result = simulate(
         instance,
         make_scheduler(scheduler, **options),
@@ -83,6 +84,15 @@ def measure(family: World, scheduler: str, seed: int) -> Cell:
         float(jct_s) / instance.slot_s,
         float(1e3 * np.mean(result.decision_s)),
     )
+
+
+def windowed_policies() -> list[str]:
+    """Return the policies of alloc that decide in DL2's window, whatever their names."""
+    return [
+        name
+        for name, path in shipped_policies().items()
+        if read_policy(path).spec.kind == Dl2WindowKind.name
+    ]
 
 
 def mean(cells: Sequence[Cell]) -> float:
@@ -167,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     arguments = parser.parse_args(argv)
     families = [world(name) for name in arguments.families.split(",")]
-    windowed = [name for name in shipped_policies() if name.startswith(WINDOWED)]
+    windowed = windowed_policies()
     schedulers = [LEARNED, RULE, *EXACT, *OTHERS, *windowed]
     cells: dict[tuple[str, str], list[Cell]] = {}
     with joblib.Parallel(n_jobs=arguments.jobs) as parallel:

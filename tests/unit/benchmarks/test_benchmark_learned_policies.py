@@ -23,6 +23,9 @@ def test_it_runs_on_a_tiny_world_and_prints_every_target(
     assert out.count("target: ") >= 2
     assert "better than optimus on every family" in out
     assert "within 5 % of exact-" in out
+    # Every policy with DL2's window, whatever it is called.
+    for rival in ("dl2", "dl2-rl-only", "window-policy"):
+        assert f"better than {rival} on every family" in out
 
 
 def test_ratios_are_paired() -> None:
