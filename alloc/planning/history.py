@@ -21,7 +21,9 @@ from alloc.instances.readers.jobs import TracedJob
 from alloc.units import MILLI, require_positive
 from alloc.workload import Job
 
-WEEK_S = HOURS_OF_WEEK * 3600.0
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+WEEK_S = HOURS_OF_WEEK * HOUR_S
 GPU_EDGES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Most GPUs of a job in each class of sizes, by default."""
 HOUR_EDGES = (1.0, 8.0, 48.0)
@@ -139,7 +141,9 @@ def history_of_jobs(
     """Return the history of traced jobs: one class for each size and length.
 
     A class of jobs with at most k GPUs runs on k GPUs, for so many hours that the GPU time of all
-    its jobs together stays what it was. The last week counts only if it is whole.
+    its jobs together stays what it was. Weeks begin with the first arrival. The last one counts if
+    jobs arrive until an hour, or three mean gaps between arrivals, but no more than a day, before
+    its end.
 
     Parameters
     ----------
@@ -191,9 +195,9 @@ def _history(
         require_positive(speed, "history", f'speed of "{gpu_type}"')
     begin_s = min((job.arrival_s for job in seen), default=0.0)
     end_s = max((job.arrival_s for job in seen), default=0.0)
-    num_weeks = math.floor((end_s - begin_s) / WEEK_S)
+    num_weeks = math.floor((end_s - begin_s + _slack_s(len(seen), end_s - begin_s)) / WEEK_S)
     if num_weeks < 1:
-        days = (end_s - begin_s) / 86400
+        days = (end_s - begin_s) / DAY_S
         raise InstanceError(
             f"history: {len(seen)} jobs with GPUs arrive within {days:.3g} days; a history needs "
             "at least one whole week, so give a longer trace or rates for each class."
@@ -222,6 +226,15 @@ def _history(
     return History(
         _with_goals(classes, goals), weekly, {why: many for why, many in left_out.items() if many}
     )
+
+
+def _slack_s(num_jobs: int, span_s: float) -> float:
+    """Return how long before the end of a whole week its last job may arrive, seconds.
+
+    Nobody arrives at the very end: three mean gaps between arrivals are no sign that the record
+    ended earlier, nor is an hour; more than a day is.
+    """
+    return min(max(HOUR_S, 3 * span_s / max(num_jobs - 1, 1)), DAY_S)
 
 
 def _require_edges(edges: Sequence[float], name: str) -> None:

@@ -60,6 +60,25 @@ def test_what_a_history_leaves_out_is_counted() -> None:
     }
 
 
+@pytest.mark.parametrize("every_h", [0.5, 1, 2, 24])
+def test_a_history_of_exactly_four_weeks_has_four(every_h: float) -> None:
+    """The last job arrives a little before the end of the last week, which is still whole."""
+    times = [hour * 3600.0 for hour in np.arange(0, 4 * 168, every_h)]
+    found = history_of_jobs(traced(times, 1, 1.0), speeds={"a100": 1.0})
+    assert found.num_weeks == 4
+    np.testing.assert_allclose(found.jobs_per_hour, 1 / every_h)
+    assert not found.left_out
+
+
+def test_a_week_that_breaks_off_does_not_count() -> None:
+    """It would plan for fewer jobs than come: neither six hours nor a day may be missing."""
+    for missing_h, every_h in ((6, 1), (30, 24)):
+        times = [hour * 3600.0 for hour in np.arange(0, 4 * 168 - missing_h, every_h)]
+        found = history_of_jobs(traced(times, 1, 1.0), speeds={"a100": 1.0})
+        assert found.num_weeks == 3
+        np.testing.assert_allclose(found.jobs_per_hour, 1 / every_h)
+
+
 def test_goals_reach_their_classes() -> None:
     jobs = traced([0.0, WEEK_S], 1, 1.0)
     goal = ServiceGoal("wait", 1.0)
