@@ -3,81 +3,115 @@
 Allocation and placement for deep-learning clusters as optimisation models over a GPU topology
 graph, solved exactly or in rolling horizons, with a proof of how good each answer is.
 
-Importing alloc is light: solvers load when they are used.
+Importing alloc loads nothing yet: every part loads when it is used.
 """
 
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
-
-from alloc.certificate import Certificate as Certificate
-from alloc.certificate import Result as Result
-from alloc.errors import AllocError as AllocError
-from alloc.errors import BackendUnavailableError as BackendUnavailableError
-from alloc.errors import CertificateError as CertificateError
-from alloc.errors import InstanceError as InstanceError
-from alloc.errors import SimulationError as SimulationError
-from alloc.errors import SolverError as SolverError
-from alloc.errors import UnsupportedFeatureError as UnsupportedFeatureError
-from alloc.instance import Affinity as Affinity
-from alloc.instance import Instance as Instance
-from alloc.instance import Moves as Moves
-from alloc.instance import Tenant as Tenant
-from alloc.migration import Migration as Migration
-from alloc.migration import Move as Move
-from alloc.objectives import OBJECTIVES as OBJECTIVES
-from alloc.objectives import Objective as Objective
-from alloc.objectives import objective as objective
-from alloc.solution import Allocation as Allocation
-from alloc.solution import Assignment as Assignment
-from alloc.solution import Run as Run
-from alloc.solution import Schedule as Schedule
-from alloc.solution import Solution as Solution
-from alloc.solution import TaskPlacement as TaskPlacement
-from alloc.topology import Domain as Domain
-from alloc.topology import Host as Host
-from alloc.topology import HostType as HostType
-from alloc.topology import Topology as Topology
-from alloc.verification import Violation as Violation
-from alloc.verification import verify as verify
-from alloc.workload import Configuration as Configuration
-from alloc.workload import Job as Job
-from alloc.workload import PlacementRules as PlacementRules
-from alloc.workload import Slice as Slice
-from alloc.workload import Spread as Spread
-from alloc.workload import TaskGroup as TaskGroup
 
 if TYPE_CHECKING:
     from alloc import planning as planning
+    from alloc.certificate import Certificate as Certificate
+    from alloc.certificate import Result as Result
+    from alloc.errors import AllocError as AllocError
+    from alloc.errors import BackendUnavailableError as BackendUnavailableError
+    from alloc.errors import CertificateError as CertificateError
+    from alloc.errors import InstanceError as InstanceError
+    from alloc.errors import SimulationError as SimulationError
+    from alloc.errors import SolverError as SolverError
+    from alloc.errors import UnsupportedFeatureError as UnsupportedFeatureError
     from alloc.formulation import build_model as build_model
+    from alloc.instance import Affinity as Affinity
+    from alloc.instance import Instance as Instance
+    from alloc.instance import Moves as Moves
+    from alloc.instance import Tenant as Tenant
+    from alloc.migration import Migration as Migration
+    from alloc.migration import Move as Move
+    from alloc.objectives import OBJECTIVES as OBJECTIVES
+    from alloc.objectives import Objective as Objective
+    from alloc.objectives import objective as objective
     from alloc.simulation import simulate as simulate
+    from alloc.solution import Allocation as Allocation
+    from alloc.solution import Assignment as Assignment
+    from alloc.solution import Run as Run
+    from alloc.solution import Schedule as Schedule
+    from alloc.solution import Solution as Solution
+    from alloc.solution import TaskPlacement as TaskPlacement
     from alloc.solving import solve as solve
     from alloc.solving.explaining import explain as explain
     from alloc.solving.placing import place as place
+    from alloc.topology import Domain as Domain
+    from alloc.topology import Host as Host
+    from alloc.topology import HostType as HostType
+    from alloc.topology import Topology as Topology
+    from alloc.verification import Violation as Violation
+    from alloc.verification import verify as verify
+    from alloc.workload import Configuration as Configuration
+    from alloc.workload import Job as Job
+    from alloc.workload import PlacementRules as PlacementRules
+    from alloc.workload import Slice as Slice
+    from alloc.workload import Spread as Spread
+    from alloc.workload import TaskGroup as TaskGroup
 
-__version__ = _version("alloc")
-
-_LAZY = {
-    "solve": "alloc.solving",
-    "place": "alloc.solving.placing",
-    "explain": "alloc.solving.explaining",
-    "simulate": "alloc.simulation",
-    "build_model": "alloc.formulation",
+_NAMES = {
+    "alloc.certificate": ("Certificate", "Result"),
+    "alloc.errors": (
+        "AllocError",
+        "BackendUnavailableError",
+        "CertificateError",
+        "InstanceError",
+        "SimulationError",
+        "SolverError",
+        "UnsupportedFeatureError",
+    ),
+    "alloc.formulation": ("build_model",),
+    "alloc.instance": ("Affinity", "Instance", "Moves", "Tenant"),
+    "alloc.migration": ("Migration", "Move"),
+    "alloc.objectives": ("OBJECTIVES", "Objective", "objective"),
+    "alloc.simulation": ("simulate",),
+    "alloc.solution": ("Allocation", "Assignment", "Run", "Schedule", "Solution", "TaskPlacement"),
+    "alloc.solving": ("solve",),
+    "alloc.solving.explaining": ("explain",),
+    "alloc.solving.placing": ("place",),
+    "alloc.topology": ("Domain", "Host", "HostType", "Topology"),
+    "alloc.verification": ("Violation", "verify"),
+    "alloc.workload": ("Configuration", "Job", "PlacementRules", "Slice", "Spread", "TaskGroup"),
 }
-_ROOMS = ("planning",)
+"""Public names, by the module that each is at home in."""
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+_ROOMS = (
+    "certificate",
+    "errors",
+    "instance",
+    "migration",
+    "objectives",
+    "planning",
+    "progress",
+    "solution",
+    "topology",
+    "units",
+    "verification",
+    "workload",
+)
+"""Modules that are there as ``alloc.NAME`` without an import of their own."""
 
 
 def __getattr__(name: str) -> Any:
-    """Load the rooms that need solvers only when they are asked for."""
+    """Load what is asked for when it is asked for."""
     from importlib import import_module
 
     if name in _ROOMS:
         return import_module(f"alloc.{name}")
-    if name in _LAZY:
-        value = getattr(import_module(_LAZY[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'alloc' has no attribute {name!r}")
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name == "__version__":
+        from importlib.metadata import version
+
+        value = version("alloc")
+    else:
+        raise AttributeError(f"module 'alloc' has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY, *_ROOMS])
+    return sorted({*globals(), *_HOMES, *_ROOMS, "__version__"})

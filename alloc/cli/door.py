@@ -63,7 +63,10 @@ class Door(TyperGroup):
     ) -> Any:
         """Remember the command line: parsing takes it apart."""
         line = shlex.join(["alloc", *args])
-        context = super().make_context(info_name, args, *arguments, **extra)
+        try:
+            context = super().make_context(info_name, args, *arguments, **extra)
+        except KeyboardInterrupt as error:
+            raise typer.Exit(_code_of(error)) from None
         context.meta[COMMAND_LINE] = line
         return context
 
@@ -84,6 +87,9 @@ class Door(TyperGroup):
 
 def _code_of(error: BaseException) -> ExitCode:
     """Say what went wrong and return the exit code."""
+    # Extension modules turn an interrupt while they load into an error of their own.
+    if isinstance(error, ImportError) and isinstance(error.__cause__, KeyboardInterrupt):
+        error = error.__cause__
     match error:
         case SystemExit():
             raise error

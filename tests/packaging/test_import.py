@@ -1,10 +1,15 @@
 """Importing alloc: light, stable under lazy loading, and only under its own name."""
 
+import ast
+import importlib
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
+
+import alloc
 
 ROOT = Path(__file__).parents[2]
 HEAVY = [
@@ -33,6 +38,30 @@ def test_import_is_light():
     done = run(f"import sys, alloc; print([name for name in {HEAVY} if name in sys.modules])")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+def test_importing_alloc_loads_nothing_yet():
+    """So the program can say what an interrupt does before half a second of loading begins."""
+    done = run("import sys, alloc.cli; print([m for m in sys.modules if m.startswith('alloc.')])")
+    assert done.stdout.strip() == "['alloc.cli']", done.stderr
+
+
+def test_what_type_checkers_see_is_what_there_is():
+    """The names are written twice, once for type checkers; a name in one place only is a lie."""
+    tree = ast.parse(Path(alloc.__file__).read_text(encoding="utf-8"))
+    [block] = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {
+        name.asname: (line.module, name.name)
+        for line in block.body
+        if isinstance(line, ast.ImportFrom)
+        for name in line.names
+    }
+    assert set(seen) <= set(dir(alloc))
+    for name, (module, original) in seen.items():
+        assert getattr(alloc, name) is getattr(importlib.import_module(module), original)
+    public = {name for name in dir(alloc) if name[0] != "_"}
+    modules = {name for name in public if isinstance(getattr(alloc, name), types.ModuleType)}
+    assert public - modules - {"TYPE_CHECKING", "Any"} == set(seen) - {"planning"}
 
 
 def test_solve_stays_a_function():

@@ -128,6 +128,15 @@ def test_an_interrupt_outside_a_search_is_exit_130(run, instance_file, monkeypat
     assert done.stderr == "error: interrupted.\n"
 
 
+def test_an_interrupt_that_an_extension_module_wraps_is_still_one(run, instance_file, monkeypatch):
+    """pybind11 says "initialization failed" of a solver that was loading; that is no bug."""
+    error = ImportError("initialization failed")
+    error.__cause__ = KeyboardInterrupt()
+    done = fail(run, instance_file, monkeypatch, error)
+    assert done.exit_code == 130
+    assert done.stderr == "error: interrupted.\n"
+
+
 def test_a_reader_that_went_away_is_quiet(run, instance_file, monkeypatch):
     done = fail(run, instance_file, monkeypatch, BrokenPipeError(), "--debug")
     assert done.exit_code == 141

@@ -45,6 +45,38 @@ def test_an_interrupted_solve_writes_its_incumbent(program, tmp_path, number):
     assert "Traceback" not in stderr
 
 
+WHILE_LOADING = """
+import importlib.abc, os, signal, sys
+
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), getattr(signal, sys.argv[2]))
+
+from alloc.cli import main
+sys.meta_path.insert(0, Interrupting())
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["numpy", "typer.main", "alloc.cli.versions"])
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_an_interrupt_while_the_program_loads_is_one_line(name, number):
+    """Loading takes half a second: whoever saw a typo has pressed Ctrl-C by then."""
+    command = [sys.executable, "-c", WHILE_LOADING, name, number]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "error: interrupted.\n")
+    assert done.stdout == ""
+
+
+def test_an_interrupt_that_is_ignored_stays_so():
+    """Under `nohup` and in the background of a script Ctrl-C means another program."""
+    ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN){WHILE_LOADING}"
+    command = [sys.executable, "-c", ignoring, "numpy", "SIGINT"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stderr.startswith("error: No such command 'numpy'")
+
+
 def test_progress_goes_to_stderr_and_json_alone_to_stdout(program):
     process = program("solve", "elastic-medium/06", "--time-limit", 6, "--json")
     stdout, stderr = process.communicate(timeout=60)
