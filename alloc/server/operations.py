@@ -67,6 +67,9 @@ class Operation:
     seconds
         Wall time that a request asks for, or None if it has no bound but the server's. A request
         that asks for more than the server allows is refused.
+    simulates
+        Whether a request simulates beside its solves: then its bound is the server's, too. Any
+        other job is stopped soon after the time that it asks for.
     """
 
     name: str
@@ -75,6 +78,7 @@ class Operation:
     run: str
     returns: str
     seconds: Callable[[Any], float | None] = lambda request: None
+    simulates: Callable[[Any], bool] = lambda request: False
 
     def execute(self, request: Request, tell: Tell, limits: Limits) -> bytes:
         """Run it; return the JSON document of the result."""
@@ -104,6 +108,14 @@ class Operation:
 
 def _time_limit(request: Any) -> float:
     return float(request.time_limit_s)
+
+
+def _all_solves(request: Any) -> float:
+    return float(request.seconds)
+
+
+def _replays(request: Any) -> bool:
+    return request.replay is not None
 
 
 OPERATIONS: Sequence[Operation] = (
@@ -143,7 +155,8 @@ OPERATIONS: Sequence[Operation] = (
         PlanRequest,
         "alloc.server.runs_planning:run_plan",
         "A plan report: the plan with its certificate, and what the replay measured.",
-        lambda request: request.seconds,
+        _all_solves,
+        _replays,
     ),
     Operation(
         "what-if",
@@ -151,7 +164,8 @@ OPERATIONS: Sequence[Operation] = (
         WhatIfRequest,
         "alloc.server.runs_planning:run_what_if",
         "A what-if document: the proved difference, the base and the changed plan.",
-        lambda request: request.seconds,
+        _all_solves,
+        _replays,
     ),
     Operation(
         "pareto",
@@ -159,15 +173,16 @@ OPERATIONS: Sequence[Operation] = (
         FrontRequest,
         "alloc.server.runs_planning:run_front",
         "A front: the cheapest plan within each limit, each with its certificate.",
-        lambda request: request.seconds,
+        _all_solves,
     ),
-    # What they simulate takes time beyond that of their solves, so their bound is the server's.
     Operation(
         "size-inference",
         "Find the cheapest replicas that serve every request within its latency goals.",
         SizeInferenceRequest,
         "alloc.server.runs_sizing:run_size_inference",
         "An inference result document: replicas with their certificate, and what was simulated.",
+        _time_limit,
+        lambda request: True,
     ),
     Operation(
         "plan-quotas",
@@ -175,6 +190,8 @@ OPERATIONS: Sequence[Operation] = (
         PlanQuotasRequest,
         "alloc.server.runs_sizing:run_plan_quotas",
         "A quota result document: quotas with their certificate, and what tenants get.",
+        _time_limit,
+        lambda request: True,
     ),
     Operation(
         "operate",

@@ -14,6 +14,9 @@ from alloc.server.requests import DOCUMENT, STORED, Request, Seed, Threads
 
 _MOST_CHANGES = 20
 _MOST_POINTS = 20
+_GOAL_POINTS = 6
+"""Factors of a front of goals when none are given; `alloc.planning.fronts` has them, and solvers.
+"""
 
 
 def _problem_kind(value: Any) -> str:
@@ -104,8 +107,9 @@ class FrontRequest(Request):
     @property
     def seconds(self) -> float:
         """Wall time of all its solves, seconds."""
-        many = len(self.factors) if self.factors else max(self.points, 6)
-        return self.time_limit_s * many
+        goals = self.axis == "goals"
+        solves = len(self.factors or ()) or _GOAL_POINTS if goals else self.points
+        return self.time_limit_s * solves
 
 
 def planning_problem_of(part: PlanningDocument | str) -> PlanningProblem:

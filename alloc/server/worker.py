@@ -73,7 +73,7 @@ def run_job(
     try:
         request = read_quickly(body, operation.request)
         seconds = operation.require_time(request, limits)
-        if seconds is not None:
+        if seconds is not None and not operation.simulates(request):
             channel.sendall(pack("limit", repr(seconds).encode()))
         return "result", operation.execute(request, tell, limits)
     except Exception as error:  # the boundary of the process

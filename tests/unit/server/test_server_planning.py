@@ -1,12 +1,16 @@
 """Plans over HTTP are those of Python, and what cannot be planned is said in its words."""
 
 import json
+import socket
 
 import pytest
 
 from alloc.documents.planning import decode_plan_result
 from alloc.instances.stored_planning import load_stored_planning
+from alloc.planning.fronts import GOAL_FACTORS
 from alloc.planning.report import SolveSettings, plan
+from alloc.server.operations import Limits, operations
+from alloc.server.worker import run_job
 
 WAIT = {"Prefer": "wait=60"}
 
@@ -103,3 +107,39 @@ def test_negative_prices_gaps_and_mixed_currencies_are_refused(shared):
     assert "arrivals" in gap
     short = refused(lambda d: d["scenarios"][0]["arrivals"].update({name: [1.0]}))
     assert "quarter" in short
+
+
+def frames_before_the_answer(operation, body):
+    """Run a job as a worker does; return what it says of its time before its last frame."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        tag, answer = run_job(operation, json.dumps(body).encode(), Limits(120.0, 1), theirs)
+        assert tag == "result", answer
+        theirs.shutdown(socket.SHUT_WR)
+        return ours.makefile("rb").read()
+
+
+def test_a_replay_is_not_stopped_by_the_time_of_the_solves():
+    """Simulations take minutes where solves take seconds: a plan that was replayed with the jobs
+    that were asked for was stopped with the advice to ask for less time."""
+    plan_ = operations()["plan"]
+    body = {"problem": "planning-tiny", "time_limit_s": 37.125}
+    assert b"37.125" in frames_before_the_answer(plan_, body)
+    replay = {"jobs": 50, "rounds": 1}
+    assert b"37.125" not in frames_before_the_answer(plan_, {**body, "replay": replay})
+
+
+@pytest.mark.parametrize(
+    ("options", "solves"),
+    [
+        ({}, len(GOAL_FACTORS)),
+        ({"points": 20}, len(GOAL_FACTORS)),
+        ({"factors": [1.0, 2.0]}, 2),
+        ({"axis": "energy", "points": 3}, 3),
+        ({"axis": "energy", "points": 9, "factors": [1.0]}, 9),
+    ],
+)
+def test_a_front_has_the_time_of_its_solves(options, solves):
+    """Too little, and a front is stopped that keeps its limits; too much, and it is refused."""
+    request = operations()["pareto"].request(problem="planning-tiny", time_limit_s=2.0, **options)
+    assert request.seconds == 2.0 * solves

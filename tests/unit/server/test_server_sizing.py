@@ -55,6 +55,13 @@ def test_sizes_come_with_their_certificate(shared, operation, write, read, probl
 @pytest.mark.parametrize(
     ("operation", "problem", "options", "pointer", "words"),
     [
+        (
+            "size-inference",
+            write_inference_problem(INFERENCE),
+            {"time_limit_s": 1000.0},
+            "/time_limit_s",
+            "ask for less",
+        ),
         ("size-inference", '{"kind": "quota_problem"}', {}, "/problem", "inference_problem"),
         ("plan-quotas", "{}", {}, "/problem", "quota_problem"),
         ("operate", "{}", {}, "/problem", "kind"),
