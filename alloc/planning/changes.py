@@ -200,7 +200,7 @@ class ClosedSite:
             raise InstanceError(f'what if: "{self.site}" is the only site; a plan needs one.')
         for part, kind in ((problem.offers, "offer"), (problem.classes, "job class")):
             for owner in part:
-                if owner.sites == (self.site,):
+                if set(owner.sites) == {self.site}:
                     raise InstanceError(
                         f'what if: {kind} "{owner.name}" has no site but "{self.site}"; give it '
                         "another site before closing that one."
@@ -379,6 +379,16 @@ class NewTeam:
 
     classes: tuple[JobClass, ...]
     jobs_per_hour: Mapping[str, Series] = dataclasses.field(hash=False)
+
+    def __post_init__(self) -> None:
+        own = [job_class.name for job_class in self.classes]
+        for name in self.jobs_per_hour:
+            if name not in own:
+                # Otherwise it would change the arrivals of a class that is there already.
+                raise InstanceError(
+                    f'new team: jobs_per_hour names "{name}", which is none of its classes'
+                    f"{nearest(name, own) or '; give the rates of its own classes only.'}"
+                )
 
     @property
     def sentence(self) -> str:

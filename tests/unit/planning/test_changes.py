@@ -139,6 +139,21 @@ def test_changes_of_what_is_not_there_are_refused(change: Change, sentence: str)
         apply_all(BASE, [change])
 
 
+def test_a_new_team_leaves_the_arrivals_of_others_alone() -> None:
+    """A rate of a class that is there already would change it behind the name of a new team."""
+    joining = JobClass("new", (JobOption("a100", 2, 1.0),))
+    with pytest.raises(InstanceError, match=r'"small", which is none of its classes; give'):
+        NewTeam((joining,), {"new": (1.0, 1.0), "small": (0.0, 0.0)})
+
+
+def test_a_site_named_twice_is_still_the_only_one() -> None:
+    """With both names gone the list would be empty, which means everywhere."""
+    twice = dataclasses.replace(BASE.classes[1], sites=("south", "south"))
+    problem = BASE.replace(classes=(BASE.classes[0], twice))
+    with pytest.raises(InstanceError, match="has no site but"):
+        apply_all(problem, [ClosedSite("south")])
+
+
 def test_a_rack_of_nothing_cannot_be_lost_nor_the_only_site_closed() -> None:
     without = BASE.replace(owned=())
     with pytest.raises(InstanceError, match=r"no host of .buy. is owned"):
