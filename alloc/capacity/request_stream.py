@@ -41,8 +41,15 @@ class RequestStream:
                     f"request stream: has {number} arrivals and {len(getattr(self, name))} "
                     f"{name}; give one per request."
                 )
+        if not np.isfinite(self.arrival_s).all():
+            raise InstanceError("request stream: an arrival is missing (NaN); leave it out.")
         if number and (np.diff(self.arrival_s) < 0).any():
             raise InstanceError("request stream: arrivals go back in time; sort them.")
+        for name, least in (("input_tokens", 1), ("output_tokens", 1), ("kind", 0)):
+            if number and (lowest := int(getattr(self, name).min())) < least:
+                raise InstanceError(
+                    f"request stream: {name} is {lowest}; it must be {least} or more."
+                )
 
     def __len__(self) -> int:
         """Return the number of requests."""

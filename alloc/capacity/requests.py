@@ -93,11 +93,12 @@ class TokenCounts:
         if not len(observed):
             raise InstanceError("token histogram: no request was observed; give at least one.")
         ordered = np.sort(np.asarray(observed, dtype=np.int64))
+        require_tokens(int(ordered[0]), "token histogram", "smallest observation")
         values, number = np.unique(ordered, return_counts=True)
         if len(values) >= len(QUANTILES):
             edges = [round(q * len(ordered)) for q in QUANTILES]
             bins = [ordered[a:b] for a, b in pairwise(edges) if a < b]
-            values = np.array([max(round(float(part.mean())), 1) for part in bins])
+            values = np.array([round(float(part.mean())) for part in bins])
             number = np.array([len(part) for part in bins])
         shares: dict[int, float] = {}
         for value, count in zip(values.tolist(), number.tolist(), strict=True):

@@ -2,10 +2,12 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from inference_problems import a_class, a_problem, an_option
 
 from alloc.capacity.inference import GpuPool, Period
+from alloc.capacity.request_stream import RequestStream
 from alloc.capacity.requests import LatencyGoal, RequestClass, TokenCounts, TokenSummary
 from alloc.capacity.served import ReplicaOption, ServedModel
 from alloc.capacity.serving import batch_memory_mib
@@ -29,6 +31,36 @@ def test_many_observations_are_binned_without_losing_the_mean():
 def test_few_values_are_kept_as_they_are():
     counts = TokenCounts.of([5, 5, 9, 1])
     assert counts == TokenCounts((1, 5, 9), (0.25, 0.5, 0.25))
+
+
+@pytest.mark.parametrize("wrong", [0, -5])
+def test_a_request_without_tokens_is_refused_among_many_too(wrong):
+    """In a bin with others it would vanish, and the mean with it."""
+    with pytest.raises(InstanceError, match=f"smallest observation is {wrong}; it must be 1"):
+        TokenCounts.of([wrong, *range(1, 400)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arrival_s": [0.0, np.nan, 2.0]}, "an arrival is missing"),
+        ({"arrival_s": [0.0, 2.0, 1.0]}, "go back in time"),
+        ({"arrival_s": [0.0, 1.0]}, "give one per request"),
+        ({"input_tokens": [5, 0, 5]}, "input_tokens is 0; it must be 1 or more"),
+        ({"output_tokens": [5, -1, 5]}, "output_tokens is -1"),
+        ({"kind": [0, -1, 0]}, "kind is -1; it must be 0 or more"),
+    ],
+)
+def test_a_stream_holds_requests(changes, message):
+    """A class counted from the end, or a gap in time, would be replayed as if it were meant."""
+    good = {
+        "arrival_s": [0.0, 1.0, 2.0],
+        "input_tokens": [5, 5, 5],
+        "output_tokens": [5, 5, 5],
+        "kind": [0, 0, 0],
+    }
+    with pytest.raises(InstanceError, match=message):
+        RequestStream(**{name: np.array(column) for name, column in {**good, **changes}.items()})
 
 
 def test_a_batch_between_two_sizes_takes_the_time_of_the_larger():
