@@ -49,7 +49,8 @@ def reduce_scenarios(scenarios: Sequence[Scenario], keep: int) -> tuple[Scenario
         )
     probability = np.array([scenario.probability for scenario in scenarios])
     points = _points(scenarios)
-    distance = np.sqrt(((points[:, None, :] - points[None, :, :]) ** 2).sum(axis=2))
+    # Row by row: all differences at once are gigabytes for a thousand scenarios.
+    distance = np.array([np.sqrt(((points - point) ** 2).sum(axis=1)) for point in points])
     nearest_kept = np.full(len(scenarios), np.inf)
     kept: list[int] = []
     for _ in range(keep):

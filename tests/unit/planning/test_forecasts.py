@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -235,3 +238,18 @@ def test_reduction_refuses_what_it_cannot_compare() -> None:
         reduce_scenarios([one, Scenario("2", 0.5, {"large": (1.0,)})], 1)
     with pytest.raises(InstanceError, match="different lengths"):
         reduce_scenarios([one, Scenario("2", 0.5, {"small": (1.0, 2.0)})], 1)
+
+
+def test_many_scenarios_are_reduced_in_little_memory() -> None:
+    """All differences of a thousand scenarios of 50 classes at once would take gigabytes."""
+    rng = np.random.default_rng(0)
+    many = [
+        Scenario(str(k), 1 / 200, {f"class {j}": tuple(rng.random(8)) for j in range(25)})
+        for k in range(200)
+    ]
+    tracemalloc.start()
+    kept = reduce_scenarios(many, 20)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert math.fsum(scenario.probability for scenario in kept) == pytest.approx(1)
+    assert peak < 10e6
