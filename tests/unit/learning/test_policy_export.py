@@ -153,6 +153,20 @@ def test_a_difference_is_found(tmp_path: Path) -> None:
         assert_parity(Attention(), policy, [])
 
 
+@pytest.mark.parametrize("broken", [float("nan"), float("inf"), -float("inf")])
+def test_a_module_that_answers_nan_is_never_the_file(tmp_path: Path, broken: float) -> None:
+    """NaN is larger than no tolerance, so it must not pass as no difference."""
+    network = Attention()
+    policy = export_policy(network, SPEC, card(), tmp_path / "p.onnx")
+
+    class Broken(nn.Module):
+        def forward(self, jobs: torch.Tensor) -> torch.Tensor:
+            return network(jobs) + broken
+
+    with pytest.raises(CertificateError, match="differ by inf"):
+        assert_parity(Broken(), policy, [[np.ones((3, 8), np.float32)]])
+
+
 class Sorted(nn.Module):
     def forward(self, jobs: torch.Tensor) -> torch.Tensor:
         return torch.sort(jobs[:, 0]).values
