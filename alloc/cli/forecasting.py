@@ -99,7 +99,7 @@ def forecast_command(
             for why, count in seen.left_out.items():
                 say(f"left out: {count} {why}")
 
-            def draw(weeks: "History") -> "tuple[Scenario, ...]":
+            def draw(weeks: "History", block: int) -> "tuple[Scenario, ...]":
                 from alloc.planning.forecasts import bootstrap_weeks
 
                 report(f"drawing {scenarios} scenarios from {weeks.num_weeks} weeks")
@@ -108,14 +108,15 @@ def forecast_command(
                     asked.num_quarters,
                     num_scenarios=scenarios,
                     growth=growth,
-                    block_weeks=min(block_weeks, weeks.num_weeks),
+                    block_weeks=block,
                     seed=seed,
                 )
 
             if held_out is not None:
                 seen, unseen = seen.split(hold_out)
-                later = _with(asked, seen.classes, draw(unseen))
-            drawn = draw(seen)
+                # Few weeks are left out; a block is then all of them.
+                later = _with(asked, seen.classes, draw(unseen, min(block_weeks, hold_out)))
+            drawn = draw(seen, block_weeks)
             asked = _with(asked, seen.classes, _kept(drawn, keep, report))
         else:
             from alloc.planning.forecasts import scenarios_from_rates

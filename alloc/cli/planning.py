@@ -131,8 +131,11 @@ def plan_command(
     unseen = None if held_out is None else read_planning_problem(str(held_out))
     solver = _solver(time_limit, gap, seed, workers)
     if pareto is not None:
-        if replay or report is not None:
-            raise typer.BadParameter("give --pareto or --replay and --report, not both")
+        if replay or report is not None or held_out is not None:
+            raise typer.BadParameter(
+                "--replay, --report and --held-out are of a plan, not of a front: leave out "
+                "--pareto or them"
+            )
         return _front(asked, pareto, points, solver, output, json, quiet)
     from alloc.planning.documents import encode_report
     from alloc.planning.report import plan

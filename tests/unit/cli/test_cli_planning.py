@@ -173,7 +173,8 @@ def test_another_policy_is_replayed(run):
         (("plan", "planning-tinny"), 'did you mean "planning-tiny"'),
         (("plan", "no-such.json"), "no-such.json"),
         (("plan", TINY, "--pareto", "goal"), 'did you mean "goals"'),
-        (("plan", TINY, "--pareto", "goals", "--replay"), "not both"),
+        (("plan", TINY, "--pareto", "goals", "--replay"), "of a plan, not of a front"),
+        (("plan", TINY, "--pareto", "goals", "--held-out", TINY), "of a plan, not of a front"),
         (("plan", TINY, "--replay", "--scheduler", "fifoo"), "fifo"),
         (("plan", TINY, "-o", "/no/such/folder/x.json"), "make it first"),
         (("what-if", TINY), "nothing is changed"),
@@ -226,6 +227,11 @@ def test_a_history_becomes_scenarios_ready_to_plan(run, tmp_path):
         run("plan", forecast, "-q", "--held-out", tmp_path / "later.json", "--json").stdout
     )
     assert 0 <= document["out_of_sample"]["share"] <= 1
+    # Blocks longer than the history were silently made shorter.
+    long = ("forecast", TINY, "--history", history, "--speed", "a100=1", "--block-weeks", 4)
+    result = run(*long, "-q")
+    assert result.exit_code == 2
+    assert "the history has 3 weeks; draw shorter blocks" in result.stderr
 
 
 def test_rates_become_scenarios(run):
