@@ -53,21 +53,22 @@ class GoalCheck:
 
 @dataclass(frozen=True)
 class Resolve:
-    """What a change of the problem does to the cost, by solving again.
+    """What a change of the problem does to the value of its plan, by solving again.
 
     Parameters
     ----------
     kind
-        ``host`` (one more host of a pool) or ``rate`` (more requests of a model).
+        ``host`` (one more host of a pool) or ``rate`` (more requests of a model); of quotas ``gpu``
+        (one more GPU of a type) or ``demand`` (more demand of a tenant).
     name
-        The pool or the model.
+        The pool, model, GPU type or tenant.
     amount, unit
         The change.
     cost_change
-        Cost after less cost before, in the currency of the problem; None if there is no plan after
-        it.
+        Value after less value before: of inference the cost, in the currency of the problem, of
+        quotas the goal's; None if there is no plan after it.
     exact
-        Whether both costs are proved optimal.
+        Whether both values are proved optimal.
     """
 
     kind: str
@@ -85,13 +86,14 @@ class Relaxation:
     Parameters
     ----------
     kind
-        ``goal``, ``rate``, ``hosts``, ``failures`` or ``memory``.
+        ``goal``, ``rate``, ``hosts``, ``failures`` or ``memory``; of quotas ``capacity`` or
+        ``exceeding``.
     name
-        The model or pool, and the class or period, in words.
+        The model or pool, and the class or period, in words; of quotas the GPU types or tenants.
     before, after, unit
         The number that changes, in its unit.
     relative
-        ``|after - before| / before``, the measure by which the least change is the cheapest.
+        How large the change is in relation to what was there, 0 or more; the least comes first.
     cost
         Cost of the plan after the change, or None if it was not solved.
     sentence

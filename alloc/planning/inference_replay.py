@@ -36,7 +36,7 @@ class Replayer:
     requests
         Requests to draw for each group.
     seed
-        Seed; every group draws from its own stream of it.
+        Seed; groups of as many replicas and the same batch cap have the same stream of it.
     """
 
     problem: InferenceProblem

@@ -91,7 +91,7 @@ def path_relinking(data: OperationData, rng: np.random.Generator, rounds: int, s
     rng
         Random numbers.
     rounds
-        Walks; the search ends before when they no longer change the elite.
+        Walks.
     stop
         Whether to stop before.
     """
