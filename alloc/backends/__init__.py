@@ -32,6 +32,9 @@ class SolverOptions:
         Relative gap at which the solver may stop.
     start
         Values of the variables for a warm start, NaN where unknown, or None.
+    stoppable
+        Whether Ctrl-C stops the solver, which then returns what it has found, with the limit
+        ``"interrupt"``: for callers that look at it. HiGHS only.
     """
 
     time_limit_s: float = 60.0
@@ -39,6 +42,7 @@ class SolverOptions:
     workers: int = 1
     gap: float = 1e-6
     start: npt.NDArray[np.float64] | None = None
+    stoppable: bool = False
 
 
 class Backend(Protocol):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import cache
 
 import highspy
 import numpy as np
 
 from alloc.backends import SolverOptions
+from alloc.backends.interrupts import Stop, stoppable
 from alloc.errors import SolverError
 from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
 
@@ -109,7 +111,7 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
         solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
     if options.start is not None:
         _set_start(solver, options.start)
-    with threads(options.workers):
+    with threads(options.workers), _stop_of(solver, options) as stop:
         solver.run()
         if options.start is not None and solver.getModelStatus() == _FAILED:
             # HiGHS completes a partial start by a program of its own, and fails as a whole where
@@ -117,8 +119,22 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
             solver.clearSolver()
             solver.run()
         if model.integer.any() and solver.getModelStatus() in _REFUSED:
+            if stop.pressed:
+                # A refusal needs the second opinion, for which there is no time.
+                return _nothing(model)
             solver = _second_opinion(solver, model, options)
-    return read_result(solver, model)
+    result = read_result(solver, model)
+    # Also where it was over already: whoever pressed Ctrl-C wants no more of what comes next.
+    return replace(result, limit="interrupt") if stop.pressed else result
+
+
+def _nothing(model: ArrayModel) -> RawResult:
+    worst = math.inf if model.sense == "max" else -math.inf
+    return RawResult("no_solution", None, None, worst, "interrupt", "Stopped")
+
+
+def _stop_of(solver: highspy.Highs, options: SolverOptions) -> AbstractContextManager[Stop]:
+    return stoppable(solver) if options.stoppable else nullcontext(Stop())
 
 
 def _second_opinion(

@@ -10,7 +10,7 @@ from alloc.capacity.served import ServedModel
 from alloc.documents.records import record_format
 from alloc.errors import InstanceError
 from alloc.planning.inference_replay import Replayer, tightenings
-from alloc.planning.resolves import Changed, Report, solve_again, timed_log
+from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again, timed_log
 from alloc.solving.capacity.certifying import standing
 from alloc.solving.capacity.inference import SizingOutcome, solve_inference
 from alloc.solving.capacity.inference_relaxations import diagnose
@@ -20,6 +20,8 @@ PROBLEM_KIND = "inference_problem"
 RESULT_KIND = "inference_result"
 _MORE_REQUESTS = 0.1
 _LEAST_REQUESTS = 100
+_Turn = tuple[SizingOutcome, tuple[GoalCheck, ...], int, InferenceProblem]
+"""A round: what was solved, what the simulation says of it, its number and its problem."""
 
 
 def size_inference(
@@ -55,7 +57,8 @@ def size_inference(
     Returns
     -------
     InferenceResult
-        A limit or infeasibility is a result, not an exception.
+        A limit or infeasibility is a result, not an exception; so is an interrupt (Ctrl-C), with
+        what was found until then and the limit ``interrupt``.
 
     Raises
     ------
@@ -84,18 +87,32 @@ def size_inference(
         converged=bool(checks) and all(check.holds for check in checks),
         assumptions=assumptions(problem, replayed_requests),
     )
-    if outcome.certificate.status == "infeasible":
-        diagnosis = diagnose(final, settings)
-        conflict = diagnosis.conflict
-        if final.tightened:
-            conflict += (
-                "; the closed form alone has a plan, and the simulation shows that it misses goals"
-            )
-        result = dataclasses.replace(result, conflict=conflict, relaxations=diagnosis.relaxations)
-    elif what_if and outcome.plan is not None:
-        resolves = _resolves(final, outcome, settings, report)
+    if result.certificate.limit != "interrupt":
+        try:
+            result = _explained(result, final, settings)
+        except KeyboardInterrupt:
+            report("interrupted: what is missing is not known yet")
+            result = as_interrupted(result)
+    if what_if and outcome.plan is not None and result.certificate.limit != "interrupt":
+        resolves, interrupted = _resolves(final, outcome, settings, report)
         result = dataclasses.replace(result, resolves=resolves)
+        result = as_interrupted(result) if interrupted else result
     return dataclasses.replace(result, log=tuple(log))
+
+
+def _explained(
+    result: InferenceResult, problem: InferenceProblem, settings: Settings
+) -> InferenceResult:
+    """Say of an infeasible problem what is missing, and what would be enough."""
+    if result.certificate.status != "infeasible":
+        return result
+    diagnosis = diagnose(problem, settings)
+    conflict = diagnosis.conflict
+    if problem.tightened:
+        conflict += (
+            "; the closed form alone has a plan, and the simulation shows that it misses goals"
+        )
+    return dataclasses.replace(result, conflict=conflict, relaxations=diagnosis.relaxations)
 
 
 def _rounds(
@@ -104,38 +121,55 @@ def _rounds(
     requests: int,
     most_rounds: int,
     report: Report,
-) -> tuple[SizingOutcome, tuple[GoalCheck, ...], int, InferenceProblem]:
+) -> _Turn:
     """Solve and simulate until every goal holds; return also the problem as it was tightened.
 
-    Out of time, the last plan stands, though it misses goals in the simulation.
+    Out of time, the last plan stands, though it misses goals in the simulation. At an interrupt the
+    last plan stands too, also if it was not simulated to the end.
     """
-    last: tuple[SizingOutcome, tuple[GoalCheck, ...], int, InferenceProblem] | None = None
-    for number in range(1, most_rounds + 1):
-        outcome = solve_inference(problem, settings, report=report)
-        certificate = outcome.certificate
-        found = standing(certificate.objective, certificate.bound)
-        report(f"round {number}: {certificate.status}, {found}")
-        if outcome.plan is None and outcome.certificate.status == "no_solution" and last:
-            report(f"round {number}: out of time; the last plan stands")
-            return last
-        if outcome.plan is None or not requests:
-            return outcome, (), number, problem
-        replayer = Replayer(problem, requests, settings.seed)
-        checks = tuple(replayer.checks(outcome.plan))
-        last = outcome, checks, number, problem
-        missed = sum(not check.holds for check in checks)
-        report(f"round {number}: simulation keeps {len(checks) - missed} of {len(checks)} goals")
-        if not missed or number == most_rounds or settings.seconds_left() <= 0:
-            break
-        added = tightenings(replayer, outcome.plan, checks, report)
-        problem = problem.replace(tightened=(*problem.tightened, *added))
-    return outcome, checks, number, problem
+    last: _Turn | None = None
+    number = 0
+    try:
+        for number in range(1, most_rounds + 1):
+            outcome = solve_inference(problem, settings, report=report, keep=True)
+            certificate = outcome.certificate
+            interrupted = certificate.limit == "interrupt"
+            if certificate.status == "no_solution" and last is not None:
+                why = "interrupted" if interrupted else "out of time"
+                report(f"round {number}: {why}; the last plan stands")
+                return _interrupted(last) if interrupted else last
+            last = outcome, (), number, problem
+            found = standing(certificate.objective, certificate.bound)
+            report(f"round {number}: {certificate.status}, {found}")
+            if outcome.plan is None or not requests or interrupted:
+                return last
+            replayer = Replayer(problem, requests, settings.seed)
+            checks = tuple(replayer.checks(outcome.plan))
+            last = outcome, checks, number, problem
+            missed = sum(not check.holds for check in checks)
+            kept = f"{len(checks) - missed} of {len(checks)}"
+            report(f"round {number}: simulation keeps {kept} goals")
+            if not missed or number == most_rounds or settings.seconds_left() <= 0:
+                break
+            added = tightenings(replayer, outcome.plan, checks, report)
+            problem = problem.replace(tightened=(*problem.tightened, *added))
+    except KeyboardInterrupt:
+        if last is None:
+            raise
+        report(f"round {number}: interrupted; the plan stands as it is")
+        return _interrupted(last)
+    assert last is not None
+    return last
+
+
+def _interrupted(turn: _Turn) -> _Turn:
+    return as_interrupted(turn[0]), *turn[1:]
 
 
 def _resolves(
     problem: InferenceProblem, outcome: SizingOutcome, settings: Settings, report: Report
-) -> tuple[Resolve, ...]:
-    """Solve again with a little more of each thing."""
+) -> tuple[tuple[Resolve, ...], bool]:
+    """Solve again with a little more of each thing; return also whether there was an interrupt."""
     more_hosts = [
         Changed("host", pool.name, 1.0, "hosts", problem.replace(
             pools=tuple(_grown(other, pool) for other in problem.pools)))

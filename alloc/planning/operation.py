@@ -40,6 +40,8 @@ def operate(
 ) -> OperationResult:
     """Decide what is on and what runs until the next event.
 
+    An interrupt (Ctrl-C) of ``exact`` is a result, with what was found until then.
+
     Parameters
     ----------
     problem
@@ -71,7 +73,7 @@ def operate(
     """
     settings = Settings(time_limit_s, seed, workers)
     if policy == "exact":
-        return solve_operation(problem, settings, gap=gap, report=report)
+        return solve_operation(problem, settings, gap=gap, report=report, keep=True)
     return decide_operation(problem, policy, settings)
 
 

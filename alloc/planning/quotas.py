@@ -19,7 +19,7 @@ from alloc.capacity.quotas import (
 from alloc.certificate import Certificate
 from alloc.documents.records import record_format
 from alloc.errors import InstanceError
-from alloc.planning.resolves import Changed, Report, solve_again, timed_log
+from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again, timed_log
 from alloc.solving.capacity.quotas import QuotaOutcome, solve_quotas
 from alloc.solving.outcome import Settings
 from alloc.units import MILLI
@@ -66,7 +66,8 @@ def plan_quotas(
     Returns
     -------
     QuotaResult
-        A limit or infeasibility is a result, not an exception.
+        A limit or infeasibility is a result, not an exception; so is an interrupt (Ctrl-C), with
+        what was found until then and the limit ``interrupt``.
 
     Raises
     ------
@@ -93,9 +94,10 @@ def plan_quotas(
         relaxations=outcome.relaxations,
         assumptions=assumptions(problem, held_out=bool(held_out)),
     )
-    if what_if and outcome.plan is not None:
-        resolves = _resolves(problem, outcome, rounds, settings, report)
+    if what_if and outcome.plan is not None and outcome.certificate.limit != "interrupt":
+        resolves, interrupted = _resolves(problem, outcome, rounds, settings, report)
         result = dataclasses.replace(result, resolves=resolves)
+        result = as_interrupted(result) if interrupted else result
     return dataclasses.replace(result, log=tuple(log))
 
 
@@ -108,48 +110,68 @@ def _rounds(
 ) -> tuple[QuotaOutcome, tuple[TenantOutlook, ...], int, bool]:
     promised = {tenant.name: tenant.exceeding for tenant in problem.tenants}
     best: tuple[QuotaOutcome, tuple[TenantOutlook, ...], int] | None = None
-    for number in range(1, most_rounds + 1):
-        outcome = solve_quotas(problem, settings, report=report)
-        if outcome.plan is None:
-            if best is None:
-                return outcome, (), number, False
-            report(f"round {number}: no quotas keep the tighter promise; the last plan stands")
-            return *best, False
-        outlooks = outlooks_of(problem, outcome.plan, other)
-        best = (outcome, outlooks, number)
-        if other is None or problem.goal != "least_quota":
-            return *best, False
-        missed = {
-            o.tenant: 1 - o.coverage
-            for o in outlooks
-            if o.sample == "held out" and 1 - o.coverage > promised[o.tenant] + 1e-9
-        }
-        number_of, kept = len(problem.tenants), len(problem.tenants) - len(missed)
-        report(f"round {number}: out of sample the promise holds for {kept} of {number_of} tenants")
-        if not missed:
-            return *best, True
-        if number == most_rounds or settings.seconds_left() <= 0:
-            break
-        planned = {o.tenant: 1 - o.coverage for o in outlooks if o.sample == "planned"}
-        tighter = tuple(
-            dataclasses.replace(
-                tenant,
-                exceeding=_tighter(
-                    tenant.exceeding,
-                    promised[tenant.name],
-                    missed[tenant.name],
-                    planned[tenant.name],
-                ),
-            )
-            if tenant.name in missed
-            else tenant
-            for tenant in problem.tenants
-        )
-        if tighter == problem.tenants:
-            break
-        problem = problem.replace(tenants=tighter)
+    try:
+        for number in range(1, most_rounds + 1):
+            outcome = solve_quotas(problem, settings, report=report, keep=True)
+            interrupted = outcome.certificate.limit == "interrupt"
+            if outcome.plan is None:
+                if best is None:
+                    return outcome, (), number, False
+                why = "interrupted" if interrupted else "no quotas keep the tighter promise"
+                report(f"round {number}: {why}; the last plan stands")
+                return as_interrupted(best[0]) if interrupted else best[0], *best[1:], False
+            outlooks = outlooks_of(problem, outcome.plan, other)
+            best = (outcome, outlooks, number)
+            if other is None or problem.goal != "least_quota":
+                return *best, False
+            missed = _missed(outlooks, promised)
+            kept = f"{len(promised) - len(missed)} of {len(promised)}"
+            report(f"round {number}: out of sample the promise holds for {kept} tenants")
+            if not missed:
+                return *best, True
+            if number == most_rounds or settings.seconds_left() <= 0 or interrupted:
+                break
+            tighter = _tightened(problem, outlooks, promised, missed)
+            if tighter == problem:
+                break
+            problem = tighter
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        return as_interrupted(best[0]), *best[1:], False
     assert best is not None
     return *best, False
+
+
+def _missed(outlooks: tuple[TenantOutlook, ...], promised: dict[str, float]) -> dict[str, float]:
+    """Return the tenants whose promise does not hold out of sample, with what it comes to."""
+    return {
+        o.tenant: 1 - o.coverage
+        for o in outlooks
+        if o.sample == "held out" and 1 - o.coverage > promised[o.tenant] + 1e-9
+    }
+
+
+def _tightened(
+    problem: QuotaProblem,
+    outlooks: tuple[TenantOutlook, ...],
+    promised: dict[str, float],
+    missed: dict[str, float],
+) -> QuotaProblem:
+    """Return the problem with smaller promises to the tenants concerned."""
+    planned = {o.tenant: 1 - o.coverage for o in outlooks if o.sample == "planned"}
+    tenants = tuple(
+        dataclasses.replace(
+            tenant,
+            exceeding=_tighter(
+                tenant.exceeding, promised[tenant.name], missed[tenant.name], planned[tenant.name]
+            ),
+        )
+        if tenant.name in missed
+        else tenant
+        for tenant in problem.tenants
+    )
+    return problem.replace(tenants=tenants)
 
 
 def _tighter(now: float, promised: float, missed: float, planned: float) -> float:
@@ -191,8 +213,11 @@ def outlooks_of(
 
 def _resolves(
     problem: QuotaProblem, outcome: QuotaOutcome, rounds: int, settings: Settings, report: Report
-) -> tuple[Resolve, ...]:
-    """Solve again with a little more of each thing; the base too if promises were tightened."""
+) -> tuple[tuple[Resolve, ...], bool]:
+    """Solve again with a little more of each thing; the base too if promises were tightened.
+
+    Return also whether there was an interrupt.
+    """
 
     def solved(changed: QuotaProblem, limits: Settings) -> Certificate:
         return solve_quotas(changed, limits).certificate
@@ -213,7 +238,11 @@ def _resolves(
     before = outcome.certificate
     if rounds > 1:
         left = settings.seconds_left() / (len(changes) + 1)
-        before = solved(problem, Settings(left, settings.seed, settings.workers))
+        try:
+            before = solved(problem, Settings(left, settings.seed, settings.workers))
+        except KeyboardInterrupt:
+            report("interrupted: the what-ifs are left out")
+            return (), True
     return solve_again(changes, before, solved, settings, report)
 
 

@@ -1,16 +1,21 @@
-"""What a little more of each thing would change, by solving again; and a log with the time."""
+"""What a little more of each thing would change, by solving again; interrupts; a timed log."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from alloc.capacity.inference_result import Resolve
+from alloc.capacity.inference_result import InferenceResult, Resolve
+from alloc.capacity.quota_result import QuotaResult
 from alloc.certificate import Certificate
+from alloc.solving.capacity.inference import SizingOutcome
+from alloc.solving.capacity.quotas import QuotaOutcome
 from alloc.solving.outcome import Settings
 
 P = TypeVar("P")
+A = TypeVar("A", InferenceResult, QuotaResult, SizingOutcome, QuotaOutcome)
 Report = Callable[[str], None]
 
 
@@ -30,7 +35,7 @@ def solve_again(
     solve: Callable[[P, Settings], Certificate],
     settings: Settings,
     report: Report,
-) -> tuple[Resolve, ...]:
+) -> tuple[tuple[Resolve, ...], bool]:
     """Solve every changed problem, each with its share of the time that is left.
 
     Parameters
@@ -45,6 +50,11 @@ def solve_again(
         Limits for all of them together.
     report
         Told if the time is up, or Ctrl-C pressed, before the end.
+
+    Returns
+    -------
+    tuple
+        What was solved until the end, or an interrupt (Ctrl-C); and whether there was one.
     """
     found: list[Resolve] = []
     for k, change in enumerate(changes):
@@ -56,12 +66,17 @@ def solve_again(
             after = solve(change.problem, Settings(left, settings.seed, settings.workers))
         except KeyboardInterrupt:
             report(f"interrupted: {len(changes) - k} of {len(changes)} what-ifs left out")
-            break
+            return tuple(found), True
         value, base = after.objective, before.objective
         difference = None if value is None or base is None else value - base
         exact = before.status == after.status == "optimal"
         found.append(Resolve(*change[:4], difference, exact))
-    return tuple(found)
+    return tuple(found), False
+
+
+def as_interrupted(answer: A) -> A:
+    """Return an answer whose certificate says that an interrupt (Ctrl-C) ended the search."""
+    return dataclasses.replace(answer, certificate=answer.certificate.replace(limit="interrupt"))
 
 
 def timed_log(settings: Settings, progress: Report | None) -> tuple[list[str], Report]:

@@ -27,6 +27,8 @@ from alloc.solving.outcome import Settings
 from alloc.verification.inference import verify_inference
 
 FORMULATION = "inference_sizing"
+_MOMENT_S = 1.0
+"""For the periods that are not solved yet at an interrupt, seconds together."""
 
 Report = Callable[[str], None]
 Method = Literal["mixes", "columns", "pyomo"]
@@ -58,12 +60,17 @@ class _Part:
     infeasible: bool
 
 
+_NOTHING = _Part(None, -math.inf, "interrupt", False)
+"""What is known of periods that nobody has looked at."""
+
+
 def solve_inference(
     problem: InferenceProblem,
     settings: Settings | None = None,
     *,
     method: Method = "mixes",
     report: Report | None = None,
+    keep: bool = False,
 ) -> SizingOutcome:
     """Find the cheapest replicas that serve every request within its goals.
 
@@ -78,25 +85,60 @@ def solve_inference(
         drawing by columns as arrays; ``"pyomo"``: the whiteboard model.
     report
         Called with a line of text now and then.
+    keep
+        Whether an interrupt (Ctrl-C) ends it with what was found until then; else it ends it as it
+        does everything.
 
     Raises
     ------
     CertificateError
         If the plan or the bound contradicts what the judge recomputes.
+    KeyboardInterrupt
+        At an interrupt, without `keep`.
     """
     settings = settings or Settings()
+    try:
+        found = _solve_all(problem, settings, method, report)
+    except KeyboardInterrupt:
+        found = _NOTHING
+    if found.limit == "interrupt" and not keep:
+        raise KeyboardInterrupt
+    return certify_sizing(problem, found, settings, _backend_of(method))
+
+
+def _solve_all(
+    problem: InferenceProblem, settings: Settings, method: Method, report: Report | None
+) -> _Part:
+    """Solve a problem; at an interrupt the pieces that are left have a moment."""
     data = sizing_data(problem)
     if report is not None:
         number = sum(len(choice.columns) for choice in data.choices)
         report(f"{len(data.periods)} kinds of periods, {number} numbers of replicas to choose from")
-    parts = []
-    for k, some in enumerate(pieces := _pieces(data)):
-        # What earlier pieces leave over goes to the later ones.
-        share = settings.seconds_left() / (len(pieces) - k)
-        parts.append(_solve_piece(some, share, settings, method))
-        if parts[-1].infeasible:
-            break
-    return certify_sizing(problem, _joined(parts), settings, _backend_of(method))
+    pieces = _pieces(data)
+    parts, interrupted = _solve_pieces(pieces, settings, method)
+    if interrupted and parts and all(part.plan is not None for part in parts):
+        # Without the other periods there is no plan.
+        moment = Settings(_MOMENT_S, settings.seed, settings.workers)
+        parts += _solve_pieces(pieces[len(parts) :], moment, method)[0]
+    found = _joined(parts + [_NOTHING] * (len(pieces) - len(parts)))
+    return dataclasses.replace(found, limit="interrupt") if interrupted else found
+
+
+def _solve_pieces(
+    pieces: list[SizingData], settings: Settings, method: Method
+) -> tuple[list[_Part], bool]:
+    """Solve pieces until one is infeasible or an interrupt; return whether there was one."""
+    parts: list[_Part] = []
+    try:
+        for k, some in enumerate(pieces):
+            # What earlier pieces leave over goes to the later ones.
+            share = settings.seconds_left() / (len(pieces) - k)
+            parts.append(_solve_piece(some, share, settings, method))
+            if parts[-1].infeasible or parts[-1].limit == "interrupt":
+                break
+    except KeyboardInterrupt:
+        return parts, True
+    return parts, any(part.limit == "interrupt" for part in parts)
 
 
 def _pieces(data: SizingData) -> list[SizingData]:
@@ -119,7 +161,9 @@ def _pieces(data: SizingData) -> list[SizingData]:
 
 def _solve_piece(data: SizingData, seconds: float, settings: Settings, method: Method) -> _Part:
     solver = backend(_backend_of(method))
-    options = SolverOptions(seconds, settings.seed, settings.workers, OPTIMALITY_GAP / 2)
+    options = SolverOptions(
+        seconds, settings.seed, settings.workers, OPTIMALITY_GAP / 2, stoppable=True
+    )
     if not _every_model_has_columns(data):
         return _Part(None, math.inf, None, True)
     found = frontier(data) if method == "mixes" else None

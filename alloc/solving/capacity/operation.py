@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from alloc.backends import SolverOptions
 from alloc.backends.highs import highs_model, quiet_solver, solve, version
+from alloc.backends.interrupts import stoppable
 from alloc.capacity.operation import OperationPlan, OperationProblem
 from alloc.capacity.operation_result import OperationCosts, OperationResult
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Certificate, Limit, Status, relative_gap
@@ -38,6 +39,7 @@ def solve_operation(
     objective: str = "operation-cost",
     gap: float = OPTIMALITY_GAP,
     report: Report | None = None,
+    keep: bool = False,
 ) -> OperationResult:
     """Return the best plan found and a proved bound on every plan.
 
@@ -57,11 +59,16 @@ def solve_operation(
         Relative gap at which to stop.
     report
         Takes a line of progress.
+    keep
+        Whether an interrupt (Ctrl-C) ends it with what was found until then; else it ends it as it
+        does everything.
 
     Raises
     ------
     CertificateError
         If the judge contradicts a claim; a bug.
+    KeyboardInterrupt
+        At an interrupt, without `keep`.
 
     Examples
     --------
@@ -71,7 +78,12 @@ def solve_operation(
     'optimal'
     """
     search = _Search(problem, settings or Settings(), objective, gap, report)
-    search.run()
+    try:
+        search.run()
+    except KeyboardInterrupt:
+        search.limit = "interrupt"
+    if search.limit == "interrupt" and not keep:
+        raise KeyboardInterrupt
     return search.result()
 
 
@@ -146,6 +158,8 @@ class _Search:
         gap = relative_gap(self.value, self.bound)
         if gap is not None and gap <= self.gap:
             return True
+        if self.limit == "interrupt":
+            return True
         if self.settings.seconds_left() <= 0:
             self.limit = "time"
             return True
@@ -156,9 +170,11 @@ class _Search:
         options = SolverOptions(self.settings.seconds_left(), self.settings.seed)
         solver = quiet_solver(options)
         solver.passModel(highs_model(replace(model, integer=np.zeros(len(model.cost), bool))))
-        solver.run()
+        with stoppable(solver) as stop:
+            solver.run()
+        self.limit = "interrupt" if stop.pressed else None
         if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            self.limit = "time"
+            self.limit = self.limit or "time"
             return None
         return np.array(solver.getSolution().row_dual)
 
@@ -183,6 +199,7 @@ class _Search:
             self.settings.workers,
             self.gap,
             start[keep],
+            stoppable=True,
         )
         raw = solve(reduced, options)
         if raw.values is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +17,10 @@ Array = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 
 
-def quick_plan(data: QuotaData, seconds: float) -> QuotaPlan | None:
+def quick_plan(data: QuotaData, seconds: float) -> tuple[QuotaPlan | None, bool]:
     """Return quotas by local search, with what the rule of equal borrowing makes of them.
+
+    An interrupt (Ctrl-C) ends the search with the best quotas until then.
 
     Parameters
     ----------
@@ -30,17 +33,31 @@ def quick_plan(data: QuotaData, seconds: float) -> QuotaPlan | None:
     -------
     QuotaPlan or None
         None if the search found no quotas that keep the promises of ``least_quota``.
+    bool
+        Whether there was an interrupt.
     """
     until = time.perf_counter() + seconds
-    steps = _first(data)
-    if data.problem.goal == "least_quota":
-        steps = _raised(data, steps, until)
-        if not _kept(data, steps):
-            return None
-        steps = _lowered(data, steps, until)
-    else:
-        steps = _levelled(data, steps, until)
-    return plan_by_rule(data, steps)
+    steps, interrupted = _first(data), False
+    try:
+        for better in _better(data, steps, until):
+            steps = better
+    except KeyboardInterrupt:
+        interrupted = True
+    if data.problem.goal == "least_quota" and not _kept(data, steps):
+        return None, interrupted
+    return plan_by_rule(data, steps), interrupted
+
+
+def _better(data: QuotaData, steps: Whole, until: float) -> Iterator[Whole]:
+    """Yield quotas, each better than the one before."""
+    if data.problem.goal != "least_quota":
+        yield from _levelled(data, steps, until)
+        return
+    for better in _raised(data, steps, until):
+        steps = better
+        yield steps
+    if _kept(data, steps):
+        yield from _lowered(data, steps, until)
 
 
 def plan_by_rule(data: QuotaData, steps: Whole) -> QuotaPlan:
@@ -91,7 +108,7 @@ def _free(data: QuotaData, steps: Whole) -> Whole:
     return found
 
 
-def _levelled(data: QuotaData, steps: Whole, until: float) -> Whole:
+def _levelled(data: QuotaData, steps: Whole, until: float) -> Iterator[Whole]:
     """Give steps to the worst tenant, free ones or those of the tenants that are better off."""
 
     def levels(now: Whole) -> tuple[float, ...]:
@@ -107,8 +124,8 @@ def _levelled(data: QuotaData, steps: Whole, until: float) -> Whole:
                 break
             if (found := levels(moved)) > best:
                 steps, best, improved = moved, found, True
+                yield steps
                 break
-    return steps
 
 
 def _moves(data: QuotaData, steps: Whole, poor: int, givers: Whole) -> list[Whole]:
@@ -145,7 +162,7 @@ def _kept(data: QuotaData, steps: Whole) -> bool:
     return not _missing(data, steps).any()
 
 
-def _raised(data: QuotaData, steps: Whole, until: float) -> Whole:
+def _raised(data: QuotaData, steps: Whole, until: float) -> Iterator[Whole]:
     """Move steps to the tenants that miss their promise until none does, or nothing helps."""
     now = float(_missing(data, steps).sum())
     while now > 0 and time.perf_counter() < until:
@@ -160,10 +177,10 @@ def _raised(data: QuotaData, steps: Whole, until: float) -> Whole:
         if following is None:
             break
         steps, now = following, best
-    return steps
+        yield steps
 
 
-def _lowered(data: QuotaData, steps: Whole, until: float) -> Whole:
+def _lowered(data: QuotaData, steps: Whole, until: float) -> Iterator[Whole]:
     """Take steps away, the dearest first, as long as every promise holds."""
     for number in (16, 8, 4, 2, 1):
         for i in range(steps.shape[0]):
@@ -174,4 +191,4 @@ def _lowered(data: QuotaData, steps: Whole, until: float) -> Whole:
                     if not _kept(data, lower):
                         break
                     steps = lower
-    return steps
+                    yield steps

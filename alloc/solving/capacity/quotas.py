@@ -43,6 +43,9 @@ _SEARCHED = 0.1
 _LEVEL_SHARE = 0.5
 """Share of the time left for a level of a fair goal: the first, which is certified, has most."""
 
+_MOMENT_S = 1.0
+"""To make a plan of what was found at an interrupt, seconds."""
+
 Report = Callable[[str], None]
 Method = Literal["highs", "pyomo"]
 
@@ -76,6 +79,7 @@ def solve_quotas(
     *,
     method: Method = "highs",
     report: Report | None = None,
+    keep: bool = False,
 ) -> QuotaOutcome:
     """Find the quotas that reach the goal best.
 
@@ -89,70 +93,103 @@ def solve_quotas(
         ``"highs"`` on the arrays, or ``"pyomo"`` on the whiteboard model.
     report
         Called with a line of text now and then.
+    keep
+        Whether an interrupt (Ctrl-C) ends it with what was found until then; else it ends it as it
+        does everything.
 
     Raises
     ------
     CertificateError
         If the plan or a bound contradicts what the judge recomputes.
+    KeyboardInterrupt
+        At an interrupt, without `keep`.
     """
     settings = settings or Settings()
     data = quota_data(problem)
     say = report or (lambda line: None)
     say(f"{len(data.demand)} outcomes, {len(data.wants)} demands")
-    if problem.goal in FAIR:
-        return _solve_levels(data, settings, method, say)
-    start = _start(data, settings, method)
-    raw, layout = _best(data, Extra(), settings.seconds_left(), settings, method, start)
-    plan = start if raw.values is None else layout.plan(raw.values)
-    if raw.status == "infeasible":
-        plan = None
-    certificate = _certify(data, plan, raw, Extra(), settings, method)
-    say(standing(certificate.objective, certificate.bound, problem.goal))
+    solve = _solve_levels if problem.goal in FAIR else _solve_once
+    outcome = solve(data, settings, method, say)
+    if outcome.certificate.limit == "interrupt" and not keep:
+        raise KeyboardInterrupt
+    return outcome
+
+
+def _solve_once(data: QuotaData, settings: Settings, method: Method, say: Report) -> QuotaOutcome:
+    """Solve a goal of one level."""
+    extra = Extra()
+    start, interrupted = _start(data, settings, method)
+    plan, raw = start, _nothing(extra)
+    try:
+        if not interrupted:
+            raw, layout = _best(data, extra, settings.seconds_left(), settings, method, start)
+            plan = _better(data, extra, raw, layout, start)
+            say(standing(_value(data, plan, extra), raw.bound, data.problem.goal))
+    except KeyboardInterrupt:
+        raw = replace(raw, limit="interrupt")
+    certificate = _certify(data, plan, raw, extra, settings, method)
     return _explained(data, QuotaOutcome(plan, certificate), settings)
 
 
 def _solve_levels(data: QuotaData, settings: Settings, method: Method, say: Report) -> QuotaOutcome:
     """Solve a fair goal: the worst tenant, then the two worst together, and so on."""
-    plan: QuotaPlan | None = None
-    start = _start(data, settings, method)
+    plan, interrupted = _start(data, settings, method)
     stages: list[Certificate] = []
     kept: tuple[float, ...] = ()
     number = len(data.problem.tenants)
-    for level in range(1, number + 1):
-        seconds = settings.seconds_left() * (1 if level == number else _LEVEL_SHARE)
-        if level > 1 and seconds <= 0:
-            break
-        extra = Extra(level, kept)
-        raw, layout = _best(data, extra, seconds, settings, method, plan or start)
-        if raw.values is None:
-            if level == 1:
-                plan = None if raw.status == "infeasible" else start
-                stages.append(_certify(data, plan, raw, extra, settings, method))
-            break
-        found = layout.plan(raw.values)
-        certificate = _certify(data, found, raw, extra, settings, method)
-        plan = found
-        stages.append(certificate)
-        say(f"level {level} of {number}: {certificate.status}, {certificate.objective:.6g}")
-        if certificate.status != "optimal":
-            break
-        assert certificate.objective is not None
-        kept = (*kept, certificate.objective)
+    try:
+        for level in range(1, number + 1):
+            seconds = settings.seconds_left() * (1 if level == number else _LEVEL_SHARE)
+            if interrupted or (level > 1 and seconds <= 0):
+                break
+            extra = Extra(level, kept)
+            raw, layout = _best(data, extra, seconds, settings, method, plan)
+            interrupted = raw.limit == "interrupt"
+            if raw.values is None and level > 1:
+                break
+            plan = _better(data, extra, raw, layout, plan)
+            stages.append(_certify(data, plan, raw, extra, settings, method))
+            value = stages[-1].objective
+            reached = "no quotas yet" if value is None else f"{value:.6g}"
+            say(f"level {level} of {number}: {stages[-1].status}, {reached}")
+            if stages[-1].status != "optimal" or interrupted:
+                break
+            assert value is not None
+            kept = (*kept, value)
+    except KeyboardInterrupt:
+        interrupted = True
+    if not stages:
+        stages = [_certify(data, plan, _nothing(Extra(1)), Extra(1), settings, method)]
     first = stages[0]
     if len(stages) < number and all(stage.status == "optimal" for stage in stages):
         # Time was up between two levels: later ones are not proved.
-        stages[-1] = stages[-1].replace(limit="time")
+        stages[-1] = stages[-1].replace(limit="interrupt" if interrupted else "time")
     if plan is not None and first.status == "optimal":
         first = first.replace(seconds=time.perf_counter() - settings.started)
+    if interrupted:
+        first = first.replace(limit="interrupt")
     return _explained(data, QuotaOutcome(plan, first, tuple(stages)), settings)
 
 
-def _start(data: QuotaData, settings: Settings, method: Method) -> QuotaPlan | None:
-    """Return quotas to start from, where the search for them pays."""
+def _better(
+    data: QuotaData, extra: Extra, raw: RawResult, layout: QuotaLayout, start: QuotaPlan | None
+) -> QuotaPlan | None:
+    """Return the better of what was found and what it started from: a limit may come between."""
+    if raw.status == "infeasible":
+        return None
+    found = None if raw.values is None else layout.plan(raw.values)
+    new, old = _value(data, found, extra), _value(data, start, extra)
+    if new is None or old is None:
+        return found or start
+    return start if (old > new if extra.level else old < new) else found
+
+
+def _start(data: QuotaData, settings: Settings, method: Method) -> tuple[QuotaPlan | None, bool]:
+    """Return quotas to start from, where the search pays, and whether it was interrupted."""
     if method == "pyomo" or data.problem.goal == "expected_shortfall":
-        return None
+        return None, False
     if (data.least.sum(axis=0) * data.step > data.capacity + 1e-9).any():
-        return None
+        return None, False
     return quick_plan(data, _SEARCHED * settings.seconds_left())
 
 
@@ -172,8 +209,16 @@ def _solve(
         return backend("pyomo").solve(draw_pyomo(layout), options), layout
     values = None if start is None else start_values(layout, start)
     # Room for rounding on both sides of the gap.
-    options = SolverOptions(seconds, settings.seed, settings.workers, OPTIMALITY_GAP / 4, values)
+    options = SolverOptions(
+        seconds, settings.seed, settings.workers, OPTIMALITY_GAP / 4, values, stoppable=True
+    )
     return backend("highs").solve(array_model(layout), options), layout
+
+
+def _nothing(extra: Extra) -> RawResult:
+    """Return what is known of a level at an interrupt before anything else."""
+    worst = math.inf if extra.level else -math.inf
+    return RawResult("no_solution", None, None, worst, "interrupt", "Interrupted")
 
 
 def _best(
@@ -196,19 +241,27 @@ def _best(
     free, layout = _solve(data, replace(extra, guarded=False), seconds / 2, settings, method, start)
     if free.status == "infeasible":
         return free, layout
+    interrupted = free.limit == "interrupt"
+    if interrupted:
+        # What was found keeps no guarantees yet.
+        until = time.perf_counter() + _MOMENT_S
     incumbent: tuple[RawResult, QuotaLayout] | None = None
     if free.values is not None:
         steps = tuple(round(value) for value in free.values[: len(layout.q)])
         left = max(until - time.perf_counter(), 0.1)
         kept, layout = _solve(data, replace(extra, fixed=steps), left / 2, settings, method)
+        interrupted = interrupted or kept.limit == "interrupt"
         if kept.objective is not None:
             near = abs(kept.objective - free.bound) <= OPTIMALITY_GAP * max(1.0, abs(free.bound))
-            if near or time.perf_counter() >= until:
+            if near or interrupted or time.perf_counter() >= until:
                 status: RawStatus = "optimal" if near else "feasible"
-                bounded = replace(kept, bound=free.bound, status=status, limit=free.limit)
+                limit = "interrupt" if interrupted else free.limit
+                bounded = replace(kept, bound=free.bound, status=status, limit=limit)
                 return bounded, layout
             incumbent = replace(kept, bound=free.bound, status="feasible", limit="time"), layout
             start = layout.plan(kept.values) if kept.values is not None else start
+    if interrupted:
+        return replace(_nothing(extra), bound=free.bound), layout
     left = max(until - time.perf_counter(), 0.1)
     last, layout = _solve(data, extra, left, settings, method, start)
     tighter = min if extra.level else max
@@ -216,7 +269,7 @@ def _best(
         return last, layout
     if last.values is None and incumbent is not None:
         # A limit must not lose what was found before it.
-        return incumbent
+        return replace(incumbent[0], limit=last.limit), incumbent[1]
     return replace(last, bound=tighter(last.bound, free.bound)), layout
 
 
@@ -230,19 +283,13 @@ def _certify(
 ) -> Certificate:
     """Let the judge check a plan and write its certificate."""
     problem = data.problem
-    value = None
     if plan is not None:
         violations = verify_quota_plan(problem, plan)
         if violations:
             raise CertificateError(f"{method} returned quotas that break a rule: {violations[0]}")
-        served = plan.served_milli(problem)
-        if extra.level:
-            value = float(np.sort(level_of(problem, served))[: extra.level].sum())
-        else:
-            value = goal_value(problem, plan.quota_milli(problem), served)
     return certified(
         problem,
-        value,
+        _value(data, plan, extra),
         raw.bound,
         settings,
         objective_name=problem.goal + (f" of the {extra.level} worst" if extra.level else ""),
@@ -256,14 +303,42 @@ def _certify(
     )
 
 
+def _value(data: QuotaData, plan: QuotaPlan | None, extra: Extra) -> float | None:
+    """Return what a plan reaches of a goal, or of a level of it; None without a plan."""
+    if plan is None:
+        return None
+    problem = data.problem
+    served = plan.served_milli(problem)
+    if extra.level:
+        return float(np.sort(level_of(problem, served))[: extra.level].sum())
+    return goal_value(problem, plan.quota_milli(problem), served)
+
+
 def _explained(data: QuotaData, outcome: QuotaOutcome, settings: Settings) -> QuotaOutcome:
     """Say of an infeasible problem what is missing, and what would be enough."""
-    if outcome.certificate.status != "infeasible":
+    certificate = outcome.certificate
+    if certificate.status != "infeasible" or certificate.limit == "interrupt":
         return outcome
+    try:
+        return _diagnosed(data, outcome, settings)
+    except KeyboardInterrupt:
+        return replace(outcome, certificate=certificate.replace(limit="interrupt"))
+
+
+def _relaxed(
+    data: QuotaData, what: Literal["capacity", "exceeding"], seconds: float, settings: Settings
+) -> tuple[RawResult, QuotaLayout]:
+    raw, layout = _solve(data, Extra(relaxed=what), seconds, settings, "highs")
+    if raw.limit == "interrupt":
+        raise KeyboardInterrupt
+    return raw, layout
+
+
+def _diagnosed(data: QuotaData, outcome: QuotaOutcome, settings: Settings) -> QuotaOutcome:
     problem = data.problem
     limit = max(settings.seconds_left() / 2, 1.0)
     found: list[Relaxation] = []
-    more, layout = _solve(data, Extra(relaxed="capacity"), limit, settings, "highs")
+    more, layout = _relaxed(data, "capacity", limit, settings)
     parts = []
     if more.values is not None:
         at = layout.starts["relaxed"]
@@ -288,7 +363,7 @@ def _explained(data: QuotaData, outcome: QuotaOutcome, settings: Settings) -> Qu
             )
         )
     if problem.goal == "least_quota":
-        looser, layout = _solve(data, Extra(relaxed="exceeding"), limit, settings, "highs")
+        looser, layout = _relaxed(data, "exceeding", limit, settings)
         if looser.values is not None:
             share = float(looser.values[layout.starts["relaxed"]])
             most = max(tenant.exceeding for tenant in problem.tenants)

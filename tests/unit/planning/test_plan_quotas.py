@@ -253,3 +253,4 @@ def test_an_interrupt_leaves_out_what_ifs_and_keeps_the_plan(monkeypatch):
     assert result.plan is not None
     assert len(result.resolves) == 1
     assert "interrupted" in result.log[-1]
+    assert (result.certificate.status, result.certificate.limit) == ("optimal", "interrupt")

@@ -1,0 +1,56 @@
+"""Ctrl-C while HiGHS works: it stops, and what it has found is kept."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import highspy
+    from highspy.highs import HighsCallbackEvent
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stop:
+    """Whether Ctrl-C was pressed."""
+
+    pressed = False
+
+    def press(self, number: int, frame: FrameType | None) -> None:
+        """Remember a signal: what Python does at a signal."""
+        self.pressed = True
+
+    def pass_on(self, event: HighsCallbackEvent) -> None:
+        """Tell HiGHS to stop: what it calls now and then."""
+        if self.pressed:
+            event.interrupt()
+
+
+@contextmanager
+def stoppable(solver: highspy.Highs) -> Iterator[Stop]:
+    """Let Ctrl-C, or a SIGTERM that is treated alike, end a run of HiGHS within a moment.
+
+    Python itself would hear of it only when the run is over, and then raise `KeyboardInterrupt`,
+    which loses the run. Where somebody else handles these signals, or in a thread that gets none,
+    nothing is changed.
+    """
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    ours = [n for n in _SIGNALS if signal.getsignal(n) is signal.default_int_handler]
+    if ours:
+        for asked in (solver.cbMipInterrupt, solver.cbSimplexInterrupt, solver.cbIpmInterrupt):
+            asked.subscribe(stop.pass_on)
+    try:
+        for number in ours:
+            signal.signal(number, stop.press)
+        yield stop
+    finally:
+        for number in ours:
+            signal.signal(number, signal.default_int_handler)

@@ -1,0 +1,79 @@
+"""Ctrl-C while HiGHS works: it stops at once, and its incumbent and bound are kept."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from interrupting import ctrl_c
+from scipy.sparse import csr_array
+
+from alloc.backends import SolverOptions, highs
+from alloc.formulation import ArrayModel
+
+
+@pytest.fixture(scope="module")
+def market_split() -> ArrayModel:
+    """Return equations with slack, far from proved in minutes (Cornuéjols, Dawande 1998)."""
+    rng = np.random.default_rng(3)
+    rows, columns = 5, 40
+    split = rng.integers(1, 100, (rows, columns)).astype(float)
+    half = np.floor(split.sum(axis=1) / 2)
+    matrix = csr_array(np.hstack([split, np.eye(rows), -np.eye(rows)]))
+    most = np.concatenate([np.ones(columns), np.full(2 * rows, 1e4)])
+    return ArrayModel(
+        sense="min",
+        cost=np.concatenate([np.full(columns, 0.001), np.ones(2 * rows)]),
+        matrix=matrix,
+        row_lower=half,
+        row_upper=half,
+        lower=np.zeros(len(most)),
+        upper=most,
+        integer=np.concatenate([np.ones(columns, bool), np.zeros(2 * rows, bool)]),
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ctrl_c_stops_the_solver_and_keeps_what_it_found(market_split, workers):
+    began = time.perf_counter()
+    with ctrl_c(1.5) as report:
+        report("now")
+        raw = highs.solve(market_split, SolverOptions(60, workers=workers, stoppable=True))
+    assert time.perf_counter() - began < 20
+    assert (raw.status, raw.limit) == ("feasible", "interrupt")
+    assert raw.values is not None
+    assert 0 < raw.bound < raw.objective
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_without_being_asked_the_interrupt_is_raised(market_split):
+    """Callers that look at no limit must not go on as if nothing had been said."""
+    with ctrl_c(0.3) as report:
+        report("now")
+        with pytest.raises(KeyboardInterrupt):
+            highs.solve(market_split, SolverOptions(1.0))
+
+
+def test_a_program_with_signals_of_its_own_keeps_them(market_split):
+    """The server, or a notebook with its own way, decides what Ctrl-C means."""
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        raw = highs.solve(market_split, SolverOptions(1.0, stoppable=True))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert raw.limit == "time"
+    assert heard == [signal.SIGINT]
+
+
+def test_in_a_thread_it_solves_as_ever(market_split):
+    """Signals go to the main thread, and only it may say what they do."""
+    found = []
+    options = SolverOptions(0.5, stoppable=True)
+    thread = threading.Thread(target=lambda: found.append(highs.solve(market_split, options)))
+    thread.start()
+    thread.join()
+    assert found[0].limit == "time"

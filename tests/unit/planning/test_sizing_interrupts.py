@@ -1,0 +1,175 @@
+"""Ctrl-C in inference sizing, quota planning and operation keeps what was found, with its bound.
+
+Every interrupt here is a real signal in the middle of the work.
+"""
+
+import dataclasses
+import time
+
+import numpy as np
+import pytest
+from inference_problems import a_class, a_problem, an_option
+from interrupting import ctrl_c
+from quota_problems import GPU, a_quota_problem
+
+from alloc.capacity.inference import GpuPool, InferenceProblem, Period
+from alloc.capacity.quotas import QuotaProblem, QuotaTenant
+from alloc.capacity.requests import LatencyGoal
+from alloc.capacity.served import ServedModel
+from alloc.instances.operation import generate_operation
+from alloc.planning.inference import read_inference_result, size_inference, write_inference_result
+from alloc.planning.operation import operate
+from alloc.planning.quotas import plan_quotas
+from alloc.solving.capacity.inference import solve_inference
+from alloc.solving.capacity.operation import solve_operation
+from alloc.solving.capacity.quotas import solve_quotas
+from alloc.solving.outcome import Settings
+from alloc.verification.inference import verify_inference
+from alloc.verification.operation import verify_operation
+from alloc.verification.quota_plan import verify_quota_plan
+
+TOO_LONG_S = 12.0
+"""An interrupt ends a search within a second or two; without it these take minutes."""
+
+
+def hard(num_periods: int, num_models: int, billing: str = "held") -> InferenceProblem:
+    """Return a problem of replicas that do not nest, far from proved in seconds."""
+    options = tuple(
+        an_option(gpu, size, speed=size**0.9 * (1.0 if gpu == "h100" else 0.6))
+        for gpu in ("h100", "a100")
+        for size in (2, 3, 5)
+    )
+    rates = [
+        [3.0 + (t * 7 + i * 5) % 11 * 1.3 for t in range(num_periods)] for i in range(num_models)
+    ]
+    models = tuple(
+        ServedModel(f"m{i}", 1000, (a_class(*row),), options, failures=1)
+        for i, row in enumerate(rates)
+    )
+    pools = (
+        GpuPool("own", "h100", 8, 12, 2.6, 80_000, billing=billing),
+        GpuPool("rented", "h100", 8, 40, 5.0, 80_000),
+        GpuPool("lent", "a100", 8, 20, 1.7, 80_000),
+    )
+    periods = tuple(Period(f"p{t}", 1.0 + t % 3) for t in range(num_periods))
+    return InferenceProblem(models, pools, periods)
+
+
+def hard_quotas(goal: str) -> QuotaProblem:
+    rng = np.random.default_rng(2)
+    tenants = [QuotaTenant(f"t{i}", "cd"[i % 2], 4 * GPU, exceeding=0.2) for i in range(9)]
+    rows = rng.integers(0, 12, (90, 9)).tolist()
+    return a_quota_problem(tenants, rows, 54 if "fair" in goal else 81, goal)
+
+
+def test_replicas_found_before_an_interrupt_are_kept_with_their_bound():
+    problem = hard(8, 3)
+    began = time.perf_counter()
+    with ctrl_c(3.0, "kinds of periods") as report:
+        result = size_inference(problem, Settings(120), replayed_requests=0, progress=report)
+    assert time.perf_counter() - began < TOO_LONG_S
+    assert result.certificate.limit == "interrupt"
+    assert result.certificate.status == "feasible"
+    assert 0 < result.certificate.bound < result.certificate.objective
+    assert verify_inference(problem, result.plan) == []
+    assert result.resolves == ()
+    assert read_inference_result(write_inference_result(result)) == result
+
+
+def test_periods_that_were_not_reached_get_a_moment():
+    """A plan of some periods is none."""
+    problem = hard(6, 2, billing="used")
+    with ctrl_c(0.4, "kinds of periods") as report:
+        result = size_inference(problem, Settings(120), replayed_requests=0, progress=report)
+    assert result.certificate.limit == "interrupt"
+    assert {group.period for group in result.plan.groups} == {p.name for p in problem.periods}
+    assert verify_inference(problem, result.plan) == []
+    assert 0 < result.certificate.bound <= result.certificate.objective
+
+
+def test_an_interrupt_before_any_plan_is_a_result_without_one():
+    with ctrl_c(0.0, "kinds of periods") as report:
+        result = size_inference(hard(8, 3), Settings(120), progress=report)
+    assert result.plan is None
+    assert (result.certificate.status, result.certificate.limit) == ("no_solution", "interrupt")
+
+
+@pytest.mark.parametrize("line", ["round 1: optimal", "round 1: simulation"])
+def test_an_interrupt_of_the_simulation_keeps_the_plan(line):
+    base = a_problem(0.82, arrival_scv=6.0)
+    kind = a_class(0.82, ttft=LatencyGoal(1.0, 95))
+    problem = base.replace(models=(dataclasses.replace(base.models[0], classes=(kind,)),))
+    with ctrl_c(0.0, line) as report:
+        result = size_inference(problem, replayed_requests=100_000, progress=report)
+    assert (result.certificate.status, result.certificate.limit) == ("optimal", "interrupt")
+    assert result.plan is not None
+    assert bool(result.checks) == ("simulation" in line)
+    assert not result.converged
+    assert not result.resolves
+
+
+@pytest.mark.parametrize("goal", ["fair_service", "fair_coverage", "least_quota"])
+def test_quotas_found_before_an_interrupt_are_kept_with_their_bound(goal):
+    problem = hard_quotas(goal)
+    began = time.perf_counter()
+    with ctrl_c(2.5, "outcomes") as report:
+        result = plan_quotas(problem, Settings(20), progress=report)
+    assert time.perf_counter() - began < TOO_LONG_S
+    certificate = result.certificate
+    assert certificate.limit == "interrupt"
+    assert certificate.status in ("feasible", "optimal")
+    assert verify_quota_plan(problem, result.plan) == []
+    better = 1 if certificate.sense == "max" else -1
+    assert better * certificate.objective <= better * certificate.bound < np.inf
+    assert result.outlooks
+    assert result.resolves == ()
+
+
+@pytest.mark.parametrize("goal", ["fair_coverage", "least_quota"])
+def test_quotas_of_a_local_search_are_kept_at_an_interrupt(goal):
+    """The search for a start comes first; then there is no bound, and the quotas hold."""
+    problem = hard_quotas(goal)
+    with ctrl_c(0.3, "outcomes") as report:
+        result = plan_quotas(problem, Settings(1200), progress=report)
+    assert result.certificate.limit == "interrupt"
+    assert result.certificate.bound_proof == "none"
+    assert verify_quota_plan(problem, result.plan) == []
+
+
+def test_an_interrupt_after_a_solve_keeps_its_proof():
+    problem = hard_quotas("expected_shortfall")
+    with ctrl_c(0.0, "expected_shortfall") as report:
+        result = plan_quotas(problem, progress=report)
+    assert (result.certificate.status, result.certificate.limit) == ("optimal", "interrupt")
+    assert verify_quota_plan(problem, result.plan) == []
+    assert result.outlooks
+    assert result.resolves == ()
+
+
+def test_an_interrupt_while_it_is_said_what_is_missing_is_a_result_too():
+    problem = hard_quotas("least_quota")
+    [gpus] = problem.capacity
+    poor = problem.replace(capacity=(dataclasses.replace(gpus, gpu_milli=20 * GPU),))
+    with ctrl_c(0.2, "no plan yet") as report:
+        result = plan_quotas(poor, Settings(120), progress=report)
+    assert (result.certificate.status, result.certificate.limit) == ("infeasible", "interrupt")
+
+
+def test_a_decision_found_before_an_interrupt_is_kept():
+    problem = generate_operation(num_nodes=10, num_jobs=40)
+    with ctrl_c(0.0, "greedy") as report:
+        result = operate(problem, report=report)
+    assert result.certificate.limit == "interrupt"
+    assert 0 <= result.certificate.bound < result.certificate.objective
+    assert verify_operation(problem, result.plan) == []
+
+
+def test_who_needs_the_whole_answer_is_interrupted():
+    """Half an answer would be held against a whole one, as in a what-if."""
+    with ctrl_c(0.5, "kinds of periods") as report, pytest.raises(KeyboardInterrupt):
+        solve_inference(hard(8, 3), Settings(120), report=report)
+    with ctrl_c(0.5, "outcomes") as report, pytest.raises(KeyboardInterrupt):
+        solve_quotas(hard_quotas("fair_coverage"), Settings(120), report=report)
+    problem = generate_operation(num_nodes=10, num_jobs=40)
+    with ctrl_c(0.0, "greedy") as report, pytest.raises(KeyboardInterrupt):
+        solve_operation(problem, report=report)
