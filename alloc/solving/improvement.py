@@ -8,6 +8,7 @@ better, either one by one at prices or all at once by the integer master.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -108,7 +109,8 @@ class Improver:
         size = min(self.data.num_jobs, 8)
         # Without a linear master, columns are few and insertion is quick: choose less, insert more.
         long = not self.relaxation.mastered
-        every, patience = (60, 20 * self.data.num_jobs) if long else (4, 400)
+        every, most = (60, math.inf) if long else (4, 400)
+        patience = min(20 * self.data.num_jobs, most)
         while self.value > self.target and self.settings.seconds_left() > stop:
             rounds += 1
             if long:
