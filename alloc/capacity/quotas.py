@@ -224,9 +224,9 @@ class QuotaProblem:
                 f"{where}: the probabilities of its scenarios sum to {total:g}; divide them so "
                 "that they sum to 1."
             )
-        self._check_demands(where)
+        self._check_demands()
 
-    def _check_demands(self, where: str) -> None:
+    def _check_demands(self) -> None:
         types = [capacity.gpu_type for capacity in self.capacity]
         for tenant in self.tenants:
             for amount in tenant.least_quota:

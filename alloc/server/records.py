@@ -7,12 +7,11 @@ import secrets
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from alloc.server.problems import Problem
 
 State = Literal["queued", "running", "done", "failed", "cancelled", "expired"]
-STATES: tuple[State, ...] = get_args(State)
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled", "expired")
 
 

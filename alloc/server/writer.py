@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
 
 T = TypeVar("T")
 _MOST = 500
@@ -112,7 +111,3 @@ def _succeed(changes: list[_Change], values: list[Any]) -> None:
 def _fail(future: asyncio.Future[Any], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-
-
-WriteError = SQLAlchemyError
-"""What a write ends with when the database refuses."""

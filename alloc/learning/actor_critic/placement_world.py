@@ -198,7 +198,7 @@ def run_stream(stream: Stream, table: InterferenceTable, place: Place) -> Run:
         queue = tuple(job for job, _, _ in waiting)
         went, asked = place_round(on_host, queue, stream.most, place)
         if asked:
-            of_asked = _of_asked(went, asked, queue, stream.hosts)
+            of_asked = _of_asked(went, asked, queue)
             rounds.append((asked, of_asked, on_host.copy()))
         running += [(*job, h) for job, h in zip(waiting, went, strict=True) if h < stream.hosts]
         waiting = [job for job, h in zip(waiting, went, strict=True) if h == stream.hosts]
@@ -218,7 +218,7 @@ def run_stream(stream: Stream, table: InterferenceTable, place: Place) -> Run:
     return Run(np.array(jct), float(np.mean(values)), tuple(rounds))
 
 
-def _of_asked(went: list[int], asked: list[Asked], queue: tuple[int, ...], hosts: int) -> list[int]:
+def _of_asked(went: list[int], asked: list[Asked], queue: tuple[int, ...]) -> list[int]:
     """Return where the jobs went that were asked for."""
     at = [len(queue) - len(question.queue) for question in asked]
     return [went[k] for k in at]

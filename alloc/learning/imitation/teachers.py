@@ -7,7 +7,6 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from alloc.instance import Instance
 from alloc.learning.imitation.rounds import LabelledRound, label
 from alloc.models.malleable.data import SlotData, slot_data
 from alloc.models.round_allocation.data import make_round_data
@@ -86,7 +85,7 @@ class HorizonTeacher:
         """Return the round with the first slot of its optimum."""
         instance = sub_instance(state, round_.views, round_.slot_s)
         data = slot_data(instance)
-        relaxed = relax(data, instance)
+        relaxed = _relax(data)
         choice = _nothing(round_)
         if relaxed is None:
             return None
@@ -103,7 +102,7 @@ class HorizonTeacher:
         return label(round_, _complete(choice), prices)
 
 
-def relax(data: SlotData, instance: Instance) -> Relaxation | None:
+def _relax(data: SlotData) -> Relaxation | None:
     """Return the linear optimum over all profiles of the jobs, or None without a first schedule."""
     most = serial_horizon(data)
     num_slots = min(most, int(4 * np.ceil(data.shortest.max())) + 8)
