@@ -143,7 +143,7 @@ def history_of_jobs(
     A class of jobs with at most k GPUs runs on k GPUs, for so many hours that the GPU time of all
     its jobs together stays what it was. Weeks begin with the first arrival. The last one counts if
     jobs arrive until an hour, or three mean gaps between arrivals, but no more than a day, before
-    its end.
+    its end. Jobs that ran for no time are left out and counted.
 
     Parameters
     ----------
@@ -203,25 +203,31 @@ def _history(
             "at least one whole week, so give a longer trace or rates for each class."
         )
     groups: dict[tuple[int, int], list[_Seen]] = defaultdict(list)
-    too_large = partial_week = 0
+    too_large = partial_week = instant = 0
     for job in seen:
         if job.gpus > gpu_edges[-1]:
             too_large += 1
-        elif job.arrival_s >= begin_s + num_weeks * WEEK_S:
+        elif _week(job, begin_s) >= num_weeks:
             partial_week += 1
+        elif job.hours <= 0:
+            instant += 1
         else:
             groups[bisect_left(gpu_edges, job.gpus), bisect_left(hour_edges, job.hours)].append(job)
     left_out |= {
         f"jobs of more than {gpu_edges[-1]} GPUs": too_large,
         "jobs of the last week, which is not whole": partial_week,
+        "jobs that ran for no time": instant,
     }
     if not groups:
-        raise InstanceError(f"history: no job has at most {gpu_edges[-1]} GPUs; raise gpu_edges.")
+        raise InstanceError(
+            f"history: no job that runs for any time has at most {gpu_edges[-1]} GPUs; raise "
+            "gpu_edges."
+        )
     classes = []
     weekly = np.zeros((num_weeks, len(groups)))
     for column, (key, members) in enumerate(sorted(groups.items())):
         classes.append(_class(key, members, gpu_edges, hour_edges, speeds))
-        weeks = [int((job.arrival_s - begin_s) // WEEK_S) for job in members]
+        weeks = [_week(job, begin_s) for job in members]
         weekly[:, column] = np.bincount(weeks, minlength=num_weeks) / HOURS_OF_WEEK
     return History(
         _with_goals(classes, goals), weekly, {why: many for why, many in left_out.items() if many}
@@ -235,6 +241,10 @@ def _slack_s(num_jobs: int, span_s: float) -> float:
     ended earlier, nor is an hour; more than a day is.
     """
     return min(max(HOUR_S, 3 * span_s / max(num_jobs - 1, 1)), DAY_S)
+
+
+def _week(job: _Seen, begin_s: float) -> int:
+    return int((job.arrival_s - begin_s) // WEEK_S)
 
 
 def _require_edges(edges: Sequence[float], name: str) -> None:

@@ -82,6 +82,37 @@ def test_a_week_that_breaks_off_does_not_count() -> None:
         np.testing.assert_allclose(found.jobs_per_hour, 1 / every_h)
 
 
+def test_jobs_that_ran_for_no_time_are_left_out() -> None:
+    """Traces have jobs that failed at once: a class of them only was refused as "hours is 0"."""
+    jobs = traced([0.0, 1.5 * WEEK_S], 1, 1.0) + traced([5.0], 8, 0.0)
+    found = history_of_jobs(jobs, speeds={"a100": 1.0})
+    assert [job_class.name for job_class in found.classes] == ["1-gpu 0-1h"]
+    assert found.left_out["jobs that ran for no time"] == 1
+    with pytest.raises(InstanceError, match="no job that runs for any time has at most 1024 GPUs"):
+        history_of_jobs(traced([0.0, 1.5 * WEEK_S], 1, 0.0), speeds={"a100": 1.0})
+
+
+@pytest.mark.parametrize("begin_s", [482563.6228829444, 406320.2664590093, 359338.33430188964])
+def test_a_job_at_the_edge_of_a_week_is_in_one(begin_s: float) -> None:
+    """Sums and differences round otherwise: the week of such a job was one that is not there."""
+    edges = [begin_s + k * WEEK_S for k in range(1, 7)]
+    for last, edge in enumerate(edges, start=1):
+        times = [begin_s, *edges[: last - 1], float(np.nextafter(edge, 0)), edge]
+        found = history_of_jobs(traced(times, 1, 1.0), speeds={"a100": 1.0})
+        assert found.num_weeks == last
+        assert found.jobs_per_hour.sum() * 168 + sum(found.left_out.values()) == pytest.approx(
+            len(times)
+        )
+
+
+def test_classes_end_at_the_edges_given() -> None:
+    jobs = traced([0.0, WEEK_S], 2, 1.0) + traced([5.0], 2, 3.0) + traced([6.0], 2, 7.0)
+    found = history_of_jobs(jobs, speeds={"a100": 1.0}, gpu_edges=(4,), hour_edges=(0.5, 3.0))
+    assert [job_class.name for job_class in found.classes] == ["4-gpu 0.5-3h", "4-gpu 3h+"]
+    # On 4 GPUs for half as long: (1 + 3) h over two jobs, and 7 h of one.
+    assert [job_class.options[0].hours for job_class in found.classes] == [1.0, 3.5]
+
+
 def test_goals_reach_their_classes() -> None:
     jobs = traced([0.0, WEEK_S], 1, 1.0)
     goal = ServiceGoal("wait", 1.0)
@@ -181,6 +212,21 @@ def test_wrong_rates_are_refused(
 ) -> None:
     with pytest.raises(InstanceError, match=sentence):
         scenarios_from_rates(CLASSES, rates, 2, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.5, 1.0])
+def test_busy_times_are_shared_as_far_as_asked_for(shared: float) -> None:
+    """What all classes share is what makes a quarter dear: it must be neither lost nor doubled."""
+    drawn = scenarios_from_rates(
+        CLASSES,
+        {"small": 2.0, "large": 1.0},
+        1,
+        num_scenarios=4000,
+        variation=0.5,
+        shared=shared,
+    )
+    logs = np.log([[s.arrivals[c.name][0] for c in CLASSES] for s in drawn])
+    assert np.corrcoef(logs.T)[0, 1] == pytest.approx(shared, abs=0.05)
 
 
 def test_weeks_held_out_are_the_last() -> None:
