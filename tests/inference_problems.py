@@ -61,6 +61,29 @@ def a_problem(
     return InferenceProblem((model,), pools, periods)
 
 
+def hard_problem(num_periods: int, num_models: int, billing: str = "held") -> InferenceProblem:
+    """Return a problem of replicas that do not nest, far from proved in seconds."""
+    options = tuple(
+        an_option(gpu, size, speed=size**0.9 * (1.0 if gpu == "h100" else 0.6))
+        for gpu in ("h100", "a100")
+        for size in (2, 3, 5)
+    )
+    rates = [
+        [3.0 + (t * 7 + i * 5) % 11 * 1.3 for t in range(num_periods)] for i in range(num_models)
+    ]
+    models = tuple(
+        ServedModel(f"m{i}", 1000, (a_class(*row),), options, failures=1)
+        for i, row in enumerate(rates)
+    )
+    pools = (
+        GpuPool("own", "h100", 8, 12, 2.6, 80_000, billing=billing),
+        GpuPool("rented", "h100", 8, 40, 5.0, 80_000),
+        GpuPool("lent", "a100", 8, 20, 1.7, 80_000),
+    )
+    periods = tuple(Period(f"p{t}", 1.0 + t % 3) for t in range(num_periods))
+    return InferenceProblem(models, pools, periods)
+
+
 @st.composite
 def problems(draw: st.DrawFn) -> InferenceProblem:
     """Draw problems of a few replicas: sizes that nest and that do not, losses, held hosts."""

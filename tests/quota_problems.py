@@ -46,6 +46,14 @@ def a_quota_problem(
     )
 
 
+def hard_quotas(goal: str) -> QuotaProblem:
+    """Return a problem far from proved in seconds; it has quotas that keep every promise."""
+    rng = np.random.default_rng(2)
+    tenants = [QuotaTenant(f"t{i}", "cd"[i % 2], 4 * GPU, exceeding=0.2) for i in range(9)]
+    rows = rng.integers(0, 12, (90, 9)).tolist()
+    return a_quota_problem(tenants, rows, 54 if "fair" in goal else 81, goal)
+
+
 @st.composite
 def quota_problems(draw: st.DrawFn) -> QuotaProblem:
     """Draw problems of two or three tenants, some in a cohort, some with weights and floors."""

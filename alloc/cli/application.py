@@ -51,8 +51,8 @@ def root(
     """How good could this GPU cluster's schedule have been, and how far off is your scheduler?
 
     Results go to standard output, progress and errors to standard error. Exit codes: 0 done,
-    1 unexpected error, 2 bad input, 3 infeasible, 4 limit reached without a solution, 130
-    interrupted.
+    1 unexpected error, 2 bad input, 3 infeasible, 4 limit reached without a solution, 5 a plan that
+    misses its goals when checked, 130 interrupted.
     """
 
 

@@ -1,8 +1,9 @@
 """What the program says with its exit code."""
 
+from collections.abc import Iterable
 from enum import IntEnum
 
-from alloc.certificate import Result
+from alloc.certificate import Certificate, Result
 from alloc.errors import (
     AllocError,
     BackendUnavailableError,
@@ -24,6 +25,8 @@ class ExitCode(IntEnum):
     """Proved to have no solution, or the answer handed in breaks a rule."""
     NO_SOLUTION = 4
     """A limit was reached before any solution was found; nothing is proved."""
+    MISSED = 5
+    """There is a plan, but the simulator, or demand held out, shows that it misses its goals."""
     INTERRUPTED = 130
     """Stopped by Ctrl-C or SIGTERM; what had been found is saved."""
     BROKEN_PIPE = 141
@@ -40,8 +43,20 @@ def code_of_error(error: AllocError) -> ExitCode:
 
 def code_of_result(result: Result) -> ExitCode:
     """Return the exit code for a result; limits and infeasibility are results, not errors."""
-    if result.certificate.limit == "interrupt":
+    return code_of_certificate(result.certificate)
+
+
+def code_of_certificate(certificate: Certificate) -> ExitCode:
+    """Return the exit code for what is claimed about an answer, or that there is none."""
+    if certificate.limit == "interrupt":
         return ExitCode.INTERRUPTED
-    if result.certificate.status == "infeasible":
+    if certificate.status == "infeasible":
         return ExitCode.INFEASIBLE
-    return ExitCode.NO_SOLUTION if result.solution is None else ExitCode.SOLVED
+    return ExitCode.NO_SOLUTION if certificate.objective is None else ExitCode.SOLVED
+
+
+def worst_code(codes: Iterable[ExitCode]) -> ExitCode:
+    """Return the exit code for several answers; a plan that misses goals is better than none."""
+    order = (ExitCode.MISSED, ExitCode.INFEASIBLE, ExitCode.NO_SOLUTION, ExitCode.INTERRUPTED)
+    found = set(codes)
+    return next((code for code in reversed(order) if code in found), ExitCode.SOLVED)

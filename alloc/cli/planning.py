@@ -9,7 +9,7 @@ from alloc.cli import options
 from alloc.cli.completion import complete_planning_problem, complete_scheduler
 from alloc.cli.console import print_json, progress, require_writable, save, show
 from alloc.cli.door import say
-from alloc.cli.exit_code import ExitCode
+from alloc.cli.exit_code import ExitCode, code_of_certificate, worst_code
 from alloc.cli.sources import read_planning_problem
 from alloc.errors import InstanceError
 
@@ -122,8 +122,9 @@ def plan_command(
 ) -> ExitCode:
     """Find the cheapest hosts to buy or rent for a forecast, with a proof.
 
-    Exit code 3 if no plan can serve the forecast; the cheapest relief is printed. With --replay
-    also if the goals cannot hold in the simulator within the limits.
+    Exit code 3 if no plan can serve the forecast; the cheapest relief is printed. With --replay: 3
+    also if the goals are proved not to hold in the simulator within the limits, 5 if they did not
+    hold in any round.
     """
     require_writable(output)
     require_writable(report)
@@ -211,8 +212,8 @@ def what_if_command(
 ) -> ExitCode:
     """Plan a changed problem and hold it against the base: what if a rack is lost, a team joins?
 
-    The difference in cost is given with the range that is proved. Exit code 3 if the changed
-    problem has no plan.
+    The difference in cost is given with the range that is proved. Exit codes are those of `alloc
+    plan`, for the changed problem; of several the worst.
     """
     require_writable(output)
     if other_scheduler is not None and not replay:
@@ -255,7 +256,7 @@ def what_if_command(
             show(*what_if_tables(one))
     for one in found:
         _say_outcome(one.changed)
-    return max((_code(one.changed) for one in found), default=ExitCode.SOLVED)
+    return worst_code(_code(one.changed) for one in found)
 
 
 def _front(
@@ -285,7 +286,7 @@ def _front(
     if any(result.plan is not None for result in results):
         return ExitCode.SOLVED
     _say_conflict(results[-1])
-    return max(_code_of(result) for result in results)
+    return worst_code(code_of_certificate(result.certificate) for result in results)
 
 
 def _solver(time_limit: float, gap: float, seed: int, workers: int) -> "SolveSettings":
@@ -321,8 +322,17 @@ def _say_outcome(found: "PlanReport") -> None:
 def say_stopped(certificate: "Certificate") -> None:
     """Say what it means that a search was stopped early, if it matters."""
     if certificate.limit == "interrupt":
-        found = certificate.objective is not None
-        say(f"interrupted: {'the best plan so far is kept' if found else 'no plan was found yet'}.")
+        if certificate.objective is not None:
+            kept = (
+                "the plan is kept"
+                if certificate.status == "optimal"
+                else "the best plan so far is kept"
+            )
+        elif certificate.status == "infeasible":
+            kept = "there is proved to be no plan, and what is missing was not found yet"
+        else:
+            kept = "no plan was found yet"
+        say(f"interrupted: {kept}.")
     elif certificate.status == "no_solution":
         say("no plan was found within the limits, and none is proved impossible; give more time.")
 
@@ -336,17 +346,8 @@ def _say_conflict(result: "PlanResult") -> None:
 
 
 def _code(found: "PlanReport") -> ExitCode:
-    code = _code_of(found.result)
-    if code is not ExitCode.SOLVED:
+    code = code_of_certificate(found.result.certificate)
+    if code is not ExitCode.SOLVED or found.holds:
         return code
-    if found.replayed is not None and found.replayed.outcome == "impossible":
-        return ExitCode.INFEASIBLE
-    return ExitCode.SOLVED
-
-
-def _code_of(result: "PlanResult") -> ExitCode:
-    if result.certificate.limit == "interrupt":
-        return ExitCode.INTERRUPTED
-    if result.certificate.status == "infeasible":
-        return ExitCode.INFEASIBLE
-    return ExitCode.NO_SOLUTION if result.plan is None else ExitCode.SOLVED
+    impossible = found.replayed is not None and found.replayed.outcome == "impossible"
+    return ExitCode.INFEASIBLE if impossible else ExitCode.MISSED

@@ -11,16 +11,17 @@ from alloc.cli import options
 from alloc.cli.completion import complete_operation_policy
 from alloc.cli.console import print_text, progress, require_writable, save, show
 from alloc.cli.door import say
-from alloc.cli.exit_code import ExitCode
+from alloc.cli.exit_code import ExitCode, code_of_certificate
 from alloc.cli.planning import WorkersOption, say_stopped
 from alloc.cli.sources import read_document
+from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from alloc.capacity.inference_result import InferenceResult, Resolve
-    from alloc.capacity.operation_result import OperationResult
+    from alloc.capacity.inference_result import InferenceResult
     from alloc.capacity.quota_result import QuotaResult
+    from alloc.capacity.quotas import DemandScenario, QuotaProblem
 
 FileArgument = Annotated[
     str,
@@ -61,6 +62,7 @@ def operate_command(
     Costs are energy or rent until then, and tardiness; the exact decision comes with a proof.
     """
     require_writable(output)
+    from alloc.cli.sizing_tables import operation_tables
     from alloc.planning.operation import (
         load_operation,
         operate,
@@ -75,7 +77,7 @@ def operate_command(
         )
     _deliver(
         lambda path: write_operation_result(found, path),
-        lambda: _operation_tables(found, asked.currency),
+        lambda: operation_tables(found, asked.currency),
         output,
         json,
     )
@@ -96,8 +98,13 @@ def size_inference_command(
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
 ) -> ExitCode:
-    """Find the cheapest replicas that serve every request within its latency goals."""
+    """Find the cheapest replicas that serve every request within its latency goals, with a proof.
+
+    Every group of replicas is simulated too. Exit code 3 if no replicas serve the requests, with
+    what would be enough; 5 if the plan misses a goal in the simulation.
+    """
     require_writable(output)
+    from alloc.cli.sizing_tables import inference_tables
     from alloc.planning.inference import (
         load_inference_problem,
         read_inference_problem,
@@ -118,15 +125,24 @@ def size_inference_command(
         )
     _deliver(
         lambda path: write_inference_result(found, path),
-        lambda: _inference_tables(found, asked.currency),
+        lambda: inference_tables(found, asked.currency),
         output,
         json,
     )
-    return _outcome(found.certificate, found.conflict, [r.sentence for r in found.relaxations])
+    cures = [relaxation.sentence for relaxation in found.relaxations]
+    return _outcome(found.certificate, found.conflict, cures, _missed_goals(found))
 
 
 def plan_quotas_command(
     problem: FileArgument,
+    held_out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Check the quotas in the scenarios of this problem, which the plan does not see.",
+            show_default=False,
+        ),
+    ] = None,
     rounds: Annotated[int, typer.Option(help="Most rounds of solving and checking.", min=1)] = 5,
     what_if: WhatIfOption = True,
     time_limit: TimeLimitOption = 60.0,
@@ -136,8 +152,13 @@ def plan_quotas_command(
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
 ) -> ExitCode:
-    """Find tenants' quotas under uncertain demand."""
+    """Find tenants' quotas under uncertain demand, with a proof of how good they are.
+
+    Exit code 3 if no quotas keep the promises, with what would be enough. With --held-out and the
+    goal least_quota: 5 if a promise does not hold in the scenarios held out.
+    """
     require_writable(output)
+    from alloc.cli.sizing_tables import quota_tables
     from alloc.planning.quotas import (
         load_quota_problem,
         plan_quotas,
@@ -147,18 +168,43 @@ def plan_quotas_command(
     from alloc.solving.outcome import Settings
 
     asked = read_document(problem, read_quota_problem, load_quota_problem)
+    unseen: tuple[DemandScenario, ...] = ()
+    if held_out is not None:
+        other = read_document(str(held_out), read_quota_problem, load_quota_problem)
+        unseen = _scenarios_for(asked, other, held_out)
     with progress(f"quotas of {asked.name}", quiet) as report:
         found = plan_quotas(
             asked,
             Settings(time_limit, seed, workers),
+            held_out=unseen,
             most_rounds=rounds,
             what_if=what_if,
             progress=report,
         )
     _deliver(
-        lambda path: write_quota_result(found, path), lambda: _quota_tables(found), output, json
+        lambda path: write_quota_result(found, path), lambda: quota_tables(found), output, json
     )
-    return _outcome(found.certificate, found.conflict, [r.sentence for r in found.relaxations])
+    cures = [relaxation.sentence for relaxation in found.relaxations]
+    return _outcome(found.certificate, found.conflict, cures, _missed_promises(found, asked))
+
+
+def _scenarios_for(
+    problem: "QuotaProblem", other: "QuotaProblem", path: Path
+) -> "tuple[DemandScenario, ...]":
+    """Return the scenarios of another problem, if they are about the same tenants and periods."""
+    if other.period_hours != problem.period_hours:
+        raise InstanceError(
+            f"{path}: its scenarios have periods of {_hours(other)} hours, and those of "
+            f'"{problem.name}" {_hours(problem)}; hold out scenarios of the same periods.'
+        )
+    try:
+        return problem.replace(scenarios=other.scenarios).scenarios
+    except InstanceError as error:
+        raise InstanceError(f"{path}: {error}") from None
+
+
+def _hours(problem: "QuotaProblem") -> str:
+    return ", ".join(f"{hours:g}" for hours in problem.period_hours)
 
 
 def _deliver(
@@ -176,129 +222,53 @@ def _deliver(
         show(*tables())
 
 
-def _operation_tables(found: "OperationResult", currency: str) -> "list[RenderableType]":
-    from alloc.cli.tables import certificate_table, table
+def _missed_goals(found: "InferenceResult") -> str | None:
+    """Return which goals the simulation misses, in a sentence; None if it misses none."""
+    from alloc.cli.tables import percent
 
-    rows = [
-        (node.node, node.type, ", ".join(f"{job} ({gpus})" for job, gpus in node.jobs))
-        for node in found.plan.nodes
+    missed = [check for check in found.checks if not check.holds]
+    if not missed:
+        return None
+    worst = max(missed, key=lambda check: check.simulated - check.allowed)
+    return (
+        f"{len(missed)} of {len(found.checks)} goals in the simulation, most of all model "
+        f'"{worst.model}" in period "{worst.period}": {percent(worst.simulated)} of class '
+        f'"{worst.request_class}" wait longer than {worst.goal_s:g} s for {worst.measure}, and '
+        f"{percent(worst.allowed)} may; give more --rounds or --time-limit."
+    )
+
+
+def _missed_promises(found: "QuotaResult", problem: "QuotaProblem") -> str | None:
+    """Return whose promise fails out of sample, in a sentence; None if none was made or fails."""
+    from alloc.cli.tables import percent
+    from alloc.planning.quotas import missed_promises
+
+    if problem.goal != "least_quota" or found.converged:
+        return None
+    promised = {tenant.name: tenant.exceeding for tenant in problem.tenants}
+    short = [
+        f'tenant "{name}" is short for {percent(share)} of the time and was promised '
+        f"{percent(promised[name])}"
+        for name, share in missed_promises(found.outlooks, promised).items()
     ]
-    costs = found.costs
-    money = [
-        ("nodes", costs.operating),
-        ("tardiness", costs.tardiness),
-        ("feared of jobs that wait", costs.postponement),
-    ]
-    shown: list[RenderableType] = [
-        certificate_table(found.certificate, currency),
-        table(("part", "money"), money, f"Cost, {currency}"),
-        table(("node", "type", "jobs (GPUs)"), rows, "Nodes that are on"),
-    ]
-    if found.plan.postponed:
-        shown.append(f"Postponed: {', '.join(found.plan.postponed)}")
-    return shown
-
-
-def _inference_tables(found: "InferenceResult", currency: str) -> "list[RenderableType]":
-    from alloc.cli.tables import certificate_table, percent, table
-
-    shown: list[RenderableType] = [certificate_table(found.certificate, currency)]
-    if found.plan is not None:
-        rows = [
-            (
-                group.period,
-                group.model,
-                f"{group.gpu_type} x {group.tensor_parallel} x {group.pipeline_parallel}",
-                group.replicas,
-                group.batch_cap,
-                f"{group.rate_per_s:.4g}",
-            )
-            for group in found.plan.groups
-        ]
-        columns = ("period", "model", "GPUs x TP x PP", "replicas", "batch", "requests/s")
-        shown.append(table(columns, rows, "Replicas"))
-    if found.checks:
-        goals = [
-            (
-                check.period,
-                check.model,
-                check.option,
-                check.request_class,
-                f"{check.measure} {check.goal_s:g} s",
-                percent(check.allowed),
-                percent(check.predicted),
-                percent(check.simulated) if check.requests else None,
-            )
-            for check in found.checks
-        ]
-        headings = (
-            "period",
-            "model",
-            "on",
-            "requests",
-            "goal",
-            "late, at most",
-            "formula",
-            "simulated",
-        )
-        shown.append(table(headings, goals, f"Goals, round {found.rounds}"))
-    shown += _resolved(found.resolves, f"cost, {currency}")
-    return shown + _assumed(found.assumptions)
-
-
-def _quota_tables(found: "QuotaResult") -> "list[RenderableType]":
-    from alloc.cli.tables import certificate_table, percent, table
-
-    goal = found.certificate.objective_name.replace("_", " ")
-    unit = "GPU h" if found.certificate.objective_name == "expected_shortfall" else ""
-    shown: list[RenderableType] = [certificate_table(found.certificate, unit)]
-    if found.plan is not None:
-        rows = [(q.tenant, q.gpu_type, q.gpu_milli / 1000) for q in found.plan.quotas]
-        shown.append(table(("tenant", "GPU type", "GPUs"), rows, "Quotas"))
-        outlooks = [
-            (o.tenant, o.sample, percent(o.service), percent(o.coverage), o.shortfall_gpu_h)
-            for o in found.outlooks
-        ]
-        columns = ("tenant", "sample", "served", "fully served", "short, GPU h")
-        shown.append(table(columns, outlooks, "What tenants get"))
-    shown += _resolved(found.resolves, goal)
-    return shown + _assumed(found.assumptions)
-
-
-def _resolved(resolves: "Sequence[Resolve]", what: str) -> "list[RenderableType]":
-    """Return what a little more of each thing would change, by solving again."""
-    from alloc.cli.tables import number, table
-
-    if not resolves:
-        return []
-    one = {"host": "one more host", "gpu": "one more GPU"}
-    rows = [
-        (
-            one.get(change.kind, f"{change.amount:g} {change.unit}"),
-            change.name,
-            "no plan" if change.cost_change is None else number(change.cost_change),
-            change.exact,
-        )
-        for change in resolves
-    ]
-    columns = ("what if", "which", f"adds to the {what}", "proved")
-    return [table(columns, rows, "A little more, solved again")]
-
-
-def _assumed(assumptions: Sequence[str]) -> "list[RenderableType]":
-    return ["Assumptions:", *(f"  - {sentence}" for sentence in assumptions)]
+    if not short:
+        return None
+    return f"out of sample {', '.join(short)}; give more --rounds, or more scenarios to plan for."
 
 
 def _outcome(
-    certificate: Certificate, conflict: str | None = None, cures: Sequence[str] = ()
+    certificate: Certificate,
+    conflict: str | None = None,
+    cures: Sequence[str] = (),
+    missed: str | None = None,
 ) -> ExitCode:
+    """Say what went wrong and how it could be cured; return the exit code."""
     if conflict is not None:
         say(f"infeasible: {conflict}")
     for cure in cures:
         say(f"relief: {cure}")
+    if missed is not None:
+        say(f"missed: {missed}")
     say_stopped(certificate)
-    if certificate.limit == "interrupt":
-        return ExitCode.INTERRUPTED
-    if certificate.status == "infeasible":
-        return ExitCode.INFEASIBLE
-    return ExitCode.NO_SOLUTION if certificate.objective is None else ExitCode.SOLVED
+    code = code_of_certificate(certificate)
+    return ExitCode.MISSED if code is ExitCode.SOLVED and missed is not None else code

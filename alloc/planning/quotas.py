@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -124,7 +125,7 @@ def _rounds(
             best = (outcome, outlooks, number)
             if other is None or problem.goal != "least_quota":
                 return *best, False
-            missed = _missed(outlooks, promised)
+            missed = missed_promises(outlooks, promised)
             kept = f"{len(promised) - len(missed)} of {len(promised)}"
             report(f"round {number}: out of sample the promise holds for {kept} tenants")
             if not missed:
@@ -143,8 +144,18 @@ def _rounds(
     return *best, False
 
 
-def _missed(outlooks: tuple[TenantOutlook, ...], promised: dict[str, float]) -> dict[str, float]:
-    """Return the tenants whose promise does not hold out of sample, with what it comes to."""
+def missed_promises(
+    outlooks: tuple[TenantOutlook, ...], promised: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the tenants whose promise fails out of sample, and the share of the time it does.
+
+    Parameters
+    ----------
+    outlooks
+        What tenants get.
+    promised
+        The largest share of the time, by tenant, in which a tenant may get less than it asks for.
+    """
     return {
         o.tenant: 1 - o.coverage
         for o in outlooks
@@ -155,8 +166,8 @@ def _missed(outlooks: tuple[TenantOutlook, ...], promised: dict[str, float]) -> 
 def _tightened(
     problem: QuotaProblem,
     outlooks: tuple[TenantOutlook, ...],
-    promised: dict[str, float],
-    missed: dict[str, float],
+    promised: Mapping[str, float],
+    missed: Mapping[str, float],
 ) -> QuotaProblem:
     """Return the problem with smaller promises to the tenants concerned."""
     planned = {o.tenant: 1 - o.coverage for o in outlooks if o.sample == "planned"}

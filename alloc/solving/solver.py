@@ -209,7 +209,12 @@ def _solve_drawing(
     if warm_start is not None and drawing.start is not None:
         start = drawing.start(warm_start)
     options = SolverOptions(
-        settings.seconds_left(), settings.seed, settings.workers, OPTIMALITY_GAP / 2, start
+        settings.seconds_left(),
+        settings.seed,
+        settings.workers,
+        OPTIMALITY_GAP / 2,
+        start,
+        stoppable=True,
     )
     raw = solver.solve(drawing.model, options)
     report(f"{solver.version()}: {raw.native_status}, bound {raw.bound:g}")

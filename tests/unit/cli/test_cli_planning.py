@@ -7,11 +7,15 @@ import re
 import numpy as np
 import pytest
 
+from alloc.cli.exit_code import ExitCode, worst_code
 from alloc.documents import load_planning_problem
 from alloc.documents.planning import decode_plan_result
 from alloc.instance import Instance
 from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
+from alloc.planning import report as planning_report
 from alloc.planning.change_text import GRAMMAR
+from alloc.planning.loop import Replayed, Round
+from alloc.planning.report import PlanReport
 from alloc.topology import HostType
 from alloc.topology.topology import flat_cluster
 from alloc.workload import Job, rigid_gang
@@ -49,12 +53,45 @@ def test_a_replayed_plan_reports_both_fidelities_on_a_page_of_its_own(run, tmp_p
     """The page needs nothing else: no script, no address of another document."""
     page = tmp_path / "plan.html"
     result = run("plan", TINY, "--replay", "--replay-jobs", 60, "-q", "--report", page)
-    assert result.exit_code in (0, 3), result.stderr
+    assert result.exit_code in (0, 3, 5), result.stderr
     assert "goals in the replay" in result.stdout
     text = page.read_text()
     assert text.count("<svg") == 3
     assert "What the plan takes for granted" in text
     assert not re.search(r"<script|https?://|src=", text)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"), [("holds", 0), ("impossible", 3), ("missed", 5), ("no plan", 4)]
+)
+def test_the_exit_code_tells_a_plan_that_holds_from_one_that_does_not(
+    run, monkeypatch, outcome, code
+):
+    """Until then a plan whose goals the simulator missed was exit 0, like one that holds."""
+    whole = planning_report.plan
+
+    def replayed(problem, *, settings, replay, **options):
+        found = whole(problem, settings=settings)
+        result = found.result
+        if outcome == "no plan":
+            certificate = result.certificate.replace(status="no_solution", objective=None)
+            result = result.replace(plan=None, certificate=certificate)
+        turns = Replayed((Round((), result, ()),), outcome, "as it was.")
+        return PlanReport(problem, result, turns)
+
+    monkeypatch.setattr(planning_report, "plan", replayed)
+    done = run("plan", TINY, "--replay", "-q", "--json")
+    assert done.exit_code == code
+    assert json.loads(done.stdout)["result"]
+    assert ("replay: as it was." in done.stderr) == (outcome in ("missed", "impossible"))
+
+
+def test_of_several_what_ifs_the_worst_is_the_exit_code():
+    codes = [ExitCode.MISSED, ExitCode.SOLVED, ExitCode.INFEASIBLE]
+    assert worst_code(codes) is ExitCode.INFEASIBLE
+    assert worst_code([*codes, ExitCode.NO_SOLUTION]) is ExitCode.NO_SOLUTION
+    assert worst_code([ExitCode.SOLVED, ExitCode.MISSED]) is ExitCode.MISSED
+    assert worst_code([]) is ExitCode.SOLVED
 
 
 def test_names_of_anybody_do_not_become_markup(run, tmp_path):

@@ -1,17 +1,21 @@
 """Operation, inference and quotas at the command line."""
 
+import dataclasses
 import json
 import re
+import signal
+import time
 
 import pytest
-from inference_problems import a_problem
-from quota_problems import a_quota_problem
+from inference_problems import a_class, a_problem, hard_problem
+from quota_problems import a_quota_problem, hard_quotas
 
 from alloc.capacity.quotas import QuotaTenant
+from alloc.capacity.requests import LatencyGoal
 from alloc.instances.operation import generate_operation
 from alloc.planning.inference import write_inference_problem
 from alloc.planning.operation import write_operation
-from alloc.planning.quotas import write_quota_problem
+from alloc.planning.quotas import read_quota_result, write_quota_problem
 
 
 @pytest.fixture
@@ -111,3 +115,123 @@ def test_an_unknown_policy_is_refused_with_the_nearest(run, operation):
     result = run("operate", operation, "--policy", "edff", "-q")
     assert result.exit_code == 2
     assert "edf" in result.stderr
+
+
+@pytest.fixture
+def promises(tmp_path):
+    """Return files of a chance constraint, and of scenarios on which it holds and fails."""
+    pair = [QuotaTenant("a", exceeding=0.4), QuotaTenant("b", exceeding=0.4)]
+    rows = {
+        "plan": [[4, 2], [1, 6], [3, 3]],
+        "same": [[4, 2], [1, 6], [3, 3]],
+        "busier": [[9, 9], [8, 9], [9, 8]],
+    }
+    paths = {}
+    for name, demands in rows.items():
+        paths[name] = tmp_path / f"{name}.json"
+        write_quota_problem(a_quota_problem(pair, demands, 40, "least_quota"), paths[name])
+    return paths
+
+
+def test_quotas_are_checked_on_scenarios_held_out(run, promises):
+    """As `alloc plan --held-out`; until then only Python could."""
+    plan = promises["plan"]
+    shown = run("plan-quotas", plan, "--held-out", promises["same"], "--no-what-if", "-q")
+    assert shown.exit_code == 0, shown.stderr
+    assert "held out" in shown.stdout
+    assert "none was held out" not in shown.stdout
+
+
+def test_a_promise_that_fails_out_of_sample_is_exit_5(run, promises, tmp_path):
+    """A script tells the quotas that hold from those that do not; both are written."""
+    answer = tmp_path / "answer.json"
+    missed = run(
+        "plan-quotas", promises["plan"], "--held-out", promises["busier"], "-q", "-o", answer
+    )
+    assert missed.exit_code == 5
+    assert 'missed: out of sample tenant "a" is short for 100.00 % of the time' in missed.stderr
+    assert "was promised 40.00 %" in missed.stderr
+    assert not read_quota_result(answer.read_text()).converged
+
+
+def test_scenarios_of_something_else_are_refused_with_their_file(run, promises, quotas, tmp_path):
+    other = json.loads(promises["same"].read_text())
+    other["period_hours"] = [2.0]
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(other))
+    refused = run("plan-quotas", promises["plan"], "--held-out", path, "-q")
+    assert refused.exit_code == 2
+    assert f"{path}: its scenarios have periods of 2 hours, and those of" in refused.stderr
+    other["period_hours"] = [1.0]
+    for tenant in other["tenants"]:
+        tenant["name"] += "x"
+    for scenario in other["scenarios"]:
+        for demand in scenario["demands"]:
+            demand["tenant"] += "x"
+    path.write_text(json.dumps(other))
+    refused = run("plan-quotas", promises["plan"], "--held-out", path, "-q")
+    assert refused.exit_code == 2
+    assert str(path) in refused.stderr
+    assert "ax" in refused.stderr
+
+
+def test_a_goal_that_the_simulation_misses_is_exit_5(run, tmp_path):
+    """The plan is optimal by the formula, and a script must not take it for one that holds."""
+    base = a_problem(0.82, arrival_scv=6.0)
+    kind = a_class(0.82, ttft=LatencyGoal(1.0, 95))
+    problem = base.replace(models=(dataclasses.replace(base.models[0], classes=(kind,)),))
+    path = tmp_path / "bursty.json"
+    write_inference_problem(problem, path)
+    once = run("size-inference", path, "--requests", 5000, "--rounds", 1, "--no-what-if", "-q")
+    assert once.exit_code == 5
+    assert re.search(r'missed: 1 of 1 goals in the simulation.*model "chatbot"', once.stderr)
+    assert run("size-inference", path, "--requests", 5000, "--no-what-if", "-q").exit_code == 0
+    unseen = run("size-inference", path, "--requests", 0, "--no-what-if", "-q")
+    assert unseen.exit_code == 0
+
+
+def test_what_cannot_be_served_is_exit_3_with_reliefs(run, quotas, tmp_path):
+    path = tmp_path / "busy.json"
+    write_inference_problem(a_problem(500.0), path)
+    refused = run("size-inference", path, "-q")
+    assert refused.exit_code == 3
+    assert "infeasible: " in refused.stderr
+    assert "relief: " in refused.stderr
+    poor = json.loads(quotas.read_text())
+    poor["goal"], poor["capacity"][0]["gpu_milli"] = "least_quota", 1000
+    path.write_text(json.dumps(poor))
+    refused = run("plan-quotas", path, "-q")
+    assert refused.exit_code == 3
+    assert "relief: " in refused.stderr
+
+
+def test_no_plan_within_the_limit_is_exit_4(run, tmp_path):
+    path = tmp_path / "hard.json"
+    write_inference_problem(hard_problem(24, 6), path)
+    result = run("size-inference", path, "--time-limit", 0.001, "-q")
+    assert result.exit_code == 4
+    assert "no plan was found within the limits" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [("size-inference", signal.SIGINT), ("plan-quotas", signal.SIGTERM)],
+    ids=["Ctrl-C", "SIGTERM"],
+)
+def test_what_was_found_before_a_signal_is_written(program, tmp_path, command, number):
+    """What minutes of search have found must survive Ctrl-C and the end of a batch job."""
+    path, answer = tmp_path / "problem.json", tmp_path / "answer.json"
+    if command == "size-inference":
+        write_inference_problem(hard_problem(8, 3), path)
+    else:
+        write_quota_problem(hard_quotas("least_quota"), path)
+    process = program(command, path, "--time-limit", 40, "-o", answer)
+    time.sleep(7)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "interrupted: the best plan so far is kept." in stderr
+    assert "Traceback" not in stderr
+    found = json.loads(answer.read_text())
+    assert found["certificate"]["limit"] == "interrupt"
+    assert found["plan"] is not None

@@ -8,14 +8,11 @@ import time
 
 import numpy as np
 import pytest
-from inference_problems import a_class, a_problem, an_option
+from inference_problems import a_class, a_problem, hard_problem
 from interrupting import ctrl_c
-from quota_problems import GPU, a_quota_problem
+from quota_problems import GPU, hard_quotas
 
-from alloc.capacity.inference import GpuPool, InferenceProblem, Period
-from alloc.capacity.quotas import QuotaProblem, QuotaTenant
 from alloc.capacity.requests import LatencyGoal
-from alloc.capacity.served import ServedModel
 from alloc.instances.operation import generate_operation
 from alloc.planning.inference import read_inference_result, size_inference, write_inference_result
 from alloc.planning.operation import operate
@@ -32,38 +29,8 @@ TOO_LONG_S = 12.0
 """An interrupt ends a search within a second or two; without it these take minutes."""
 
 
-def hard(num_periods: int, num_models: int, billing: str = "held") -> InferenceProblem:
-    """Return a problem of replicas that do not nest, far from proved in seconds."""
-    options = tuple(
-        an_option(gpu, size, speed=size**0.9 * (1.0 if gpu == "h100" else 0.6))
-        for gpu in ("h100", "a100")
-        for size in (2, 3, 5)
-    )
-    rates = [
-        [3.0 + (t * 7 + i * 5) % 11 * 1.3 for t in range(num_periods)] for i in range(num_models)
-    ]
-    models = tuple(
-        ServedModel(f"m{i}", 1000, (a_class(*row),), options, failures=1)
-        for i, row in enumerate(rates)
-    )
-    pools = (
-        GpuPool("own", "h100", 8, 12, 2.6, 80_000, billing=billing),
-        GpuPool("rented", "h100", 8, 40, 5.0, 80_000),
-        GpuPool("lent", "a100", 8, 20, 1.7, 80_000),
-    )
-    periods = tuple(Period(f"p{t}", 1.0 + t % 3) for t in range(num_periods))
-    return InferenceProblem(models, pools, periods)
-
-
-def hard_quotas(goal: str) -> QuotaProblem:
-    rng = np.random.default_rng(2)
-    tenants = [QuotaTenant(f"t{i}", "cd"[i % 2], 4 * GPU, exceeding=0.2) for i in range(9)]
-    rows = rng.integers(0, 12, (90, 9)).tolist()
-    return a_quota_problem(tenants, rows, 54 if "fair" in goal else 81, goal)
-
-
 def test_replicas_found_before_an_interrupt_are_kept_with_their_bound():
-    problem = hard(8, 3)
+    problem = hard_problem(8, 3)
     began = time.perf_counter()
     with ctrl_c(3.0, "kinds of periods") as report:
         result = size_inference(problem, Settings(120), replayed_requests=0, progress=report)
@@ -78,7 +45,7 @@ def test_replicas_found_before_an_interrupt_are_kept_with_their_bound():
 
 def test_periods_that_were_not_reached_get_a_moment():
     """A plan of some periods is none."""
-    problem = hard(6, 2, billing="used")
+    problem = hard_problem(6, 2, billing="used")
     with ctrl_c(0.4, "kinds of periods") as report:
         result = size_inference(problem, Settings(120), replayed_requests=0, progress=report)
     assert result.certificate.limit == "interrupt"
@@ -89,7 +56,7 @@ def test_periods_that_were_not_reached_get_a_moment():
 
 def test_an_interrupt_before_any_plan_is_a_result_without_one():
     with ctrl_c(0.0, "kinds of periods") as report:
-        result = size_inference(hard(8, 3), Settings(120), progress=report)
+        result = size_inference(hard_problem(8, 3), Settings(120), progress=report)
     assert result.plan is None
     assert (result.certificate.status, result.certificate.limit) == ("no_solution", "interrupt")
 
@@ -167,7 +134,7 @@ def test_a_decision_found_before_an_interrupt_is_kept():
 def test_who_needs_the_whole_answer_is_interrupted():
     """Half an answer would be held against a whole one, as in a what-if."""
     with ctrl_c(0.5, "kinds of periods") as report, pytest.raises(KeyboardInterrupt):
-        solve_inference(hard(8, 3), Settings(120), report=report)
+        solve_inference(hard_problem(8, 3), Settings(120), report=report)
     with ctrl_c(0.5, "outcomes") as report, pytest.raises(KeyboardInterrupt):
         solve_quotas(hard_quotas("fair_coverage"), Settings(120), report=report)
     problem = generate_operation(num_nodes=10, num_jobs=40)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from interrupting import ctrl_c
 
 import alloc
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
 from alloc.formulation import FORMULATIONS, build_model, require_formulation
 from alloc.instance import Instance, Tenant
+from alloc.instances import load
 from alloc.models.round_allocation import round_data
 from alloc.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
 from alloc.solving import solve
@@ -177,6 +179,18 @@ class TestLimits:
         assert certificate.verified
         assert result.solution is not None
         assert 0 < certificate.bound <= certificate.objective
+
+    def test_ctrl_c_stops_highs_and_keeps_what_it_found(self):
+        """It was heard when the time was up, and then everything was thrown away."""
+        with ctrl_c(3.0, "built the") as report:
+            result = solve(
+                load("elastic-small/03"), backend="highs", time_limit_s=60, progress=report
+            )
+        certificate = result.certificate
+        assert certificate.limit == "interrupt"
+        assert certificate.seconds < 30
+        assert result.solution is not None
+        assert 0 < certificate.bound < certificate.objective
 
     @pytest.mark.parametrize("backend", ["highs", "pyomo", "cpsat"])
     def test_general_solvers_under_a_tiny_limit_say_only_what_they_know(self, small, backend):
