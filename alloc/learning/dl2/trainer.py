@@ -88,7 +88,7 @@ class DL2Trainer:
     @property
     def stage(self) -> str:
         """The stage that the next step belongs to."""
-        supervised = self.step < self.dl2.supervised_updates
+        supervised = self.step < self.dl2.supervised_updates or not self.dl2.updates
         return SUPERVISED if supervised else REINFORCEMENT
 
     @property
@@ -154,7 +154,7 @@ class DL2Trainer:
         )
         teacher.begin(settings.world.training(self.seed, trace))
         unused = np.zeros(0, np.int64)
-        while not teacher.over and self.stage == SUPERVISED:
+        while not teacher.over and self.stage == SUPERVISED and not self.over:
             states, labels = teacher.play_slot(rng)
             self._replay.store(states, labels, np.resize(unused, len(states)), 0.0)
             if self._replay.full:
@@ -162,7 +162,7 @@ class DL2Trainer:
                 self._note(self.learner.imitate(batch))
                 if self.step == settings.supervised_kept:
                     self._kept = self.learner.weights()
-        if self.stage == REINFORCEMENT and settings.updates:
+        if self.stage == REINFORCEMENT:
             self._begin_reinforcement()
 
     def _begin_reinforcement(self) -> None:

@@ -53,6 +53,12 @@ def test_every_preset_and_ablation_trains(name: str, ablation: str, tmp_path: Pa
     losses = trainer.curve.points[-1].values
     assert ("critic_loss" in losses) == (settings.critic and settings.updates > 0)
     assert ("supervised_loss" in losses) == (settings.updates == 0)
+    # Killed while the policy is judged, after the last step: nothing is left to do.
+    again = DL2Trainer(settings, seed=1)
+    train(again, tmp_path)
+    assert again.over
+    assert again.curve.to_list() == trainer.curve.to_list()
+    assert all(torch.equal(again.best[k], trainer.best[k]) for k in trainer.best)
 
 
 def test_reinforcement_goes_on_from_the_weights_kept() -> None:
