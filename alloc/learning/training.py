@@ -12,7 +12,8 @@ import hashlib
 import io
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -297,6 +298,21 @@ def load_checkpoint(path: str | PathLike[str]) -> State:
     if not isinstance(state, dict) or not {"kind", "settings", "step", "state"} <= state.keys():
         raise InstanceError(f"{path}: is not a checkpoint of alloc.")
     return state
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Let PyTorch use one thread: sums in one order are the same numbers wherever it runs.
+
+    Small networks are also faster so. Afterwards PyTorch uses as many as before.
+    """
+    torch = require_torch()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def step_rng(seed: int, *position: int) -> np.random.Generator:

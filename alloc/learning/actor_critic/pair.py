@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from alloc.learning.actor_critic.networks import make_networks
-from alloc.learning.training import Curve, State
+from alloc.learning.training import Curve, State, single_thread
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 
 LARGEST_GRADIENT = 0.5
@@ -41,7 +41,6 @@ class PairTraining(ABC):
     def __init__(
         self, spec: FeatureSpec, *, rate: float, updates: int, every: int, seed: int
     ) -> None:
-        torch.set_num_threads(1)
         self.seed = seed
         self.step, self.steps, self.curve = 0, updates, Curve()
         self.actor, self.critic = make_networks(spec, seed)
@@ -62,12 +61,13 @@ class PairTraining(ABC):
 
     def advance(self) -> str:
         """Take one update; return in words how it went."""
-        if self.step == 0:
-            self._validate()
-        jct = self._improve()
-        self.step += 1
-        if self.step % self._every == 0 or self.step == self.steps:
-            self._validate()
+        with single_thread():
+            if self.step == 0:
+                self._validate()
+            jct = self._improve()
+            self.step += 1
+            if self.step % self._every == 0 or self.step == self.steps:
+                self._validate()
         value = self.curve.points[-1].values[self.measure]
         return f"mean JCT {jct:.3g}; validation {value:.3f}, best {self._best_value:.3f}"
 

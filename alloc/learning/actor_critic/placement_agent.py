@@ -38,6 +38,7 @@ from alloc.learning.actor_critic.placement_world import (
 from alloc.learning.training import State, step_rng
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 from alloc.schedulers.learned.kinds import choose as choose_action
+from alloc.units import require_count
 
 VALUE = "mean_jct_over_spread"
 """The validation's measure: mean JCT at true speeds over that of spreading, mean over streams."""
@@ -70,7 +71,7 @@ class PlacementPlan:
     clip, entropy, rate
         Range of ratios, weight of the entropy at first, learning rate.
     samples
-        Mixes measured for the reward model; 0 gives true speeds as rewards instead.
+        Mixes measured for the reward model, 1 or more.
     source
         Where streams come from.
     """
@@ -87,6 +88,9 @@ class PlacementPlan:
     rate: float = 2e-3
     samples: int = 40
     source: Streams = field(default_factory=Streams)
+
+    def __post_init__(self) -> None:
+        require_count(self.samples, "placement plan", "samples", least=1)
 
     @staticmethod
     def of_minutes(minutes: float) -> PlacementPlan:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from alloc.learning.training import step_rng
+from alloc.learning.training import single_thread, step_rng
 from alloc.workload.interference import InterferenceTable
 
 Mix = tuple[int, ...]
@@ -105,7 +105,6 @@ class RewardModel:
     """
 
     def __init__(self, table: InterferenceTable, most: int, samples: int, seed: int) -> None:
-        torch.set_num_threads(1)
         self.classes, self.most = len(table.kinds), most
         self.measured = measure(table, most, samples, seed)
         with torch.random.fork_rng():
@@ -113,7 +112,8 @@ class RewardModel:
             self.network = SpeedNetwork(self.classes)
         self._table = table
         self._known: dict[Mix, float] = {}
-        self._fit()
+        with single_thread():
+            self._fit()
 
     def __call__(self, mix: Mix) -> float:
         """Return the sum of the normalised speeds of a host."""

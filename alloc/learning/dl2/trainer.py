@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
 from alloc.learning.dl2.exploration import exploration
 from alloc.learning.dl2.learner import Learner
@@ -16,7 +14,7 @@ from alloc.learning.dl2.replay import PrioritisedReplay, Replay
 from alloc.learning.dl2.rollout import Collector, Player
 from alloc.learning.dl2.settings import DL2Settings
 from alloc.learning.dl2.teacher import Teacher
-from alloc.learning.training import Curve, State, step_rng
+from alloc.learning.training import Curve, State, single_thread, step_rng
 from alloc.schedulers import make_scheduler
 
 SUPERVISED, REINFORCEMENT = "supervised", "reinforcement"
@@ -246,14 +244,3 @@ class DL2Trainer:
     def _forget_best(self) -> None:
         self.best = self.learner.weights()
         self.best_step, self.best_jct_slots = self.step, math.inf
-
-
-@contextmanager
-def single_thread() -> Iterator[None]:
-    """Let PyTorch use one thread, for the same numbers every time, and speed on small networks."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -23,7 +23,7 @@ from alloc.learning.imitation.network import SetPolicy
 from alloc.learning.imitation.rollouts import Trial, label_rounds
 from alloc.learning.imitation.rounds import Batch, LabelledRound, load_rounds, save_rounds
 from alloc.learning.imitation.teachers import HorizonTeacher, RoundTeacher, Teacher
-from alloc.learning.training import Curve, State, step_rng
+from alloc.learning.training import Curve, State, single_thread, step_rng
 from alloc.units import require_positive
 
 Stage = Literal["round", "horizon", "reward"]
@@ -165,16 +165,11 @@ class SetPolicyTraining:
 
     def advance(self) -> str:
         """Take one step: an iteration of DAgger, or an update of evolution."""
-        threads = torch.get_num_threads()
-        # One thread adds up in one order: the same weights wherever it runs.
-        torch.set_num_threads(1)
-        try:
+        with single_thread():
             stage, k, count = self.plan.stage(self.step)
             if k == 0 and stage != "round":
                 self._enter(stage)
             said = self._evolve(k, count) if stage == "reward" else self._imitate(stage, k, count)
-        finally:
-            torch.set_num_threads(threads)
         self.step += 1
         return f"{stage} {k + 1}/{count}: {said}; best {VALUE} {self._best_value:.4f}"
 

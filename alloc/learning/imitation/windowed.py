@@ -28,8 +28,8 @@ from alloc.learning.dl2.networks import DenseForward, DenseNetwork
 from alloc.learning.dl2.rollout import Player
 from alloc.learning.dl2.settings import DL2Settings
 from alloc.learning.dl2.teacher import by_gain
-from alloc.learning.dl2.trainer import JCT, single_thread
-from alloc.learning.training import Curve, State, step_generator, step_rng
+from alloc.learning.dl2.trainer import JCT
+from alloc.learning.training import Curve, State, single_thread, step_generator, step_rng
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.ladder import SERVER as SERVER_ROLE
 from alloc.schedulers.ladder import WORKER as WORKER_ROLE

@@ -53,6 +53,24 @@ SMALL = Streams(hosts=3, most=3, rounds=3, per_round=3.0)
 PLAN = PlacementPlan(updates=4, streams=1, batches=2, batch=32, every=2, samples=15, source=SMALL)
 
 
+def test_a_training_leaves_pytorch_its_threads() -> None:
+    """It takes one thread for itself, and left the whole program with one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        training = PlacementTraining(PLAN, seed=0)
+        training.advance()
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_reward_model_needs_measurements() -> None:
+    """Without any it would have been fitted to jobs that are alone, and taught nothing."""
+    with pytest.raises(InstanceError, match="samples is 0; it must be 1 or more"):
+        PlacementPlan(samples=0)
+
+
 def test_a_round_is_solved_exactly() -> None:
     """The row of the optimum must be one: held to all placements, one by one."""
     rng = np.random.default_rng(0)
