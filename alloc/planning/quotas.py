@@ -118,7 +118,7 @@ def _rounds(
             if outcome.plan is None:
                 if best is None:
                     return outcome, (), number, False
-                why = "interrupted" if interrupted else "no quotas keep the tighter promise"
+                why = _why_none(outcome.certificate)
                 report(f"round {number}: {why}; the last plan stands")
                 return as_interrupted(best[0]) if interrupted else best[0], *best[1:], False
             outlooks = outlooks_of(problem, outcome.plan, other)
@@ -220,6 +220,15 @@ def outlooks_of(
                 )
             )
     return tuple(found)
+
+
+def _why_none(certificate: Certificate) -> str:
+    """Return why a round with a tighter promise found no quotas."""
+    if certificate.limit == "interrupt":
+        return "interrupted"
+    if certificate.status == "infeasible":
+        return "no quotas keep the tighter promise"
+    return "no quotas were found in time"
 
 
 def _resolves(

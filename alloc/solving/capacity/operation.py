@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -210,7 +211,7 @@ class _Search:
         return raw.bound
 
     def _say(self, line: str) -> None:
-        seconds = self.settings.time_limit_s - self.settings.seconds_left()
+        seconds = time.perf_counter() - self.settings.started
         self.log.append(f"{seconds:.2f} s  {line}")
         if self._report is not None:
             self._report(self.log[-1])
@@ -304,7 +305,7 @@ def judged(
         backend_version=backend,
         seed=settings.seed,
         workers=settings.workers,
-        seconds=settings.time_limit_s - settings.seconds_left(),
+        seconds=time.perf_counter() - settings.started,
         fingerprint=problem.fingerprint,
         limit=None if status == "optimal" else limit,
         verified=True,

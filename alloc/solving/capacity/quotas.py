@@ -357,7 +357,7 @@ def _diagnosed(data: QuotaData, outcome: QuotaOutcome, settings: Settings) -> Qu
                 total / MILLI,
                 (total + added) / MILLI,
                 "GPUs",
-                added / total if total else math.inf,
+                added / max(total, MILLI),
                 None,
                 f"add {names} to the GPUs" + _unless(more),
             )

@@ -87,6 +87,14 @@ def test_a_wrong_plan_and_a_wrong_file_are_refused(tmp_path):
         load_operation(tmp_path / "x.json")
 
 
+def test_a_decision_without_a_limit_can_be_written():
+    """Its time was the limit less what was left of it: not a number, and no document holds that."""
+    found = operate(PROBLEM, time_limit_s=float("inf"))
+    assert 0 <= found.certificate.seconds < 60
+    assert "nan" not in found.log[0]
+    assert json.loads(write_operation_result(found))["certificate"]["status"] == "optimal"
+
+
 def test_policies_are_listed_with_titles():
     titles = operation_policies()
     assert {"edf", "hierarchical", "greedy", "andreas", "path-relinking", "sts"} < set(titles)

@@ -225,6 +225,15 @@ def test_the_judge_counts_the_time_of_a_promise():
     assert codes == {"guarantee", "exceeding"}
 
 
+def test_gpus_that_are_not_there_yet_are_a_cure_that_can_be_written():
+    """A type without any GPU: the cure is infinitely more, which no document holds."""
+    none = a_quota_problem([QuotaTenant("a")], [[2]], 0, "least_quota")
+    found = plan_quotas(none)
+    cure = next(r for r in found.relaxations if r.kind == "capacity")
+    assert (cure.before, cure.after, cure.relative) == (0.0, 2.0, 2.0)
+    assert read_quota_result(write_quota_result(found)) == found
+
+
 @pytest.mark.parametrize("goal", ["fair_service", "fair_coverage", "least_quota"])
 def test_a_limit_does_not_lose_what_was_found(goal):
     """A moment is enough for quotas by local search, and they are judged like all others."""
@@ -254,3 +263,23 @@ def test_an_interrupt_leaves_out_what_ifs_and_keeps_the_plan(monkeypatch):
     assert len(result.resolves) == 1
     assert "interrupted" in result.log[-1]
     assert (result.certificate.status, result.certificate.limit) == ("optimal", "interrupt")
+
+
+def test_a_round_out_of_time_does_not_say_that_nothing_keeps_the_promise(monkeypatch):
+    """That would be a proof, and the time was up: more of it may find tighter quotas."""
+    few, many = few_and_many(6)
+    rounds = []
+
+    def solve(problem, *arguments, **options):
+        rounds.append(problem)
+        outcome = solve_quotas(problem, *arguments, **options)
+        if len(rounds) == 1:
+            return outcome
+        late = outcome.certificate.replace(objective=None, status="no_solution", limit="time")
+        return dataclasses.replace(outcome, plan=None, certificate=late)
+
+    monkeypatch.setattr(quotas, "solve_quotas", solve)
+    result = plan_quotas(few, held_out=many.scenarios, what_if=False)
+    assert len(rounds) == 2
+    assert result.plan is not None
+    assert "no quotas were found in time; the last plan stands" in result.log[-1]
