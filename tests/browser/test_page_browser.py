@@ -3,10 +3,19 @@
 import json
 from pathlib import Path
 
+import pytest
+from inference_problems import a_problem
+from quota_problems import a_quota_problem
+from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from server_harness import Running
 
+from alloc.capacity.quotas import QuotaTenant
+from alloc.instances.operation import generate_operation
 from alloc.instances.stored_planning import load_stored_planning
+from alloc.planning.inference import write_inference_problem
+from alloc.planning.operation import write_operation
+from alloc.planning.quotas import write_quota_problem
 from alloc.server import Settings
 from alloc.server.tables import open_database
 from alloc.server.tokens import add_token, revoke_token
@@ -88,6 +97,51 @@ def test_a_what_if_with_a_replay_shows_both_plans_and_compares_with_another(page
     assert "Cheapest: more jobs: base and as it is, 218,285 EUR." in verdict
     names = [cell.text for cell in page.all("#comparison > article > .scroll thead th")]
     assert names == ["more jobs: base", "more jobs: +20 % all jobs; no budget", "as it is"]
+    audit(page)
+
+
+@pytest.mark.parametrize(
+    ("operation", "document", "says", "captions"),
+    [
+        (
+            "size-inference",
+            write_inference_problem(a_problem(1.5, 0.4)),
+            "In the simulation every goal is kept.",
+            ("GPUs that serve in each period.", "How well latency goals are kept"),
+        ),
+        (
+            "plan-quotas",
+            write_quota_problem(
+                a_quota_problem([QuotaTenant("a"), QuotaTenant("b")], [[4, 2], [1, 6]], 8)
+            ),
+            "Proved optimal: no answer has a better expected shortfall than 1 GPU h.",
+            ("GPUs of a100 that each tenant is guaranteed", "Demand that is served"),
+        ),
+        (
+            "operate",
+            write_operation(generate_operation(num_nodes=3, num_jobs=8)),
+            "3 nodes are on, 0 jobs wait.",
+            ("What runs on each of the 3 nodes", "What the decision costs"),
+        ),
+    ],
+    ids=["size-inference", "plan-quotas", "operate"],
+)
+def test_sizing_quotas_and_operation_are_drawn(page, operation, document, says, captions):
+    """A chart, words for those who cannot see it, and a table that the keyboard can scroll."""
+    page.give(json.loads(document))
+    page.until(lambda: page.value("operation") == operation)
+    assert says in page.run()
+    figures = page.all("#result figure")
+    assert len(figures) == len(captions)
+    for figure, caption in zip(figures, captions, strict=True):
+        assert figure.text.startswith(caption)
+        drawn = figure.find_element(By.TAG_NAME, "svg")
+        assert drawn.get_attribute("role") == "img"
+        assert drawn.get_attribute("aria-label").startswith(caption)
+        assert drawn.size["height"] > 60
+        assert len(figure.find_elements(By.CSS_SELECTOR, "table tbody tr")) > 0
+        regions = figure.find_elements(By.CSS_SELECTOR, '[role="region"][tabindex="0"]')
+        assert len(regions) == 2
     audit(page)
 
 

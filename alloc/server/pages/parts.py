@@ -90,6 +90,18 @@ class Scenario:
     goals: Sequence[tuple[str, float, float, float]] = field(default=())
 
 
+def spoken(caption: str, table: Table) -> str:
+    """Return what a chart says to those who cannot see it: its caption, and short tables whole."""
+    if len(table.rows) > 8:
+        return f"{caption} The table has the numbers."
+    rows = "; ".join(
+        f"{row[0]}: "
+        + ", ".join(f"{word} {cell}" for word, cell in zip(table.columns[1:], row[1:], strict=True))
+        for row in table.rows
+    )
+    return f"{caption} {rows}."
+
+
 def certificate_facts(certificate: Document, unit: str = "") -> list[tuple[str, str]]:
     """Return what a certificate says, as pairs of word and value."""
     after = f" {unit}" if unit else ""

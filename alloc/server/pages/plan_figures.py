@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from alloc.server.pages.charts import Series, bars, dots, show
-from alloc.server.pages.parts import Document, Figure, Scenario, Table
+from alloc.server.pages.parts import Document, Figure, Scenario, Table, spoken
 
 
 def plan_figures(scenarios: Sequence[Scenario]) -> list[Figure]:
@@ -56,7 +56,7 @@ def _cost_figure(scenarios: Sequence[Scenario]) -> Figure:
         ("quarter", *(one.name if len(scenarios) > 1 else "expected" for one in series)),
         [(name, *(show(one.values[k]) for one in series)) for k, name in enumerate(names)],
     )
-    return Figure(caption, bars(_spoken(caption, table), names, series, currency), table)
+    return Figure(caption, bars(spoken(caption, table), names, series, currency), table)
 
 
 def _layers(scenario: Scenario) -> Figure:
@@ -73,9 +73,7 @@ def _layers(scenario: Scenario) -> Figure:
         ("offer", *names),
         [(one.name, *(show(value) for value in one.values)) for one in series],
     )
-    return Figure(
-        caption, bars(_spoken(caption, table), names, series, "GPUs", stacked=True), table
-    )
+    return Figure(caption, bars(spoken(caption, table), names, series, "GPUs", stacked=True), table)
 
 
 def _hosts_figure(scenarios: Sequence[Scenario]) -> Figure:
@@ -91,7 +89,7 @@ def _hosts_figure(scenarios: Sequence[Scenario]) -> Figure:
         ("offer", *(one.name for one in series)),
         [(offer, *(show(one.values[k]) for one in series)) for k, offer in enumerate(offers)],
     )
-    return Figure(caption, bars(_spoken(caption, table), offers, series, "GPUs"), table)
+    return Figure(caption, bars(spoken(caption, table), offers, series, "GPUs"), table)
 
 
 def _goal_figure(goals: Sequence[tuple[Any, ...]]) -> Figure:
@@ -104,21 +102,9 @@ def _goal_figure(goals: Sequence[tuple[Any, ...]]) -> Figure:
             for label, mean, low, high in goals
         ],
     )
-    svg = dots(_spoken(caption, table), goals, 1.0, "kept over promised")
+    svg = dots(spoken(caption, table), goals, 1.0, "kept over promised")
     return Figure(caption, svg, table)
 
 
 def _padded(values: Sequence[float], length: int) -> list[float]:
     return [*values, *[math.nan] * (length - len(values))]
-
-
-def _spoken(caption: str, table: Table) -> str:
-    """Return what a chart says to those who cannot see it: its caption, and short tables whole."""
-    if len(table.rows) > 8:
-        return f"{caption} The table has the numbers."
-    rows = "; ".join(
-        f"{row[0]}: "
-        + ", ".join(f"{word} {cell}" for word, cell in zip(table.columns[1:], row[1:], strict=True))
-        for row in table.rows
-    )
-    return f"{caption} {rows}."

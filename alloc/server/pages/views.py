@@ -9,7 +9,7 @@ from typing import Any
 
 from alloc.errors import InstanceError
 from alloc.instance import Instance
-from alloc.server.pages import clusters, plans
+from alloc.server.pages import clusters, plans, sizing
 from alloc.server.pages.charts import show
 from alloc.server.pages.parts import Document, Scenario, View
 from alloc.server.pages.plan_figures import plan_figures
@@ -36,6 +36,9 @@ def view_of(job: Job, request: Document | None, result: Document) -> View:
         "plan": lambda: plans.plan_view(result),
         "what-if": lambda: plans.what_if_view(result),
         "pareto": lambda: plans.front_view(result, _currency(request)),
+        "size-inference": lambda: sizing.inference_view(result, request),
+        "plan-quotas": lambda: sizing.quota_view(result, request),
+        "operate": lambda: sizing.operation_view(result, request),
     }
     return makers.get(job.operation, lambda: _plain_view(job, result))()
 

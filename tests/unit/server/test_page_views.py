@@ -1,16 +1,25 @@
 """What the page shows of results, made by the server: words, charts, tables, and no markup."""
 
+import dataclasses
 import json
 import math
 import re
 from xml.etree import ElementTree
 
 import pytest
+from inference_problems import a_class, a_problem
+from quota_problems import a_quota_problem
 from server_harness import act, wait_for
 
 from alloc.capacity.accounting import account
+from alloc.capacity.quotas import QuotaTenant
+from alloc.capacity.requests import LatencyGoal
 from alloc.documents.planning import decode_plan_result
+from alloc.instances.operation import generate_operation
 from alloc.instances.stored_planning import load_stored_planning
+from alloc.planning.inference import write_inference_problem
+from alloc.planning.operation import write_operation
+from alloc.planning.quotas import write_quota_problem
 from alloc.server.pages.charts import MOST_ROWS, Series, bars, curve, dots, gantt, show, steps
 from alloc.server.pages.parts import certificate_facts, gap_of, verdict_of
 from alloc.server.pages.views import view_of
@@ -232,6 +241,100 @@ def test_an_operation_that_nobody_has_drawn_shows_its_simple_values(shared):
     job = wait_for(shared, response.json()["id"])
     assert job["state"] == "done", job
     assert "the JSON has all of it" in words(view(shared, job))
+
+
+def test_a_sizing_shows_gpus_goals_and_what_more_would_change(shared):
+    """What a user looks at first: how many GPUs when, and whether the latencies hold."""
+    problem = json.loads(write_inference_problem(a_problem(1.5, 0.4)))
+    shown = view(shared, done(shared, "size-inference", problem=problem, requests=500))
+    text = words(shown)
+    assert "Inference: inference" in text
+    assert "In the simulation every goal is kept." in text
+    assert "8 USD" in text
+    used, goals = shown.iter("figure")
+    assert [cell.text for cell in used.iter("th")][-2:] == ["p0", "p1"]
+    assert [cell.text for cell in used.iter("td")] == ["2", "1"]
+    assert "p0: chatbot on h100 2" in used.find(".//svg").get("aria-label")
+    assert len(list(goals.iter("circle"))) == 1
+    assert "one more host: own" in text
+    assert "Assumptions" in text
+
+
+def test_goals_that_the_simulation_misses_are_bad_news_in_another_shape(shared):
+    base = a_problem(0.82, arrival_scv=6.0)
+    kind = a_class(0.82, ttft=LatencyGoal(1.0, 95))
+    bursty = base.replace(models=(dataclasses.replace(base.models[0], classes=(kind,)),))
+    body = {"problem": json.loads(write_inference_problem(bursty)), "what_if": False}
+    shown = view(shared, done(shared, "size-inference", requests=5000, rounds=1, **body))
+    assert "In the simulation 1 of 1 goals are missed." in words(shown)
+    assert shown.find("p").get("class") == "verdict bad"
+    goals = list(shown.iter("figure"))[1]
+    assert [path.get("class") for path in goals.iter("path")] == ["bad"]
+
+
+def test_requests_that_nothing_serves_say_what_would_be_enough(shared):
+    problem = json.loads(write_inference_problem(a_problem(500.0)))
+    shown = view(shared, done(shared, "size-inference", problem=problem))
+    assert "Proved impossible" in words(shown)
+    assert "What would make it possible" in words(shown)
+    assert list(shown.iter("figure")) == []
+
+
+@pytest.mark.parametrize("goal", ["expected_shortfall", "fair_coverage", "least_quota"])
+def test_quotas_stand_beside_their_demand_and_what_tenants_get(shared, goal):
+    pair = [QuotaTenant("a", exceeding=0.5), QuotaTenant("b", exceeding=0.5)]
+    problem = a_quota_problem(pair, [[4, 2], [1, 6]], 8, goal)
+    body = json.loads(write_quota_problem(problem))
+    shown = view(shared, done(shared, "plan-quotas", problem=body))
+    quotas, outlook = shown.iter("figure")
+    rows = [[cell.text for cell in row] for row in quotas.iter("tr")]
+    assert rows[0] == ["tenant", "quota", "mean demand", "least", "most"]
+    assert rows[1][2:] == ["2.5", "1", "4"]
+    assert rows[2][2:] == ["4", "2", "6"]
+    assert len(list(quotas.iter("line"))) > 2  # ranges
+    by_time = goal != "expected_shortfall"
+    assert ("all it asks for" in words(outlook)) == by_time
+    assert {"planned", "replayed"} <= {cell.text for cell in outlook.iter("td")}
+    assert ("Levels" in words(shown)) == (goal == "fair_coverage")
+    assert "one more GPU: a100" in words(shown)
+
+
+def test_a_decision_shows_what_runs_where_and_what_it_costs(shared):
+    asked = generate_operation(num_nodes=3, num_jobs=8)
+    shown = view(shared, done(shared, "operate", problem=json.loads(write_operation(asked))))
+    nodes, costs = shown.iter("figure")
+    on = [cell.text for cell in nodes.iter("th")][3:]
+    assert all(name.startswith("node-") for name in on)
+    bars_of_jobs = list(nodes.iter("rect"))
+    assert len(bars_of_jobs) == 8
+    assert "job-0, 1 GPUs" in words(nodes)
+    assert "feared of jobs that wait" in words(costs)
+    assert "EUR" in words(shown)
+
+
+@pytest.mark.parametrize("operation", ["size-inference", "plan-quotas", "operate"])
+def test_a_sizing_whose_request_is_gone_is_shown_without_it(operation):
+    plan = {
+        "size-inference": {
+            "groups": [
+                {"period": "p0", "model": "m", "gpu_type": "h100", "tensor_parallel": 2,
+                 "pipeline_parallel": 1, "replicas": 3, "batch_cap": 8, "rate_per_s": 1.5}
+            ]
+        },
+        "plan-quotas": {"quotas": [{"tenant": "a", "gpu_type": "h100", "gpu_milli": 6000}]},
+        "operate": {"nodes": [{"node": "n", "type": "t", "jobs": {"j": 6}}]},
+    }[operation]  # fmt: skip
+    outlook = {"tenant": "a", "sample": "planned", "service": 1, "coverage": 1,
+               "shortfall_gpu_h": 0}  # fmt: skip
+    result = {
+        "certificate": certificate(),
+        "plan": plan,
+        "outlooks": [outlook],
+        "costs": {"operating": 1.0, "tardiness": 2.0, "postponement": 0.0},
+    }
+    found = view_of(Job("0" * 32, "local", operation, 0.0), None, result)
+    assert found.title in ("Inference", "Quotas", "Operation")
+    assert "6" in found.figures[0].table.rows[0][1] + found.figures[0].table.rows[0][-1]
 
 
 def test_a_solve_whose_request_is_gone_is_shown_without_it():
