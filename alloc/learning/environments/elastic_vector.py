@@ -96,8 +96,8 @@ class ElasticVector(VectorEnv[Observations, npt.NDArray[np.int64], npt.NDArray[A
         Parameters
         ----------
         seed
-            One seed for each environment, or s for s, s + 1, ...: environment i then plays what
-            `ElasticAllocation` plays after ``reset(seed=s + i)``.
+            One seed for each environment, or s for s, s + 1, ...: where episodes are drawn,
+            environment i then plays what `ElasticAllocation` plays after ``reset(seed=s + i)``.
         options
             As in `ElasticAllocation`.
         """

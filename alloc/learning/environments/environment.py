@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from alloc.errors import SimulationError
+from alloc.errors import InstanceError, SimulationError
 from alloc.instance import Instance
 from alloc.learning.environments.episode import Episode
 from alloc.learning.environments.episodes import Episodes, EpisodeSource
@@ -95,5 +95,10 @@ def begin(
 ) -> None:
     """Begin an episode on the next instance, or on the one in the options."""
     given = (options or {}).get("instance")
-    instance = given if isinstance(given, Instance) else episodes.next(rng)
+    if given is not None and not isinstance(given, Instance):
+        raise InstanceError(
+            f'reset: the option "instance" is {type(given).__name__}; give an Instance, for '
+            "example alloc.instances.load(...)."
+        )
+    instance = episodes.next(rng) if given is None else given
     episode.begin(instance, int(rng.integers(2**63)))

@@ -16,6 +16,7 @@ from alloc.instances.arrivals import DAY_S
 from alloc.instances.dl2 import JOB_TYPES
 from alloc.topology import HostType, Topology
 from alloc.topology.fabrics import leaf_spine
+from alloc.units import require_count, require_positive
 from alloc.workload import Job, rigid_gang
 
 EpisodeSource = Instance | Sequence[Instance] | Callable[[np.random.Generator], Instance]
@@ -94,6 +95,15 @@ class GangEpisodes:
     sigma: float = 1.2
     load: float = 0.95
     slot_s: float | None = None
+
+    def __post_init__(self) -> None:
+        require_count(self.num_jobs, "gang episodes", "num_jobs", least=1)
+        require_positive(self.load, "gang episodes", "load")
+        if self.most_gpus < 1 or self.most_gpus & (self.most_gpus - 1):
+            raise InstanceError(
+                f"gang episodes: most_gpus is {self.most_gpus}; sizes are powers of two, so give "
+                "one, such as 16."
+            )
 
     def __call__(self, rng: np.random.Generator) -> Instance:
         """Return the instance of an episode."""

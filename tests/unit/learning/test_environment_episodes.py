@@ -40,6 +40,22 @@ def test_sources_of_something_else_are_refused(source: Any) -> None:
         ElasticAllocation(source).reset()
 
 
+@pytest.mark.parametrize("make", [ElasticAllocation, lambda source: ElasticVector(2, source)])
+def test_an_instance_that_is_none_is_not_replaced_by_the_next(make: Any) -> None:
+    """The name of an instance as option played another one, without a word."""
+    with pytest.raises(InstanceError, match=r'option "instance" is str; give an Instance'):
+        make(elastic(0)).reset(options={"instance": "elastic-small/04"})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("most_gpus", 12), ("most_gpus", 0), ("load", 0.0), ("num_jobs", 0)]
+)
+def test_gangs_that_cannot_be_drawn_are_refused(field: str, value: Any) -> None:
+    """Of at most 12 GPUs none had more than 8, and no load was a division by zero."""
+    with pytest.raises(InstanceError, match=f"gang episodes: {field} is {value:g}"):
+        GangEpisodes(**{field: value})
+
+
 def test_idle_agent_is_cut_off() -> None:
     """Truncated after `max_slots`; the metrics then are infinite, the schedule still sound."""
     env = ElasticAllocation(elastic(0), features=BARE, max_slots=7)
