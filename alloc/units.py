@@ -92,13 +92,13 @@ def require_share(value: int, where: str, field: str) -> None:
     """Refuse negative or absurd shares and counts mistaken for milli-units."""
     require_non_negative(value, where, field)
     if 0 < value < _LEAST_MILLI:
-        unit = "GPU" if field.startswith("gpu") else "core"
+        unit = "core" if field.startswith("cpu") else "GPU"
         raise InstanceError(
             f"{where}: {field} is {value}, less than 1 % of a {unit}; "
             f"the unit is a thousandth, so write {value * MILLI} for {value} {unit}(s)."
         )
     if value > _MOST_MILLI:
-        unit = "GPUs" if field.startswith("gpu") else "cores"
+        unit = "cores" if field.startswith("cpu") else "GPUs"
         raise InstanceError(
             f"{where}: {field} is {_shown(value)}, more than a million {unit}; the unit is a "
             "thousandth of one."

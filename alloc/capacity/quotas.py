@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from alloc.capacity.served import named, require_unique
+from alloc.capacity.served import require_unique
 from alloc.errors import InstanceError, nearest
 from alloc.instance import Instance, Tenant
 from alloc.units import (
@@ -29,6 +29,8 @@ GOALS: tuple[QuotaGoal, ...] = (
     "least_quota",
 )
 _PROBABILITIES_SUM = 1e-6
+_LEAST_PEAK_MILLI = 10
+"""Largest demand of a problem, milli-GPU, below which GPUs were meant: 1 % of one."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class QuotaTenant:
     exceeding: float = 0.05
 
     def __post_init__(self) -> None:
+        if not self.name:
+            raise InstanceError("a tenant has an empty name; name it.")
         # The tenant of an instance knows what is wrong with a name or a borrowing limit.
         Tenant(self.name, 0, self.cohort, self.borrowing_milli)
         where = f'tenant "{self.name}"'
@@ -231,16 +235,29 @@ class QuotaProblem:
         for tenant in self.tenants:
             for amount in tenant.least_quota:
                 _require_type(amount.gpu_type, types, f'tenant "{tenant.name}": least_quota')
+        known = [tenant.name for tenant in self.tenants]
         for scenario in self.scenarios:
             for demand in scenario.demands:
-                named(self.tenants, demand.tenant, "tenant")
                 here = f'scenario "{scenario.name}", tenant "{demand.tenant}"'
+                if demand.tenant not in known:
+                    others = f"; there are: {', '.join(known)}."
+                    raise InstanceError(
+                        f"{here}: there is no such tenant{nearest(demand.tenant, known, others)}"
+                    )
                 _require_type(demand.gpu_type, types, here)
                 if len(demand.gpu_milli) != len(self.period_hours):
                     raise InstanceError(
                         f"{here}: gpu_milli has {len(demand.gpu_milli)} numbers for "
                         f"{len(self.period_hours)} periods; give one per period."
                     )
+
+        amounts = [a for s in self.scenarios for demand in s.demands for a in demand.gpu_milli]
+        if 0 < (most := max(amounts, default=0)) < _LEAST_PEAK_MILLI:
+            raise InstanceError(
+                f'quota problem "{self.name}": no tenant ever asks for more than {most} milli-GPU, '
+                f"less than 1 % of a GPU; the unit is a thousandth, so write {most * MILLI} for "
+                f"{most} GPU(s)."
+            )
 
     @cached_property
     def types(self) -> tuple[str, ...]:

@@ -178,7 +178,7 @@ class LatencyGoal:
     seconds
         The latency, seconds, more than 0.
     percentile
-        Percentage of the requests that must not exceed it, above 0 and below 100.
+        Percentage of the requests that must not exceed it, 1 or more and below 100.
     """
 
     seconds: float
@@ -187,9 +187,14 @@ class LatencyGoal:
     def __post_init__(self) -> None:
         where = "latency goal"
         require_positive(self.seconds, where, "seconds")
-        if not 0 < self.percentile < 100:
+        if 0 < self.percentile < 1:
             raise InstanceError(
-                f"{where}: percentile is {self.percentile:g}; give one above 0 and below 100, "
+                f"{where}: percentile is {self.percentile:g}; it is a percentage, so write "
+                f"{100 * self.percentile:g} for a share of {self.percentile:g}."
+            )
+        if not 1 <= self.percentile < 100:
+            raise InstanceError(
+                f"{where}: percentile is {self.percentile:g}; give one from 1 to below 100, "
                 "such as 99 (no finite number of GPUs keeps a latency for all requests)."
             )
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from alloc.cli.tables import certificate_table, number, percent, table
+from alloc.cli.tables import certificate_table, number, percent, shortened, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,7 +28,7 @@ def operation_tables(found: "OperationResult", currency: str) -> "list[Renderabl
     shown: list[RenderableType] = [
         certificate_table(found.certificate, currency),
         table(("part", "money"), money, f"Cost, {currency}"),
-        table(("node", "type", "jobs (GPUs)"), rows, "Nodes that are on"),
+        shortened(("node", "type", "jobs (GPUs)"), rows, title="Nodes that are on"),
     ]
     if found.plan.postponed:
         shown.append(f"Postponed: {', '.join(found.plan.postponed)}")
@@ -51,7 +51,7 @@ def inference_tables(found: "InferenceResult", currency: str) -> "list[Renderabl
             for group in found.plan.groups
         ]
         columns = ("period", "model", "GPUs x TP x PP", "replicas", "batch", "requests/s")
-        shown.append(table(columns, rows, "Replicas"))
+        shown.append(shortened(columns, rows, title="Replicas"))
     if found.checks:
         goals = [
             (
@@ -64,7 +64,8 @@ def inference_tables(found: "InferenceResult", currency: str) -> "list[Renderabl
                 percent(check.predicted),
                 percent(check.simulated) if check.requests else None,
             )
-            for check in found.checks
+            # The nearest to a miss first: of many goals the table shows no more than people read.
+            for check in sorted(found.checks, key=lambda check: check.allowed - check.simulated)
         ]
         headings = (
             "period",
@@ -76,7 +77,7 @@ def inference_tables(found: "InferenceResult", currency: str) -> "list[Renderabl
             "formula",
             "simulated",
         )
-        shown.append(table(headings, goals, f"Goals, round {found.rounds}"))
+        shown.append(shortened(headings, goals, title=f"Goals, round {found.rounds}"))
     shown += _resolved(found.resolves, f"cost, {currency}")
     return shown + _assumed(found.assumptions)
 
@@ -88,13 +89,13 @@ def quota_tables(found: "QuotaResult") -> "list[RenderableType]":
     shown: list[RenderableType] = [certificate_table(found.certificate, unit)]
     if found.plan is not None:
         rows = [(q.tenant, q.gpu_type, q.gpu_milli / 1000) for q in found.plan.quotas]
-        shown.append(table(("tenant", "GPU type", "GPUs"), rows, "Quotas"))
+        shown.append(shortened(("tenant", "GPU type", "GPUs"), rows, title="Quotas"))
         outlooks = [
             (o.tenant, o.sample, percent(o.service), percent(o.coverage), o.shortfall_gpu_h)
             for o in found.outlooks
         ]
         columns = ("tenant", "sample", "served", "fully served", "short, GPU h")
-        shown.append(table(columns, outlooks, "What tenants get"))
+        shown.append(shortened(columns, outlooks, title="What tenants get"))
     shown += _resolved(found.resolves, goal)
     return shown + _assumed(found.assumptions)
 

@@ -73,6 +73,7 @@ def number(value: float) -> str:
         return "–"
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
+    value += 0.0  # of the two zeros the one without a sign
     if value and abs(value) < 0.01:
         return f"{value:.3g}"
     return f"{value:,.3f}".rstrip("0").rstrip(".")
@@ -156,7 +157,7 @@ def _allocation_table(instance: Instance, allocation: Allocation) -> "Table":
         for a in allocation.assignments
     ]
     waiting = len(instance.jobs) - len(rows)
-    return _shortened(("job", "runs as", "hosts"), rows, f"{waiting} jobs wait")
+    return shortened(("job", "runs as", "hosts"), rows, f"{waiting} jobs wait")
 
 
 def _schedule_table(instance: Instance, schedule: Schedule) -> "Table":
@@ -177,11 +178,17 @@ def _schedule_table(instance: Instance, schedule: Schedule) -> "Table":
             )
         )
     columns = ("job", "arrival s", "start s", "end s", "JCT s", "runs as")
-    return _shortened(columns, rows, "")
+    return shortened(columns, rows, "")
 
 
-def _shortened(columns: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> "Table":
-    made = table(columns, rows[:MOST_ROWS])
+def shortened(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    caption: str = "",
+    title: str = "",
+) -> "Table":
+    """Return a table of as many rows as a person reads, which says how many more there are."""
+    made = table(columns, rows[:MOST_ROWS], title)
     left_out = len(rows) - MOST_ROWS
     if left_out > 0:
         caption = f"and {left_out} more rows; --output writes them all"

@@ -69,8 +69,8 @@ def size_inference(
     """
     if replayed_requests and replayed_requests < _LEAST_REQUESTS:
         raise InstanceError(
-            f"replayed_requests is {replayed_requests}; give {_LEAST_REQUESTS} or more to see a "
-            "percentile, or 0 for no simulation."
+            f"a simulation of {replayed_requests} requests cannot show a percentile; ask for "
+            f"{_LEAST_REQUESTS} or more, or for 0 to leave it out."
         )
     if most_rounds < 1:
         raise InstanceError(f"most_rounds is {most_rounds}; give 1 or more.")

@@ -119,3 +119,9 @@ GOOD = a_problem(1.0)
 def test_bad_input_is_one_sentence_with_the_cure(make, message):
     with pytest.raises(InstanceError, match=message):
         make()
+
+
+def test_a_share_in_place_of_a_percentage_is_refused_with_the_percentage():
+    """0.95 was read as the 0.95th percentile: a goal that nearly all requests may miss."""
+    with pytest.raises(InstanceError, match=r"percentile is 0\.95.* so write 95 for"):
+        LatencyGoal(2.0, 0.95)

@@ -111,6 +111,12 @@ def test_files_that_are_none_are_one_sentence(run, tmp_path, command):
         assert result.stderr.count("\n") == 1
 
 
+def test_too_few_requests_are_refused_in_words_of_the_command(run, inference):
+    result = run("size-inference", inference, "--requests", 50, "-q")
+    assert result.exit_code == 2
+    assert "a simulation of 50 requests cannot show a percentile; ask for 100" in result.stderr
+
+
 def test_an_unknown_policy_is_refused_with_the_nearest(run, operation):
     result = run("operate", operation, "--policy", "edff", "-q")
     assert result.exit_code == 2

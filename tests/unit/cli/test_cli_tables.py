@@ -5,7 +5,7 @@ import math
 import pytest
 from rich.console import Console
 
-from alloc.cli.tables import number, percent, table
+from alloc.cli.tables import MOST_ROWS, number, percent, shortened, table
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,7 @@ from alloc.cli.tables import number, percent, table
         (1234567.8912, "1,234,567.891"),
         (0.000123456, "0.000123"),
         (-2.5, "-2.5"),
+        (-0.0, "0"),
         (math.inf, "∞"),
         (-math.inf, "-∞"),
         (math.nan, "–"),
@@ -59,3 +60,16 @@ def test_flags_and_gaps_read_as_words():
     assert "yes" in capture.get()
     assert "no" in capture.get()
     assert "–" in capture.get()
+
+
+def test_a_table_of_hundreds_of_rows_says_how_many_are_left_out():
+    """Replicas of a day of hours would push the verdict off the screen."""
+    rows = [(f"p{k}", k) for k in range(MOST_ROWS + 70)]
+    console = Console(width=80)
+    with console.capture() as shown:
+        console.print(shortened(("period", "replicas"), rows, title="Replicas"))
+    text = shown.get()
+    assert "Replicas" in text
+    assert f"p{MOST_ROWS - 1} " in text
+    assert f"p{MOST_ROWS} " not in text
+    assert "and 70 more rows; --output writes them all" in " ".join(text.split())

@@ -167,6 +167,13 @@ GOOD = a_quota_problem(PAIR, [[1, 1]], 4)
         (lambda: QuotaTenant("a", borrowing_milli=GPU), "borrow 1000 milli-GPU but from nobody"),
         (lambda: QuotaTenant("a", weight=0), "weight is 0"),
         (lambda: QuotaTenant("a", exceeding=1.0), "below 1"),
+        (lambda: QuotaTenant("a", "c", 4), "less than 1 % of a GPU.*4000 for 4 GPU"),
+        (lambda: QuotaTenant(""), "empty name"),
+        (lambda: a_quota_problem(PAIR, [[0.004, 0]], 4), "more than 4 milli-GPU.*write 4000"),
+        (
+            lambda: GOOD.replace(tenants=(QuotaTenant("alice"), PAIR[1])),
+            'scenario "s0", tenant "a": there is no such tenant; there are: alice, b',
+        ),
         (lambda: GpuCapacity("a100", -1), "gpu_milli is -1"),
         (lambda: GpuCapacity("a100", 30), "gpu_milli is 30, less than one GPU.*by 1,000"),
         (lambda: TenantDemand("a", "a100", (-5,)), "gpu_milli is -5"),

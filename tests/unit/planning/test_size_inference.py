@@ -169,6 +169,16 @@ def test_a_goal_that_idle_replicas_miss_is_named_with_what_can_be_had():
     assert solve_inference(solvable).plan is not None
 
 
+def test_a_replica_of_absurd_slowness_is_idle_too():
+    """At its fixed rate it had more to do than time: no latency was ever enough, not even inf."""
+    problem = a_problem(1.0)
+    model = problem.models[0]
+    slow = dataclasses.replace(model.options[0], prefill_tokens_per_s=1e-9)
+    result = size_inference(problem.replace(models=(dataclasses.replace(model, options=(slow,)),)))
+    assert "asks for ttft within" in result.conflict
+    assert math.isfinite(result.relaxations[0].after)
+
+
 def test_weights_that_fit_nowhere_are_said_with_the_memory_they_need():
     problem = a_problem(1.0)
     large = dataclasses.replace(problem.models[0], memory_mib=100_000)
@@ -225,7 +235,7 @@ def test_a_malformed_document_is_one_sentence(change, message):
 
 
 def test_options_out_of_range_are_refused():
-    with pytest.raises(InstanceError, match="100 or more to see a percentile"):
+    with pytest.raises(InstanceError, match="cannot show a percentile; ask for 100 or more"):
         size_inference(a_problem(1.0), replayed_requests=5)
     with pytest.raises(InstanceError, match="most_rounds is 0"):
         size_inference(a_problem(1.0), most_rounds=0)
