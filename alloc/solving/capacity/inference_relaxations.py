@@ -12,16 +12,22 @@ from alloc.capacity.inference_rates import caps_that_fit, load_of
 from alloc.capacity.inference_result import Relaxation
 from alloc.capacity.requests import LatencyGoal, RequestClass
 from alloc.capacity.served import ServedModel
-from alloc.capacity.serving import batch_memory_mib, latencies
+from alloc.capacity.serving import Latencies, Load, batch_memory_mib, latencies
 from alloc.solving.capacity.inference import solve_inference
 from alloc.solving.outcome import Settings
 from alloc.units import in_full
 
-_IDLE_RATE = 1e-9
-"""Requests/s of replicas that are all but idle: what no number of replicas betters."""
+_IDLE = 1e-9
+"""Share of its time that a replica which is all but idle is at work."""
+_MARGINS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)
+"""By what the latencies of idle replicas are multiplied until replicas at work keep them."""
 _MOST_HOSTS = 1 << 16
 _ACCURACY = 0.01
 _MOST_LOOSENED = 64.0
+
+
+Missed = tuple[RequestClass, str, float]
+"""A class that misses its goal for a measure, and the latency that it gets instead, seconds."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ def diagnose(problem: InferenceProblem, settings: Settings) -> Diagnosis:
     for model in problem.models:
         for t in range(len(problem.periods)):
             if model.rate_per_s(t) > 0:
-                found = _memory(problem, model, t) or _goals(problem, model, t)
+                found = _memory(problem, model, t) or _goals(problem, model, t, settings)
                 if found is not None:
                     return found
     return _shortage(problem, settings)
@@ -91,12 +97,15 @@ def _memory(problem: InferenceProblem, model: ServedModel, t: int) -> Diagnosis 
     )
 
 
-def _goals(problem: InferenceProblem, model: ServedModel, t: int) -> Diagnosis | None:
+def _goals(
+    problem: InferenceProblem, model: ServedModel, t: int, settings: Settings
+) -> Diagnosis | None:
     """Explain goals that idle replicas miss already."""
-    nearest_gap, best = math.inf, None
+    nearest_gap: float = math.inf
+    best: tuple[str, list[Missed]] | None = None
     for option in model.options:
         for cap in caps_that_fit(problem, model, t, option):
-            state = latencies(load_of(model, t, option, cap), 1, _IDLE_RATE)
+            state = _idle(load_of(model, t, option, cap))
             if state.meets_goals():
                 return None
             missed = [
@@ -112,6 +121,8 @@ def _goals(problem: InferenceProblem, model: ServedModel, t: int) -> Diagnosis |
                 nearest_gap, best = gap, (option.label, missed)
     assert best is not None  # _memory found a cap that fits
     label, missed = best
+    margin = _margin(problem, model, missed, settings)
+    more, least = (margin, "") if margin else (1.0, "at least ")
     parts = [
         f'class "{kind.name}" asks for {measure} within {goal.seconds:g} s at percentile '
         f"{goal.percentile:g} and gets {in_full(seconds, 4)} s"
@@ -119,7 +130,7 @@ def _goals(problem: InferenceProblem, model: ServedModel, t: int) -> Diagnosis |
         for goal in [state_goal(kind, measure)]
     ]
     allow = " and ".join(
-        f'class "{kind.name}" {in_full(seconds, 4, up=True)} s for {measure}'
+        f'class "{kind.name}" {in_full(seconds * more, 4, up=True)} s for {measure}'
         for kind, measure, seconds in missed
     )
     only = missed[0] if len(missed) == 1 else None
@@ -130,17 +141,49 @@ def _goals(problem: InferenceProblem, model: ServedModel, t: int) -> Diagnosis |
         if only
         else f"{model.name}, {len(missed)} goals",
         before,
-        before * nearest_gap,
+        before * nearest_gap * more,
         "s" if only else "times",
-        nearest_gap - 1,
+        nearest_gap * more - 1,
         None,
-        f'allow, in model "{model.name}", {allow}; or offer an option that is faster',
+        f'allow, in model "{model.name}", {least}{allow}; or offer an option that is faster',
     )
     sentence = (
         f'model "{model.name}": no number of replicas keeps its goals; on idle replicas of '
         f"{label}, the nearest of its options, {' and '.join(parts)}"
     )
     return Diagnosis(sentence, (relaxation,))
+
+
+def _margin(
+    problem: InferenceProblem, model: ServedModel, missed: Sequence[Missed], settings: Settings
+) -> float | None:
+    """Return by what latencies of idle replicas are multiplied until a plan keeps them.
+
+    None if no plan was found: something else is wrong as well, or the time was up.
+    """
+    for margin in _MARGINS:
+        if settings.seconds_left() <= 0:
+            break
+        classes = {kind.name: kind for kind in model.classes}
+        for other, measure, seconds in missed:
+            goal = LatencyGoal(seconds * margin, state_goal(other, measure).percentile)
+            kind = classes[other.name]
+            classes[kind.name] = (
+                dataclasses.replace(kind, ttft=goal)
+                if measure == "ttft"
+                else dataclasses.replace(kind, tpot=goal)
+            )
+        slower = dataclasses.replace(model, classes=tuple(classes.values()))
+        models = tuple(slower if one is model else one for one in problem.models)
+        if _solvable(problem.replace(models=models), settings):
+            return margin
+    return None
+
+
+def _idle(load: Load) -> Latencies:
+    """Return how a replica does that is all but idle: what no number of replicas betters."""
+    one = load.moments
+    return latencies(load, 1, _IDLE / (one.prompt_s + one.step_s + one.work_s))
 
 
 def state_goal(kind: RequestClass, measure: str) -> LatencyGoal:
@@ -160,7 +203,7 @@ def _attained(
     key: tuple[str, int, int],
 ) -> float:
     """Return the latency that an idle replica attains at the percentile of a goal, seconds."""
-    state = latencies(load_of(model, t, model.option(key), cap), 1, _IDLE_RATE)
+    state = _idle(load_of(model, t, model.option(key), cap))
     misses = state.ttft_misses if measure == "ttft" else state.tpot_misses
     high = goal.seconds
     while misses(kind, LatencyGoal(high, goal.percentile)) > goal.allowed:

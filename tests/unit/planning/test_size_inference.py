@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import pytest
 from inference_problems import a_class, a_problem
@@ -163,8 +164,10 @@ def test_a_goal_that_idle_replicas_miss_is_named_with_what_can_be_had():
     result = size_inference(problem)
     assert 'class "chat" asks for ttft within 0.1 s' in result.conflict
     [relaxation] = result.relaxations
-    assert relaxation.after == pytest.approx(0.25 + 1 / 40, rel=0.01)
-    looser = dataclasses.replace(kind, ttft=LatencyGoal(relaxation.after * 1.01, 95))
+    assert "gets 0.275" in result.conflict
+    assert relaxation.after == pytest.approx(0.25 + 1 / 40, rel=0.03)
+    # Idle replicas attain it, replicas at work a little later: what is said must be enough.
+    looser = dataclasses.replace(kind, ttft=LatencyGoal(relaxation.after, 95))
     solvable = problem.replace(models=(dataclasses.replace(problem.models[0], classes=(looser,)),))
     assert solve_inference(solvable).plan is not None
 
