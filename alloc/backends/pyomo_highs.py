@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from dataclasses import replace
 
 import numpy as np
 import pyomo.environ as pyo
@@ -10,12 +12,14 @@ from pyomo.contrib.appsi.base import Results, TerminationCondition
 from pyomo.contrib.appsi.solvers import Highs
 
 from alloc.backends import SolverOptions
-from alloc.backends.highs import threads
+from alloc.backends.highs import SECONDS_FOR_SECOND, refutes, threads
 from alloc.errors import SolverError
 from alloc.formulation import ArrayModel, CpSatModel, PyomoModel, RawResult
 
 DRAWING = "pyomo"
 
+_LONGEST_S = 2.0
+"""For a second opinion, seconds."""
 _REFUSED = (TerminationCondition.infeasible, TerminationCondition.infeasibleOrUnbounded)
 
 
@@ -35,12 +39,13 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
         # HiGHS answers a model without variables with a status that Pyomo calls unknown.
         constant = float(pyo.value(next(model.model.component_data_objects(pyo.Objective))))
         return RawResult("optimal", np.zeros(0), constant, constant, None, "Empty")
+    began = time.perf_counter()
     with threads(options.workers):
         result = _run(model, options)
-        if result.termination_condition in _REFUSED:
-            # Presolve has refused programs that have a solution; see `alloc.backends.highs`.
-            second = _run(model, options, presolve="off")
-            if second.best_feasible_objective is not None:
+        if _is_doubtful(result, time.perf_counter() - began):
+            brief = replace(options, time_limit_s=min(_LONGEST_S, options.time_limit_s))
+            second = _run(model, brief, presolve="off")
+            if _refutes(second, result, model.sense):
                 result = second
     word = str(result.termination_condition)
     worst = math.inf if model.sense == "max" else -math.inf
@@ -66,6 +71,23 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
         "time" if limit else None,
         word,
     )
+
+
+def _is_doubtful(result: Results, seconds: float) -> bool:
+    """Return whether presolve alone may have given an answer; see `alloc.backends.highs`.
+
+    Pyomo does not say whether there was a search, but where it took its time there was.
+    """
+    found = result.termination_condition
+    quick = found == TerminationCondition.optimal and seconds < SECONDS_FOR_SECOND
+    return quick or found in _REFUSED
+
+
+def _refutes(second: Results, first: Results, sense: str) -> bool:
+    value, bound = second.best_feasible_objective, first.best_objective_bound
+    if value is None or first.termination_condition in _REFUSED:
+        return value is not None
+    return bound is not None and refutes(value, bound, sense)
 
 
 def _run(model: PyomoModel, options: SolverOptions, **native: str) -> Results:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import highspy
 import numpy as np
@@ -290,3 +291,60 @@ def test_the_whiteboard_does_not_believe_presolve_either():
     found = backend("pyomo").solve(PyomoModel(drawn, (), "min"), SolverOptions(time_limit_s=10))
     assert found.status == "optimal"
     assert found.objective == pytest.approx(1.0)
+
+
+def sharing_of_two_gpus() -> ArrayModel:
+    """Four jobs' ways, of which two gain 0.3 each and fit together; what F5 drew for a test."""
+    rows = [
+        ({0: 1, 1: 1}, -np.inf, 1.0),
+        ({2: 1, 3: 1}, -np.inf, 1.0),
+        ({0: -1, 2: -1, 4: 1}, 0.0, 0.0),
+        ({1: -1, 3: -1, 5: 1}, 0.0, 0.0),
+        ({4: 1, 6: -1}, -np.inf, 0.0),
+        ({5: 1, 7: -2}, -np.inf, 0.0),
+        ({6: 1, 7: 1}, -np.inf, 2.0),
+    ]
+    matrix = sparse.lil_array((len(rows), 8))
+    for r, (entries, _, _) in enumerate(rows):
+        for column, value in entries.items():
+            matrix[r, column] = value
+    return ArrayModel(
+        sense="max",
+        cost=np.array([0.0, 0.3, 0.0, 0.3, 0.0, 0.0, 0.0, 0.0]),
+        matrix=matrix.tocsr(),
+        row_lower=np.array([low for _, low, _ in rows]),
+        row_upper=np.array([high for _, _, high in rows]),
+        lower=np.zeros(8),
+        upper=np.array([1.0, 1.0, 1.0, 1.0, np.inf, np.inf, 2.0, 2.0]),
+        integer=np.ones(8, dtype=bool),
+    )
+
+
+@pytest.mark.parametrize("sense", SENSES)
+def test_what_presolve_alone_calls_optimal_is(sense: str) -> None:
+    """HiGHS 1.12 to 1.15 call 0.3 optimal; a proof that is false spoils every gap."""
+    model = sharing_of_two_gpus()
+    sign = 1.0 if sense == "max" else -1.0
+    found = highs.solve(replace(model, sense=sense, cost=sign * model.cost), SolverOptions())
+    assert found.status == "optimal"
+    assert sign * found.objective == pytest.approx(0.6)
+    assert sign * found.bound == pytest.approx(0.6)
+    assert found.values[[1, 3]] == pytest.approx(1.0)
+
+
+def test_the_whiteboard_does_not_believe_it_either() -> None:
+    model = sharing_of_two_gpus()
+    drawn = pyo.ConcreteModel()
+    upper = [None if np.isinf(u) else u for u in model.upper]
+    drawn.x = pyo.Var(range(8), domain=pyo.Integers, bounds=lambda _, j: (0, upper[j]))
+    drawn.rows = pyo.ConstraintList()
+    for row, low, high in zip(
+        model.matrix.toarray(), model.row_lower, model.row_upper, strict=True
+    ):
+        body = sum(float(row[j]) * drawn.x[j] for j in np.flatnonzero(row))
+        drawn.rows.add((None if np.isinf(low) else float(low), body, float(high)))
+    gain = sum(float(c) * drawn.x[j] for j, c in enumerate(model.cost) if c)
+    drawn.gain = pyo.Objective(expr=gain, sense=pyo.maximize)
+    found = backend("pyomo").solve(PyomoModel(drawn, (), "max"), SolverOptions())
+    assert found.objective == pytest.approx(0.6)
+    assert found.bound == pytest.approx(0.6)
