@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from alloc.solving.gang.room import Counts
 
 _SECONDS = 10.0
+_INFEASIBLE = 2
+"""Status of scipy's answer."""
 
 
 def hold_together(
@@ -43,7 +45,7 @@ def hold_together(
     SolverError
         If neither is found in ten seconds.
     """
-    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
     from scipy.sparse import csr_array
 
     groups = question.configuration.tasks
@@ -89,15 +91,22 @@ def hold_together(
     entries = [(i, c, v) for i, (row, _, _) in enumerate(rows) for c, v in row.items()]
     i, c, v = zip(*entries, strict=True)
     matrix = csr_array((v, (i, c)), shape=(len(rows), columns))
-    answer = milp(
-        np.zeros(columns),
-        constraints=LinearConstraint(matrix, [r[1] for r in rows], [r[2] for r in rows]),
-        bounds=Bounds(0, upper),
-        integrality=np.ones(columns),
-        options={"time_limit": _SECONDS},
-    )
-    if answer.status == 2:
-        return None
+
+    def asked(*, presolve: bool) -> OptimizeResult:
+        return milp(
+            np.zeros(columns),
+            constraints=LinearConstraint(matrix, [r[1] for r in rows], [r[2] for r in rows]),
+            bounds=Bounds(0, upper),
+            integrality=np.ones(columns),
+            options={"time_limit": _SECONDS, "presolve": presolve},
+        )
+
+    answer = asked(presolve=True)
+    if answer.status == _INFEASIBLE:
+        # Presolve alone has refused programs that have a solution; see `alloc.backends.highs`.
+        answer = asked(presolve=False)
+        if answer.x is None:
+            return None
     if answer.x is None:
         raise SolverError(
             f'job "{question.job.id}": whether its task groups fit together is not decided in '

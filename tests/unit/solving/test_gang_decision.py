@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
+import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -228,6 +230,21 @@ def test_several_task_groups_compete_for_the_same_hosts() -> None:
     placed = decide(HostPool(topology), wide).assignment
     assert placed is not None
     assert sum(task.count for task in placed.tasks) == 6
+
+
+def test_what_presolve_alone_refuses_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS's presolve has refused programs that have a solution; a gang must not wait for that."""
+    solve = scipy.optimize.milp
+
+    def refusing(*arguments: Any, options: dict[str, Any], **given: Any) -> Any:
+        if options["presolve"]:
+            return scipy.optimize.OptimizeResult(status=2, x=None)
+        return solve(*arguments, options=options, **given)
+
+    monkeypatch.setattr(scipy.optimize, "milp", refusing)
+    tasks = (TaskGroup("worker", 4, 1000, 8_000), TaskGroup("ps", 2, 0, 16_000))
+    job = Job("b", 0.0, 1.0, (Configuration(tasks, 1.0),), elasticity="rigid")
+    assert decide(HostPool(cluster((2,))), job).assignment is not None
 
 
 def test_a_gang_prefers_one_host_then_one_rack_then_few_racks() -> None:
