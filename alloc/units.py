@@ -136,8 +136,8 @@ def in_full(value: float, digits: int = 6, *, up: bool = False) -> str:
         return f"{value:g}"
     decimals = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
     if up:
-        # Less the noise of a float, which is not to cost a digit.
-        scale = 10.0**decimals
-        value = math.ceil(value * scale * (1 - math.copysign(1e-9, value))) / scale
+        # Less the noise of a float, which is not to cost a digit - nor, of a large one, more.
+        scaled = value * 10.0**decimals
+        value = math.ceil(scaled - min(1e-9 * abs(scaled), 1e-3)) / 10.0**decimals
     text = f"{value:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if decimals else text

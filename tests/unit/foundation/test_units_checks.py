@@ -109,6 +109,10 @@ def test_nearest_name(name: str, known: list[str], guess: str) -> None:
         (42.521, {"digits": 4, "up": True}, "42.53"),
         (220_523.2, {"digits": 4, "up": True}, "220,524"),
         (15.0000000001, {"digits": 4, "up": True}, "15"),
+        # Two missing of a billion are missing.
+        (2_345_678_901.0, {"digits": 4, "up": True}, "2,345,678,901"),
+        (2_345_678_901.2, {"digits": 4, "up": True}, "2,345,678,902"),
+        (-42.521, {"digits": 4, "up": True}, "-42.52"),
     ],
 )
 def test_numbers_in_sentences_are_in_full(value: float, options: dict[str, Any], text: str) -> None:
