@@ -206,15 +206,25 @@ def _meanings(record_class: Any) -> dict[str, str]:
     return found
 
 
-def _built(value: Any) -> Any:
-    """Turn a validated document into the dataclasses that it describes."""
-    if isinstance(value, Part):
-        record_class = _CLASSES[type(value)]
-        given = {name: _built(getattr(value, name)) for name in value.model_fields_set}
-        return record_class(**given)
+def _built(value: Any, owner: str = "", label: str = "") -> Any:
+    """Turn a validated document into the dataclasses that it describes.
+
+    What a dataclass says is wrong with it names it, but not what it is a part of: `owner`. In that
+    it is the field or the item `label`.
+    """
     if isinstance(value, list | tuple):
-        return tuple(_built(item) for item in value)
-    return value
+        return tuple(_built(item, owner, f"{label}[{k}]") for k, item in enumerate(value))
+    if not isinstance(value, Part):
+        return value
+    name = getattr(value, "name", None)
+    here = f"{label} {describe(name)}" if label and isinstance(name, str) else label
+    place = ", ".join(filter(None, (owner, here)))
+    given = {field: _built(getattr(value, field), place, field) for field in value.model_fields_set}
+    try:
+        return _CLASSES[type(value)](**given)
+    except InstanceError as error:
+        where = owner if label.endswith("]") else place
+        raise InstanceError(f"{where}: {error}" if where else str(error)) from None
 
 
 def _structure_error(

@@ -67,11 +67,7 @@ def size_inference(
     CertificateError
         If a plan or a bound contradicts what the judge recomputes.
     """
-    if replayed_requests and replayed_requests < _LEAST_REQUESTS:
-        raise InstanceError(
-            f"a simulation of {replayed_requests} requests cannot show a percentile; ask for "
-            f"{_LEAST_REQUESTS} or more, or for 0 to leave it out."
-        )
+    require_requests(replayed_requests)
     if most_rounds < 1:
         raise InstanceError(f"most_rounds is {most_rounds}; give 1 or more.")
     settings = settings or Settings()
@@ -98,6 +94,21 @@ def size_inference(
         result = dataclasses.replace(result, resolves=resolves)
         result = as_interrupted(result) if interrupted else result
     return dataclasses.replace(result, log=tuple(log))
+
+
+def require_requests(number: int) -> None:
+    """Refuse simulations that are too short to show a percentile.
+
+    Raises
+    ------
+    InstanceError
+        If fewer than 100 requests are to be simulated, and not 0.
+    """
+    if number and number < _LEAST_REQUESTS:
+        raise InstanceError(
+            f"a simulation of {number} requests cannot show a percentile; ask for "
+            f"{_LEAST_REQUESTS} or more, or for 0 to leave it out."
+        )
 
 
 def _explained(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from alloc.errors import InstanceError, nearest
 from alloc.planning.inference import (
     read_inference_problem,
+    require_requests,
     size_inference,
     write_inference_result,
 )
@@ -30,6 +31,8 @@ def run_size_inference(request: SizeInferenceRequest, tell: Tell, limits: Limits
     """Return the result document of a sizing."""
     with blame("/problem"):
         problem = read_inference_problem(request.document)
+    with blame("/requests"):
+        require_requests(request.requests)
     found = size_inference(
         problem,
         _settings(request, limits),

@@ -16,6 +16,7 @@ from alloc.documents.records import (
     record_schema,
 )
 from alloc.errors import InstanceError
+from alloc.planning.inference import read_inference_problem, write_inference_problem
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,27 @@ def test_what_is_wrong_is_said_with_its_place_and_cure(body, message):
         body = json.dumps({"schema_version": 1, "kind": "whole", **body})
     with pytest.raises(InstanceError, match=message):
         WHOLES.parse(body)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("ttft", "percentile"), 0.95,
+         r'^models\[0\] "chatbot", classes\[0\] "chat", ttft: latency goal: percentile is 0.95'),
+        (("rate_per_s",), [-1.0],
+         r'^models\[0\] "chatbot": request class "chat": rate_per_s is -1'),
+    ],
+)  # fmt: skip
+def test_what_a_part_says_of_itself_comes_with_what_it_is_a_part_of(place, value, message):
+    """A goal has no name, and two models may each have a class "chat"."""
+    document = json.loads(write_inference_problem(a_problem(1.0)))
+    *path, field = ("models", 0, "classes", 0, *place)
+    part = document
+    for step in path:
+        part = part[step]
+    part[field] = value
+    with pytest.raises(InstanceError, match=message):
+        read_inference_problem(json.dumps(document))
 
 
 def test_a_file_is_named_in_what_is_wrong_in_it(tmp_path):

@@ -62,6 +62,13 @@ def test_sizes_come_with_their_certificate(shared, operation, write, read, probl
             "/time_limit_s",
             "ask for less",
         ),
+        (
+            "size-inference",
+            write_inference_problem(INFERENCE),
+            {"requests": 50},
+            "/requests",
+            "cannot show a percentile",
+        ),
         ("size-inference", '{"kind": "quota_problem"}', {}, "/problem", "inference_problem"),
         ("plan-quotas", "{}", {}, "/problem", "quota_problem"),
         ("operate", "{}", {}, "/problem", "kind"),
