@@ -81,7 +81,7 @@ class Resolve:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """One way to make a problem solvable, by itself enough.
+    """One way to make a problem solvable, by itself enough unless its sentence says "at least".
 
     Parameters
     ----------
