@@ -189,6 +189,26 @@ class OperationProblem:
                     f'{where}: holds {running.gpus} GPUs of a "{running.type}", which has '
                     f"{self.type(running.type).num_gpus}."
                 )
+        self._check_nodes_of_running()
+
+    def _check_nodes_of_running(self) -> None:
+        """Refuse nodes that are two types at once, or hold more than they have."""
+        on: dict[str, tuple[RunningJob, int]] = {}
+        for running in self.running:
+            first, held = on.get(running.node, (running, 0))
+            where = f'running jobs "{first.job}" and "{running.job}"'
+            if running.type != first.type:
+                raise InstanceError(
+                    f'{where}: node "{running.node}" is of type "{first.type}" for one and of '
+                    f'"{running.type}" for the other; a node is one of them.'
+                )
+            on[running.node] = first, held + running.gpus
+            most = self.type(running.type).num_gpus
+            if held + running.gpus > most:
+                raise InstanceError(
+                    f'{where}: jobs on node "{running.node}" hold {held + running.gpus} GPUs '
+                    f'together, and a "{running.type}" has {most}.'
+                )
 
     @cached_property
     def type_index(self) -> dict[str, int]:

@@ -96,6 +96,25 @@ def test_bad_parts_are_refused(make, sentence):
         ({"running": (RunningJob("a", "rack-0", "big", 1),)}, "cannot be of type"),
         ({"running": (RunningJob("a", "rack-0", "small", 3),)}, "holds 3 GPUs"),
         ({"running": (RunningJob("a", "rack-0", "small", 1),) * 2}, "appears twice"),
+        (
+            {
+                "jobs": (JOB, replace(JOB, id="b")),
+                "running": tuple(RunningJob(name, "rack-0", "small", 2) for name in "ab"),
+            },
+            'jobs "a" and "b": jobs on node "rack-0" hold 4 GPUs together, and a "small" has 2',
+        ),
+        (
+            {
+                "types": (TYPE, NodeType("big", 8)),
+                "pools": (NodePool("rack", 2, ("small", "big")),),
+                "jobs": (JOB, replace(JOB, id="b")),
+                "running": (
+                    RunningJob("a", "rack-0", "small", 1),
+                    RunningJob("b", "rack-0", "big", 1),
+                ),
+            },
+            'node "rack-0" is of type "small" for one and of "big" for the other',
+        ),
     ],
 )
 def test_bad_decisions_are_refused(changes, sentence):
