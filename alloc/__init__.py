@@ -78,6 +78,7 @@ _NAMES = {
 }
 """Public names, by the module that each is at home in."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = [*_HOMES]
 _ROOMS = (
     "certificate",
     "errors",

@@ -46,6 +46,11 @@ def test_importing_alloc_loads_nothing_yet():
     assert done.stdout.strip() == "['alloc.cli']", done.stderr
 
 
+def test_a_star_import_brings_the_public_names():
+    done = run("from alloc import *; print(Instance.__name__, solve.__name__, 'Any' in vars())")
+    assert done.stdout.strip() == "Instance solve False", done.stderr
+
+
 def test_what_type_checkers_see_is_what_there_is():
     """The names are written twice, once for type checkers; a name in one place only is a lie."""
     tree = ast.parse(Path(alloc.__file__).read_text(encoding="utf-8"))
