@@ -134,7 +134,10 @@ CHANGES: dict[str, Any] = {
     "one job less": lambda i: (
         i.replace(jobs=i.jobs[:-1], running=()) if len(i.jobs) > 1 else None
     ),
-    "order of configurations": lambda i: _with_job(i, configurations=i.jobs[0].configurations[::-1])
+    # Without running jobs: the other configurations may lack a role that a task of theirs has.
+    "order of configurations": lambda i: _with_job(
+        i.replace(running=()), configurations=i.jobs[0].configurations[::-1]
+    )
     if len(set(i.jobs[0].configurations)) > 1
     and i.jobs[0].configurations != i.jobs[0].configurations[::-1]
     else None,
