@@ -92,6 +92,13 @@ def test_a_lost_rack_takes_its_hosts_and_its_space() -> None:
     assert [site.rack_units for site in after.sites] == [58.0, None]
 
 
+def test_a_lost_rack_leaves_the_space_of_other_sites() -> None:
+    after = apply_all(BASE, [LostRack("buy", "south")])
+    assert [site.rack_units for site in after.sites] == [100.0, None]
+    larger = apply_all(BASE, [LostRack("buy", "north", rack_units=500.0)])
+    assert [site.rack_units for site in larger.sites] == [0.0, None]
+
+
 def test_a_closed_site_is_nowhere_left() -> None:
     after = apply_all(BASE, [ClosedSite("south")])
     assert [site.name for site in after.sites] == ["north"]

@@ -56,6 +56,26 @@ def test_an_early_stop_ends_a_job_and_its_cost():
     assert simulate_operation(stream(whole), "edf").node_hours == pytest.approx(4.0)
 
 
+def test_chances_are_seen_from_where_a_job_has_come_to(monkeypatch):
+    """Half done and not stopped at a quarter: of the chances 0.5 and 0.25 the second is left. It
+    lies half-way through the rest, and is half of what may still happen."""
+    seen = []
+    edf = POLICIES["edf"]
+
+    def spy(problem, settings):
+        seen.append(problem)
+        return edf.decide(problem, settings)
+
+    monkeypatch.setitem(POLICIES, "edf", replace(edf, decide=spy))
+    chances = (EarlyStop(0.25, 0.5), EarlyStop(0.75, 0.25))
+    long = StreamJob(job("a", 4, 9, stops=chances))
+    simulate_operation(stream(long, StreamJob(job("b", 1, 9, arrival_h=2)), count=2), "edf")
+    later = next(p for p in seen if p.now_s == 2 * 3600)
+    (left,) = later.jobs[later.job_index["a"]].stops
+    assert (left.fraction, left.probability) == pytest.approx((0.5, 0.5))
+    assert later.jobs[later.job_index["a"]].duration_s["t"] == pytest.approx((2 * 3600,))
+
+
 def test_a_restart_is_paid_each_time_a_job_resumes():
     """An urgent arrival takes the only node from a long job, which then loses 360 s."""
     long = StreamJob(job("long", 2, 9, restart_s=360.0))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from quota_problems import GPU, a_quota_problem
 
-from alloc.capacity.quota_measures import share_out
+from alloc.capacity.quota_measures import coverage, service, share_out
 from alloc.capacity.quotas import (
     DemandScenario,
     GpuAmount,
@@ -51,6 +51,33 @@ def test_the_rule_lends_what_is_idle_in_equal_amounts():
     scarce = a_quota_problem(tenants, [[7, 6, 6, 5]], 20)
     shared = share_out(scarce, quota, scarce.demand_milli)[0, 0, :, 0] / GPU
     assert shared.tolist() == [7.0, 2.5, 2.5, 3.0]
+
+
+def test_the_rule_lends_no_more_than_may_be_borrowed_over_all_types():
+    """By hand: b wants 5 of each of two types, both are idle, and 4 may be borrowed in all."""
+    tenants = (QuotaTenant("a", "c"), QuotaTenant("b", "c", 4 * GPU))
+    wants = tuple(TenantDemand("b", name, (5 * GPU,)) for name in ("x", "y"))
+    problem = QuotaProblem(
+        tenants,
+        (GpuCapacity("x", 10 * GPU), GpuCapacity("y", 10 * GPU)),
+        (DemandScenario("s", 1.0, wants),),
+        (1.0,),
+    )
+    quota = np.array([[10.0, 10.0], [0.0, 0.0]]) * GPU
+    shared = share_out(problem, quota, problem.demand_milli)[0, 0] / GPU
+    assert shared.tolist() == [[0.0, 0.0], [2.0, 2.0]]
+
+
+def test_measures_count_hours_not_periods():
+    """Two hours of eight are a quarter of the time, though they are one period of two."""
+    tenants = (QuotaTenant("a"), QuotaTenant("idle"))
+    demand = TenantDemand("a", "x", (2 * GPU, 4 * GPU))
+    problem = QuotaProblem(
+        tenants, (GpuCapacity("x", 9 * GPU),), (DemandScenario("s", 1.0, (demand,)),), (2.0, 6.0)
+    )
+    served = np.minimum(problem.demand_milli, 3 * GPU)
+    assert coverage(problem, served).tolist() == [0.25, 1.0]
+    assert service(problem, served).tolist() == [(2 * 2 + 6 * 3) / (2 * 2 + 6 * 4), 1.0]
 
 
 def few_and_many(seed):

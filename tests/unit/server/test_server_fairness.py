@@ -50,6 +50,16 @@ def test_worker_time_is_shared_not_the_number_of_jobs():
     assert order["short"] == pytest.approx(10 * order["long"], rel=0.3)
 
 
+def test_a_job_counts_with_what_it_took_once_it_is_done():
+    """Not with what was guessed before: ten seconds of one client are ten jobs of the other's."""
+    queue = FairQueue()
+    fill(queue, "long", 2)
+    fill(queue, "short", 30)
+    order = served(queue, 14, lambda job: 10.0 if job.startswith("long") else 1.0)
+    assert order[0] == "long"
+    assert 9 <= order[1:].index("long") <= 11
+
+
 def test_weights_set_the_shares():
     queue = FairQueue()
     fill(queue, "heavy", 100, weight=3.0)
