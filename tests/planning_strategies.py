@@ -2,7 +2,7 @@
 
 Small and tame, but of every shape: pools with hosts of several sizes and powers, rented hosts
 beside bought ones, owned hosts, lead times and short lives, deferrable, critical and interruptible
-classes, limits of every kind, scenarios that may be waived.
+classes, limits of every kind, margins of pools, scenarios that may be waived.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from alloc.capacity import (
     Scenario,
     ServiceGoal,
     Site,
+    Tightening,
 )
+from alloc.capacity.headroom import KEPT_OUT
 from alloc.topology import HostType
 
 SITES = ("east", "cloud")
@@ -130,6 +132,18 @@ def problems(draw, most_quarters: int = 2, most_scenarios: int = 2) -> PlanningP
         energy_price_per_kwh=draw(some(*PRICES)),
         carbon_kg_per_kwh=(0.5,),
     )
+    types = sorted({offer.gpu_type for offer in found})
+    tightening = tuple(
+        Tightening(
+            draw(some(*(c.name for c in classes))),
+            draw(some(*types)),
+            draw(some(*SITES)),
+            draw(some(1.0, 1.3, KEPT_OUT)),
+            draw(some(0.0, 2.0, 5.0)),
+            draw(some(False, False, True)),
+        )
+        for _ in range(draw(some(0, 0, 1, 3)))
+    )
     return PlanningProblem(
         "drawn",
         "EUR",
@@ -149,4 +163,5 @@ def problems(draw, most_quarters: int = 2, most_scenarios: int = 2) -> PlanningP
         epsilon=draw(some(0.0, 0.0, 0.5)),
         bands=draw(some(1, 2, 4)),
         pool_gpus=draw(some(None, 8.0)),
+        tightening=tightening,
     )

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.capacity.bands import Bands, bands_of
-from alloc.capacity.headroom import headroom, reference_gpus, tightening_factors
+from alloc.capacity.headroom import headroom, margins, reference_gpus, tightening_factors
 from alloc.capacity.offers import HostOffer
 from alloc.capacity.plan import CostBreakdown, Plan
 from alloc.capacity.problem import PlanningProblem
@@ -22,6 +22,9 @@ Place = tuple[str, str]
 """Names of an offer and a site, or of a GPU type and a site."""
 Moment = tuple[str, int, int]
 """Scenario, quarter and band."""
+
+_SENT = 1e-5
+"""Part of a class's jobs from which on they are said to be sent to a pool: solvers round."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +41,8 @@ class PlanAccount:
     busy
         GPUs busy, mean, of each (moment, GPU type, site, spot).
     room
-        GPUs needed so that goals are kept, of each (moment, GPU type, site, spot).
+        GPUs needed so that goals are kept, of each (moment, GPU type, site, spot), with the margin
+        of the pool.
     rented
         GPUs rented by the hour, of each (moment, GPU type, site, spot).
     costs
@@ -204,10 +208,30 @@ class _Ledger:
             moment = share.scenario, share.quarter, share.band
             key = moment, option.gpu_type, share.site, share.spot
             busy[key] += load
-            factor = factors.get((share.job_class, option.gpu_type, share.site), 1.0)
+            factor = factors.get((share.job_class, *key[1:]), 1.0)
             # An option too slow for the goal needs no room that would help.
             room[key] += load * factor * (known[kind] or 1.0)
+        for (quarter, gpu_type, site, spot), margin in self._margins().items():
+            for scenario in self.problem.scenarios:
+                for band in range(self.bands.count):
+                    room[(scenario.name, quarter, band), gpu_type, site, spot] += margin
         return dict(busy), dict(room)
+
+    def _margins(self) -> dict[tuple[int, str, str, bool], float]:
+        """Return the margin of each (quarter, GPU type, site, spot) to which such jobs are sent."""
+        wanted = margins(self.problem)
+        found: dict[tuple[int, str, str, bool], float] = {}
+        for share in self.plan.shares:
+            job_class = self.problem.classes[self.problem.class_index[share.job_class]]
+            gpu_type = job_class.options[share.option].gpu_type
+            margin = wanted.get((share.job_class, gpu_type, share.site, share.spot), 0.0)
+            if margin and share.jobs_per_hour > _SENT * self._most_arrivals(share.job_class):
+                pool = share.quarter, gpu_type, share.site, share.spot
+                found[pool] = max(found.get(pool, 0.0), margin)
+        return found
+
+    def _most_arrivals(self, job_class: str) -> float:
+        return max(max(s.arrivals[job_class]) for s in self.problem.scenarios)
 
     def _energy(
         self,

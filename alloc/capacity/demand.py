@@ -157,6 +157,10 @@ class Scenario:
                     )
 
 
+TighteningKey = tuple[str, str, str, bool]
+"""Class, GPU type, site, and whether spot hosts are meant."""
+
+
 @dataclass(frozen=True)
 class Tightening:
     """More room for a class in a pool than the queueing formula asks for.
@@ -170,12 +174,19 @@ class Tightening:
     factor
         By what the class's headroom there is multiplied, 1 or more; from
         `alloc.capacity.headroom.KEPT_OUT` on the class is kept out.
+    margin
+        GPUs that the pool keeps beyond the room for its load in every quarter in which jobs of the
+        class are sent there, 0 or more. Of several classes the largest margin counts.
+    spot
+        Whether it is about the spot hosts of the pool; else about the others.
     """
 
     job_class: str
     gpu_type: str
     site: str
-    factor: float
+    factor: float = 1.0
+    margin: float = 0.0
+    spot: bool = False
 
     def __post_init__(self) -> None:
         where = f'tightening of "{self.job_class}" on "{self.gpu_type}" at "{self.site}"'
@@ -185,3 +196,9 @@ class Tightening:
                 f"{where}: factor is {self.factor:g}; it multiplies the headroom, so it is 1 or "
                 "more."
             )
+        require_non_negative(self.margin, where, "margin")
+
+    @property
+    def key(self) -> TighteningKey:
+        """The class, GPU type, site, and whether spot hosts are meant."""
+        return self.job_class, self.gpu_type, self.site, self.spot

@@ -23,7 +23,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from alloc.capacity.bands import expected_load
-from alloc.capacity.demand import JobClass
+from alloc.capacity.demand import JobClass, TighteningKey
 from alloc.capacity.problem import PlanningProblem
 from alloc.capacity.queueing import wait_in_queue
 
@@ -108,13 +108,24 @@ def headroom(
     )
 
 
-def tightening_factors(problem: PlanningProblem) -> dict[tuple[str, str, str], float]:
-    """Return the factor of each (class, GPU type, site) that has one; several multiply.
+def tightening_factors(problem: PlanningProblem) -> dict[TighteningKey, float]:
+    """Return the factor of each (class, GPU type, site, spot) that has one; several multiply.
 
     From `KEPT_OUT` on the models offer no way there at all.
     """
-    found: dict[tuple[str, str, str], float] = {}
+    found: dict[TighteningKey, float] = {}
     for part in problem.tightening:
-        key = part.job_class, part.gpu_type, part.site
-        found[key] = found.get(key, 1.0) * part.factor
+        found[part.key] = found.get(part.key, 1.0) * part.factor
+    return found
+
+
+def margins(problem: PlanningProblem) -> dict[TighteningKey, float]:
+    """Return the margin of each (class, GPU type, site, spot) that has one, GPUs.
+
+    Of several the largest counts.
+    """
+    found: dict[TighteningKey, float] = {}
+    for part in problem.tightening:
+        if part.margin > 0:
+            found[part.key] = max(found.get(part.key, 0.0), part.margin)
     return found

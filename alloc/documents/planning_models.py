@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from alloc.capacity.demand import JobClass, Scenario
+from alloc.capacity.demand import JobClass, Scenario, Tightening
 from alloc.capacity.goals import Measure, ServiceGoal
 from alloc.capacity.offers import HostOffer, Terms
 from alloc.capacity.plan import CostBreakdown, PlanResult, Relief
@@ -165,7 +165,16 @@ class TighteningPart(Part):
     job_class: str = Field(description="Name of the class.")
     gpu_type: str = Field(description="GPU type of the pool.")
     site: str = Field(description="Site of the pool.")
-    factor: float = Field(description="Multiplies the headroom, 1 or more.")
+    factor: float = Field(
+        Tightening.factor,
+        description="Multiplies the headroom, 1 or more; from 1e5 on the class is kept out.",
+    )
+    margin: float = Field(
+        Tightening.margin,
+        description="GPUs that the pool keeps beyond the room for its load while jobs of the class "
+        "are sent there.",
+    )
+    spot: bool = Field(Tightening.spot, description="Whether the pool's spot hosts are meant.")
 
 
 class PlanningDocument(Document):

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from alloc.capacity.demand import Tightening
-from alloc.capacity.headroom import KEPT_OUT, tightening_factors
+from alloc.capacity.headroom import margins
 from alloc.capacity.plan import PlanResult
 from alloc.capacity.problem import PlanningProblem
 from alloc.planning.pools import Operation, fullest, operations_of
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
-from alloc.planning.tightening import halfway, relaxed, settled, tightened
+from alloc.planning.tightening import (
+    Learned,
+    halfway,
+    relaxed,
+    tightened,
+    with_margins,
+)
 from alloc.units import require_count
 
 Outcome = Literal["holds", "missed", "impossible", "no plan"]
@@ -26,8 +31,6 @@ Watch = Callable[[str], None]
 _NEAR = 0.02
 # Part of the cost that a round must have saved for another to be worth its time.
 _LITTLE = 0.005
-# Round after which classes stay in one pool each, if goals are missed still.
-_SETTLED = 3
 
 
 @dataclass(frozen=True)
@@ -131,42 +134,44 @@ def plan_and_replay(
     require_count(max_rounds, "replay", "max_rounds", least=1)
     tell = watch or (lambda sentence: None)
     rounds: list[Round] = []
-    charges: Counter[str] = Counter()
-    asked = problem
+    learned = Learned()
+    asked, proof = problem, None
     for number in range(1, max_rounds + 1):
         tell(f"round {number}: solving the plan")
         last = _last_plan(rounds)
         result = solve(problem, None if last is None else last.result)
-        every: tuple[Operation, ...] = ()
+        operations: tuple[Operation, ...] = ()
         if result.plan is not None:
-            every = operations_of(problem, result.plan)
-        operations = fullest(every, settings.regimes)
+            operations = fullest(operations_of(problem, result.plan), settings.regimes)
         if operations:
             tell(f"round {number}: replaying {len(operations)} regimes of pools")
         measured = replay_all(operations, settings, draw=number)
         turn = Round(problem.tightening, result, tuple(m for found in measured for m in found))
         rounds.append(turn)
+        guesses = learned.guessed & margins(problem).keys()
+        if result.certificate.status == "infeasible" and not guesses:
+            proof = turn
         if turn.missed:
             tell(f"round {number}: {_misses(turn.missed)} missed the goal")
         if number == max_rounds or not _worth_another(rounds):
             break
         if last is not None and result.plan is None:
             tell(f"round {number}: no plan with so much room; trying less")
-            factors = halfway(problem, problem.replace(tightening=last.tightening))
+            before = asked.replace(tightening=last.tightening)
+            kept = {k: gpus for k, gpus in margins(problem).items() if k not in guesses}
+            if not guesses:
+                kept = halfway(problem, before)
         elif turn.missed:
             tell(f"round {number}: measuring the room that is missing")
-            factors = tightened(problem, zip(operations, measured, strict=True), settings, charges)
-            if number >= _SETTLED:
-                factors = settled(problem, factors, every)
+            kept = tightened(problem, zip(operations, measured, strict=True), settings, learned)
         else:
             tell(f"round {number}: all goals hold; measuring the room that is too much")
-            factors = relaxed(problem, asked, operations, settings)
-        if factors == tightening_factors(problem):
+            kept = relaxed(problem, asked, operations, settings, learned)
+        following = with_margins(asked, kept)
+        if following == problem:
             break
-        problem = problem.replace(
-            tightening=tuple(Tightening(*key, factor) for key, factor in sorted(factors.items()))
-        )
-    return _ended(rounds, settings)
+        problem = following
+    return _ended(rounds, settings, proof)
 
 
 def _last_plan(rounds: Sequence[Round]) -> Round | None:
@@ -179,7 +184,7 @@ def _worth_another(rounds: Sequence[Round]) -> bool:
     held = [before.cost for before in rounds[:-1] if before.holds]
     if turn.result.plan is None:
         # Once the goals hold, less room than no plan can have is not looked for.
-        return turn.result.certificate.status == "infeasible" and len(rounds) > 1 and not held
+        return len(rounds) > 1 and not held
     if turn.missed:
         return True
     if held and turn.cost > (1 - _LITTLE) * min(held):
@@ -187,7 +192,7 @@ def _worth_another(rounds: Sequence[Round]) -> bool:
     return turn.cost > (1 + _NEAR) * rounds[0].result.certificate.bound
 
 
-def _ended(rounds: Sequence[Round], settings: ReplaySettings) -> Replayed:
+def _ended(rounds: Sequence[Round], settings: ReplaySettings, proof: Round | None) -> Replayed:
     ended = tuple(rounds)
     if any(turn.holds for turn in ended):
         return Replayed(ended, "holds", _holds_sentence(ended, settings))
@@ -199,19 +204,16 @@ def _ended(rounds: Sequence[Round], settings: ReplaySettings) -> Replayed:
     if without is None:
         count = f"{len(ended)} round{'s' if len(ended) > 1 else ''}"
         return Replayed(ended, "missed", f"after {count} {missed}; allow more rounds.")
-    if without.result.certificate.status != "infeasible":
-        why = _why(without.result)
-        return Replayed(ended, "missed", f"{missed}, and no tighter plan was found: {why}")
-    if any(part.factor >= KEPT_OUT for part in without.tightening):
-        # Not proved: elsewhere the classes might have found room.
-        why = _why(without.result)
-        return Replayed(ended, "missed", f"{missed}, and where they are there is no room: {why}")
-    return Replayed(
-        ended,
-        "impossible",
-        f"{missed}, and with the room that the replay asks for there is no plan: "
-        f"{_why(without.result)}",
-    )
+    if proof is not None:
+        return Replayed(
+            ended,
+            "impossible",
+            f"{missed}, and with the room that the replay asks for there is no plan: "
+            f"{_why(proof.result)}",
+        )
+    # Not proved: where the classes were not seen yet, they might have needed less.
+    why = _why(without.result)
+    return Replayed(ended, "missed", f"{missed}, and no tighter plan was found: {why}")
 
 
 def _why(result: PlanResult) -> str:

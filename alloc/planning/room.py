@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from alloc.capacity.demand import TighteningKey
 from alloc.capacity.headroom import headroom, reference_gpus, tightening_factors
 from alloc.capacity.problem import PlanningProblem
 from alloc.errors import InstanceError
@@ -18,12 +19,8 @@ _SIZING = 0
 _MOST_DOUBLINGS = 12
 # Steps of the search for the most load that a pool carries.
 _STEPS = 3
-# Part of a pool's load that is little enough to be sent elsewhere as a whole.
-_FEW = 0.2
-
-Key = tuple[str, str, str]
-"""Class, GPU type, site: what a `Tightening` is for."""
-Factors = Mapping[Key, float]
+# Part of a pool's load that one class may have and the others still stand for the pool.
+_MOST = 0.8
 
 
 @dataclass(frozen=True)
@@ -36,17 +33,14 @@ class Room:
         GPUs that its load needs: of so large a pool, the part that the load takes up.
     charged
         Classes that need more than the queueing formula gave them.
-    misfit
-        GPUs of the gang that is larger than the pool; 0 if that is not why.
     """
 
     gpus: float
     charged: tuple[str, ...]
-    misfit: int = 0
 
 
 def reserved(problem: PlanningProblem, operation: Operation) -> dict[str, float]:
-    """Return the GPUs that the model sets aside in a pool for each class, by its tightening."""
+    """Return the GPUs that the model sets aside in a pool for each class, without any margin."""
     factors = tightening_factors(problem)
     pool_gpus = reference_gpus(problem)
     found: dict[str, float] = defaultdict(float)
@@ -60,9 +54,9 @@ def reserved(problem: PlanningProblem, operation: Operation) -> dict[str, float]
     return dict(found)
 
 
-def key_of(operation: Operation, job_class: str) -> Key:
+def key_of(operation: Operation, job_class: str) -> TighteningKey:
     """Return what the tightening of a class in a pool is for."""
-    return job_class, operation.pool.gpu_type, operation.pool.site
+    return job_class, operation.pool.gpu_type, operation.pool.site, operation.pool.spot
 
 
 def rooms_needed(
@@ -74,10 +68,10 @@ def rooms_needed(
     """Return the room that a pool which misses needs, and whom to charge for it.
 
     Gangs larger than the pool are looked at first, for nothing else is their fault. The rest is
-    charged to one of the classes without which the pool would hold as it is, so that the model
-    weighs the room against sending that class elsewhere: to the one charged least often so far, for
-    one that was sent here would otherwise be sent round all pools; then to the smallest. Where no
-    class is to blame by itself, all are charged.
+    charged to a class whose kind of jobs is to blame: without it the pool would carry as much of
+    the others' load, as where long jobs of many GPUs hold up short ones. Of several that is the one
+    charged least often so far, for one that was sent here would otherwise be sent round all pools;
+    then the smallest. Where it is just too much load, those whose goals are missed are charged.
 
     Parameters
     ----------
@@ -96,19 +90,30 @@ def rooms_needed(
             size = -(-stream.gpus // _largest_host(operation)) * _largest_host(operation)
             name = stream.job_class.name
             others = sum(load for other, load in loads.items() if other != name)
-            found.append(Room(size + others, (name,), misfit=stream.gpus))
+            found.append(Room(size + others, (name,)))
             operation = _without(operation, name)
-    if not operation.streams or holds(operation, settings):
+    if not operation.streams:
         return found
-    present = sorted({stream.job_class.name for stream in operation.streams})
-    blamed = [name for name in present if holds(_without(operation, name), settings)]
-    fewest = min((charges.get(name, 0) for name in blamed), default=0)
-    charged = [name for name in blamed if charges.get(name, 0) == fewest]
-    smallest = min(charged, key=lambda name: loads[name], default="")
-    if smallest and loads[smallest] <= _FEW * sum(loads.values()):
-        charged = [smallest]
-    found.append(Room(room_needed(operation, settings), tuple(charged or present)))
+    missed = [m.job_class for m in replay(operation, settings, draw=_SIZING) if not _surely(m)]
+    if not missed:
+        return found
+    ordered = sorted(loads, key=lambda name: (charges.get(name, 0), loads[name], name))
+    blamed = (name for name in ordered if _is_to_blame(name, operation, loads, settings))
+    charged = next(([name] for name in blamed), missed)
+    found.append(Room(room_needed(operation, settings), tuple(charged)))
     return found
+
+
+def _is_to_blame(
+    name: str, operation: Operation, loads: Mapping[str, float], settings: ReplaySettings
+) -> bool:
+    """Return whether a pool without a class would hold with as much load of the others."""
+    others = _without(operation, name)
+    there = {stream.job_class.name for stream in others.streams}
+    left = sum(loads[other] for other in there)
+    if name in there or left < (1 - _MOST) * sum(loads.values()):
+        return False
+    return holds(_scaled(others, 1 + loads[name] / left), settings)
 
 
 def holds(operation: Operation, settings: ReplaySettings) -> bool:

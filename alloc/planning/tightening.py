@@ -1,32 +1,79 @@
-"""Tightening: what the replay of a plan asks the model to keep more, or less, room for."""
+"""Tightening: what the replay of a plan asks the model to keep more, or less, room for.
+
+Room is asked for as a margin: GPUs that a pool keeps beyond the room for its load while jobs of a
+class are sent there. A pool of many GPUs needs hardly more of them than a small one, so that the
+model finds out by itself where it pays to bring work together.
+"""
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from alloc.capacity.headroom import KEPT_OUT, tightening_factors
+from alloc.capacity.demand import Tightening, TighteningKey
+from alloc.capacity.headroom import margins
 from alloc.capacity.problem import PlanningProblem
 from alloc.planning.pools import Operation
 from alloc.planning.replay import Measured, ReplaySettings
-from alloc.planning.room import Key, Room, holds, key_of, load_carried, reserved, rooms_needed
+from alloc.planning.room import Room, holds, key_of, load_carried, reserved, rooms_needed
 
 # Part of a host by which a pool that missed needs more than it had, at the least.
 _PART = 0.05
-# Part of a class that is little enough to be sent elsewhere.
-_FEW = 0.2
-# Part of the room beyond the formula's that is worth giving back.
+# Margins taken from other pools; more would make the model too large to be solved well.
+_MOST_GUESSES = 100
+# What is left of a margin where no job is sent.
+_HALF = 0.5
+# Part of a margin that is worth giving back.
 _WORTH = 0.1
+
+
+@dataclass
+class Learned:
+    """What the replays of all rounds have taught.
+
+    Parameters
+    ----------
+    charges
+        How often each class has been charged for the room of a pool.
+    seen
+        The classes and pools that were replayed together.
+    guessed
+        Those of which the margin is taken from another pool.
+    """
+
+    charges: Counter[str] = field(default_factory=Counter)
+    seen: set[TighteningKey] = field(default_factory=set)
+    guessed: set[TighteningKey] = field(default_factory=set)
+
+    def see(self, operation: Operation) -> None:
+        """Take notice of a pool that was replayed."""
+        here = {key_of(operation, stream.job_class.name) for stream in operation.streams}
+        self.seen |= here
+        self.guessed -= here
+
+
+Margins = dict[TighteningKey, float]
+
+
+def with_margins(asked: PlanningProblem, kept: Mapping[TighteningKey, float]) -> PlanningProblem:
+    """Return a problem with margins besides what was asked."""
+    added = tuple(
+        Tightening(*key[:3], margin=margin, spot=key[3]) for key, margin in sorted(kept.items())
+    )
+    return asked.replace(tightening=asked.tightening + added)
 
 
 def tightened(
     problem: PlanningProblem,
     replayed: Iterable[tuple[Operation, Sequence[Measured]]],
     settings: ReplaySettings,
-    charges: Counter[str],
-) -> dict[Key, float]:
-    """Return the factors with which each pool that missed gets the room it needs.
+    learned: Learned,
+) -> Margins:
+    """Return margins with which each pool that missed gets the room it needs.
+
+    Where a class that is charged was not replayed yet, it is taken to need as much, gang for gang:
+    without that it would be sent from pool to pool, and miss its goal in each.
 
     Parameters
     ----------
@@ -36,89 +83,50 @@ def tightened(
         Pools and what was measured there.
     settings
         How they are replayed.
-    charges
-        How often each class has been charged for the room of a pool; counted on.
+    learned
+        What was learned in earlier rounds; added to.
     """
-    factors = tightening_factors(problem)
-    raised = dict(factors)
     replayed = list(replayed)
-    newly: set[str] = set()
+    for operation, _ in replayed:
+        learned.see(operation)
+    found = dict(margins(problem))
+    per_gpu: dict[str, float] = defaultdict(float)
     for operation, measured in replayed:
         if all(m.holds for m in measured):
             continue
         loads = reserved(problem, operation)
         least = operation.gpus + _PART * max(operation.hosts, default=1)
-        rooms = rooms_needed(operation, loads, settings, charges)
+        rooms = rooms_needed(operation, loads, settings, learned.charges)
         if not rooms:
             # It holds by the draws that sizes are found with, and did not by those of the verdict.
             rooms = [Room(least, tuple({m.job_class for m in measured if not m.holds}))]
         for room in rooms:
-            charged = sum(loads[name] for name in room.charged)
-            growth = 1 + (max(room.gpus, least) - sum(loads.values())) / charged
+            margin = max(room.gpus, least) - sum(loads.values())
             for name in room.charged:
                 key = key_of(operation, name)
-                if room.misfit and _fits_elsewhere(name, operation, [o for o, _ in replayed]):
-                    raised[key] = max(raised.get(key, 1.0), KEPT_OUT)
-                else:
-                    raised[key] = max(raised.get(key, 1.0), factors.get(key, 1.0) * growth)
-            newly.update(room.charged)
-    charges.update(newly)
-    return raised
-
-
-def settled(
-    problem: PlanningProblem, factors: Mapping[Key, float], operations: Sequence[Operation]
-) -> dict[Key, float]:
-    """Return factors that also keep classes where they are, the small parts of them aside.
-
-    A class that is charged for the room of a pool may go to another one and miss its goal there, or
-    jobs that promise nothing fill the room that was made for others. So a class with a goal stays
-    in the one pool where most of it runs, and the others where a good part of them does. Then only
-    hosts are added, until the goals hold.
-
-    Parameters
-    ----------
-    problem
-        The problem.
-    factors
-        The factors so far.
-    operations
-        All pools of the plan, in all regimes.
-    """
-    loads: dict[str, dict[Key, float]] = defaultdict(lambda: defaultdict(float))
-    for operation in operations:
-        for stream in operation.streams:
-            # Where its gangs do not fit is no place to stay.
-            if stream.gpus <= operation.gpus:
-                name = stream.job_class.name
-                loads[name][key_of(operation, name)] += stream.load
-    found = dict(factors)
-    for job_class in problem.classes:
-        load = loads[job_class.name]
-        if not load:
-            continue
-        least = max(load.values()) if job_class.goal is not None else _FEW * sum(load.values())
-        for gpu_type in {option.gpu_type for option in job_class.options}:
-            for site in filter(job_class.at, (site.name for site in problem.sites)):
-                key = (job_class.name, gpu_type, site)
-                if load.get(key, 0.0) < least:
-                    found[key] = max(found.get(key, 1.0), KEPT_OUT)
+                found[key] = max(found.get(key, 0.0), margin)
+                per_gpu[name] = max(per_gpu[name], margin / _gang(operation, name))
+    learned.charges.update(per_gpu.keys())
+    guesses = list(_guesses(problem, per_gpu))
+    if len(guesses) > _MOST_GUESSES:
+        return found
+    for key, margin in guesses:
+        if key not in learned.seen and margin > found.get(key, 0.0):
+            found[key] = margin
+            learned.guessed.add(key)
     return found
 
 
-def _fits_elsewhere(job_class: str, here: Operation, operations: Sequence[Operation]) -> bool:
-    """Return whether another pool that the class may use holds its gangs."""
-    (found,) = {s.job_class for s in here.streams if s.job_class.name == job_class}
-    return any(
-        other.pool != here.pool
-        and found.at(other.pool.site)
-        and (found.interruptible or not other.pool.spot)
-        and any(
-            option.gpu_type == other.pool.gpu_type and option.gpus <= other.gpus
-            for option in found.options
-        )
-        for other in operations
-    )
+def _guesses(
+    problem: PlanningProblem, per_gpu: Mapping[str, float]
+) -> Iterable[tuple[TighteningKey, float]]:
+    """Return margins for some classes wherever they may run, from margins per GPU of a gang."""
+    for job_class in problem.classes:
+        for option in job_class.options if job_class.name in per_gpu else ():
+            for site in filter(job_class.at, (site.name for site in problem.sites)):
+                for spot in (False, True) if job_class.interruptible else (False,):
+                    key = job_class.name, option.gpu_type, site, spot
+                    yield key, per_gpu[job_class.name] * option.gpus
 
 
 def relaxed(
@@ -126,52 +134,57 @@ def relaxed(
     asked: PlanningProblem,
     operations: Sequence[Operation],
     settings: ReplaySettings,
-) -> dict[Key, float]:
-    """Return the factors without the room that pools whose goals hold can do without.
+    learned: Learned,
+) -> Margins:
+    """Return the margins without what pools whose goals hold can do without.
 
     Parameters
     ----------
     problem
         The problem, with the tightening of the plan.
     asked
-        The problem as it was asked; its tightening is kept.
+        The problem as it was asked; its margins are kept.
     operations
         The pools of the plan.
     settings
         How they are replayed.
+    learned
+        What was learned in earlier rounds; added to.
     """
-    factors, floor = tightening_factors(problem), tightening_factors(asked)
-    needed: dict[Key, float] = {}
+    now, floor = margins(problem), margins(asked)
+    needed: Margins = {}
     for operation in operations:
-        now = reserved(problem, operation)
-        least = reserved(asked, operation)
-        extra = sum(now.values()) - sum(least.values())
-        if extra <= 0:
+        learned.see(operation)
+        keys = {key_of(operation, s.job_class.name) for s in operation.streams} & now.keys()
+        if not keys:
             continue
-        part = (_room_now(operation, sum(least.values()), settings) - sum(least.values())) / extra
-        for name in now:
-            key = key_of(operation, name)
-            needed[key] = max(needed.get(key, 0.0), min(max(part, 0.0), 1.0))
-    found = dict(factors)
-    for key, factor in factors.items():
-        # A class that was sent away from a pool may come back half the way.
-        part = needed.get(key, 1.0 if factor >= KEPT_OUT else 0.5)
-        if part < 1 - _WORTH:
-            least_factor = floor.get(key, 1.0)
-            found[key] = least_factor + part * (factors[key] - least_factor)
+        margin = _margin_now(operation, sum(reserved(problem, operation).values()), settings)
+        for key in keys:
+            needed[key] = max(needed.get(key, 0.0), margin)
+    found = {}
+    for key, margin in now.items():
+        # A class that was sent away from a pool may come back at half the price.
+        least = max(needed.get(key, _HALF * margin), floor.get(key, 0.0))
+        found[key] = least if least < (1 - _WORTH) * margin else margin
     return found
 
 
-def halfway(problem: PlanningProblem, before: PlanningProblem) -> dict[Key, float]:
-    """Return factors between those of two problems, the second of which has a plan."""
-    factors, less = tightening_factors(problem), tightening_factors(before)
-    return {key: math.sqrt(factor * less.get(key, 1.0)) for key, factor in factors.items()}
+def halfway(problem: PlanningProblem, before: PlanningProblem) -> Margins:
+    """Return margins between those of two problems, the second of which has a plan."""
+    more, less = margins(problem), margins(before)
+    return {key: (margin + less.get(key, 0.0)) / 2 for key, margin in more.items()}
 
 
-def _room_now(operation: Operation, least: float, settings: ReplaySettings) -> float:
-    """Return the GPUs that the load of a pool takes up, for all the pool can tell."""
+def _gang(operation: Operation, job_class: str) -> int:
+    """Return the GPUs of the largest gangs of a class in a pool."""
+    return max(s.gpus for s in operation.streams if s.job_class.name == job_class)
+
+
+def _margin_now(operation: Operation, reserved_gpus: float, settings: ReplaySettings) -> float:
+    """Return the margin with which a pool would be as full as it can be."""
     if all(stream.job_class.goal is None for stream in operation.streams):
-        return least
-    if not holds(operation, settings):
-        return float(operation.gpus)
-    return operation.gpus / load_carried(operation, settings, operation.gpus / least)
+        return 0.0
+    times = 1.0
+    if holds(operation, settings):
+        times = load_carried(operation, settings, operation.gpus / reserved_gpus)
+    return max(operation.gpus - times * reserved_gpus, 0.0)

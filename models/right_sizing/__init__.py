@@ -31,6 +31,9 @@ G_o, K
 rho_ckp >= 1
     Headroom: GPUs needed for a busy one so that the class's goal is kept, by Erlang's formula for
     waiting times (`alloc.capacity.headroom`), times any tightening; 1 / utilisation without goal.
+mu_cp
+    Margin: GPUs that a pool keeps beyond the room for its load in a quarter in which jobs of the
+    class are sent there, 0 without `Tightening`. Dbar_cb: most demand of a class in a band.
 eta_c
     1 plus the overhead on spot hosts; 1 on firm ones.
 price_o, maintenance_o, residual_ot, space_o, ports_o, idle_o, busy_o [kW]
@@ -52,6 +55,9 @@ u_pt >= 0
     GPUs of the firm pool that can be counted on.
 m_it >= 0, y_it binary (K > 0 only)
     Hosts of a level that are counted; whether any of this or a larger size is.
+z_cpt binary (mu_cp > 0 only), f_pt >= 0
+    Whether jobs of a class are sent to a pool in a quarter; the margin that the pool keeps; firm
+    and spot apart.
 v_w binary (epsilon > 0 only)
     Whether the scenario is waived.
 a_ckpbwt >= 0
@@ -84,13 +90,15 @@ Constraints
 (C8)  chance:     sum_w pi_w v_w <= epsilon
 (C9)  demand:     sum_{k,p} a_ckpbwt / (n_ck h_ck eta_c) >= phi_cb lambda_cwt - r_cbwt    for all b;
                   a deferrable class only on the mean over the bands, weighted with H_b / H
-(C10) firm room:  sum_ck rho_ckp a_ckpbwt <= u_pt + sum_{on demand} G_o d_osbwt
-(C11) spot room:  sum_ck rho_ckp a_ckpbwt <= sum_{spot} G_o d_osbwt
+(C10) firm room:  sum_ck rho_ckp a_ckpbwt + f_pt <= u_pt + sum_{on demand} G_o d_osbwt
+(C11) spot room:  sum_ck rho_ckp a_ckpbwt + f_pt <= sum_{spot} G_o d_osbwt
 (C12) busy:       sum_ck a_ckpbwt <= sum_{q in p} e_qbwt + sum_{on demand} G_o d_osbwt
 (C13) kinds:      e_qbwt <= sum_{o in q} G_o n_ost
 (C14) carbon:     sum_b H_b carbon_sb (idle power + power of the busy GPUs) <= Q_t     for all w, t
 (C15) waived:     r_cbwt <= phi_cb lambda_cwt v_w, 0 for critical classes
 (C16) budgets:    money of a quarter (of all), not discounted, running costs as expected <= B_t (B)
+(C17) margin:     f_pt >= mu_cp z_cpt                                   (where mu_cp > 0)
+(C18) sent:       sum_k a_ckpbwt / (n_ck h_ck eta_c) <= Dbar_cb z_cpt
       d_osbwt <= most_o (times spot_wt), x_ost <= most_o
 
 What is exact and what is not: (C5)-(C7) are exact for "a pool serves its share with any K of its
@@ -99,10 +107,10 @@ alone in a pool of a size fixed before the plan is known; `alloc.capacity.headro
 side that errs, and the replay in the simulator corrects it (`Tightening`). Within a band, load is
 taken at its mean. Rented hosts are counted in fractions.
 
-Size: |O||S|T integers, |levels| T + |W| binaries, and for every scenario and quarter a linear
-program of about |ways| |B| columns, all with the same matrix. Complexity: strongly NP-hard, also
-with one scenario, quarter, site and class (variable-sized bin covering by counts is knapsack
-cover; with spare hosts it is capacitated facility location).
+Size: |O||S|T integers, |levels| T + |margins| T + |W| binaries, and for every scenario and quarter
+a linear program of about |ways| |B| columns, all with the same matrix. Complexity: strongly
+NP-hard, also with one scenario, quarter, site and class (variable-sized bin covering by counts is
+knapsack cover; with spare hosts or margins it is capacitated facility location).
 
 Drawings: `arrays` (the extensive form as sparse arrays), `pyomo_model` (the whiteboard), and the
 decomposition in `alloc.solving.capacity.right_sizing_decomposition`: masters over the first stage,

@@ -1,8 +1,8 @@
 """The second stage: one linear program for each scenario and quarter, all with the same matrix.
 
 ``min cost @ y  subject to  matrix @ y + first_stage @ z >= right_hand_side(w, t)`` and
-``0 <= y <= upper(w, t)``, where z are the usable GPUs of the pools and the hosts in service at the
-stands, in quarter t.
+``0 <= y <= upper(w, t)``, where z are the usable GPUs of the pools, the hosts in service at the
+stands, the margins of pools, and where jobs are sent that need one, in quarter t.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from alloc.models.right_sizing.data import Array, Ints, SizingData
 
 AMPLE = 2.0
 """By what bounds that only say what is never of use are raised."""
+AMPLE_SENT = 1.01
+"""The same for (C18), which is better the tighter it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +106,10 @@ class Blocks:
 
     @property
     def num_linked(self) -> int:
-        """Length of z: usable GPUs of the pools, then hosts at the stands."""
-        return len(self.data.pools) + len(self.data.stands)
+        """Length of z: usable GPUs of pools, hosts at stands, margins, where jobs are sent."""
+        data = self.data
+        parts = (data.pools, data.stands, data.with_margin, data.margins)
+        return sum(len(part) for part in parts)
 
     def _direct_energy(self) -> dict[int, float]:
         """Return the pools in which every busy GPU draws the same power, with its kW.
@@ -184,6 +188,7 @@ class Blocks:
         """Draw the rows of one block, and what the first stage adds to each."""
         data, rows, links = self.data, _Rows(), _Rows()
         self.family: dict[str, slice] = {}
+        self.margin_rows: list[int] = []
         self._ways_of_pool = defaultdict(list)
         for w, way in enumerate(data.ways):
             self._ways_of_pool[way.pool, way.spot].append(w)
@@ -202,6 +207,7 @@ class Blocks:
             ("kind", self._draw_kinds),
             ("carbon", self._draw_carbon),
             ("short", self._draw_short),
+            ("sent", self._draw_sent),
         ):
             begin = rows.count
             draw(rows, links)
@@ -254,7 +260,18 @@ class Blocks:
             for b in range(data.bands.count):
                 used = [(int(self.columns.way[w, b]), -data.ways[w].room) for w in ways]
                 rows.add([*used, *self._rented(p, spot, b)])
-                links.add([(p, 1.0)] if not spot and p in stands_of_pool else ())
+                usable = [(p, 1.0)] if not spot and p in stands_of_pool else []
+                margin = self._margin(p, spot)
+                if margin:
+                    self.margin_rows.append(links.count)
+                links.add(usable + margin)
+
+    def _margin(self, pool: int, spot: bool) -> list[tuple[int, float]]:
+        """Return the margin that a pool keeps, as an entry of a row."""
+        if (pool, spot) not in self.data.with_margin:
+            return []
+        begin = len(self.data.pools) + len(self.data.stands)
+        return [(begin + self.data.with_margin.index((pool, spot)), -1.0)]
 
     def _draw_busy(self, rows: _Rows, links: _Rows) -> None:
         """(C12) Busy GPUs are on hosts of some power kind, or rented."""
@@ -294,6 +311,23 @@ class Blocks:
             rows.add([(int(self.columns.short[c, b]), -1.0)])
             links.add(())
             self.short_rows.append((c, b))
+
+    def _draw_sent(self, rows: _Rows, links: _Rows) -> None:
+        """(C18) Jobs run only where they are sent; in units of demand, to none more than it all."""
+        data = self.data
+        begin = len(data.pools) + len(data.stands) + len(data.with_margin)
+        for i, margin in enumerate(data.margins):
+            ways = [
+                w
+                for w in self._ways_of_pool[margin.pool, margin.spot]
+                if data.ways[w].job_class == margin.job_class
+            ]
+            for b in range(data.bands.count):
+                most = AMPLE_SENT * float(data.demand_in_band[margin.job_class, b])
+                rows.add(
+                    (int(self.columns.way[w, b]), -1 / data.ways[w].gpus_per_unit) for w in ways
+                )
+                links.add([(begin + i, most)])
 
     # What differs from block to block ---------------------------------------------------------
 
@@ -351,6 +385,8 @@ class Blocks:
                 if (w.pool, w.spot, w.job_class) == (p, spot, c)
             ]
             need[p, int(spot)] += AMPLE * data.demand_in_band[c] * max(rooms)
+        for spot in (False, True):
+            need[:, int(spot)] += AMPLE * data.most_margin(spot)[:, None]
         for h, hire in enumerate(data.hires):
             useful = need[hire.pool, int(hire.spot)] / hire.gpus
             share = data.spot_available if hire.spot and np.isfinite(hire.most) else np.ones(1)

@@ -15,7 +15,13 @@ import numpy.typing as npt
 
 from alloc.capacity.bands import Bands, bands_of
 from alloc.capacity.demand import JobClass
-from alloc.capacity.headroom import KEPT_OUT, headroom, reference_gpus, tightening_factors
+from alloc.capacity.headroom import (
+    KEPT_OUT,
+    headroom,
+    margins,
+    reference_gpus,
+    tightening_factors,
+)
 from alloc.capacity.offers import HostOffer
 from alloc.capacity.problem import PlanningProblem
 
@@ -129,6 +135,24 @@ class Level:
     stands: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Margin:
+    """What a pool keeps beyond the room for its load while jobs of a class are sent there.
+
+    Parameters
+    ----------
+    job_class, pool, spot
+        Positions, and the kind of hosts.
+    gpus
+        The margin, GPUs.
+    """
+
+    job_class: int
+    pool: int
+    spot: bool
+    gpus: float
+
+
 class SizingData:
     """A planning problem, numbered.
 
@@ -171,6 +195,9 @@ class SizingData:
         self.stands: tuple[Stand, ...] = self._stands()
         self.hires: tuple[Hire, ...] = self._hires()
         self.ways: tuple[Way, ...] = self._ways()
+        self.margins: tuple[Margin, ...] = self._margins()
+        self.with_margin = tuple(sorted({(m.pool, m.spot) for m in self.margins}))
+        """Pools with a margin, and whether it is for their spot hosts."""
         self.kinds: tuple[PowerKind, ...] = self._kinds()
         self.levels: tuple[Level, ...] = self._levels()
 
@@ -269,13 +296,10 @@ class SizingData:
                 site = self.problem.sites[pool.site].name
                 if not job_class.at(site):
                     continue
-                factor = factors.get((job_class.name, pool.gpu_type, site), 1.0)
-                if factor >= KEPT_OUT:
-                    continue
-                if p in firm:
-                    found += self._best(c, job_class, p, False, factor)
-                if p in spot and job_class.interruptible:
-                    found += self._best(c, job_class, p, True, factor)
+                for on_spot in (False, True) if job_class.interruptible else (False,):
+                    factor = factors.get((job_class.name, pool.gpu_type, site, on_spot), 1.0)
+                    if p in (spot if on_spot else firm) and factor < KEPT_OUT:
+                        found += self._best(c, job_class, p, on_spot, factor)
         return tuple(found)
 
     def _best(self, c: int, job_class: JobClass, pool: int, spot: bool, factor: float) -> list[Way]:
@@ -295,6 +319,15 @@ class SizingData:
             if all(w.gpus_per_unit * w.room > way.gpus_per_unit * way.room for w in kept):
                 kept.append(way)
         return kept
+
+    def _margins(self) -> tuple[Margin, ...]:
+        wanted, found = margins(self.problem), []
+        for c, pool, spot in dict.fromkeys((w.job_class, w.pool, w.spot) for w in self.ways):
+            name, at = self.problem.classes[c].name, self.pools[pool]
+            gpus = wanted.get((name, at.gpu_type, self.problem.sites[at.site].name, spot), 0.0)
+            if gpus > 0:
+                found.append(Margin(c, pool, spot, gpus))
+        return tuple(found)
 
     def _kinds(self) -> tuple[PowerKind, ...]:
         found: dict[tuple[int, float], list[int]] = defaultdict(list)
@@ -401,7 +434,26 @@ class SizingData:
                 need = way.gpus_per_unit * way.room
                 each[way.pool, way.job_class] = max(each[way.pool, way.job_class], need)
         need = np.einsum("wtc,cb,pc->wtpb", self.demand, self.at_once, each, optimize=True)
-        return np.asarray(need.max(axis=(0, 3), initial=0.0).T)
+        return np.asarray(need.max(axis=(0, 3), initial=0.0).T + self.most_margin(False)[:, None])
+
+    def most_margin(self, spot: bool) -> Array:
+        """Return the largest margin of each pool, GPUs, shape (pools,)."""
+        found = np.zeros(len(self.pools))
+        for margin in self.margins:
+            if margin.spot == spot:
+                found[margin.pool] = max(found[margin.pool], margin.gpus)
+        return found
+
+    @cached_property
+    def spot_gpus(self) -> Array:
+        """GPUs to be had on spot hosts in any scenario, shape (pools, quarters)."""
+        found = np.zeros((len(self.pools), self.num_quarters))
+        for hire in self.hires:
+            if hire.spot and math.isinf(hire.most):
+                found[hire.pool] = np.inf
+            elif hire.spot:
+                found[hire.pool] += hire.gpus * hire.most * self.spot_available.min(axis=0)
+        return found
 
     def most_ordered(self, stand: int) -> int:
         """Return a number of hosts of a stand beyond which more are never of use.

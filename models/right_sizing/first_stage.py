@@ -23,7 +23,8 @@ class FirstStage:
     quarter t (-1 if none makes sense), `hosts[k, t]` the hosts in service, `usable[p, t]` the
     usable GPUs of a pool; with spare hosts, `counted[i, t]` the hosts of a level that are counted,
     `open[i, t]` whether there are any, and `switch[i, t]` the row between the two (else all -1);
-    `waive[w]` says whether a scenario is waived.
+    `sent[i, t]` whether jobs are sent where margin i is kept, and `margin[q, t]` the GPUs that a
+    pool keeps; `waive[w]` says whether a scenario is waived.
 
     Parameters
     ----------
@@ -40,6 +41,8 @@ class FirstStage:
     counted: Ints
     open: Ints
     switch: Ints
+    sent: Ints
+    margin: Ints
     waive: Ints
     cost: Array
     spent: sparse.csr_array
@@ -53,7 +56,8 @@ class FirstStage:
 
     def linked(self, quarter: int) -> Ints:
         """Return the columns of z in a quarter, as the blocks number them."""
-        return np.concatenate([self.usable[:, quarter], self.hosts[:, quarter]])
+        linked = (self.usable, self.hosts, self.margin, self.sent)
+        return np.concatenate([columns[:, quarter] for columns in linked])
 
 
 def first_stage(data: SizingData) -> FirstStage:
@@ -123,6 +127,7 @@ class _Builder:
         self._service(order, hosts)
         self._room(hosts)
         counted, opened, switch = self._usable(hosts, usable)
+        sent, margin = self._margins()
         waive = self._chance()
         cost, spent = self._money(order, hosts)
         shape = (len(self.low), self.count)
@@ -135,6 +140,8 @@ class _Builder:
             counted,
             opened,
             switch,
+            sent,
+            margin,
             waive,
             cost,
             spent,
@@ -226,6 +233,25 @@ class _Builder:
                         self.row([larger, (int(opened[i, t]), -1.0)], -np.inf, 0.0)
         self.family("C7")
         return counted, opened, switch
+
+    def _margins(self) -> tuple[Ints, Ints]:
+        """(C17) A pool keeps the largest margin of the classes of which jobs are sent there."""
+        data = self.data
+        shapes = (len(data.margins), self.quarters), (len(data.with_margin), self.quarters)
+        sent, kept = np.zeros(shapes[0], dtype=np.int64), np.zeros(shapes[1], dtype=np.int64)
+        for i, margin in enumerate(data.margins):
+            had = data.spot_gpus[margin.pool] if margin.spot else np.full(self.quarters, np.inf)
+            sent[i] = [self.column(float(margin.gpus <= n), integer=True) for n in had]
+        for q, (pool, spot) in enumerate(data.with_margin):
+            most = AMPLE * float(data.most_margin(spot)[pool])
+            kept[q] = [self.column(most) for _ in range(self.quarters)]
+        for i, margin in enumerate(data.margins):
+            q = data.with_margin.index((margin.pool, margin.spot))
+            for t in range(self.quarters):
+                entries = [(int(kept[q, t]), 1.0), (int(sent[i, t]), -margin.gpus)]
+                self.row(entries, 0.0, np.inf)
+        self.family("C17")
+        return sent, kept
 
     def _chance(self) -> Ints:
         """(C8) The scenarios waived have at most the probability allowed."""

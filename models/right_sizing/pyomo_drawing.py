@@ -12,7 +12,13 @@ from typing import Any
 import pyomo.environ as pyo
 
 from alloc.capacity.bands import bands_of
-from alloc.capacity.headroom import KEPT_OUT, headroom, reference_gpus, tightening_factors
+from alloc.capacity.headroom import (
+    KEPT_OUT,
+    headroom,
+    margins,
+    reference_gpus,
+    tightening_factors,
+)
 from alloc.capacity.offers import HostOffer
 from alloc.capacity.problem import PlanningProblem
 
@@ -52,6 +58,11 @@ class _Whiteboard:
         places = [*self.stands, *self.hires]
         self.pools = sorted({(self.offers[o].gpu_type, s) for o, s in places})
         self.rooms = self._rooms()
+        self.margins = {
+            (c, g, s, spot): gpus
+            for (c, g, s, spot), gpus in margins(self.problem).items()
+            if (g, s) in self.pools
+        }
         self.levels = sorted(
             {(self.offers[o].gpu_type, s, self.offers[o].gpus) for o, s in self.stands}
         )
@@ -65,12 +76,10 @@ class _Whiteboard:
                 for gpu_type, site in self.pools:
                     if gpu_type != option.gpu_type or not c.at(site):
                         continue
-                    factor = factors.get((c.name, gpu_type, site), 1.0)
-                    if factor >= KEPT_OUT:
-                        continue
                     for spot in (False, True) if c.interruptible else (False,):
+                        factor = factors.get((c.name, gpu_type, site, spot), 1.0)
                         room = headroom(self.problem, c, k, gpus, spot)
-                        if room is not None:
+                        if room is not None and factor < KEPT_OUT:
                             found[c.name, k, site, spot] = room * factor
         return found
 
@@ -113,6 +122,7 @@ class _Whiteboard:
             if c.deferrable:
                 at_once = sum(self.hours) / min(self.hours)
             total += peak * at_once * max(rooms, default=0.0)
+        total += max(self.margins.values(), default=0.0)
         return total / gpus + 1 + self.problem.failures
 
     def draw(self) -> Any:
@@ -133,6 +143,8 @@ class _Whiteboard:
         m.u = pyo.Var(self.pools, self.quarters, within=pyo.NonNegativeReals)
         m.m = pyo.Var(self.levels, self.quarters, within=pyo.NonNegativeReals)
         m.y = pyo.Var(self.levels, self.quarters, within=pyo.Binary)
+        m.z = pyo.Var(list(self.margins), self.quarters, within=pyo.Binary)
+        m.f = pyo.Var(self.pools, (False, True), self.quarters, within=pyo.NonNegativeReals)
         m.v = pyo.Var(list(self.scenarios), within=pyo.Binary)
         m.a = pyo.Var(list(self.rooms), *moments, within=pyo.NonNegativeReals)
         m.d = pyo.Var(self.hires, *moments, within=pyo.NonNegativeReals)
@@ -273,12 +285,14 @@ class _Whiteboard:
         @m.Constraint(self.pools, names, self.quarters, self.num_bands)
         def C10(m: Any, g: str, s: str, w: str, t: int, b: int) -> Any:
             have = m.u[g, s, t] + rented(m, g, s, w, t, b, False)
-            return room(m, g, s, w, t, b, False) <= have
+            return room(m, g, s, w, t, b, False) + m.f[g, s, False, t] <= have
 
         @m.Constraint(self.pools, names, self.quarters, self.num_bands)
         def C11(m: Any, g: str, s: str, w: str, t: int, b: int) -> Any:
             need, have = room(m, g, s, w, t, b, True), rented(m, g, s, w, t, b, True)
-            return pyo.Constraint.Skip if isinstance(need, int) else need <= have
+            if isinstance(need, int):
+                return pyo.Constraint.Skip
+            return need + m.f[g, s, True, t] <= have
 
         @m.Constraint(self.pools, names, self.quarters, self.num_bands)
         def C12(m: Any, g: str, s: str, w: str, t: int, b: int) -> Any:
@@ -318,6 +332,26 @@ class _Whiteboard:
             if job_class.deferrable:
                 due = self.scenarios[w].arrivals[c][t] / share[b]
             return m.r[c, w, t, b] <= (0 if job_class.critical else due) * m.v[w]
+
+        @m.Constraint(list(self.margins), self.quarters)
+        def C17(m: Any, c: str, g: str, s: str, spot: bool, t: int) -> Any:
+            return m.f[g, s, spot, t] >= self.margins[c, g, s, spot] * m.z[c, g, s, spot, t]
+
+        @m.Constraint(list(self.margins), names, self.quarters, self.num_bands)
+        def C18(m: Any, c: str, g: str, s: str, spot: bool, w: str, t: int, b: int) -> Any:
+            sent = sum(
+                m.a[way, w, t, b]
+                for way in self.rooms
+                if (way[0], *way[2:]) == (c, s, spot)
+                and self.classes[c].options[way[1]].gpu_type == g
+            )
+            if isinstance(sent, int):
+                return pyo.Constraint.Skip
+            # A deferrable class may send all its jobs of a quarter in one band.
+            most = self.scenarios[w].arrivals[c][t] / share[b]
+            if not self.classes[c].deferrable:
+                most = self.arrivals(w, t, c, b)
+            return sent <= most * m.z[c, g, s, spot, t]
 
     def _carbon(self, m: Any, w: str, t: int) -> Iterator[Any]:
         for o, s in self.stands:

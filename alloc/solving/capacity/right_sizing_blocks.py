@@ -1,8 +1,8 @@
 """The blocks of right-sizing, solved again and again: the same matrix, other right-hand sides.
 
 Every block has, besides its own columns, an emergency column for each row of demand and of carbon,
-at a price far above any offer's, so that every first stage can be valued; a value with emergencies
-is no plan, but its duals are cuts.
+and each in which a margin is kept, at a price far above any offer's, so that every first stage can
+be valued; a value with emergencies is no plan, but its duals are cuts.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class BlockValue:
     dual
         Dual values of the rows, 0 or more, shape (rows,).
     emergency
-        How much is missing in all: GPUs of demand, and kg of carbon over the cap.
+        How much is missing in all: GPUs of demand and of margins, and kg of carbon over the cap.
     unserved
         Demand that is missing, mean over the hours, GPUs of the leanest options.
     values
@@ -90,7 +90,7 @@ class BlockData:
     own
         Columns that are not for emergencies.
     emergency_share
-        Share of the hours that the emergency columns are for; 0 for carbon.
+        Share of the hours that the emergency columns are for; 0 for all but demand.
     """
 
     matrix: sparse.csc_array
@@ -115,6 +115,7 @@ def with_dearer_emergencies(data: BlockData) -> BlockData:
 def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool) -> BlockData:
     """Return what a process needs; with `feasibility`, emergencies are all that costs."""
     rows = [r for name in ("demand", "carbon") for r in range(*blocks.family[name].indices(10**9))]
+    rows += blocks.margin_rows
     extra = sparse.coo_array(
         (np.ones(len(rows)), (rows, np.arange(len(rows)))), shape=(blocks.num_rows, len(rows))
     )
@@ -145,7 +146,7 @@ def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool)
 
 
 def _penalties(data: SizingData, blocks: Blocks, unit: float, rows: int) -> Array:
-    """Return the price of an emergency in each row of demand and of carbon, money.
+    """Return the price of an emergency in each row of demand, of carbon and with a margin, money.
 
     A block counts with its probability, and a host is paid for whether that block comes or not: who
     cannot rent pays for the rarest block as for all of them.

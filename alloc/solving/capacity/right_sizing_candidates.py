@@ -20,8 +20,12 @@ from alloc.solving.capacity.right_sizing_tightening import most_in_better_plans
 from alloc.solving.outcome import Settings
 
 _STEPS_OF_DIVE = 3
+_ATTEMPTS = 4
+"""Times that a dive goes on with what it learned, while its plans go short."""
 _IN_USE = 1e-3
 """GPUs from which on a pool is in use."""
+_GOOD_PART = 0.2
+"""Part of a class that is sent to a pool for good."""
 _FORESEEN = 3
 """Scenarios looked at for every pool."""
 _SECONDS_TO_ROUND = 5.0
@@ -58,6 +62,8 @@ class Candidates(Relaxation):
         super().__init__(data, settings, gap, watch, feasibility)
         self.relaxed_bound = -math.inf
         """Bound of the relaxation, before any integers."""
+        self.relaxed_point = np.zeros(len(self.setting.cost))
+        """Its optimum."""
         self.switches = self.first.open[self.first.open >= 0]
         self.seen = np.zeros(len(self.switches), dtype=bool)
         """Switches that were open in some dive or in the relaxation."""
@@ -67,6 +73,8 @@ class Candidates(Relaxation):
         self._tried: set[bytes] = set()
         self._short: set[bytes] = set()
         """Those of the tried that go short."""
+        self._went_short = False
+        """Whether the last one did."""
         self._raises = 0
         self._above_when_tightened = math.inf
 
@@ -79,10 +87,12 @@ class Candidates(Relaxation):
 
     def try_candidate(self, values: Array, what: str) -> bool:
         """Value a first stage whose integers are set; return whether it is the best so far."""
+        self._went_short = False
         point = self.completing.complete(values)
         key = np.round(point[self.first.integer]).tobytes()
         if key in self._tried:
             if key in self._short:
+                self._went_short = True
                 self._cut_off(point)
             return False
         self._tried.add(key)
@@ -90,6 +100,7 @@ class Candidates(Relaxation):
         self.cut(point)
         if self._goes_short(found):
             self._short.add(key)
+            self._went_short = True
         worth = float(
             self.setting.cost @ point
             + sum(self.setting.weight[task] * found[task].value for task in self.tasks)
@@ -140,7 +151,10 @@ class Candidates(Relaxation):
         bool
             Whether a better plan was found.
         """
-        switches, waive = self.switches, self.first.waive
+        switches, sent, waive = self.switches, self.first.sent.ravel(), self.first.waive
+        if len(sent):
+            places = self._places() if guess is None else np.round(guess[sent])
+            self.master.fix(sent, places, places)
         if len(switches):
             chosen = (
                 open_by_slopes(
@@ -150,22 +164,51 @@ class Candidates(Relaxation):
                 else np.round(guess[switches])
             )
             if chosen is None:
+                self.master.release(sent)
                 return False
             self.seen |= chosen > 0.5
-            self._dives += 1
             self.master.fix(switches, chosen, chosen)
         if len(waive):
             answer = self.master.solve()
             if answer is not None:
                 allowed = self.completing.waive(answer[1][waive])
                 self.master.fix(waive, allowed, allowed)
+        self._dives += 1
         seconds = 0.25 * self.seconds_left()
-        relaxed = self.relax(None, _STEPS_OF_DIVE, self.gap / 4, seconds)
-        if relaxed is not None:
+        fixed = np.concatenate([switches, sent, waive])
+        better = False
+        for _ in range(_ATTEMPTS if len(sent) else 1):
+            relaxed = self.relax(None, _STEPS_OF_DIVE, self.gap / 4, seconds)
+            if relaxed is None:
+                break
             self.mix()
-        fixed = np.concatenate([switches, waive])
+            better = self.round(relaxed[1], fixed)
+            if better or not self._went_short or self.seconds_left() < 5 * self.seconds_to_value:
+                break
         self.master.release(fixed)
-        return relaxed is not None and self.round(relaxed[1], fixed)
+        return better
+
+    def _places(self) -> Array:
+        """Return where jobs that need a margin are sent.
+
+        There where the relaxation sends a good part of them, and where the margin is kept anyway.
+        """
+        data = self.data
+        part = _GOOD_PART if not self._dives else _GOOD_PART * 2 * self.rng.random()
+        # Of the most that a class may send in any quarter, what it has to send in each.
+        most = data.demand.max(axis=0).T
+        need = (most / np.maximum(most.max(axis=1, keepdims=True), 1e-12))[
+            [margin.job_class for margin in data.margins]
+        ]
+        wish = self.relaxed_point[self.first.sent]
+        chosen = wish > np.maximum(part * need, _IN_USE)
+        gpus = np.array([[margin.gpus] for margin in data.margins])
+        for pool in data.with_margin:
+            here = np.array([(margin.pool, margin.spot) == pool for margin in data.margins])
+            kept = (gpus[here] * chosen[here]).max(axis=0)
+            chosen[here] |= gpus[here] <= kept
+        chosen &= self.first.upper[self.first.sent] > 0
+        return np.asarray(chosen, dtype=float).ravel()
 
     def foresee(self, point: Array) -> None:
         """Learn what it costs to do without each of the pools in use at a point.

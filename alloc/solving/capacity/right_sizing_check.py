@@ -15,6 +15,7 @@ from alloc.errors import InstanceError
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, SizingData
 from alloc.solving.capacity.right_sizing_blocks import SHORT, BlockValues, block_data
+from alloc.solving.capacity.right_sizing_completing import sent_to
 from alloc.solving.capacity.right_sizing_state import money_unit
 
 
@@ -73,7 +74,7 @@ def check_out_of_sample(
     problem
         The problem that the plan is for.
     plan
-        The plan; only its orders count.
+        The plan; only its orders count, and where jobs are sent that need a margin.
     scenarios
         Scenarios for the same classes and quarters; their probabilities are taken in relation to
         each other.
@@ -100,7 +101,7 @@ def check_out_of_sample(
     unit = money_unit(data)
     blocks = block_data(data, Blocks(data, [False] * len(problem.classes)), unit, False)
     orders = account(others, Plan(plan.orders), known.bands)
-    linked = _linked(data, orders)
+    linked = _linked(data, orders, plan)
     tasks = [(w, t) for t in range(data.num_quarters) for w in range(len(scenarios))]
     with BlockValues(blocks, workers) as values:
         found = values.solve(tasks, linked, np.zeros(len(scenarios)))
@@ -122,13 +123,20 @@ def check_out_of_sample(
     return _together(tuple(checks), data.probability.tolist())
 
 
-def _linked(data: SizingData, orders: PlanAccount) -> Array:
-    """Return usable GPUs and hosts in service as the blocks want them."""
+def _linked(data: SizingData, orders: PlanAccount, plan: Plan) -> Array:
+    """Return usable GPUs, hosts in service, and margins kept, as the blocks want them."""
     sites = data.problem.sites
     none = np.zeros(data.num_quarters)
     usable = [orders.usable.get((p.gpu_type, sites[p.site].name), none) for p in data.pools]
     hosts = [orders.hosts.get((data.offer(s).name, sites[s.site].name), none) for s in data.stands]
-    return np.array([*usable, *hosts]).reshape(-1, data.num_quarters).T
+    sent = np.zeros((len(data.margins), data.num_quarters))
+    margins = np.zeros((len(data.with_margin), data.num_quarters))
+    kept = sent_to(data, plan)
+    for i, margin in enumerate(data.margins):
+        sent[i] = [(margin, t) in kept for t in range(data.num_quarters)]
+        pool = data.with_margin.index((margin.pool, margin.spot))
+        margins[pool] = np.maximum(margins[pool], margin.gpus * sent[i])
+    return np.array([*usable, *hosts, *margins, *sent]).reshape(-1, data.num_quarters).T
 
 
 def _together(checks: tuple[ScenarioCheck, ...], probability: list[float]) -> OutOfSample:

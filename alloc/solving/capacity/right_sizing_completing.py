@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 
 from alloc.capacity.plan import Plan
-from alloc.models.right_sizing.data import Array, SizingData
+from alloc.models.right_sizing.data import Array, Margin, SizingData
 from alloc.models.right_sizing.first_stage import FirstStage
 
 
@@ -21,13 +21,17 @@ class Completing:
             self._levels[level.pool].append(i)
 
     def complete(self, values: Array) -> Array:
-        """Return the best values for given orders and waived scenarios, these two rounded."""
+        """Return the best values for given integers, these rounded."""
         data, first = self.data, self.first
         found = np.zeros(len(first.cost))
         ordered = first.order[first.order >= 0]
         found[ordered] = np.round(values[ordered])
         if len(first.waive):
             found[first.waive] = np.round(values[first.waive])
+        found[first.sent] = np.round(values[first.sent])
+        for i, margin in enumerate(data.margins):
+            kept = first.margin[data.with_margin.index((margin.pool, margin.spot))]
+            found[kept] = np.maximum(found[kept], margin.gpus * found[first.sent[i]])
         hosts = np.zeros((len(data.stands), data.num_quarters))
         for k, stand in enumerate(data.stands):
             hosts[k] = stand.owned
@@ -66,6 +70,7 @@ class Completing:
         first, found = self.first, values.copy()
         orders = first.order[first.order >= 0]
         found[orders] = np.minimum(np.ceil(values[orders] - 1e-6), first.upper[orders])
+        found[first.sent] = np.ceil(values[first.sent] - 1e-6)
         if len(first.waive):
             found[first.waive] = self.waive(values[first.waive])
         complete = self.complete(found)
@@ -88,7 +93,7 @@ class Completing:
         return found
 
     def from_plan(self, plan: Plan) -> Array:
-        """Return the orders and waived scenarios of a plan as values, those it knows."""
+        """Return the integers of a plan as values, those it knows."""
         data, first = self.data, self.first
         values = np.zeros(len(first.cost))
         stands = {(data.offer(s).name, s.site): k for k, s in enumerate(data.stands)}
@@ -100,7 +105,28 @@ class Completing:
             column = first.order[stand, order.quarter]
             if column >= 0:
                 values[column] = min(values[column] + order.count, first.upper[column])
+        sent = sent_to(data, plan)
+        for i, margin in enumerate(data.margins):
+            for t in range(data.num_quarters):
+                values[first.sent[i, t]] = float((margin, t) in sent)
         for name in plan.waived:
             if len(first.waive) and name in data.problem.scenario_index:
                 values[first.waive[data.problem.scenario_index[name]]] = 1.0
         return values
+
+
+def sent_to(data: SizingData, plan: Plan) -> set[tuple[Margin, int]]:
+    """Return the margins that a plan keeps, each with the quarters in which it does."""
+    problem = data.problem
+    of = {(m.job_class, m.pool, m.spot): m for m in data.margins}
+    pools = {(p.gpu_type, problem.sites[p.site].name): i for i, p in enumerate(data.pools)}
+    found = set()
+    for share in plan.shares:
+        c = problem.class_index.get(share.job_class, -1)
+        if c < 0 or not 0 <= share.option < len(problem.classes[c].options):
+            continue
+        gpu_type = problem.classes[c].options[share.option].gpu_type
+        margin = of.get((c, pools.get((gpu_type, share.site), -1), share.spot))
+        if margin is not None:
+            found.add((margin, share.quarter))
+    return found

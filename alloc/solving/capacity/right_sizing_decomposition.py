@@ -88,7 +88,7 @@ class Decomposition(Candidates):
         if relaxed is None:
             self.bound = math.inf
             return None
-        self.relaxed_bound = relaxed[0]
+        self.relaxed_bound, self.relaxed_point = relaxed
         self.bound = max(self.bound, self.relaxed_bound)
         self.mix(keep=True)
         self.marginals = marginals_of_cuts(self)
@@ -121,7 +121,8 @@ class Decomposition(Candidates):
     def _dive_repeatedly(self) -> bool:
         """Dive while that helps much: what one dive learns makes the next one better."""
         better, failures = False, 0
-        while failures < (_MOST_FAILURES if len(self.switches) else 1):
+        several = len(self.switches) or len(self.first.sent)
+        while failures < (_MOST_FAILURES if several else 1):
             if self.closed() or self.seconds_left() < 3 * self.seconds_to_value:
                 break
             self.tighten()

@@ -46,9 +46,9 @@ def _read(data: SizingData, form: Extensive, values: Array) -> Plan:
 
 
 def _start(data: SizingData, form: Extensive, plan: Plan) -> Array:
-    """Return the plan's orders and waived scenarios as a start, everything else unknown."""
+    """Return the plan's integers as a start, everything else unknown."""
     first = form.first
-    decided = np.concatenate([first.order[first.order >= 0], first.waive])
+    decided = np.concatenate([first.order[first.order >= 0], first.sent.ravel(), first.waive])
     values = np.full(len(form.model.cost), np.nan)
     values[decided] = Completing(data, first).from_plan(plan)[decided]
     return values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alloc.capacity.headroom import KEPT_OUT
+from alloc.capacity.headroom import KEPT_OUT, margins, tightening_factors
 from alloc.capacity.problem import PlanningProblem
 from alloc.models.right_sizing.data import SizingData
 from alloc.units import in_full
@@ -46,14 +46,22 @@ def _queueing(data: SizingData) -> list[str]:
             f"({origin}): Poisson arrivals, exponential run times, first come first served; "
             "smaller pools need more, larger ones less."
         )
-    more = [part.factor for part in problem.tightening if part.factor < KEPT_OUT]
+    factors = tightening_factors(problem).values()
+    more = [factor for factor in factors if 1 < factor < KEPT_OUT]
     if more:
         found.append(
             f"In {_counted(len(more), 'combination')} of class and pool more room is "
             f"kept, up to {max(more):.2f} times the formula's."
         )
-    if len(more) < len(problem.tightening):
-        out = len(problem.tightening) - len(more)
+    kept = margins(problem).values()
+    if kept:
+        found.append(
+            f"In {_counted(len(kept), 'combination')} of class and pool, the pool keeps a margin "
+            f"of up to {in_full(max(kept), 4)} GPUs in quarters in which jobs of the class are "
+            "sent there."
+        )
+    out = sum(factor >= KEPT_OUT for factor in factors)
+    if out:
         found.append(f"In {_counted(out, 'combination')} of class and pool the class is kept out.")
     return found
 

@@ -250,7 +250,7 @@ def test_headroom_follows_the_goal():
 
 def test_tightenings_of_one_pool_multiply():
     two = (Tightening("train", "a100", "north", 1.5), Tightening("train", "a100", "north", 2.0))
-    assert tightening_factors(small(tightening=two)) == {("train", "a100", "north"): 3.0}
+    assert tightening_factors(small(tightening=two)) == {("train", "a100", "north", False): 3.0}
 
 
 def test_a_goal_is_said_in_words():

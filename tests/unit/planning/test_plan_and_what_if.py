@@ -126,7 +126,7 @@ def test_the_answer_is_the_cheapest_plan_that_held_and_not_the_last() -> None:
     assert "hold in round 2 (" in ended.sentence
     assert "this plan is the cheapest that holds" in ended.sentence
     ended = plan_and_replay(problem(), _scripted([cheap, dearer, dear]), REPLAY)
-    assert [turn.holds for turn in ended.rounds] == [False, True, True]
+    assert [turn.holds for turn in ended.rounds] == [False, True, True, True]
     assert ended.result is dear
 
 
