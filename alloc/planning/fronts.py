@@ -31,8 +31,8 @@ class Point:
     Parameters
     ----------
     limit
-        What was asked: the factor of all goals, or the most energy (kWh) or carbon dioxide (kg) in
-        any scenario over all quarters.
+        What was asked: the factor of all goals, or the most energy (kWh) or carbon dioxide (kg),
+        the caps of all quarters together; each quarter's holds in every scenario.
     result
         The cheapest plan found, certified.
     value
@@ -205,8 +205,9 @@ def _capped_points(
     if cheapest.plan is None:
         return [Point(math.inf, cheapest, math.nan)]
     by_quarter = account(problem, cheapest.plan).carbon_kg.max(axis=0)
-    most = _worst(problem, cheapest)
-    found = [Point(most, cheapest, most)]
+    # Its limit is that of its own caps, like the others': more than its worst scenario needs where
+    # quarters are at their worst in different scenarios.
+    found = [Point(float(by_quarter.sum()), cheapest, _worst(problem, cheapest))]
     # Plans that need less are found by halving between what works and what does not.
     feasible, infeasible = 1.0, 0.0
     before = cheapest

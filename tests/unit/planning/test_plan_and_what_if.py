@@ -329,6 +329,26 @@ def test_fronts_fall_and_each_point_is_certified(axis: str, base: PlanReport) ->
         assert planned[-1].cost == pytest.approx(cheapest)
 
 
+def test_looser_caps_never_cost_more_where_each_future_has_its_own_worst_quarter() -> None:
+    """The cheapest plan stood at its worst future's energy, below plans with tighter caps."""
+    tiny = load_stored_planning("planning-tiny")
+    one = tiny.scenarios[0]
+    futures = tuple(
+        dataclasses.replace(
+            one,
+            name=name,
+            probability=0.5,
+            arrivals={k: (early * r[0], late * r[1]) for k, r in one.arrivals.items()},
+        )
+        for name, early, late in (("early", 1.6, 0.3), ("late", 0.3, 1.6))
+    )
+    front = pareto(tiny.replace(scenarios=futures, budget=None), "energy", points=3, settings=EXACT)
+    planned = [point for point in front.points if point.result.plan is not None]
+    assert len(planned) >= 2
+    assert [point.cost for point in planned] == sorted((p.cost for p in planned), reverse=True)
+    assert all(point.value < point.limit for point in planned)
+
+
 def test_energy_counts_as_carbon_without_changing_any_cost(base: PlanReport) -> None:
     """The front of energy is drawn on a problem in other units, at the same prices."""
     priced = problem(carbon_price_per_kg=0.2)
