@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from sqlalchemy import (
     Boolean,
     Column,
+    Connection,
     Double,
     Engine,
     Index,
@@ -21,7 +24,9 @@ from sqlalchemy import (
     UniqueConstraint,
     create_engine,
     event,
+    func,
     insert,
+    inspect,
     select,
 )
 from sqlalchemy.engine import make_url
@@ -31,6 +36,8 @@ from alloc.errors import AllocError
 
 SCHEMA_VERSION = "1"
 """Version of the tables below; a database of another version is refused, not guessed at."""
+_MAKING = 0x616C6C6F63
+"""Advisory lock of a PostgreSQL while the tables are made."""
 _PATIENCE_S = 20.0
 """How long to wait for another process that writes to the same SQLite file, or for a PostgreSQL."""
 
@@ -123,20 +130,42 @@ def open_database(location: str, patience_s: float = _PATIENCE_S) -> Engine:
     engine = _engine(location, patience_s)
     try:
         with engine.begin() as connection:
-            metadata.create_all(connection)
-            found = connection.execute(select(meta.c.value).where(meta.c.name == "schema")).scalar()
+            found = _schema_of(connection)
             if found is None:
-                connection.execute(insert(meta).values(name="schema", value=SCHEMA_VERSION))
+                found = _make_tables(connection)
     except SQLAlchemyError as error:
         engine.dispose()
         raise database_error("open", location, error) from error
-    if found not in (None, SCHEMA_VERSION):
+    if found != SCHEMA_VERSION:
         engine.dispose()
         raise DatabaseError(
             f"{display_name(location)} has version {found} of the server's tables and this alloc "
             f"uses version {SCHEMA_VERSION}; use the alloc that wrote it, or another database."
         )
     return engine
+
+
+def _schema_of(connection: Connection) -> str | None:
+    """Return the version of the tables in a database, or None if they are not there yet."""
+    if not inspect(connection).has_table(meta.name):
+        return None
+    return connection.execute(select(meta.c.value).where(meta.c.name == "schema")).scalar()
+
+
+def _make_tables(connection: Connection) -> str:
+    """Put the tables into a new database, and return their version.
+
+    Several servers may open it at the same time: one of them makes the tables, the others wait.
+    """
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
+        connection.execute(select(func.pg_advisory_xact_lock(_MAKING)))
+    found = _schema_of(connection)
+    if found is None:
+        metadata.create_all(connection)
+        connection.execute(insert(meta).values(name="schema", value=SCHEMA_VERSION))
+    return found or SCHEMA_VERSION
 
 
 def is_sqlite(location: str) -> bool:
@@ -234,6 +263,19 @@ def _set_up_postgres(patience_s: float, connection: Any, _record: Any) -> None:
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
     cursor = connection.cursor()
     # Readers and the writer do not wait for each other; a commit is on disk when it returns.
-    cursor.execute("PRAGMA journal_mode=WAL")
+    _write_ahead(cursor)
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.close()
+
+
+def _write_ahead(cursor: sqlite3.Cursor) -> None:
+    """Keep a write-ahead log; here SQLite itself does not wait for others who just do the same."""
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.02)

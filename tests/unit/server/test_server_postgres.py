@@ -2,6 +2,7 @@
 
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import pytest
@@ -27,6 +28,16 @@ def rows(database, query):
         found = connection.execute(text(query)).all()
     engine.dispose()
     return found
+
+
+def test_servers_that_start_together_make_the_tables_once(postgres):
+    """One of several on a new database ended with "relation already exists"."""
+    for _ in range(5):
+        url = postgres.new_database(f"alloc{next(_numbers)}")
+        with ThreadPoolExecutor(4) as threads:
+            for engine in threads.map(open_database, [url] * 4):
+                engine.dispose()
+        assert rows(url, "SELECT value FROM alloc_server_meta") == [("1",)]
 
 
 def test_the_life_of_a_job(open_client, settings, database, tiny):

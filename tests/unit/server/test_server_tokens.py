@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from alloc.errors import InstanceError
 from alloc.server import Settings
 from alloc.server.serving import require_safe
 from alloc.server.tables import open_database
-from alloc.server.tokens import add_token, revoke_token
+from alloc.server.tokens import add_token, list_tokens, revoke_token
 
 
 @pytest.fixture
@@ -26,6 +27,18 @@ def engine(settings):
 
 def bearer(token):
     return {"Authorization": f"Bearer {token}"}
+
+
+def test_commands_that_open_a_new_database_together_make_the_tables_once(tmp_path):
+    """A server and a command for tokens, started at once: one failed, "table already exists"."""
+    for k in range(10):
+        path = str(tmp_path / f"{k}.sqlite")
+        with ThreadPoolExecutor(4) as threads:
+            engines = list(threads.map(open_database, [path] * 4))
+        add_token(engines[0], "team")
+        assert [info.name for info in list_tokens(engines[1])] == ["team"]
+        for engine in engines:
+            engine.dispose()
 
 
 def test_only_a_hash_is_kept(engine, settings):
