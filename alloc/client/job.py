@@ -79,7 +79,10 @@ class RemoteJob(Generic[T]):
 
     def status(self) -> JobStatus:
         """Return what the server says of it now."""
-        return JobStatus.of(self._transport.send("GET", f"/v1/jobs/{self.id}").json())
+        return self._status(None)
+
+    def _status(self, until: float | None) -> JobStatus:
+        return JobStatus.of(self._transport.send("GET", f"/v1/jobs/{self.id}", until=until).json())
 
     def cancel(self) -> JobStatus:
         """Take it out of the queue, or stop it. Again is no error.
@@ -143,13 +146,14 @@ class RemoteJob(Generic[T]):
         Raises
         ------
         RemoteError
-            If it has not ended by then, was cancelled, failed at the server, or has expired.
+            If it has not ended by then, or the server does not answer any more; if it was
+            cancelled, failed at the server, or has expired.
         InstanceError, UnsupportedFeatureError
             If the server refuses the instance or an option.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
         pause = 0.02
-        while not self.status().ended:
+        while not self._status(end).ended:
             if end is not None and time.monotonic() + pause > end:
                 raise RemoteError(
                     f"job {self.id} has not ended within {timeout_s:g} s; wait longer, or cancel "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -58,11 +59,13 @@ class Transport:
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, Any] | None = None,
+        until: float | None = None,
     ) -> httpx.Response:
         """Send a request that may be sent again, and return the answer.
 
         Everything the client asks may be: reading changes nothing, cancelling twice is no error,
-        and what is submitted carries an idempotency key.
+        and what is submitted carries an idempotency key. It is not sent again after `until`, on the
+        clock of `time.monotonic`, nor for longer than the client's patience.
 
         Raises
         ------
@@ -71,7 +74,7 @@ class Transport:
         InstanceError, UnsupportedFeatureError
             If the server refuses the instance or an option.
         """
-        end = time.monotonic() + self.patience_s
+        end = min(time.monotonic() + self.patience_s, math.inf if until is None else until)
         for attempt in range(1_000_000):
             try:
                 response = self._http.request(

@@ -26,7 +26,10 @@ _DOCUMENTS: Mapping[str, Kind] = {
 
 
 def read_quickly(body: bytes, model: type[R]) -> R:
-    """Return the request in a body; what is wrong with it is found out by `read_carefully`."""
+    """Return the request in a body; what is wrong with it is found out by `read_carefully`.
+
+    In haste a key that comes twice is not seen: the last one counts, as in most readers of JSON.
+    """
     try:
         return model.model_validate_json(body)
     except ValidationError:

@@ -1,12 +1,13 @@
 """The client gives what solving at home gives, and loses nothing when the server goes away."""
 
 import socket
+import time
 
 import httpx
 import pytest
 from server_harness import Running, Server
 
-from alloc.client import Client, RemoteError
+from alloc.client import Client, RemoteError, RemoteJob
 from alloc.client.errors import error_of
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.instances import load
@@ -292,3 +293,13 @@ def _free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def test_a_server_that_went_away_is_not_waited_for_longer_than_was_asked():
+    """The patience of a minute was the least that any wait took."""
+    with Client("http://127.0.0.1:9", patience_s=60.0) as client:
+        began = time.monotonic()
+        with pytest.raises(RemoteError, match="does not answer") as caught:
+            RemoteJob(client._transport, "0" * 32, bytes).result(timeout_s=0.5)
+        assert time.monotonic() - began < 10
+    assert caught.value.kind == "unreachable"
