@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from alloc.errors import InstanceError, nearest
 from alloc.topology import HostType
-from alloc.units import in_full, require_count, require_finite, require_non_negative
+from alloc.units import in_full, require_count, require_non_negative
 
 Terms = Literal["purchase", "reserved", "on_demand", "spot"]
 """How hosts are acquired: bought; rented for a fixed number of quarters; rented by the hour;
@@ -181,4 +181,3 @@ class Owned:
         where = f'owned hosts of offer "{self.offer}" at "{self.site}"'
         require_count(self.count, where, "count", least=1)
         require_count(self.quarters_left, where, "quarters_left", least=1)
-        require_finite(self.count, where, "count")
