@@ -62,8 +62,8 @@ class RemoteWhatIf:
     changes
         What was changed, in words.
     at_least, at_most
-        Ends of the range in which the difference in cost is proved to lie; None if one of the two
-        has no plan.
+        Ends of the range in which the difference in cost is proved to lie; None where nothing is
+        proved, as if one of the two has no plan.
     base, changed
         The plans.
     document

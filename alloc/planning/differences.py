@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,8 @@ class CostChange:
     found
         Cost of the plan found after the change less that found before, money.
     at_least, at_most
-        Ends of the range in which the difference of the two optima lies, by the proved bounds.
+        Ends of the range in which the difference of the two optima lies, by the proved bounds;
+        infinite where there is none yet.
     """
 
     found: float
@@ -39,6 +41,8 @@ class CostChange:
     def in_words(self, currency: str = "") -> str:
         """Return what is proved, in words, to a whole unit of money."""
         unit = f" {currency}" if currency else ""
+        if math.isinf(self.at_least) or math.isinf(self.at_most):
+            return self._open(unit)
         low, high = round(self.at_least), round(self.at_most)
         if self.at_least == self.at_most == 0:
             return "does not change the cost, proved"
@@ -51,6 +55,23 @@ class CostChange:
         return (
             f"changes the cost by {low:+,} to {high:+,}{unit}: within the gap of the two solves, "
             "so solve with a smaller gap to know the sign"
+        )
+
+    def _open(self, unit: str) -> str:
+        """Return what is proved where a solve had no time to prove a bound: one end, or none."""
+        if math.isfinite(self.at_most):
+            high = round(self.at_most)
+            if high < 0:
+                return f"saves at least {-high:,}{unit}, proved"
+            return f"costs at most {high:,}{unit} more, proved"
+        if math.isfinite(self.at_least):
+            low = round(self.at_least)
+            if low > 0:
+                return f"costs at least {low:,}{unit} more, proved"
+            return f"saves at most {-low:,}{unit}, proved"
+        return (
+            f"changes the cost found by {round(self.found):+,}{unit}, of which nothing is proved: "
+            "give more time"
         )
 
 

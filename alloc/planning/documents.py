@@ -57,7 +57,14 @@ def encode_what_if(found: WhatIf) -> Document:
         "document": "what-if",
         "version": VERSION,
         "changes": list(found.changes),
-        "cost": None if cost is None else {**dataclasses.asdict(cost), "sentence": cost.sentence},
+        "cost": None
+        if cost is None
+        else {
+            "found": cost.found,
+            "at_least": finite(cost.at_least),
+            "at_most": finite(cost.at_most),
+            "sentence": cost.sentence,
+        },
         "costs": {
             part: {"before": before, "after": after}
             for part, (before, after) in found.costs.items()

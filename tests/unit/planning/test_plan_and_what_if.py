@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 
 import pytest
@@ -24,7 +25,8 @@ from alloc.capacity.bands import bands_of
 from alloc.errors import InstanceError
 from alloc.instances.stored_planning import load_stored_planning
 from alloc.planning.changes import Budget, Demand, NoMore
-from alloc.planning.differences import CostChange, cost_change, what_if
+from alloc.planning.differences import CostChange, WhatIf, cost_change, what_if
+from alloc.planning.documents import encode_what_if
 from alloc.planning.fronts import in_energy, pareto
 from alloc.planning.loop import plan_and_replay
 from alloc.planning.replay import ReplaySettings, replay, replay_all
@@ -35,6 +37,7 @@ from alloc.topology import HostType
 from alloc.verification.plan import verify_plan
 
 EXACT = SolveSettings(time_limit_s=20.0, gap=1e-6)
+INF = float("inf")
 REPLAY = ReplaySettings(jobs=100, replications=2, regimes=1)
 
 
@@ -227,6 +230,10 @@ def test_a_what_if_proves_the_range_of_the_difference(base: PlanReport) -> None:
         (-9_575.0, -9_498.0, "saves 9,498 to 9,575 EUR, proved"),
         (-77.0, 12.0, "changes the cost by -77 to +12 EUR: within the gap of the two solves, so "
          "solve with a smaller gap to know the sign"),
+        (-INF, 203.0, "costs at most 203 EUR more, proved"),
+        (-INF, -203.0, "saves at least 203 EUR, proved"),
+        (203.0, INF, "costs at least 203 EUR more, proved"),
+        (-203.0, INF, "saves at most 203 EUR, proved"),
     ],
 )  # fmt: skip
 def test_what_is_proved_of_a_cost_is_said_to_a_whole_unit(
@@ -234,6 +241,23 @@ def test_what_is_proved_of_a_cost_is_said_to_a_whole_unit(
 ) -> None:
     """Two ends that round alike are one number, not a range from it to itself."""
     assert CostChange(at_least, at_least, at_most).in_words("EUR") == sentence
+
+
+def test_a_what_if_without_a_proved_bound_is_said_and_written(base: PlanReport) -> None:
+    """A solve that ends before its relaxation has a plan and no bound, which JSON cannot say."""
+    unproved = dataclasses.replace(
+        base.result, certificate=dataclasses.replace(base.result.certificate, bound=-INF)
+    )
+    report = dataclasses.replace(base, result=unproved)
+    found = WhatIf(("more jobs",), report, dataclasses.replace(report))
+    assert found.cost is not None
+    assert found.cost.sentence == (
+        "changes the cost found by +0, of which nothing is proved: give more time"
+    )
+    written = json.loads(json.dumps(encode_what_if(found), allow_nan=False))
+    assert written["cost"]["at_least"] is None
+    assert written["cost"]["at_most"] is None
+    assert written["cost"]["found"] == 0.0
 
 
 def test_a_change_that_is_none_does_not_change_the_cost(base: PlanReport) -> None:
