@@ -12,7 +12,7 @@ from pyomo.contrib.appsi.base import Results, TerminationCondition
 from pyomo.contrib.appsi.solvers import Highs
 
 from alloc.backends import SolverOptions
-from alloc.backends.highs import SECONDS_FOR_SECOND, refutes, threads
+from alloc.backends.highs import NO_AGGREGATOR, SECONDS_FOR_SECOND, refutes, threads
 from alloc.errors import SolverError
 from alloc.formulation import ArrayModel, CpSatModel, PyomoModel, RawResult
 
@@ -100,6 +100,7 @@ def _run(model: PyomoModel, options: SolverOptions, **native: str) -> Results:
     solver.highs_options = {
         "random_seed": options.seed % (2**31),
         "threads": options.workers,
+        "presolve_rule_off": NO_AGGREGATOR,
         **native,
     }
     return solver.solve(model.model)

@@ -332,6 +332,41 @@ def test_what_presolve_alone_calls_optimal_is(sense: str) -> None:
     assert found.values[[1, 3]] == pytest.approx(1.0)
 
 
+def test_what_presolve_makes_false_and_then_searches_is_solved() -> None:
+    """Here presolve leaves something to search; HiGHS as it comes says 2.8 and calls it optimal.
+
+    By hand: one of column 6 lets both of column 1 in, which gain 2.5 each; two of column 5 instead
+    let in one of column 2, which gains 2.5.
+    """
+    model = sharing_of_two_gpus()
+    rows = [
+        ({0: 1, 1: 1}, -np.inf, 2.0),
+        ({2: 1}, -np.inf, 2.0),
+        ({0: -1, 2: -2, 3: 1}, 0.0, 0.0),
+        ({1: -1, 4: 1}, 0.0, 0.0),
+        ({3: 1, 5: -1}, -np.inf, 0.0),
+        ({4: 1, 6: -2}, -np.inf, 0.0),
+        ({5: 1, 6: 1}, -np.inf, 2.0),
+    ]
+    matrix = sparse.lil_array((7, 7))
+    for r, (entries, _, _) in enumerate(rows):
+        for column, value in entries.items():
+            matrix[r, column] = value
+    searched = replace(
+        model,
+        cost=np.array([0.3, 2.5, 2.5, 0.0, 0.0, 0.0, 0.0]),
+        matrix=matrix.tocsr(),
+        row_lower=np.array([low for _, low, _ in rows]),
+        row_upper=np.array([high for _, _, high in rows]),
+        lower=np.zeros(7),
+        upper=np.array([2.0, 2.0, 2.0, np.inf, np.inf, 4.0, 4.0]),
+        integer=np.ones(7, dtype=bool),
+    )
+    found = highs.solve(searched, SolverOptions())
+    assert found.objective == pytest.approx(5.0)
+    assert found.bound == pytest.approx(5.0)
+
+
 def test_the_whiteboard_does_not_believe_it_either() -> None:
     model = sharing_of_two_gpus()
     drawn = pyo.ConcreteModel()
