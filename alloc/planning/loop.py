@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from alloc.capacity.demand import Tightening
-from alloc.capacity.headroom import margins
 from alloc.capacity.plan import PlanResult
 from alloc.capacity.problem import PlanningProblem
 from alloc.planning.pools import Operation, fullest, operations_of
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
+from alloc.planning.room import keys_of
 from alloc.planning.tightening import (
     Learned,
     halfway,
+    margins_kept,
     relaxed,
     tightened,
     with_margins,
@@ -142,13 +143,15 @@ def plan_and_replay(
         result = solve(problem, None if last is None else last.result)
         operations: tuple[Operation, ...] = ()
         if result.plan is not None:
-            operations = fullest(operations_of(problem, result.plan), settings.regimes)
+            every = operations_of(problem, result.plan)
+            operations = fullest(every, settings.regimes)
+            learned.sent |= {key for operation in every for key in keys_of(operation)}
         if operations:
             tell(f"round {number}: replaying {len(operations)} regimes of pools")
         measured = replay_all(operations, settings, draw=number)
         turn = Round(problem.tightening, result, tuple(m for found in measured for m in found))
         rounds.append(turn)
-        guesses = learned.guessed & margins(problem).keys()
+        guesses = learned.guessed & margins_kept(problem).keys()
         if result.certificate.status == "infeasible" and not guesses:
             proof = turn
         if turn.missed:
@@ -158,7 +161,7 @@ def plan_and_replay(
         if last is not None and result.plan is None:
             tell(f"round {number}: no plan with so much room; trying less")
             before = asked.replace(tightening=last.tightening)
-            kept = {k: gpus for k, gpus in margins(problem).items() if k not in guesses}
+            kept = {k: gpus for k, gpus in margins_kept(problem).items() if k not in guesses}
             if not guesses:
                 kept = halfway(problem, before)
         elif turn.missed:

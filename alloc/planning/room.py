@@ -59,6 +59,11 @@ def key_of(operation: Operation, job_class: str) -> TighteningKey:
     return job_class, operation.pool.gpu_type, operation.pool.site, operation.pool.spot
 
 
+def keys_of(operation: Operation) -> set[TighteningKey]:
+    """Return what the tightenings of all classes in a pool are for."""
+    return {key_of(operation, stream.job_class.name) for stream in operation.streams}
+
+
 def rooms_needed(
     operation: Operation,
     loads: Mapping[str, float],

@@ -7,16 +7,17 @@ model finds out by itself where it pays to bring work together.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from alloc.capacity.demand import Tightening, TighteningKey
-from alloc.capacity.headroom import margins
+from alloc.capacity.headroom import KEPT_OUT, margins, tightening_factors
 from alloc.capacity.problem import PlanningProblem
 from alloc.planning.pools import Operation
 from alloc.planning.replay import Measured, ReplaySettings
-from alloc.planning.room import Room, holds, key_of, load_carried, reserved, rooms_needed
+from alloc.planning.room import Room, holds, key_of, keys_of, load_carried, reserved, rooms_needed
 
 # Part of a host by which a pool that missed needs more than it had, at the least.
 _PART = 0.05
@@ -38,17 +39,20 @@ class Learned:
         How often each class has been charged for the room of a pool.
     seen
         The classes and pools that were replayed together.
+    sent
+        Where plans sent jobs, replayed or not.
     guessed
-        Those of which the margin is taken from another pool.
+        The classes and pools whose margin was not measured there.
     """
 
     charges: Counter[str] = field(default_factory=Counter)
     seen: set[TighteningKey] = field(default_factory=set)
+    sent: set[TighteningKey] = field(default_factory=set)
     guessed: set[TighteningKey] = field(default_factory=set)
 
     def see(self, operation: Operation) -> None:
         """Take notice of a pool that was replayed."""
-        here = {key_of(operation, stream.job_class.name) for stream in operation.streams}
+        here = keys_of(operation)
         self.seen |= here
         self.guessed -= here
 
@@ -57,11 +61,20 @@ Margins = dict[TighteningKey, float]
 
 
 def with_margins(asked: PlanningProblem, kept: Mapping[TighteningKey, float]) -> PlanningProblem:
-    """Return a problem with margins besides what was asked."""
+    """Return a problem with margins besides what was asked; where infinite, a class is kept out."""
     added = tuple(
-        Tightening(*key[:3], margin=margin, spot=key[3]) for key, margin in sorted(kept.items())
+        Tightening(*key[:3], margin=margin, spot=key[3])
+        if math.isfinite(margin)
+        else Tightening(*key[:3], factor=KEPT_OUT, spot=key[3])
+        for key, margin in sorted(kept.items())
     )
     return asked.replace(tightening=asked.tightening + added)
+
+
+def margins_kept(problem: PlanningProblem) -> Margins:
+    """Return the margins of a problem, infinite where a class is kept out."""
+    factors = tightening_factors(problem)
+    return margins(problem) | {k: math.inf for k, factor in factors.items() if factor >= KEPT_OUT}
 
 
 def tightened(
@@ -73,7 +86,8 @@ def tightened(
     """Return margins with which each pool that missed gets the room it needs.
 
     Where a class that is charged was not replayed yet, it is taken to need as much, gang for gang:
-    without that it would be sent from pool to pool, and miss its goal in each.
+    without that it would be sent from pool to pool, and miss its goal in each. Where these are too
+    many, it stays in the pools that plans have sent it to.
 
     Parameters
     ----------
@@ -89,7 +103,7 @@ def tightened(
     replayed = list(replayed)
     for operation, _ in replayed:
         learned.see(operation)
-    found = dict(margins(problem))
+    found = margins_kept(problem)
     per_gpu: dict[str, float] = defaultdict(float)
     for operation, measured in replayed:
         if all(m.holds for m in measured):
@@ -107,11 +121,11 @@ def tightened(
                 found[key] = max(found.get(key, 0.0), margin)
                 per_gpu[name] = max(per_gpu[name], margin / _gang(operation, name))
     learned.charges.update(per_gpu.keys())
-    guesses = list(_guesses(problem, per_gpu))
+    guesses = {k: gpus for k, gpus in _guesses(problem, per_gpu) if k not in learned.seen}
     if len(guesses) > _MOST_GUESSES:
-        return found
-    for key, margin in guesses:
-        if key not in learned.seen and margin > found.get(key, 0.0):
+        guesses = {key: math.inf for key in guesses.keys() - learned.sent}
+    for key, margin in guesses.items():
+        if margin > found.get(key, 0.0):
             found[key] = margin
             learned.guessed.add(key)
     return found
@@ -151,11 +165,11 @@ def relaxed(
     learned
         What was learned in earlier rounds; added to.
     """
-    now, floor = margins(problem), margins(asked)
+    now, floor = margins_kept(problem), margins_kept(asked)
     needed: Margins = {}
     for operation in operations:
         learned.see(operation)
-        keys = {key_of(operation, s.job_class.name) for s in operation.streams} & now.keys()
+        keys = keys_of(operation) & now.keys()
         if not keys:
             continue
         margin = _margin_now(operation, sum(reserved(problem, operation).values()), settings)
@@ -171,7 +185,7 @@ def relaxed(
 
 def halfway(problem: PlanningProblem, before: PlanningProblem) -> Margins:
     """Return margins between those of two problems, the second of which has a plan."""
-    more, less = margins(problem), margins(before)
+    more, less = margins_kept(problem), margins_kept(before)
     return {key: (margin + less.get(key, 0.0)) / 2 for key, margin in more.items()}
 
 

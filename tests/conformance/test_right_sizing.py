@@ -19,6 +19,7 @@ from alloc.capacity import (
     Scenario,
     ServiceGoal,
     Site,
+    Tightening,
 )
 from alloc.capacity.headroom import headroom, reference_gpus
 from alloc.errors import InstanceError
@@ -116,11 +117,16 @@ def simple_problems(draw) -> PlanningProblem:
         discount_rate=0.05,
         failures=draw(some(0, 1)),
         epsilon=draw(some(0.0, 0.5)),
+        tightening=(
+            Tightening("work", "a", "east", margin=draw(some(0.0, 0.5, 1.5))),
+            Tightening("work", "b", "cloud", margin=draw(some(0.0, 1.0))),
+            Tightening("work", "a", "cloud", margin=draw(some(0.0, 0.5)), spot=True),
+        ),
     )
 
 
 def brute_force(problem: PlanningProblem) -> float:
-    """Try all orders and all scenarios to waive."""
+    """Try all orders, all scenarios to waive, and in each quarter all places to send jobs to."""
     buy = problem.offers[0]
     best = math.inf
     counts = range(buy.most_hosts + 1)
@@ -153,16 +159,28 @@ def brute_force(problem: PlanningProblem) -> float:
             fixed -= problem.discount(problem.num_quarters) * worth
         for waived in waivable:
             running = sum(
-                0.5 * problem.discount(t) * serve(problem, s, t, n, s.name in waived)
-                for s in problem.scenarios
+                problem.discount(t)
+                * min(
+                    sum(
+                        0.5 * serve(problem, s, t, n, s.name in waived, sent)
+                        for s in problem.scenarios
+                    )
+                    for sent in itertools.product((False, True), repeat=3)
+                )
                 for t, n in enumerate(hosts)
             )
             best = min(best, fixed + running)
     return best
 
 
-def serve(problem: PlanningProblem, scenario, quarter: int, hosts: int, waived: bool) -> float:
-    """Return the money for a quarter: sources in order of their price per job."""
+def serve(
+    problem: PlanningProblem, scenario, quarter: int, hosts: int, waived: bool, sent
+) -> float:
+    """Return the money for a quarter: sources in order of their price per job.
+
+    `sent` says whether jobs are sent to own hosts, to rented ones, to spot hosts: each keeps its
+    margin in a quarter in which they are.
+    """
     job_class, gpus = problem.classes[0], reference_gpus(problem)
     hours = problem.quarter_hours
     left = scenario.arrivals["work"][quarter]
@@ -172,20 +190,25 @@ def serve(problem: PlanningProblem, scenario, quarter: int, hosts: int, waived: 
 
     usable = max(hosts - problem.failures, 0) * problem.offers[0].gpus
     busy_kwh = 0.3 / problem.offers[0].gpus * 1.2 * 0.2
-    sources = [
-        (2.0 * busy_kwh, usable / room(0) / 2.0),
-        (room(1) / 2 * 0.1, math.inf),
-    ]
-    if job_class.interruptible:
-        sources.append((3.0 * room(0, True) * 0.01, 2.0 / room(0, True) / 3.0))
+    own, rented, spot = (part.margin for part in problem.tightening)
+    sources, total = [], 0.0
+    if sent[0]:
+        if usable < own:
+            return math.inf
+        sources.append((2.0 * busy_kwh, (usable - own) / room(0) / 2.0))
+    if sent[1]:
+        total += rented / 2 * 0.1 * hours
+        sources.append((room(1) / 2 * 0.1, math.inf))
+    if sent[2] and job_class.interruptible:
+        total += spot * 0.01 * hours
+        sources.append((3.0 * room(0, True) * 0.01, (2.0 - spot) / room(0, True) / 3.0))
     if waived:
         sources.append((job_class.loss_per_job, math.inf))
-    total = 0.0
     for price, most in sorted(sources):
         rate = min(left, most)
         total += rate * price * hours
         left -= rate
-    return total
+    return total if left <= 1e-12 else math.inf
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=CHECKS)

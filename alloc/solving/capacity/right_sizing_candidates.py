@@ -19,6 +19,7 @@ from alloc.solving.capacity.right_sizing_state import Watch
 from alloc.solving.capacity.right_sizing_tightening import most_in_better_plans
 from alloc.solving.outcome import Settings
 
+_ROUNDED = "rounded"
 _STEPS_OF_DIVE = 3
 _ATTEMPTS = 4
 """Times that a dive goes on with what it learned, while its plans go short."""
@@ -74,7 +75,7 @@ class Candidates(Relaxation):
         self._short: set[bytes] = set()
         """Those of the tried that go short."""
         self._went_short = False
-        """Whether the last one did."""
+        """Whether the last one did, and had not been tried before."""
         self._raises = 0
         self._above_when_tightened = math.inf
 
@@ -91,8 +92,8 @@ class Candidates(Relaxation):
         point = self.completing.complete(values)
         key = np.round(point[self.first.integer]).tobytes()
         if key in self._tried:
-            if key in self._short:
-                self._went_short = True
+            # In a dive the places that jobs are sent to may be to blame, which no price changes.
+            if key in self._short and not (what == _ROUNDED and len(self.first.sent)):
                 self._cut_off(point)
             return False
         self._tried.add(key)
@@ -354,7 +355,7 @@ class Candidates(Relaxation):
         raw = self._integer_programs([limits], _SECONDS_TO_ROUND, self.gap / 10)[0]
         if raw.values is None:
             return False
-        return self.try_candidate(raw.values[: len(self.setting.cost)], "rounded")
+        return self.try_candidate(raw.values[: len(self.setting.cost)], _ROUNDED)
 
     def prove(self, seconds: float) -> bool:
         """Raise the bound by the quarterly integer program; return whether a better plan was found.
