@@ -19,6 +19,8 @@ _SIZING = 0
 _MOST_DOUBLINGS = 12
 # Steps of the search for the most load that a pool carries.
 _STEPS = 3
+# Classes, those with the largest gangs, that are looked at as to blame.
+_SUSPECTS = 4
 # Part of a pool's load that one class may have and the others still stand for the pool.
 _MOST = 0.8
 
@@ -102,8 +104,12 @@ def rooms_needed(
     missed = [m.job_class for m in replay(operation, settings, draw=_SIZING) if not _surely(m)]
     if not missed:
         return found
-    ordered = sorted(loads, key=lambda name: (charges.get(name, 0), loads[name], name))
-    blamed = (name for name in ordered if _is_to_blame(name, operation, loads, settings))
+    gangs: dict[str, int] = {}
+    for stream in operation.streams:
+        gangs[stream.job_class.name] = max(stream.gpus, gangs.get(stream.job_class.name, 0))
+    suspects = sorted(gangs, key=lambda name: (-gangs[name], loads[name], name))[:_SUSPECTS]
+    suspects.sort(key=lambda name: (charges.get(name, 0), loads[name], name))
+    blamed = (name for name in suspects if _is_to_blame(name, operation, loads, settings))
     charged = next(([name] for name in blamed), missed)
     found.append(Room(room_needed(operation, settings), tuple(charged)))
     return found
