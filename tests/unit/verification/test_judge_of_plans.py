@@ -18,6 +18,7 @@ from alloc.capacity import (
     ServiceGoal,
     Share,
     Site,
+    Tightening,
     Unserved,
 )
 from alloc.capacity.accounting import account, usable_gpus
@@ -83,6 +84,20 @@ def test_a_sound_plan_passes_and_costs_what_it_costs():
     assert totals.spent[0] == pytest.approx(300 + 6 + 17.5 + 3.5)
 
 
+def test_margins_count_where_jobs_are_sent_and_of_several_the_largest():
+    """8 GPUs busy of 12: nearly 4 are left, on firm hosts of this pool."""
+    fits = (
+        Tightening("work", "a", "room", margin=3.9),
+        Tightening("work", "a", "room", margin=1.0),
+        Tightening("work", "a", "cloud", margin=99.0),
+        Tightening("work", "a", "room", margin=99.0, spot=True),
+        Tightening("other", "a", "room", margin=99.0),
+    )
+    assert verify_plan(problem(tightening=fits), SOUND) == []
+    room = account(problem(tightening=fits), SOUND).room
+    assert room == {(("s", 0, 0), "a", "room", False): pytest.approx(11.9, rel=1e-3)}
+
+
 def test_rented_hosts_are_busy_before_owned_ones():
     rental = Rental("s", 0, 0, "rent", "room", 1.0)
     with_rent = account(problem(), replace(SOUND, rentals=(rental,)))
@@ -117,6 +132,8 @@ def test_rented_hosts_are_busy_before_owned_ones():
         (replace(SOUND, shares=(replace(SHARE, jobs_per_hour=float("nan")),)), {}, "rate"),
         (replace(SOUND, orders=(Order("buy", "room", 0, 1),)), {}, "room"),
         (SOUND, {"failures": 2}, "room"),
+        (SOUND, {"tightening": (Tightening("work", "a", "room", margin=4.1),)}, "room"),
+        (SOUND, {"tightening": (Tightening("work", "a", "room", factor=1.6),)}, "room"),
         (SOUND, {"utilisation": 0.5}, "room"),
         (replace(SOUND, shares=(SHARE, replace(SHARE, site="cloud", jobs_per_hour=0.0))), {},
          "residency"),
