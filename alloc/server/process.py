@@ -66,13 +66,19 @@ class Worker:
             daemon=True,
             name="alloc-worker",
         )
-        with _starting, _one_thread_each(), _main_left_alone():
-            solvers = ["alloc.server.preload"] if settings.preload else []
-            context.set_forkserver_preload(["alloc.server.worker", *solvers])
-            forkserver.ensure_running()
-            self._process.start()
-        theirs.close()
+        try:
+            with _starting, _one_thread_each(), _main_left_alone():
+                solvers = ["alloc.server.preload"] if settings.preload else []
+                context.set_forkserver_preload(["alloc.server.worker", *solvers])
+                forkserver.ensure_running()
+                self._process.start()
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
         self._socket = ours
+        self._writer: asyncio.StreamWriter | None = None
         self._limits = settings
         self.killed_for: Reason | None = None
         self.resident_at_start_mib = 0.0
@@ -112,9 +118,11 @@ class Worker:
         """Run a job to its end; a worker that dies or is killed ends it too."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self._limits.job_limit_s, self.kill, "time")
+        writer = self._writer
+        assert writer is not None
         try:
-            self._writer.write(pack_job(operation, body))
-            await self._writer.drain()
+            writer.write(pack_job(operation, body))
+            await writer.drain()
             while True:
                 tag, content = await self._frame()
                 if tag == "progress":
@@ -136,9 +144,12 @@ class Worker:
 
     async def close(self) -> None:
         """Wait for the end of a worker that was killed, and forget it."""
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        if self._writer is None:  # its channel could not be opened
+            self._socket.close()
+        else:
+            self._writer.close()
+            with contextlib.suppress(OSError):
+                await self._writer.wait_closed()
         await asyncio.to_thread(self._process.join)
         self._process.close()
 
