@@ -51,7 +51,7 @@ def read_bytes(path: str | PathLike[str]) -> bytes:
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
         if isinstance(error, InstanceError):
             raise
-        raise InstanceError(f"{path}: cannot be read ({_reason(error)}).") from None
+        raise InstanceError(f"{path}: cannot be read ({reason(error)}).") from None
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
@@ -87,7 +87,7 @@ def write_bytes(path: str | PathLike[str], data: bytes) -> None:
             _replace(target.resolve(), data)
     except (OSError, ValueError) as error:
         raise AllocError(
-            f"{path}: cannot be written ({_reason(error)}); nothing was changed, so make room or "
+            f"{path}: cannot be written ({reason(error)}); nothing was changed, so make room or "
             "choose another place."
         ) from None
 
@@ -157,5 +157,6 @@ def _neighbour(path: Path) -> str:
         return "."
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Return why the system could not read or write."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from alloc.documents.adapters import ADAPTERS
-from alloc.documents.files import write_text
+from alloc.documents.files import reason, write_text
 from alloc.documents.models import SCHEMA_VERSION, Kind
-from alloc.errors import InstanceError, nearest
+from alloc.errors import AllocError, InstanceError, nearest
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -66,7 +66,21 @@ def json_schema(kind: str) -> dict[str, Any]:
 
 
 def write_schemas(folder: str | PathLike[str]) -> list[Path]:
-    """Write the schema of every kind to ``KIND.schema.json`` in a folder; return the files."""
+    """Write the schema of every kind to ``KIND.schema.json`` in a folder; return the files.
+
+    A folder that is not there is made.
+
+    Raises
+    ------
+    AllocError
+        If it cannot be made, or a file not be written.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        raise AllocError(
+            f"{folder}: cannot be made a folder ({reason(error)}); name another one."
+        ) from None
     paths = []
     for kind in KINDS:
         path = Path(folder) / f"{kind}.schema.json"

@@ -266,3 +266,17 @@ def test_the_command_writes_the_schemas(
     assert capsys.readouterr().out.splitlines() == [
         str(tmp_path / f"{kind}.schema.json") for kind in KINDS
     ]
+
+
+def test_the_command_makes_the_folder_or_says_why_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first run names a folder that is not there; a mistake names a file."""
+    folder = tmp_path / "new" / "schema"
+    monkeypatch.setattr(sys, "argv", ["alloc.documents", str(folder)])
+    runpy.run_module("alloc.documents", run_name="__main__")
+    assert len(list(folder.iterdir())) == len(KINDS)
+    file = folder / f"{KINDS[0]}.schema.json"
+    monkeypatch.setattr(sys, "argv", ["alloc.documents", str(file)])
+    with pytest.raises(SystemExit, match="cannot be made a folder"):
+        runpy.run_module("alloc.documents", run_name="__main__")
