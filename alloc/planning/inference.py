@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 from alloc.capacity.inference import GpuPool, InferenceProblem
 from alloc.capacity.inference_result import GoalCheck, InferenceResult, Resolve
@@ -182,15 +183,19 @@ def _resolves(
 ) -> tuple[tuple[Resolve, ...], bool]:
     """Solve again with a little more of each thing; return also whether there was an interrupt."""
     more_hosts = [
-        Changed("host", pool.name, 1.0, "hosts", problem.replace(
-            pools=tuple(_grown(other, pool) for other in problem.pools)))
+        Changed("host", pool.name, 1.0, "hosts", partial(_with_one_more, problem, pool))
         for pool in problem.pools
-    ]  # fmt: skip
+    ]
     more_requests = [
-        Changed("rate", model.name, 100 * _MORE_REQUESTS, "% more requests", problem.replace(
-            models=tuple(_busier(other, model) for other in problem.models)))
+        Changed(
+            "rate",
+            model.name,
+            100 * _MORE_REQUESTS,
+            "% more requests",
+            partial(_with_busier, problem, model),
+        )
         for model in problem.models
-    ]  # fmt: skip
+    ]
     return solve_again(
         more_hosts + more_requests,
         outcome.certificate,
@@ -198,6 +203,14 @@ def _resolves(
         settings,
         report,
     )
+
+
+def _with_one_more(problem: InferenceProblem, pool: GpuPool) -> InferenceProblem:
+    return problem.replace(pools=tuple(_grown(other, pool) for other in problem.pools))
+
+
+def _with_busier(problem: InferenceProblem, model: ServedModel) -> InferenceProblem:
+    return problem.replace(models=tuple(_busier(other, model) for other in problem.models))
 
 
 def _grown(pool: GpuPool, which: GpuPool) -> GpuPool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -243,17 +244,19 @@ def _resolves(
         return solve_quotas(changed, limits).certificate
 
     more_gpus = [
-        Changed("gpu", capacity.gpu_type, 1.0, "GPUs", problem.replace(capacity=tuple(
-            dataclasses.replace(c, gpu_milli=c.gpu_milli + MILLI) if c is capacity else c
-            for c in problem.capacity)))
-        for capacity in problem.capacity
-    ]  # fmt: skip
+        Changed("gpu", gpu_type, 1.0, "GPUs", partial(_with_one_more, problem, gpu_type))
+        for gpu_type in problem.types
+    ]
     more_demand = [
-        Changed("demand", tenant.name, 100 * _MORE_DEMAND, "% more demand",
-                problem.replace(scenarios=tuple(_busier(s, tenant.name)
-                                                for s in problem.scenarios)))
+        Changed(
+            "demand",
+            tenant.name,
+            100 * _MORE_DEMAND,
+            "% more demand",
+            partial(_with_busier, problem, tenant.name),
+        )
         for tenant in problem.tenants
-    ]  # fmt: skip
+    ]
     changes = more_gpus + more_demand
     before = outcome.certificate
     if rounds > 1:
@@ -264,6 +267,19 @@ def _resolves(
             report("interrupted: the what-ifs are left out")
             return (), True
     return solve_again(changes, before, solved, settings, report)
+
+
+def _with_one_more(problem: QuotaProblem, gpu_type: str) -> QuotaProblem:
+    return problem.replace(
+        capacity=tuple(
+            dataclasses.replace(c, gpu_milli=c.gpu_milli + MILLI) if c.gpu_type == gpu_type else c
+            for c in problem.capacity
+        )
+    )
+
+
+def _with_busier(problem: QuotaProblem, tenant: str) -> QuotaProblem:
+    return problem.replace(scenarios=tuple(_busier(s, tenant) for s in problem.scenarios))
 
 
 def _busier(scenario: DemandScenario, tenant: str) -> DemandScenario:

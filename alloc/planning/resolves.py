@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 from alloc.capacity.inference_result import InferenceResult, Resolve
 from alloc.capacity.quota_result import QuotaResult
 from alloc.certificate import Certificate
+from alloc.errors import InstanceError
 from alloc.solving.capacity.inference import SizingOutcome
 from alloc.solving.capacity.quotas import QuotaOutcome
 from alloc.solving.outcome import Settings
@@ -20,13 +21,13 @@ Report = Callable[[str], None]
 
 
 class Changed(NamedTuple, Generic[P]):
-    """A problem with a little more of something; the other fields are those of `Resolve`."""
+    """What makes a problem with a little more of something; the rest as in `Resolve`."""
 
     kind: str
     name: str
     amount: float
     unit: str
-    problem: P
+    make: Callable[[], P]
 
 
 def solve_again(
@@ -41,7 +42,7 @@ def solve_again(
     Parameters
     ----------
     changes
-        The changed problems.
+        What makes the changed problems.
     before
         What is proved without any change.
     solve
@@ -49,7 +50,8 @@ def solve_again(
     settings
         Limits for all of them together.
     report
-        Told if the time is up, or Ctrl-C pressed, before the end.
+        Told if the time is up, or Ctrl-C pressed, before the end, and of a change that is left out
+        because it would be beyond what a problem may have.
 
     Returns
     -------
@@ -63,7 +65,13 @@ def solve_again(
             report(f"no time left for {len(changes) - k} of {len(changes)} what-ifs")
             break
         try:
-            after = solve(change.problem, Settings(left, settings.seed, settings.workers))
+            problem = change.make()
+        except InstanceError:
+            what = f'"{change.name}" ({change.amount:+g} {change.unit})'
+            report(f"no what-if for {what}: there would be more than a problem may have")
+            continue
+        try:
+            after = solve(problem, Settings(left, settings.seed, settings.workers))
         except KeyboardInterrupt:
             report(f"interrupted: {len(changes) - k} of {len(changes)} what-ifs left out")
             return tuple(found), True

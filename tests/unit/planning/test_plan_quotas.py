@@ -127,6 +127,15 @@ def test_a_result_shows_what_each_tenant_gets_and_what_more_would_change():
     assert {o.sample for o in result.outlooks} == {"planned", "replayed"}
 
 
+def test_as_many_gpus_as_there_may_be_have_a_plan_without_one_more():
+    """One more than a million is refused, which is no reason to lose what was found."""
+    problem = a_quota_problem(PAIR, [[8, 2]], 1_000_000, "least_quota")
+    result = plan_quotas(problem)
+    assert result.certificate.objective == pytest.approx(10)
+    assert [(r.kind, r.name) for r in result.resolves] == [("demand", "a"), ("demand", "b")]
+    assert any('no what-if for "a100" (+1 GPUs)' in line for line in result.log)
+
+
 def test_types_are_divided_apart_and_borrowing_is_limited_over_both():
     def demand(tenant, gpu_type, gpus):
         return TenantDemand(tenant, gpu_type, (gpus * GPU,))

@@ -43,6 +43,15 @@ def test_a_plan_shows_both_fidelities_and_what_more_would_change():
     assert len(seen) == len(result.log) > 1
 
 
+def test_as_many_hosts_as_there_may_be_have_a_plan_without_one_more():
+    """One more than a million is refused, which is no reason to lose what was found."""
+    pool = GpuPool("own", "h100", 4, 1_000_000, 2.0, 80_000)
+    result = size_inference(a_problem(0.5, pools=(pool,)), replayed_requests=0)
+    assert result.certificate.status == "optimal"
+    assert [(r.kind, r.name) for r in result.resolves] == [("rate", "chatbot")]
+    assert any('no what-if for "own" (+1 hosts)' in line for line in result.log)
+
+
 def test_a_goal_that_the_simulation_misses_is_tightened_until_it_holds():
     """Bursty requests find all places taken more often than Erlang's formula says of steady ones.
 
