@@ -81,15 +81,17 @@ def _points(scenarios: Sequence[Scenario]) -> npt.NDArray[np.float64]:
                 f'scenario reduction: scenario "{scenario.name}" has other job classes than '
                 f'"{scenarios[0].name}"; give the arrivals of the same classes in all.'
             )
-    rows = [
-        [*(rate for name in names for rate in scenario.arrivals[name]), *scenario.spot_availability]
+    # Without numbers all spot hosts can be had: 1, wherever other scenarios have numbers.
+    all_spot = (1.0,) * max(len(scenario.spot_availability) for scenario in scenarios)
+    series = [
+        [*(scenario.arrivals[name] for name in names), scenario.spot_availability or all_spot]
         for scenario in scenarios
     ]
-    if len({len(row) for row in rows}) > 1:
+    if len({tuple(map(len, rates)) for rates in series}) > 1:
         raise InstanceError(
             "scenario reduction: the scenarios have series of different lengths; give a number for "
             "every quarter in all."
         )
-    points = np.array(rows)
+    points = np.array([np.concatenate(rates) for rates in series])
     scale = points.mean(axis=0)
     return np.asarray(points / np.where(scale > 0, scale, 1.0))

@@ -286,6 +286,18 @@ def test_reduction_refuses_what_it_cannot_compare() -> None:
         reduce_scenarios([one, Scenario("2", 0.5, {"small": (1.0, 2.0)})], 1)
 
 
+def test_reduction_takes_spot_hosts_that_are_not_said_as_all_there() -> None:
+    """Without numbers a scenario has all spot hosts; it is as near to others as with ones."""
+    spots: list[tuple[float, ...]] = [(), (1.0, 1.0), (0.2, 0.1)]
+    every = [Scenario(str(k), 1 / 3, {"small": (1.0, 2.0)}, spot) for k, spot in enumerate(spots)]
+    kept = reduce_scenarios(every, 2)
+    assert [(s.name, s.spot_availability) for s in kept] == [("0", ()), ("2", (0.2, 0.1))]
+    assert [s.probability for s in kept] == pytest.approx([2 / 3, 1 / 3])
+    longer = Scenario("longer", 0.5, {"small": (1.0, 2.0, 3.0, 4.0)})
+    with pytest.raises(InstanceError, match="different lengths"):
+        reduce_scenarios([every[2], longer], 1)
+
+
 def test_many_scenarios_are_reduced_in_little_memory() -> None:
     """All differences of a thousand scenarios of 50 classes at once would take gigabytes."""
     rng = np.random.default_rng(0)
