@@ -36,9 +36,9 @@ def stoppable(solver: highspy.Highs) -> Iterator[Stop]:
     """Let Ctrl-C, or a SIGTERM that is treated alike, end a run of HiGHS before its time is up.
 
     HiGHS asks between iterations of a linear program, and in an integer program between nodes, so
-    not before its first relaxation is solved. Python itself would hear of it only when the run is over, and then raise `KeyboardInterrupt`,
-    which loses the run. Where somebody else handles these signals, or in a thread that gets none,
-    nothing is changed.
+    not before its first relaxation is solved. Python itself would hear of it only when the run is
+    over, and then raise `KeyboardInterrupt`, which loses the run. Where somebody else handles these
+    signals, or in a thread that gets none, nothing is changed.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
