@@ -123,7 +123,7 @@ def tightened(
     learned.charges.update(per_gpu.keys())
     guesses = {k: gpus for k, gpus in _guesses(problem, per_gpu) if k not in learned.seen}
     if len(guesses) > _MOST_GUESSES:
-        guesses = {key: math.inf for key in guesses.keys() - learned.sent}
+        guesses |= {key: math.inf for key in guesses.keys() - learned.sent}
     for key, margin in guesses.items():
         if margin > found.get(key, 0.0):
             found[key] = margin
