@@ -166,7 +166,13 @@ def plan_and_replay(
                 kept = halfway(problem, before)
         elif turn.missed:
             tell(f"round {number}: measuring the room that is missing")
-            kept = tightened(problem, zip(operations, measured, strict=True), settings, learned)
+            kept = tightened(
+                problem,
+                zip(operations, measured, strict=True),
+                settings,
+                learned,
+                last=number == max_rounds - 1,
+            )
         else:
             tell(f"round {number}: all goals hold; measuring the room that is too much")
             kept = relaxed(problem, asked, operations, settings, learned)

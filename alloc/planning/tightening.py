@@ -82,12 +82,14 @@ def tightened(
     replayed: Iterable[tuple[Operation, Sequence[Measured]]],
     settings: ReplaySettings,
     learned: Learned,
+    *,
+    last: bool = False,
 ) -> Margins:
     """Return margins with which each pool that missed gets the room it needs.
 
     Where a class that is charged was not replayed yet, it is taken to need as much, gang for gang:
     without that it would be sent from pool to pool, and miss its goal in each. Where these are too
-    many, it stays in the pools that plans have sent it to.
+    many, it stays in the pools that plans have sent it to, and in the end where it was replayed.
 
     Parameters
     ----------
@@ -99,6 +101,8 @@ def tightened(
         How they are replayed.
     learned
         What was learned in earlier rounds; added to.
+    last
+        Whether the next round is the last.
     """
     replayed = list(replayed)
     for operation, _ in replayed:
@@ -123,7 +127,8 @@ def tightened(
     learned.charges.update(per_gpu.keys())
     guesses = {k: gpus for k, gpus in _guesses(problem, per_gpu) if k not in learned.seen}
     if len(guesses) > _MOST_GUESSES:
-        guesses |= {key: math.inf for key in guesses.keys() - learned.sent}
+        known = learned.seen if last else learned.sent
+        guesses |= {key: math.inf for key in guesses.keys() - known}
     for key, margin in guesses.items():
         if margin > found.get(key, 0.0):
             found[key] = margin
