@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
@@ -16,7 +17,7 @@ from alloc.capacity import (
     Site,
     Tightening,
 )
-from alloc.capacity.headroom import margins
+from alloc.capacity.headroom import KEPT_OUT, margins
 from alloc.errors import InstanceError
 from alloc.planning.pools import Operation, Pool, Regime, Stream
 from alloc.planning.replay import ReplaySettings, replay
@@ -28,7 +29,14 @@ from alloc.planning.room import (
     room_needed,
     rooms_needed,
 )
-from alloc.planning.tightening import Learned, halfway, relaxed, tightened, with_margins
+from alloc.planning.tightening import (
+    Learned,
+    halfway,
+    margins_kept,
+    relaxed,
+    tightened,
+    with_margins,
+)
 from alloc.topology import HostType
 
 QUICK = ReplaySettings(jobs=100, replications=3)
@@ -154,6 +162,25 @@ def test_a_pool_that_was_seen_to_hold_is_not_charged_for_another() -> None:
     replayed = [(o, replay(o, QUICK, draw=1)) for o in (full, fine)]
     assert set(tightened(problem(), replayed, QUICK, learned)) == {HERE}
     assert not learned.guessed
+
+
+def test_of_too_many_guesses_are_left_those_where_jobs_were_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Elsewhere the class is kept out; before the last round also where it was not replayed."""
+    monkeypatch.setattr("alloc.planning.tightening._MOST_GUESSES", 0)
+    full = pool(1, (SHORT, 7.9))
+    replayed = [(full, replay(full, QUICK, draw=1))]
+    out = tightened(problem(), replayed, QUICK, Learned())
+    assert out[THERE] == math.inf
+    assert math.isfinite(out[HERE])
+    (kept_out,) = (p for p in with_margins(problem(), out).tightening if p.key == THERE)
+    assert kept_out.factor == KEPT_OUT
+    assert margins_kept(with_margins(problem(), out)) == out
+    sent = tightened(problem(), replayed, QUICK, Learned(sent={THERE}))
+    assert sent[THERE] == sent[HERE]
+    last = tightened(problem(), replayed, QUICK, Learned(sent={THERE}), last=True)
+    assert last[THERE] == math.inf
 
 
 def test_a_gang_asks_for_a_pool_of_its_size_wherever_it_goes() -> None:
