@@ -125,7 +125,8 @@ def tightened(
                 found[key] = max(found.get(key, 0.0), margin)
                 per_gpu[name] = max(per_gpu[name], margin / _gang(operation, name))
     learned.charges.update(per_gpu.keys())
-    guesses = {k: gpus for k, gpus in _guesses(problem, per_gpu) if k not in learned.seen}
+    every = _guesses(problem, per_gpu)
+    guesses = {key: margin for key, margin in every.items() if key not in learned.seen}
     if len(guesses) > _MOST_GUESSES:
         known = learned.seen if last else learned.sent
         guesses |= {key: math.inf for key in guesses.keys() - known}
@@ -136,16 +137,17 @@ def tightened(
     return found
 
 
-def _guesses(
-    problem: PlanningProblem, per_gpu: Mapping[str, float]
-) -> Iterable[tuple[TighteningKey, float]]:
+def _guesses(problem: PlanningProblem, per_gpu: Mapping[str, float]) -> Margins:
     """Return margins for some classes wherever they may run, from margins per GPU of a gang."""
+    found: Margins = {}
     for job_class in problem.classes:
         for option in job_class.options if job_class.name in per_gpu else ():
+            margin = per_gpu[job_class.name] * option.gpus
             for site in filter(job_class.at, (site.name for site in problem.sites)):
                 for spot in (False, True) if job_class.interruptible else (False,):
                     key = job_class.name, option.gpu_type, site, spot
-                    yield key, per_gpu[job_class.name] * option.gpus
+                    found[key] = max(found.get(key, 0.0), margin)
+    return found
 
 
 def relaxed(
