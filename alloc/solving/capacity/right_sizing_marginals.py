@@ -4,8 +4,9 @@ The dual value of a limit is what the optimum of the relaxation changes by for a
 limit, where there is only one. Where there are several, as for hosts that the plan does without, a
 solver names any of them, and more of the limit may save less: so the relaxation is solved again
 with a little more of it. In the relaxation a class pays for a margin by the part of its jobs that
-it sends, so that the value of its demand has a part of the margin in it. Numbers of hosts are whole, so the plan itself changes in steps: these
-values say where to look, and a what-if says what is to be had.
+it sends, so that the value of its demand has a part of the margin in it. Numbers of hosts are
+whole, so the plan itself changes in steps: these values say where to look, and a what-if says what
+is to be had.
 """
 
 from __future__ import annotations
