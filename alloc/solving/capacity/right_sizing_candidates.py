@@ -22,7 +22,6 @@ from alloc.solving.outcome import Settings
 _ROUNDED = "rounded"
 _STEPS_OF_DIVE = 3
 _ATTEMPTS = 4
-"""Times that a dive goes on with what it learned, while its plans go short."""
 _IN_USE = 1e-3
 """GPUs from which on a pool is in use."""
 _GOOD_PART = 0.2
@@ -139,13 +138,16 @@ class Candidates(Relaxation):
         budgets = self.setting.budget_rows @ spent
         return bool(np.all(budgets <= self.setting.budgets * (1 + 1e-7) + 1e-9))
 
-    def dive(self, guess: Array | None) -> bool:
+    def dive(self, guess: Array | None, attempts: int = _ATTEMPTS) -> bool:
         """Choose what is open, close the relaxation around it, and round the orders.
 
         Parameters
         ----------
         guess
-            A first stage whose open pools to take; None: slope scaling finds them.
+            A first stage whose open pools, and places that jobs are sent to, to take; None: slope
+            scaling and the relaxation find them.
+        attempts
+            Times that it goes on with what it learned, while its plans go short.
 
         Returns
         -------
@@ -178,7 +180,7 @@ class Candidates(Relaxation):
         seconds = 0.25 * self.seconds_left()
         fixed = np.concatenate([switches, sent, waive])
         better = False
-        for _ in range(_ATTEMPTS if len(sent) else 1):
+        for _ in range(attempts if len(sent) else 1):
             relaxed = self.relax(None, _STEPS_OF_DIVE, self.gap / 4, seconds)
             if relaxed is None:
                 break

@@ -50,6 +50,8 @@ _OPEN = 1e-6
 """Hosts from which on a pool is open in the relaxation."""
 _SHARE_OF_RELAXATION = 0.4
 """Of the time, for the linear relaxation."""
+_ATTEMPTS_AT_START = 2
+"""Times that the dive at the start goes on when its plans go short."""
 _MOST_FAILURES = 2
 """Dives without much gain after which it is time for a proof."""
 _SECONDS_TO_PROVE = 4.0
@@ -96,6 +98,10 @@ class Decomposition(Candidates):
         if len(self.switches):
             self.seen |= relaxed[1][self.first.counted[self.first.open >= 0]] > _OPEN
             self.foresee(relaxed[1])
+        if start is not None and len(self.first.sent) and not self.closed():
+            # Where margins were kept before, some more hosts may do.
+            known = self.completing.complete(self.completing.from_plan(start))
+            self.dive(known, _ATTEMPTS_AT_START)
         return self._search()
 
     def _search(self) -> str | None:
