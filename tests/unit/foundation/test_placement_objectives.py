@@ -11,6 +11,7 @@ import pytest
 from alloc.errors import InstanceError
 from alloc.instance import Affinity, Instance, Moves
 from alloc.objectives import OBJECTIVES, PLACEMENT_OBJECTIVES, parse_goal
+from alloc.objectives.base import Objective
 from alloc.objectives.fragmentation import Shape, mix_of
 from alloc.solution import Allocation, Assignment, TaskPlacement
 from alloc.topology import Domain, GpuLink, Host, HostType, NetworkLink, Topology
@@ -246,34 +247,48 @@ def test_objectives_want_an_allocation(measure: Any) -> None:
     assert OBJECTIVES[measure.name].sense == measure.sense
 
 
-def test_objectives_are_quick_on_a_large_cluster() -> None:
-    """Local search and the judge evaluate them; a fifth of a second on 2,000 hosts at most."""
+def _large(num_racks: int) -> tuple[Instance, Allocation]:
+    """Return a cluster of ten hosts a rack, and twenty gangs a rack placed on it."""
     rng = np.random.default_rng(0)
-    racks = tuple(Domain(f"r{k}", "rack") for k in range(200))
+    racks = tuple(Domain(f"r{k}", "rack") for k in range(num_racks))
     kind = HostType("k", 8, "a100", 128_000, 1 << 20, NVLINKS)
-    hosts = tuple(Host(f"h{k}", "k", f"r{k // 10}") for k in range(2000))
+    hosts = tuple(Host(f"h{k}", "k", f"r{k // 10}") for k in range(10 * num_racks))
     links = (
         *(NetworkLink(h.id, str(h.domain), 25.0) for h in hosts),
         *(NetworkLink(r.id, "spine", 100.0) for r in racks),
     )
     topology = Topology("big", (kind,), hosts, ("rack",), racks, links)
     jobs, placed = [], []
-    for j in range(4000):
-        first = 10 * int(rng.integers(200))
+    for j in range(20 * num_racks):
+        first = 10 * int(rng.integers(num_racks))
         jobs.append(job(f"j{j}", gang(4, gpu=1000 * int(rng.integers(0, 2)), cpu=1000, memory=64)))
         tasks = tuple(TaskPlacement(f"h{first + k}", "w", 1) for k in range(4))
         placed.append(Assignment(f"j{j}", 0, tasks))
-    allocation = Allocation(tuple(placed))
     before = Allocation((*placed[1:], on("j0", h0=4)))
-    instance = Instance("big", topology, tuple(jobs), running=before.assignments)
-    seconds = {}
-    for measure in PLACEMENT_OBJECTIVES:
-        measure.evaluate(instance, allocation)  # what belongs to the topology is kept
+    return (
+        Instance("big", topology, tuple(jobs), running=before.assignments),
+        Allocation(tuple(placed)),
+    )
+
+
+def _seconds(measure: Objective, instance: Instance, allocation: Allocation) -> float:
+    """Return the CPU time of an evaluation, the least of five: a busy machine only adds to it."""
+    measure.evaluate(instance, allocation)  # what belongs to the topology is kept
+    found = []
+    for _ in range(5):
         start = time.process_time()
         measure.evaluate(instance, allocation)
-        seconds[measure.name] = time.process_time() - start
-    # Twice over the aim: the machine that runs this may be busy or slow.
-    assert max(seconds.values()) < 0.4, seconds
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def test_objectives_grow_with_the_cluster_and_not_with_its_square() -> None:
+    """Local search and the judge evaluate them on clusters of thousands of hosts."""
+    small, large = _large(50), _large(200)
+    for measure in PLACEMENT_OBJECTIVES:
+        # Below a millisecond the clock is too coarse for a ratio; the square would be 16 times.
+        least = max(_seconds(measure, *small), 1e-3)
+        assert _seconds(measure, *large) < 10 * least, measure.name
 
 
 def test_affinities_do_not_enter_objectives() -> None:
