@@ -21,6 +21,8 @@ from alloc.planning.room import Room, holds, key_of, keys_of, load_carried, rese
 
 # Part of a host by which a pool that missed needs more than it had, at the least.
 _PART = 0.05
+# By what margins are raised when there is no round left to measure whether they suffice.
+_CAUTION = 1.5
 # Margins taken from other pools; more would make the model too large to be solved well.
 _MOST_GUESSES = 100
 # What is left of a margin where no job is sent.
@@ -102,7 +104,8 @@ def tightened(
     learned
         What was learned in earlier rounds; added to.
     last
-        Whether the next round is the last.
+        Whether the next round is the last, and no plan held so far: then margins are rather larger
+        than measured.
     """
     replayed = list(replayed)
     for operation, _ in replayed:
@@ -120,6 +123,7 @@ def tightened(
             rooms = [Room(least, tuple({m.job_class for m in measured if not m.holds}))]
         for room in rooms:
             margin = max(room.gpus, least) - sum(loads.values())
+            margin *= _CAUTION if last else 1.0
             for name in room.charged:
                 key = key_of(operation, name)
                 found[key] = max(found.get(key, 0.0), margin)

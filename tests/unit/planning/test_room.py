@@ -181,6 +181,7 @@ def test_of_too_many_guesses_are_left_those_where_jobs_were_sent(
     assert sent[THERE] == sent[HERE]
     last = tightened(problem(), replayed, QUICK, Learned(sent={THERE}), last=True)
     assert last[THERE] == math.inf
+    assert last[HERE] > out[HERE]
 
 
 def test_a_gang_asks_for_a_pool_of_its_size_wherever_it_goes() -> None:
