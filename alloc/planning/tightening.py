@@ -127,6 +127,9 @@ def tightened(
             for name in room.charged:
                 key = key_of(operation, name)
                 found[key] = max(found.get(key, 0.0), margin)
+                if last:
+                    # More than was measured: nothing that it rules out is proved impossible.
+                    learned.guessed.add(key)
                 per_gpu[name] = max(per_gpu[name], margin / _gang(operation, name))
     learned.charges.update(per_gpu.keys())
     every = _guesses(problem, per_gpu)

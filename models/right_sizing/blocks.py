@@ -271,7 +271,7 @@ class Blocks:
         if (pool, spot) not in self.data.with_margin:
             return []
         begin = len(self.data.pools) + len(self.data.stands)
-        return [(begin + self.data.with_margin.index((pool, spot)), -1.0)]
+        return [(begin + self.data.margin_of(pool, spot), -1.0)]
 
     def _draw_busy(self, rows: _Rows, links: _Rows) -> None:
         """(C12) Busy GPUs are on hosts of some power kind, or rented."""

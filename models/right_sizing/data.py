@@ -436,6 +436,21 @@ class SizingData:
         need = np.einsum("wtc,cb,pc->wtpb", self.demand, self.at_once, each, optimize=True)
         return np.asarray(need.max(axis=(0, 3), initial=0.0).T + self.most_margin(False)[:, None])
 
+    def margin_of(self, pool: int, spot: bool) -> int:
+        """Return the position of a pool among those with a margin."""
+        return self.with_margin.index((pool, spot))
+
+    def margins_kept(self, sent: Array) -> Array:
+        """Return the margins that pools keep, shape (pools with one, quarters).
+
+        `sent` says where jobs are sent, shape (margins, quarters).
+        """
+        found = np.zeros((len(self.with_margin), self.num_quarters))
+        for margin, quarters in zip(self.margins, sent, strict=True):
+            at = self.margin_of(margin.pool, margin.spot)
+            found[at] = np.maximum(found[at], margin.gpus * quarters)
+        return found
+
     def most_margin(self, spot: bool) -> Array:
         """Return the largest margin of each pool, GPUs, shape (pools,)."""
         found = np.zeros(len(self.pools))

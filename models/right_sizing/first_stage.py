@@ -246,7 +246,7 @@ class _Builder:
             most = AMPLE * float(data.most_margin(spot)[pool])
             kept[q] = [self.column(most) for _ in range(self.quarters)]
         for i, margin in enumerate(data.margins):
-            q = data.with_margin.index((margin.pool, margin.spot))
+            q = data.margin_of(margin.pool, margin.spot)
             for t in range(self.quarters):
                 entries = [(int(kept[q, t]), 1.0), (int(sent[i, t]), -margin.gpus)]
                 self.row(entries, 0.0, np.inf)

@@ -130,13 +130,11 @@ def _linked(data: SizingData, orders: PlanAccount, plan: Plan) -> Array:
     usable = [orders.usable.get((p.gpu_type, sites[p.site].name), none) for p in data.pools]
     hosts = [orders.hosts.get((data.offer(s).name, sites[s.site].name), none) for s in data.stands]
     sent = np.zeros((len(data.margins), data.num_quarters))
-    margins = np.zeros((len(data.with_margin), data.num_quarters))
     kept = sent_to(data, plan)
     for i, margin in enumerate(data.margins):
         sent[i] = [(margin, t) in kept for t in range(data.num_quarters)]
-        pool = data.with_margin.index((margin.pool, margin.spot))
-        margins[pool] = np.maximum(margins[pool], margin.gpus * sent[i])
-    return np.array([*usable, *hosts, *margins, *sent]).reshape(-1, data.num_quarters).T
+    linked = [*usable, *hosts, *data.margins_kept(sent), *sent]
+    return np.array(linked).reshape(-1, data.num_quarters).T
 
 
 def _together(checks: tuple[ScenarioCheck, ...], probability: list[float]) -> OutOfSample:

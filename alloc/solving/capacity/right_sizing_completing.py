@@ -29,9 +29,7 @@ class Completing:
         if len(first.waive):
             found[first.waive] = np.round(values[first.waive])
         found[first.sent] = np.round(values[first.sent])
-        for i, margin in enumerate(data.margins):
-            kept = first.margin[data.with_margin.index((margin.pool, margin.spot))]
-            found[kept] = np.maximum(found[kept], margin.gpus * found[first.sent[i]])
+        found[first.margin] = data.margins_kept(found[first.sent])
         hosts = np.zeros((len(data.stands), data.num_quarters))
         for k, stand in enumerate(data.stands):
             hosts[k] = stand.owned

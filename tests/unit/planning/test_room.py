@@ -179,9 +179,12 @@ def test_of_too_many_guesses_are_left_those_where_jobs_were_sent(
     assert margins_kept(with_margins(problem(), out)) == out
     sent = tightened(problem(), replayed, QUICK, Learned(sent={THERE}))
     assert sent[THERE] == sent[HERE]
-    last = tightened(problem(), replayed, QUICK, Learned(sent={THERE}), last=True)
+    learned = Learned(sent={THERE})
+    last = tightened(problem(), replayed, QUICK, learned, last=True)
     assert last[THERE] == math.inf
     assert last[HERE] > out[HERE]
+    # What is larger than measured is no ground to call a problem impossible.
+    assert learned.guessed == {HERE, THERE}
 
 
 def test_a_gang_asks_for_a_pool_of_its_size_wherever_it_goes() -> None:
