@@ -7,6 +7,8 @@ classes, limits of every kind, margins of pools, scenarios that may be waived.
 
 from __future__ import annotations
 
+import dataclasses
+
 from hypothesis import strategies as st
 
 from alloc.capacity import (
@@ -144,6 +146,10 @@ def problems(draw, most_quarters: int = 2, most_scenarios: int = 2) -> PlanningP
         )
         for _ in range(draw(some(0, 0, 1, 3)))
     )
+    if tightening and draw(st.booleans()):
+        # Classes with the same margin share a binary.
+        alike = (dataclasses.replace(tightening[0], job_class=c.name) for c in classes)
+        tightening += tuple(part for part in alike if part != tightening[0])
     return PlanningProblem(
         "drawn",
         "EUR",

@@ -10,12 +10,14 @@ from typing import Literal
 from alloc.capacity.demand import Tightening
 from alloc.capacity.plan import PlanResult
 from alloc.capacity.problem import PlanningProblem
-from alloc.planning.pools import Operation, fullest, operations_of
+from alloc.planning.pools import fullest, operations_of
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
 from alloc.planning.room import keys_of
+from alloc.planning.settling import is_crowded, settled
 from alloc.planning.tightening import (
     Learned,
     halfway,
+    loosened,
     margins_kept,
     relaxed,
     tightened,
@@ -115,9 +117,11 @@ def plan_and_replay(
 
     How much more room is measured and not guessed: the pool that misses a goal is replayed with
     more hosts until it holds, and the headroom of the classes that are to blame is raised by what
-    the pool needs (`alloc.planning.room`). Once every goal holds, room that turns out to be too
-    much is given back, and the cheapest plan whose goals hold is the answer. Every round draws jobs
-    of its own, and rooms are sized by other draws: no plan is judged by what it was made for.
+    the pool needs (`alloc.planning.room`). Where there are too many pools to learn about, classes
+    stay in those that the first plan sends them to (`alloc.planning.settling`). Once every goal
+    holds, room that turns out to be too much is given back, and the cheapest plan whose goals hold
+    is the answer. Every round draws jobs of its own, and rooms are sized by other draws: no plan is
+    judged by what it was made for.
 
     Parameters
     ----------
@@ -141,11 +145,9 @@ def plan_and_replay(
         tell(f"round {number}: solving the plan")
         last = _last_plan(rounds)
         result = solve(problem, None if last is None else last.result)
-        operations: tuple[Operation, ...] = ()
-        if result.plan is not None:
-            every = operations_of(problem, result.plan)
-            operations = fullest(every, settings.regimes)
-            learned.sent |= {key for operation in every for key in keys_of(operation)}
+        every = () if result.plan is None else operations_of(problem, result.plan)
+        operations = fullest(every, settings.regimes)
+        learned.sent |= {key for operation in every for key in keys_of(operation)}
         if operations:
             tell(f"round {number}: replaying {len(operations)} regimes of pools")
         measured = replay_all(operations, settings, draw=number)
@@ -160,19 +162,19 @@ def plan_and_replay(
             break
         if last is not None and result.plan is None:
             tell(f"round {number}: no plan with so much room; trying less")
-            before = asked.replace(tightening=last.tightening)
             kept = {k: gpus for k, gpus in margins_kept(problem).items() if k not in guesses}
-            if not guesses:
-                kept = halfway(problem, before)
+            if learned.settled:
+                kept = loosened(problem, learned)
+            elif not guesses:
+                kept = halfway(problem, asked.replace(tightening=last.tightening))
         elif turn.missed:
             tell(f"round {number}: measuring the room that is missing")
-            kept = tightened(
-                problem,
-                zip(operations, measured, strict=True),
-                settings,
-                learned,
-                last=number == max_rounds - 1 and not any(before.holds for before in rounds),
-            )
+            found = tuple(zip(operations, measured, strict=True))
+            last_time = number == max_rounds - 1 and not any(before.holds for before in rounds)
+            if is_crowded(problem):
+                kept = settled(problem, every, found, settings, learned, last=last_time)
+            else:
+                kept = tightened(problem, found, settings, learned, last=last_time)
         else:
             tell(f"round {number}: all goals hold; measuring the room that is too much")
             kept = relaxed(problem, asked, operations, settings, learned)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ _MOST_DOUBLINGS = 12
 _STEPS = 3
 # Classes, those with the largest gangs, that are looked at as to blame.
 _SUSPECTS = 4
+# Part of a host by which a pool that missed needs more than it had, at the least.
+_PART = 0.05
 # Part of a pool's load that one class may have and the others still stand for the pool.
 _MOST = 0.8
 
@@ -148,6 +151,44 @@ def gpus_needed(operation: Operation, settings: ReplaySettings) -> int:
     return _with_more(operation, _hosts_missing(operation, settings)).gpus
 
 
+def a_little_more(operation: Operation) -> float:
+    """Return the GPUs that a pool which missed needs at the least: more than it had."""
+    return operation.gpus + _PART * _largest_host(operation)
+
+
+def margin_needed(
+    operation: Operation, carried: float, settings: ReplaySettings, least: float = 0.0
+) -> float:
+    """Return the GPUs beyond those set aside for its load with which the goals of a pool hold.
+
+    In steps of half its largest gang, but of a host at least: found by doubling, then halving.
+
+    Parameters
+    ----------
+    operation
+        The pool; of its hosts only the largest size counts.
+    carried
+        GPUs that the model sets aside for its load.
+    settings
+        How it is replayed.
+    least
+        The margin to begin with.
+
+    Raises
+    ------
+    InstanceError
+        If the goals are missed however many hosts there are.
+    """
+    size = _largest_host(operation)
+    begun = math.ceil((carried + least) / size - 1e-9)
+    gang = max(stream.gpus for stream in operation.streams)
+    step = max(gang // (2 * size), 1)
+    bare = dataclasses.replace(operation, hosts={size: begun})
+    if holds(bare, settings):
+        return least
+    return (begun + _hosts_missing(bare, settings, step)) * size - carried
+
+
 def room_needed(operation: Operation, settings: ReplaySettings) -> float:
     """Return the GPUs that the load of a pool which misses takes up.
 
@@ -168,9 +209,10 @@ def room_needed(operation: Operation, settings: ReplaySettings) -> float:
     return float(enough.gpus)
 
 
-def _hosts_missing(operation: Operation, settings: ReplaySettings) -> int:
+def _hosts_missing(operation: Operation, settings: ReplaySettings, step: int = 1) -> int:
+    """Return the hosts to be added until the goals hold, a multiple of `step`."""
     high = 1
-    while not holds(_with_more(operation, high), settings):
+    while not holds(_with_more(operation, high * step), settings):
         high *= 2
         if high > 2**_MOST_DOUBLINGS:
             missed = [m.job_class for m in replay(operation, settings) if not m.holds]
@@ -181,9 +223,9 @@ def _hosts_missing(operation: Operation, settings: ReplaySettings) -> int:
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        held = holds(_with_more(operation, middle), settings)
+        held = holds(_with_more(operation, middle * step), settings)
         low, high = (low, middle) if held else (middle, high)
-    return high
+    return high * step
 
 
 def load_carried(operation: Operation, settings: ReplaySettings, most: float) -> float:

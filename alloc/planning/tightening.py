@@ -17,12 +17,19 @@ from alloc.capacity.headroom import KEPT_OUT, margins, tightening_factors
 from alloc.capacity.problem import PlanningProblem
 from alloc.planning.pools import Operation
 from alloc.planning.replay import Measured, ReplaySettings
-from alloc.planning.room import Room, holds, key_of, keys_of, load_carried, reserved, rooms_needed
+from alloc.planning.room import (
+    Room,
+    a_little_more,
+    holds,
+    key_of,
+    keys_of,
+    load_carried,
+    reserved,
+    rooms_needed,
+)
 
-# Part of a host by which a pool that missed needs more than it had, at the least.
-_PART = 0.05
-# By what margins are raised when there is no round left to measure whether they suffice.
-_CAUTION = 1.5
+LAST_CAUTION = 1.5
+"""By what margins are raised when there is no round left to measure whether they suffice."""
 # Margins taken from other pools; more would make the model too large to be solved well.
 _MOST_GUESSES = 100
 # What is left of a margin where no job is sent.
@@ -45,12 +52,15 @@ class Learned:
         Where plans sent jobs, replayed or not.
     guessed
         The classes and pools whose margin was not measured there.
+    settled
+        Where classes stay, once they have settled.
     """
 
     charges: Counter[str] = field(default_factory=Counter)
     seen: set[TighteningKey] = field(default_factory=set)
     sent: set[TighteningKey] = field(default_factory=set)
     guessed: set[TighteningKey] = field(default_factory=set)
+    settled: set[TighteningKey] = field(default_factory=set)
 
     def see(self, operation: Operation) -> None:
         """Take notice of a pool that was replayed."""
@@ -116,14 +126,14 @@ def tightened(
         if all(m.holds for m in measured):
             continue
         loads = reserved(problem, operation)
-        least = operation.gpus + _PART * max(operation.hosts, default=1)
+        least = a_little_more(operation)
         rooms = rooms_needed(operation, loads, settings, learned.charges)
         if not rooms:
             # It holds by the draws that sizes are found with, and did not by those of the verdict.
             rooms = [Room(least, tuple({m.job_class for m in measured if not m.holds}))]
         for room in rooms:
             margin = max(room.gpus, least) - sum(loads.values())
-            margin *= _CAUTION if last else 1.0
+            margin *= LAST_CAUTION if last else 1.0
             for name in room.charged:
                 key = key_of(operation, name)
                 found[key] = max(found.get(key, 0.0), margin)
@@ -132,7 +142,7 @@ def tightened(
                     learned.guessed.add(key)
                 per_gpu[name] = max(per_gpu[name], margin / _gang(operation, name))
     learned.charges.update(per_gpu.keys())
-    every = _guesses(problem, per_gpu)
+    every = margins_everywhere(problem, per_gpu)
     guesses = {key: margin for key, margin in every.items() if key not in learned.seen}
     if len(guesses) > _MOST_GUESSES:
         known = learned.seen if last else learned.sent
@@ -144,7 +154,7 @@ def tightened(
     return found
 
 
-def _guesses(problem: PlanningProblem, per_gpu: Mapping[str, float]) -> Margins:
+def margins_everywhere(problem: PlanningProblem, per_gpu: Mapping[str, float]) -> Margins:
     """Return margins for some classes wherever they may run, from margins per GPU of a gang."""
     found: Margins = {}
     for job_class in problem.classes:
@@ -193,8 +203,24 @@ def relaxed(
     for key, margin in now.items():
         # A class that was sent away from a pool may come back at half the price.
         least = max(needed.get(key, _HALF * margin), floor.get(key, 0.0))
+        if learned.settled:
+            # The margin is for whatever may come together, of which this is a part.
+            least = (margin + least) / 2
         found[key] = least if least < (1 - _WORTH) * margin else margin
     return found
+
+
+def loosened(problem: PlanningProblem, learned: Learned) -> Margins:
+    """Return half the margins, with classes let back to wherever plans have sent them.
+
+    For classes that settled where there is no plan: `learned` is told that they stay there.
+    """
+    learned.settled |= learned.sent
+    return {
+        key: margin / 2
+        for key, margin in margins_kept(problem).items()
+        if math.isfinite(margin) or key not in learned.sent
+    }
 
 
 def halfway(problem: PlanningProblem, before: PlanningProblem) -> Margins:

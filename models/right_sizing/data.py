@@ -137,17 +137,20 @@ class Level:
 
 @dataclass(frozen=True)
 class Margin:
-    """What a pool keeps beyond the room for its load while jobs of a class are sent there.
+    """What a pool keeps beyond the room for its load while jobs of some classes are sent there.
 
     Parameters
     ----------
-    job_class, pool, spot
-        Positions, and the kind of hosts.
+    job_classes
+        Positions of the classes with this margin: of several the largest counts, so that classes
+        with the same one share its binary.
+    pool, spot
+        Position, and the kind of hosts.
     gpus
         The margin, GPUs.
     """
 
-    job_class: int
+    job_classes: tuple[int, ...]
     pool: int
     spot: bool
     gpus: float
@@ -321,13 +324,14 @@ class SizingData:
         return kept
 
     def _margins(self) -> tuple[Margin, ...]:
-        wanted, found = margins(self.problem), []
+        wanted = margins(self.problem)
+        found: dict[tuple[int, bool, float], list[int]] = defaultdict(list)
         for c, pool, spot in dict.fromkeys((w.job_class, w.pool, w.spot) for w in self.ways):
             name, at = self.problem.classes[c].name, self.pools[pool]
             gpus = wanted.get((name, at.gpu_type, self.problem.sites[at.site].name, spot), 0.0)
             if gpus > 0:
-                found.append(Margin(c, pool, spot, gpus))
-        return tuple(found)
+                found[pool, spot, gpus].append(c)
+        return tuple(Margin(tuple(classes), *kept) for kept, classes in found.items())
 
     def _kinds(self) -> tuple[PowerKind, ...]:
         found: dict[tuple[int, float], list[int]] = defaultdict(list)

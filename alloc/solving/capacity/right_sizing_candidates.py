@@ -200,9 +200,10 @@ class Candidates(Relaxation):
         part = _GOOD_PART if not self._dives else _GOOD_PART * 2 * self.rng.random()
         # Of the most that a class may send in any quarter, what it has to send in each.
         most = data.demand.max(axis=0).T
-        need = (most / np.maximum(most.max(axis=1, keepdims=True), 1e-12))[
-            [margin.job_class for margin in data.margins]
-        ]
+        need = most / np.maximum(most.max(axis=1, keepdims=True), 1e-12)
+        need = np.array(
+            [need[list(margin.job_classes)].min(axis=0) for margin in data.margins]
+        ).reshape(-1, data.num_quarters)
         wish = self.relaxed_point[self.first.sent]
         chosen = wish > np.maximum(part * need, _IN_USE)
         gpus = np.array([[margin.gpus] for margin in data.margins])

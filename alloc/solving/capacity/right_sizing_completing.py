@@ -116,7 +116,7 @@ class Completing:
 def sent_to(data: SizingData, plan: Plan) -> set[tuple[Margin, int]]:
     """Return the margins that a plan keeps, each with the quarters in which it does."""
     problem = data.problem
-    of = {(m.job_class, m.pool, m.spot): m for m in data.margins}
+    of = {(c, m.pool, m.spot): m for m in data.margins for c in m.job_classes}
     pools = {(p.gpu_type, problem.sites[p.site].name): i for i, p in enumerate(data.pools)}
     found = set()
     for share in plan.shares:

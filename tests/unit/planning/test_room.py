@@ -25,6 +25,7 @@ from alloc.planning.room import (
     gpus_needed,
     holds,
     load_carried,
+    margin_needed,
     reserved,
     room_needed,
     rooms_needed,
@@ -32,6 +33,7 @@ from alloc.planning.room import (
 from alloc.planning.tightening import (
     Learned,
     halfway,
+    loosened,
     margins_kept,
     relaxed,
     tightened,
@@ -227,6 +229,28 @@ def test_a_pool_that_does_not_surely_hold_gives_nothing_back() -> None:
     tight = problem(Tightening("short", "a100", "hall", margin=left))
     assert not holds(narrow, QUICK)
     assert relaxed(tight, problem(), (narrow,), QUICK, Learned()) == margins(tight)
+
+
+@pytest.mark.parametrize("gang", [1, 16])
+def test_a_margin_is_found_in_steps_of_half_a_gang(gang: int) -> None:
+    """With it the goals hold, and with a step less they do not."""
+    full = pool(1, (SHORT, 7.5), *([(GANG, 0.05)] if gang > 1 else []))
+    carried, step = sum(reserved(problem(), full).values()), max(gang // 2, 8)
+    margin = margin_needed(full, carried, QUICK)
+    hosts = round((carried + margin) / 8)
+    assert carried + margin == pytest.approx(8 * hosts)
+    assert holds(dataclasses.replace(full, hosts={8: hosts}), QUICK)
+    assert not holds(dataclasses.replace(full, hosts={8: hosts - step // 8}), QUICK)
+    # Where the least is enough, it is the answer.
+    assert margin_needed(full, carried, QUICK, margin + 1) == margin + 1
+
+
+def test_where_settled_classes_find_no_plan_they_may_go_where_they_were() -> None:
+    gang = ("gang", "a100", "hall", False)
+    tight = with_margins(problem(), {HERE: 4.0, THERE: math.inf, gang: math.inf})
+    learned = Learned(sent={HERE, THERE}, settled={HERE})
+    assert loosened(tight, learned) == {HERE: pytest.approx(2.0), gang: math.inf}
+    assert learned.settled == {HERE, THERE}
 
 
 def test_halfway_lies_between() -> None:
