@@ -26,7 +26,7 @@ from alloc.capacity.offers import HostOffer
 from alloc.errors import SolverError
 from alloc.formulation import ArrayModel, RawResult
 from alloc.models.right_sizing.blocks import Blocks
-from alloc.models.right_sizing.data import Array, SizingData
+from alloc.models.right_sizing.data import Array, Ints, SizingData
 
 _EMERGENCY = 30.0
 """Price of an emergency GPU, in prices of the dearest GPU that can be had."""
@@ -37,6 +37,8 @@ _SOLVED = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kModelEmp
 
 SHORT = 1e-6
 """GPUs in emergency, relative to the demand, that rounding explains."""
+_LEAST_SCALE = 1e-3
+"""GPUs below which what is missing is no longer compared with what is asked for."""
 
 Task = tuple[int, int]
 """Scenario and quarter."""
@@ -54,6 +56,9 @@ class BlockValue:
         Dual values of the rows, 0 or more, shape (rows,).
     emergency
         How much is missing in all: GPUs of demand and of margins, and kg of carbon over the cap.
+    short
+        The largest part of a row that is missing: of the demand of a class in a band, of a pool, of
+        the carbon cap. It is the judge's measure: what is little of all may be much of one class.
     unserved
         Demand that is missing, mean over the hours, GPUs of the leanest options.
     values
@@ -63,6 +68,7 @@ class BlockValue:
     value: float
     dual: Array
     emergency: float
+    short: float
     unserved: float
     values: Array
 
@@ -89,6 +95,8 @@ class BlockData:
         Shape (rows, linked).
     own
         Columns that are not for emergencies.
+    emergency_rows
+        The row of each emergency column.
     emergency_share
         Share of the hours that the emergency columns are for; 0 for all but demand.
     """
@@ -102,6 +110,7 @@ class BlockData:
     varying: np.ndarray
     first_stage: sparse.csr_array
     own: int
+    emergency_rows: Ints
     emergency_share: Array
 
 
@@ -141,6 +150,7 @@ def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool)
         varying,
         blocks.first_stage,
         blocks.num_columns,
+        np.array(rows, dtype=np.int64),
         np.array([*served, *(0.0 for _ in rows[len(served) :])]),
     )
 
@@ -230,11 +240,14 @@ class BlockSolver:
             raise SolverError(f'HiGHS ended a block of the plan with "{word}".')
         solution = self.solver.getSolution()
         values = np.array(solution.col_value)
+        missing = values[data.own :]
+        scale = np.maximum(np.abs(right[data.emergency_rows]), _LEAST_SCALE)
         return BlockValue(
             float(self.solver.getInfo().objective_function_value),
             np.maximum(np.array(solution.row_dual), 0.0),
-            float(values[data.own :].sum()),
-            float(data.emergency_share @ values[data.own :]),
+            float(missing.sum()),
+            float((missing / scale).max(initial=0.0)),
+            float(data.emergency_share @ missing),
             np.maximum(values[: data.own], 0.0),
         )
 
@@ -251,7 +264,7 @@ def _solve_some(
         _solvers[token] = BlockSolver(data)
     found = [_solvers[token].solve((w, t), linked[t], float(waived[w])) for w, t in tasks]
     if not keep:
-        found = [BlockValue(f.value, f.dual, f.emergency, f.unserved, np.zeros(0)) for f in found]
+        found = [replace(f, values=np.zeros(0)) for f in found]
     return found
 
 

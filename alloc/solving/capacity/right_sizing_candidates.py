@@ -12,7 +12,7 @@ from alloc.backends import SolverOptions
 from alloc.formulation import RawResult
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.solving.capacity.right_sizing_blocks import SHORT, BlockValue, Task
-from alloc.solving.capacity.right_sizing_probing import better_switches
+from alloc.solving.capacity.right_sizing_probing import better_choices
 from alloc.solving.capacity.right_sizing_relaxation import Incumbent, Relaxation
 from alloc.solving.capacity.right_sizing_slopes import open_by_slopes
 from alloc.solving.capacity.right_sizing_state import Watch
@@ -65,8 +65,13 @@ class Candidates(Relaxation):
         self.relaxed_point = np.zeros(len(self.setting.cost))
         """Its optimum."""
         self.switches = self.first.open[self.first.open >= 0]
-        self.seen = np.zeros(len(self.switches), dtype=bool)
-        """Switches that were open in some dive or in the relaxation."""
+        self.choices: Ints = np.concatenate([self.switches, self.first.sent.ravel()])
+        """What is open, quarter by quarter, and then where jobs are sent that need a margin."""
+        pools = [level.pool for level in data.levels] if len(self.switches) else []
+        self.choice_pools = [data.pools[p] for p in (*pools, *(m.pool for m in data.margins))]
+        """The pool that each row of choices is about, all quarters of which follow each other."""
+        self.seen = np.zeros(len(self.choices), dtype=bool)
+        """Choices that were taken in some dive or, of switches, in the relaxation."""
         self.limits = self._limits()
         """M of (C7) for each switch, as far as it is tightened."""
         self._dives = 0
@@ -124,8 +129,8 @@ class Candidates(Relaxation):
             self.cut(point)
 
     def _goes_short(self, found: dict[Task, BlockValue]) -> bool:
-        most = max(1.0, float(self.data.demand.sum(axis=2).max()))
-        return any(value.emergency > SHORT * most for value in found.values())
+        # Half of what the judge allows: the other half is for rounding.
+        return any(value.short > SHORT / 2 for value in found.values())
 
     def _is_plan(self, point: Array, found: dict[Task, BlockValue]) -> bool:
         if self.setting.feasibility:
@@ -157,6 +162,7 @@ class Candidates(Relaxation):
         switches, sent, waive = self.switches, self.first.sent.ravel(), self.first.waive
         if len(sent):
             places = self._places() if guess is None else np.round(guess[sent])
+            self.seen[len(switches) :] |= places > 0.5
             self.master.fix(sent, places, places)
         if len(switches):
             chosen = (
@@ -169,7 +175,7 @@ class Candidates(Relaxation):
             if chosen is None:
                 self.master.release(sent)
                 return False
-            self.seen |= chosen > 0.5
+            self.seen[: len(switches)] |= chosen > 0.5
             self.master.fix(switches, chosen, chosen)
         if len(waive):
             answer = self.master.solve()
@@ -232,28 +238,31 @@ class Candidates(Relaxation):
             self.cut(without)
 
     def probe(self) -> bool:
-        """Move switches of the incumbent, or of a new dive, as long as the cuts promise a gain."""
-        if not len(self.switches):
+        """Move choices of the incumbent, or of a new dive, as long as the cuts promise a gain."""
+        if not len(self.choices):
             return False
-        if self.incumbent is None:
+        if self.incumbent is not None:
+            chosen = np.round(self.incumbent_choices())
+        elif not len(self.first.sent):
             opened = open_by_slopes(self.master, self.first, self.limits, None)
             if opened is None:
                 return False
+            chosen = opened
         else:
-            opened = np.round(self.incumbent_switches())
-        shape = self.first.open.shape
+            return False
+        shape = len(self.choice_pools), self.data.num_quarters
         seconds = min(_SECONDS_TO_PROBE, 0.15 * self.seconds_left())
-        found, cost = better_switches(
+        found, cost = better_choices(
             self.quarters.model(),
-            self.switches.reshape(shape),
-            opened.reshape(shape) > 0.5,
+            self.choices.reshape(shape),
+            chosen.reshape(shape) > 0.5,
             seconds,
             self.rng,
         )
         if cost > self.wanted():
             return False
         guess = np.zeros(len(self.setting.cost))
-        guess[self.switches] = found.ravel()
+        guess[self.choices] = found.ravel()
         return self.dive(guess)
 
     def tighten(self) -> None:
@@ -276,11 +285,11 @@ class Candidates(Relaxation):
         self.master.limit_counted(self.limits)
 
     def polish(self) -> bool:
-        """Choose anew what is open among some pools, the rest as in the incumbent.
+        """Choose anew among some pools, the rest as in the incumbent.
 
         One neighbourhood for each process.
         """
-        if self.incumbent is None or not len(self.switches):
+        if self.incumbent is None or not len(self.choices):
             return False
         seconds = min(_SECONDS_TO_POLISH, self.seconds_left())
         fixed = [self._neighbourhood() for _ in range(self.settings.workers)]
@@ -312,11 +321,11 @@ class Candidates(Relaxation):
         return answers
 
     def _neighbourhood(self) -> Fixed:
-        """Return the switches that stay as they are in the incumbent.
+        """Return the choices that stay as they are in the incumbent.
 
-        Free are the pools of some GPU types, of a site, or all that were open in some step.
+        Free are those of the pools of some GPU types, of a site, or all that were taken once.
         """
-        held = self.switches[~self._free()]
+        held = self.choices[~self._free()]
         assert self.incumbent is not None
         values = np.round(self.incumbent.values[held])
         return held, values, values
@@ -324,19 +333,18 @@ class Candidates(Relaxation):
     def _free(self) -> npt.NDArray[np.bool_]:
         kind = int(self.rng.integers(8))
         if kind == 0:
-            return self.seen | (np.round(self.incumbent_switches()) > 0.5)
-        pools = [self.data.pools[level.pool] for level in self.data.levels]
-        keys = [pool.site if kind == 1 else pool.gpu_type for pool in pools]
+            return self.seen | (np.round(self.incumbent_choices()) > 0.5)
+        keys = [pool.site if kind == 1 else pool.gpu_type for pool in self.choice_pools]
         names = sorted(set(keys), key=str)
         count = min(1 if kind == 1 else 2 + kind % 2, len(names))
         chosen = {names[i] for i in self.rng.choice(len(names), count, replace=False).tolist()}
         quarters = self.setting.shape[1]
         return np.repeat([key in chosen for key in keys], quarters)
 
-    def incumbent_switches(self) -> Array:
-        """Return what the incumbent has open."""
+    def incumbent_choices(self) -> Array:
+        """Return what the incumbent has open, and where it sends jobs that need a margin."""
         assert self.incumbent is not None
-        return self.incumbent.values[self.switches]
+        return self.incumbent.values[self.choices]
 
     def _integers(self) -> Array | None:
         """Return the incumbent's integers as a start of the quarterly program."""
@@ -366,7 +374,7 @@ class Candidates(Relaxation):
         Other processes look into neighbourhoods of the incumbent meanwhile.
         """
         parts: list[Fixed | None] = [None]
-        if self.incumbent is not None and len(self.switches):
+        if self.incumbent is not None and len(self.choices):
             parts += [self._neighbourhood() for _ in range(self.settings.workers - 1)]
         answers = self._integer_programs(parts, seconds, self.gap / 3)
         raw = answers[0]
@@ -380,6 +388,6 @@ class Candidates(Relaxation):
         if raw.values is None or self.closed() or self.seconds_left() < 2 * self.seconds_to_value:
             return False
         better = self.try_candidate(raw.values[: len(self.setting.cost)], "integers")
-        if len(self.switches):
+        if len(self.choices):
             better |= self._dive_at(answers)
         return better

@@ -109,7 +109,7 @@ def check_out_of_sample(
     for w, scenario in enumerate(scenarios):
         mine = [found[w, t] for t in range(data.num_quarters)]
         demand = float(data.demand[w].sum())
-        holds = sum(value.emergency for value in mine) <= SHORT * max(demand, 1.0)
+        holds = max(value.short for value in mine) <= SHORT
         unserved = sum(value.unserved for value in mine) / max(demand, 1e-12)
         running = sum(data.discount[t] * value.value * unit for t, value in enumerate(mine))
         checks.append(

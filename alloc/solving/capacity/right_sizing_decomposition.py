@@ -96,7 +96,8 @@ class Decomposition(Candidates):
         self.marginals = marginals_of_cuts(self)
         self.say("relaxation")
         if len(self.switches):
-            self.seen |= relaxed[1][self.first.counted[self.first.open >= 0]] > _OPEN
+            at = self.first.counted[self.first.open >= 0]
+            self.seen[: len(self.switches)] |= relaxed[1][at] > _OPEN
             self.foresee(relaxed[1])
         if start is not None and len(self.first.sent) and not self.closed():
             # Where margins were kept before, some more hosts may do.
@@ -127,8 +128,7 @@ class Decomposition(Candidates):
     def _dive_repeatedly(self) -> bool:
         """Dive while that helps much: what one dive learns makes the next one better."""
         better, failures = False, 0
-        several = len(self.switches) or len(self.first.sent)
-        while failures < (_MOST_FAILURES if several else 1):
+        while failures < (_MOST_FAILURES if len(self.choices) else 1):
             if self.closed() or self.seconds_left() < 3 * self.seconds_to_value:
                 break
             self.tighten()
@@ -151,7 +151,7 @@ class Decomposition(Candidates):
             better |= gained
             if not gained:
                 self._seconds_to_prove *= _LONGER
-            if not gained or not len(self.switches):
+            if not gained or not len(self.choices):
                 break
         return better
 

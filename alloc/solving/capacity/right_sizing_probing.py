@@ -1,9 +1,10 @@
-"""Probing: local search over which pools are open, each move valued by a warm linear program.
+"""Probing: local search over which pools are used, each move valued by a warm linear program.
 
-Opening a pool costs its spare hosts, so plans differ in where work is brought together. A move
-closes or opens a level of a pool in all quarters, in the first or in the last ones (the add and
-drop moves of facility location [1]_). With all switches fixed the quarterly program's relaxation is
-a small linear program whose last basis is nearly right for the next one.
+Opening a pool costs its spare hosts, and sending jobs to it that need a margin costs the margin, so
+plans differ in where work is brought together. A move closes or opens a level of a pool, or sends
+jobs there or not, in all quarters, in the first or in the last ones (the add and drop moves of
+facility location [1]_). With all these choices fixed the quarterly program's relaxation is a small
+linear program whose last basis is nearly right for the next one.
 
 References
 ----------
@@ -30,69 +31,70 @@ _LEAST_GAIN = 1e-5
 """Relative gain that counts."""
 
 
-def better_switches(
-    model: ArrayModel, switches: Ints, opened: Flags, seconds: float, rng: np.random.Generator
+def better_choices(
+    model: ArrayModel, choices: Ints, chosen: Flags, seconds: float, rng: np.random.Generator
 ) -> tuple[Flags, float]:
-    """Return switches from which no move gains, and what the relaxation costs with them.
+    """Return choices from which no move gains, and what the relaxation costs with them.
 
     Parameters
     ----------
     model
         The quarterly program; its integers are relaxed.
-    switches
-        Columns of the switches, shape (levels, quarters).
-    opened
-        Where to start, shape (levels, quarters).
+    choices
+        Columns of the choices, shape (levels and margins, quarters).
+    chosen
+        Where to start, of the same shape.
     seconds
         Time after which the search stops where it is.
     rng
         Draws the order of the moves.
     """
-    search = _Search(model, switches, opened)
+    search = _Search(model, choices, chosen)
     ends = time.perf_counter() + seconds
     idle, moves = 0, search.moves()
     while idle < len(moves) and time.perf_counter() < ends:
         for position in rng.permutation(len(moves)).tolist():
-            level, first, last, wanted = moves[position]
-            idle = 0 if search.attempt(level, first, last, wanted) else idle + 1
+            idle = 0 if search.attempt(*moves[position]) else idle + 1
             if idle >= len(moves) or time.perf_counter() > ends:
                 break
-    return search.opened, search.cost
+    return search.chosen, search.cost
 
 
 class _Search:
-    def __init__(self, model: ArrayModel, switches: Ints, opened: Flags) -> None:
-        self.switches, self.opened = switches, opened.copy()
+    def __init__(self, model: ArrayModel, choices: Ints, chosen: Flags) -> None:
+        self.choices, self.chosen = choices, chosen.copy()
+        self.possible = model.upper[choices] > 0
         self.solver = quiet_solver(SolverOptions(time_limit_s=1e9))
         # Presolve would throw away the basis.
         self.solver.setOptionValue("presolve", "off")
         self.solver.passModel(highs_model(linear_relaxation(model)))
-        self._fix(switches.ravel(), self.opened.ravel())
+        self._fix(choices.ravel(), self.chosen.ravel())
         self.cost = self._solve()
 
     def moves(self) -> list[tuple[int, int, int, bool]]:
-        """Return the moves: a level, quarters from first to before last, and what they become."""
-        levels, quarters = self.switches.shape
+        """Return the moves: a row, quarters from first to before last, and what they become."""
+        rows, quarters = self.choices.shape
         spans = {(0, quarters)}
         spans |= {(0, t) for t in range(1, quarters)} | {(t, quarters) for t in range(1, quarters)}
         return [
-            (level, first, last, wanted)
-            for level in range(levels)
+            (row, first, last, wanted)
+            for row in range(rows)
             for first, last in sorted(spans)
             for wanted in (False, True)
         ]
 
-    def attempt(self, level: int, first: int, last: int, wanted: bool) -> bool:
+    def attempt(self, row: int, first: int, last: int, wanted: bool) -> bool:
         """Make a move if it gains."""
         span = slice(first, last)
-        before = self.opened[level, span].copy()
-        if (before == wanted).all():
+        before = self.chosen[row, span].copy()
+        after = self.possible[row, span] & wanted
+        if (before == after).all():
             return False
-        columns = self.switches[level, span]
-        self._fix(columns, np.full(len(columns), wanted))
+        columns = self.choices[row, span]
+        self._fix(columns, after)
         cost = self._solve()
         if cost < self.cost - _LEAST_GAIN * abs(self.cost):
-            self.opened[level, span] = wanted
+            self.chosen[row, span] = after
             self.cost = cost
             return True
         self._fix(columns, before)

@@ -490,3 +490,31 @@ def test_all_terms_have_their_assumption():
                   "margin of up to 2.5 GPUs",
                   "lose their worth in a straight line"):  # fmt: skip
         assert words in text
+
+
+def test_a_little_of_all_may_be_much_of_one_class():
+    """A host too few for a millionth of the demand is too few, for the judge looks at each class.
+
+    The emergency that hides it costs less than the host.
+    """
+    few = HostType("h100x8", 8, "h100")
+    problem = PlanningProblem(
+        "big and small",
+        "EUR",
+        1,
+        offers=(
+            HostOffer("a100", A100, "purchase", 100_000.0, residual_fraction=0.0),
+            HostOffer("h100", few, "purchase", 100_000.0, residual_fraction=0.0),
+        ),
+        sites=(Site("north"),),
+        classes=(
+            JobClass("big", (JobOption("a100", 1, 1.0),)),
+            JobClass("small", (JobOption("h100", 1, 1.0),)),
+        ),
+        scenarios=(Scenario("1", 1.0, {"big": (30_000.0,), "small": (7.6,)}),),
+    )
+    fits = right_size(problem, gap=1e-6, method="decomposition").plan
+    assert {order.offer: order.count for order in fits.orders}["h100"] == 1
+    over = Scenario("1", 1.0, {"big": (30_000.0,), "small": (7.6 * 1.001,)})
+    found = right_size(problem.replace(scenarios=(over,)), gap=1e-6, method="decomposition")
+    assert {order.offer: order.count for order in found.plan.orders}["h100"] == 2
