@@ -74,14 +74,12 @@ def settled(
     for operation, _ in replayed:
         learned.see(operation)
     missed = [operation for operation, found in replayed if not all(m.holds for m in found)]
-    margins = margins_kept(problem)
-    if learned.settled:
-        margins = {key: margin for key, margin in margins.items() if key in learned.settled}
-        mixed, caution = [], LAST_CAUTION if last else _CAUTION
-    else:
-        # What was asked of classes that were charged before, the mixes ask of all of them again.
-        margins, learned.settled = {}, places(every)
+    mixed: list[Operation] = []
+    caution = LAST_CAUTION if last else _CAUTION
+    if not learned.settled:
+        learned.settled = places(every)
         mixed, caution = mixes(_within(every, learned.settled)), 1.0
+    margins = {k: margin for k, margin in margins_kept(problem).items() if k in learned.settled}
     by_pool: dict[Pool, list[Sample]] = defaultdict(list)
     for operation in mixed:
         carried = sum(reserved(problem, operation).values())

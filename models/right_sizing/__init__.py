@@ -107,6 +107,8 @@ alone in a pool of a size fixed before the plan is known; `alloc.capacity.headro
 side that errs, and the replay in the simulator corrects it (`Tightening`). Within a band, load is
 taken at its mean. Rented hosts are counted in fractions.
 
+Classes with the same margin in a pool share z: the largest counts, so that one binary says it all.
+
 Size: |O||S|T integers, |levels| T + |margins| T + |W| binaries, and for every scenario and quarter
 a linear program of about |ways| |B| columns, all with the same matrix. Complexity: strongly
 NP-hard, also with one scenario, quarter, site and class (variable-sized bin covering by counts is

@@ -6,20 +6,17 @@ import dataclasses
 import math
 
 import pytest
+from pools import FILLER, GANG, QUICK, SHORT, pool, problem
 
 from alloc.capacity import (
-    HostOffer,
     JobClass,
     JobOption,
-    PlanningProblem,
-    Scenario,
     ServiceGoal,
-    Site,
     Tightening,
 )
 from alloc.capacity.headroom import KEPT_OUT, margins
 from alloc.errors import InstanceError
-from alloc.planning.pools import Operation, Pool, Regime, Stream
+from alloc.planning.pools import Stream
 from alloc.planning.replay import ReplaySettings, replay
 from alloc.planning.room import (
     gpus_needed,
@@ -39,44 +36,6 @@ from alloc.planning.tightening import (
     tightened,
     with_margins,
 )
-from alloc.topology import HostType
-
-QUICK = ReplaySettings(jobs=100, replications=3)
-
-
-def job_class(name: str, gpus: int, hours: float, goal: ServiceGoal | None = None) -> JobClass:
-    return JobClass(name, (JobOption("a100", gpus, hours), JobOption("h100", gpus, hours)), goal)
-
-
-SHORT = job_class("short", 1, 1.0, ServiceGoal("wait", 0.5, 0.9))
-FILLER = job_class("filler", 8, 10.0)
-GANG = job_class("gang", 16, 4.0, ServiceGoal("wait", 100.0, 0.9))
-
-
-def pool(hosts: int, *loads: tuple[JobClass, float], gpu_type: str = "a100") -> Operation:
-    """Return a pool of 8-GPU hosts and classes with their loads in GPUs."""
-    streams = tuple(
-        Stream(found, 0, found.options[0].hours, load / found.options[0].gpu_hours)
-        for found, load in loads
-    )
-    return Operation(Pool(gpu_type, "hall", False), Regime("1", 0, 0), {8: hosts}, streams)
-
-
-def problem(*tightening: Tightening) -> PlanningProblem:
-    return PlanningProblem(
-        name="rooms",
-        currency="EUR",
-        num_quarters=1,
-        offers=tuple(
-            HostOffer(f"{gpu}-host", HostType(gpu, 8, gpu), "purchase", 1e5)
-            for gpu in ("a100", "h100")
-        ),
-        sites=(Site("hall"),),
-        classes=(SHORT, FILLER, GANG),
-        scenarios=(Scenario("1", 1.0, {"short": (1.0,), "filler": (1.0,), "gang": (0.1,)}),),
-        pool_gpus=1000.0,
-        tightening=tightening,
-    )
 
 
 def test_the_fewest_gpus_that_hold_are_found() -> None:

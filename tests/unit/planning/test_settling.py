@@ -6,60 +6,15 @@ import dataclasses
 import math
 
 import pytest
+from pools import FILLER, QUICK, SHORT, pool, problem
 
 from alloc.capacity import (
-    HostOffer,
-    JobClass,
-    JobOption,
-    PlanningProblem,
     Scenario,
-    ServiceGoal,
-    Site,
 )
-from alloc.planning.pools import Operation, Pool, Regime, Stream
-from alloc.planning.replay import ReplaySettings, replay
+from alloc.planning.replay import replay
 from alloc.planning.room import holds, reserved
 from alloc.planning.settling import is_crowded, mixes, places, settled
 from alloc.planning.tightening import Learned, with_margins
-from alloc.topology import HostType
-
-QUICK = ReplaySettings(jobs=100, replications=3)
-
-
-def job_class(name: str, gpus: int, hours: float, goal: ServiceGoal | None = None) -> JobClass:
-    return JobClass(name, (JobOption("a100", gpus, hours), JobOption("h100", gpus, hours)), goal)
-
-
-SHORT = job_class("short", 1, 1.0, ServiceGoal("wait", 0.5, 0.9))
-FILLER = job_class("filler", 8, 10.0)
-OTHER = job_class("other", 1, 1.0, ServiceGoal("wait", 0.5, 0.9))
-
-
-def pool(
-    hosts: int, *loads: tuple[JobClass, float], gpu_type: str = "a100", quarter: int = 0
-) -> Operation:
-    streams = tuple(
-        Stream(found, 0, found.options[0].hours, load / found.options[0].gpu_hours)
-        for found, load in loads
-    )
-    regime = Regime("1", quarter, 0)
-    return Operation(Pool(gpu_type, "hall", False), regime, {8: hosts}, streams)
-
-
-def problem() -> PlanningProblem:
-    return PlanningProblem(
-        name="rooms",
-        currency="EUR",
-        num_quarters=1,
-        offers=tuple(
-            HostOffer(f"{gpu}-host", HostType(gpu, 8, gpu), "purchase", 1e5)
-            for gpu in ("a100", "h100")
-        ),
-        sites=(Site("hall"),),
-        classes=(SHORT, FILLER, OTHER),
-        scenarios=(Scenario("1", 1.0, {"short": (1.0,), "filler": (1.0,), "other": (1.0,)}),),
-        pool_gpus=1000.0,
-    )
 
 
 def key(name: str, gpu_type: str = "a100") -> tuple[str, str, str, bool]:
@@ -123,7 +78,7 @@ def test_classes_settle_and_their_pools_keep_room_for_the_mix() -> None:
 
 def test_a_goal_missed_again_asks_for_more_than_measured_and_most_at_last() -> None:
     """Classes stay where they settled, though they were sent elsewhere since."""
-    there = {key("short"), key("filler"), key("other")}
+    there = {key("short"), key("filler"), key("gang")}
     first = found()[key("short")]
     again, last = (
         found(learned=Learned(settled=set(there)), last=last)[key("short")]
@@ -132,7 +87,7 @@ def test_a_goal_missed_again_asks_for_more_than_measured_and_most_at_last() -> N
     assert again > first
     assert last == pytest.approx(again * 1.5 / 1.25)
     learned = Learned(settled=there)
-    assert key("other") not in {k for k, m in found(learned=learned).items() if math.isinf(m)}
+    assert key("gang") not in {k for k, m in found(learned=learned).items() if math.isinf(m)}
 
 
 def test_margins_never_fall_once_classes_have_settled() -> None:
