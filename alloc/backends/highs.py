@@ -27,6 +27,16 @@ _STATUS = {
     highspy.HighsModelStatus.kSolutionLimit: "stopped",
 }
 
+_ANSWERED = (
+    highspy.HighsModelStatus.kOptimal,
+    highspy.HighsModelStatus.kModelEmpty,
+    highspy.HighsModelStatus.kInfeasible,
+    highspy.HighsModelStatus.kUnbounded,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible,
+)
+_PATIENCE_S = 10.0
+"""Seconds after which a linear program that starts from a basis had better start from none."""
+
 _FAILED = highspy.HighsModelStatus.kSolveError
 
 _SMALL = 500
@@ -65,6 +75,25 @@ def quiet_solver(options: SolverOptions) -> highspy.Highs:
     solver.setOptionValue("mip_rel_gap", options.gap)
     solver.setOptionValue("mip_abs_gap", 1e-9)
     return solver
+
+
+def run_warm(solver: highspy.Highs) -> None:
+    """Run a linear program from its last basis; where that comes to nothing, from none.
+
+    The dual simplex method of HiGHS (1.13) may go round in circles, where a row looks infeasible
+    and what should prove it misses a tolerance. So a run that takes long is broken off; the next
+    begins without a basis, and the last is by the interior point method, which knows no circles.
+    """
+    _, method = solver.getOptionValue("solver")
+    for patience_s, other in ((_PATIENCE_S, method), (6 * _PATIENCE_S, method), (math.inf, "ipm")):
+        # HiGHS counts the time of all runs.
+        solver.setOptionValue("time_limit", solver.getRunTime() + patience_s)
+        solver.setOptionValue("solver", other)
+        solver.run()
+        if solver.getModelStatus() in _ANSWERED:
+            break
+        solver.clearSolver()
+    solver.setOptionValue("solver", method)
 
 
 @contextmanager

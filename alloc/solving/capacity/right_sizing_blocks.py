@@ -230,11 +230,7 @@ class BlockSolver:
         if len(self._varying):
             zeros = np.zeros(len(self._varying))
             self.solver.changeColsBounds(len(self._varying), self._varying, zeros, data.upper[w, t])
-        self.solver.run()
-        if self.solver.getModelStatus() not in _SOLVED:
-            # A basis gone bad: once more from scratch.
-            self.solver.clearSolver()
-            self.solver.run()
+        highs.run_warm(self.solver)
         if self.solver.getModelStatus() not in _SOLVED:
             word = self.solver.modelStatusToString(self.solver.getModelStatus())
             raise SolverError(f'HiGHS ended a block of the plan with "{word}".')

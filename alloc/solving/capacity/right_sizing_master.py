@@ -178,17 +178,13 @@ class BlockMaster:
 
     def solve(self) -> tuple[float, Array] | None:
         """Return the optimum and the first stage's values, or None if infeasible."""
-        self.solver.run()
+        highs.run_warm(self.solver)
         status = self.solver.getModelStatus()
         if status in (
             highspy.HighsModelStatus.kInfeasible,
             highspy.HighsModelStatus.kUnboundedOrInfeasible,
         ):
             return None
-        if status != highspy.HighsModelStatus.kOptimal:
-            self.solver.clearSolver()
-            self.solver.run()
-            status = self.solver.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
             word = self.solver.modelStatusToString(status)
             raise SolverError(f'HiGHS ended the master of the plan with "{word}".')

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.backends import SolverOptions
-from alloc.backends.highs import highs_model, quiet_solver
+from alloc.backends.highs import highs_model, quiet_solver, run_warm
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import Array, Ints
 from alloc.solving.capacity.right_sizing_state import linear_relaxation
@@ -105,7 +105,7 @@ class _Search:
         self.solver.changeColsBounds(len(columns), columns.astype(np.int32), bounds, bounds)
 
     def _solve(self) -> float:
-        self.solver.run()
+        run_warm(self.solver)
         if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return float("inf")
         return float(self.solver.getInfo().objective_function_value)
