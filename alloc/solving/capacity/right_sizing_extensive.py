@@ -28,13 +28,14 @@ def solve_extensive(
         settings.workers,
         gap=gap,
         start=None if start is None else _start(data, form, start),
+        stoppable=True,
     )
     raw = highs.solve(form.model, options)
     proof: BoundProof = "claimed" if np.isfinite(raw.bound) else "none"
     infeasible = raw.status == "infeasible"
     plan = None if raw.values is None else _read(data, form, raw.values)
     found = Found(plan, raw.bound * unit, proof, infeasible, raw.limit)
-    if plan is not None:
+    if plan is not None and raw.limit != "interrupt":
         seconds = max(settings.seconds_left(), 1.0)
         found.marginals = marginals_of_form(data, form, unit, seconds)
     return found

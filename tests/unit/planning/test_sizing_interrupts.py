@@ -1,4 +1,4 @@
-"""Ctrl-C in inference sizing, quota planning and operation keeps what was found, with its bound.
+"""Ctrl-C in all kinds of sizing, quota planning and operation keeps what was found, with its bound.
 
 Every interrupt here is a real signal in the middle of the work.
 """
@@ -14,15 +14,18 @@ from quota_problems import GPU, hard_quotas
 
 from alloc.capacity.requests import LatencyGoal
 from alloc.instances.operation import generate_operation
+from alloc.instances.stored_planning import load_stored_planning
 from alloc.planning.inference import read_inference_result, size_inference, write_inference_result
 from alloc.planning.operation import operate
 from alloc.planning.quotas import plan_quotas
 from alloc.solving.capacity.inference import solve_inference
 from alloc.solving.capacity.operation import solve_operation
 from alloc.solving.capacity.quotas import solve_quotas
+from alloc.solving.capacity.right_sizing import right_size
 from alloc.solving.outcome import Settings
 from alloc.verification.inference import verify_inference
 from alloc.verification.operation import verify_operation
+from alloc.verification.plan import verify_plan
 from alloc.verification.quota_plan import verify_quota_plan
 
 TOO_LONG_S = 12.0
@@ -41,6 +44,21 @@ def test_replicas_found_before_an_interrupt_are_kept_with_their_bound():
     assert verify_inference(problem, result.plan) == []
     assert result.resolves == ()
     assert read_inference_result(write_inference_result(result)) == result
+
+
+def test_one_program_of_all_scenarios_is_left_with_what_was_found():
+    """HiGHS has the whole program in hand, so that it is for HiGHS to stop."""
+    problem = load_stored_planning("planning-medium/02")
+    began = time.perf_counter()
+    with ctrl_c(4.0) as report:
+        report("")
+        result = right_size(problem, time_limit_s=120, gap=0.0, method="extensive")
+    assert time.perf_counter() - began < TOO_LONG_S
+    assert result.certificate.limit == "interrupt"
+    assert result.certificate.status == ("no_solution" if result.plan is None else "feasible")
+    if result.plan is not None:
+        assert result.certificate.bound < result.certificate.objective
+        assert verify_plan(problem, result.plan) == []
 
 
 def test_periods_that_were_not_reached_get_a_moment():
