@@ -22,6 +22,7 @@ from alloc.capacity import (
 )
 from alloc.capacity.accounting import account
 from alloc.capacity.bands import bands_of
+from alloc.capacity.headroom import KEPT_OUT
 from alloc.errors import InstanceError
 from alloc.instances.stored_planning import load_stored_planning
 from alloc.planning.changes import Budget, Demand, NoMore
@@ -100,6 +101,50 @@ def test_the_loop_ends_where_the_goals_hold_in_the_simulator(
     assert tight.tightening == answer.tightening
     assert tight.fingerprint == replayed.result.certificate.fingerprint
     assert verify_plan(tight, replayed.result.require_plan()) == []
+
+
+def test_where_there_are_too_many_pools_classes_settle_and_the_goals_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("alloc.planning.settling._MOST_PLACES", 0)
+    found = plan(problem(), settings=EXACT, replay=REPLAY).replayed
+    assert found is not None
+    assert found.rounds[0].missed
+    assert found.outcome == "holds"
+    places = {
+        (share.job_class, problem().classes[problem().class_index[share.job_class]]
+         .options[share.option].gpu_type)
+        for share in found.rounds[0].result.require_plan().shares
+    }  # fmt: skip
+    for turn in found.rounds[1:]:
+        out = {(t.job_class, t.gpu_type) for t in turn.tightening if t.factor >= KEPT_OUT}
+        everywhere = {(c.name, o.gpu_type) for c in problem().classes for o in c.options}
+        assert out >= everywhere - places
+        assert {t.job_class for t in turn.tightening if t.margin} <= {"train"}
+
+
+def test_settled_classes_that_find_no_plan_are_let_back() -> None:
+    """The room that a large problem asks for is halved, and asked for no further."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("alloc.planning.settling._MOST_PLACES", 0)
+        cheap = EXACT.solve(problem())
+        none = EXACT.solve(problem(budget=1.0))
+        assert none.plan is None
+        asked: list[PlanningProblem] = []
+        answers = [cheap, none, cheap]
+
+        def solve(tightened: PlanningProblem, last: PlanResult | None) -> PlanResult:
+            asked.append(tightened)
+            return answers[min(len(asked), len(answers)) - 1]
+
+        ended = plan_and_replay(problem(), solve, REPLAY, max_rounds=3)
+    # What was measured for a mix proves nothing impossible.
+    assert ended.outcome == "missed"
+    (before,), (after,) = (
+        {t.margin for t in one.tightening if t.job_class == "train" and t.margin}
+        for one in asked[1:]
+    )
+    assert after == pytest.approx(before / 2)
 
 
 def _scripted(
