@@ -37,15 +37,20 @@ def quick_plan(data: QuotaData, seconds: float) -> tuple[QuotaPlan | None, bool]
         Whether there was an interrupt.
     """
     until = time.perf_counter() + seconds
-    steps, interrupted = _first(data), False
+    steps = _first(data)
     try:
         for better in _better(data, steps, until):
             steps = better
+        return _plan(data, steps), False
     except KeyboardInterrupt:
-        interrupted = True
+        return _plan(data, steps), True
+
+
+def _plan(data: QuotaData, steps: Whole) -> QuotaPlan | None:
+    """Return the plan of quotas that keep the promises of ``least_quota``, else None."""
     if data.problem.goal == "least_quota" and not _kept(data, steps):
-        return None, interrupted
-    return plan_by_rule(data, steps), interrupted
+        return None
+    return plan_by_rule(data, steps)
 
 
 def _better(data: QuotaData, steps: Whole, until: float) -> Iterator[Whole]:

@@ -118,26 +118,28 @@ def solve_quotas(
 def _solve_once(data: QuotaData, settings: Settings, method: Method, say: Report) -> QuotaOutcome:
     """Solve a goal of one level."""
     extra = Extra()
-    start, interrupted = _start(data, settings, method)
-    plan, raw = start, _nothing(extra)
+    plan, raw = None, _nothing(extra)
     try:
+        plan, interrupted = _start(data, settings, method)
         if not interrupted:
-            raw, layout = _best(data, extra, settings.seconds_left(), settings, method, start)
-            plan = _better(data, extra, raw, layout, start)
+            raw, layout = _best(data, extra, settings.seconds_left(), settings, method, plan)
+            plan = _better(data, extra, raw, layout, plan)
             say(standing(_value(data, plan, extra), raw.bound, data.problem.goal))
+        certificate = _certify(data, plan, raw, extra, settings, method)
     except KeyboardInterrupt:
         raw = replace(raw, limit="interrupt")
-    certificate = _certify(data, plan, raw, extra, settings, method)
+        certificate = _certify(data, plan, raw, extra, settings, method)
     return _explained(data, QuotaOutcome(plan, certificate), settings)
 
 
 def _solve_levels(data: QuotaData, settings: Settings, method: Method, say: Report) -> QuotaOutcome:
     """Solve a fair goal: the worst tenant, then the two worst together, and so on."""
-    plan, interrupted = _start(data, settings, method)
+    plan, interrupted = None, False
     stages: list[Certificate] = []
     kept: tuple[float, ...] = ()
     number = len(data.problem.tenants)
     try:
+        plan, interrupted = _start(data, settings, method)
         for level in range(1, number + 1):
             seconds = settings.seconds_left() * (1 if level == number else _LEVEL_SHARE)
             if interrupted or (level > 1 and seconds <= 0):

@@ -18,6 +18,7 @@ from alloc.instances.stored_planning import load_stored_planning
 from alloc.planning.inference import read_inference_result, size_inference, write_inference_result
 from alloc.planning.operation import operate
 from alloc.planning.quotas import plan_quotas
+from alloc.solving.capacity import quota_starts
 from alloc.solving.capacity.inference import solve_inference
 from alloc.solving.capacity.operation import solve_operation
 from alloc.solving.capacity.quotas import solve_quotas
@@ -118,6 +119,24 @@ def test_quotas_of_a_local_search_are_kept_at_an_interrupt(goal):
         result = plan_quotas(problem, Settings(1200), progress=report)
     assert result.certificate.limit == "interrupt"
     assert result.certificate.bound_proof == "none"
+    assert verify_quota_plan(problem, result.plan) == []
+
+
+@pytest.mark.parametrize("goal", ["fair_coverage", "least_quota"])
+def test_an_interrupt_while_a_start_is_written_out_keeps_it(goal, monkeypatch):
+    """The search is over, and HiGHS has not begun."""
+    by_rule, calls = quota_starts.plan_by_rule, []
+
+    def interrupted(data, steps):
+        calls.append(steps)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return by_rule(data, steps)
+
+    monkeypatch.setattr(quota_starts, "plan_by_rule", interrupted)
+    problem = hard_quotas(goal)
+    result = plan_quotas(problem, Settings(1200))
+    assert result.certificate.limit == "interrupt"
     assert verify_quota_plan(problem, result.plan) == []
 
 
