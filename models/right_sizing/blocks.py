@@ -316,19 +316,19 @@ class Blocks:
         """(C18) Jobs run only where they are sent; in units of demand, to none more than it all."""
         data = self.data
         begin = len(data.pools) + len(data.stands) + len(data.with_margin)
-        for i, c in ((i, c) for i, margin in enumerate(data.margins) for c in margin.job_classes):
-            margin = data.margins[i]
-            ways = [
-                w
-                for w in self._ways_of_pool[margin.pool, margin.spot]
-                if data.ways[w].job_class == c
-            ]
-            for b in range(data.bands.count):
-                most = AMPLE_SENT * float(data.demand_in_band[c, b])
-                rows.add(
-                    (int(self.columns.way[w, b]), -1 / data.ways[w].gpus_per_unit) for w in ways
-                )
-                links.add([(begin + i, most)])
+        for i, margin in enumerate(data.margins):
+            for c in margin.job_classes:
+                ways = [
+                    w
+                    for w in self._ways_of_pool[margin.pool, margin.spot]
+                    if data.ways[w].job_class == c
+                ]
+                for b in range(data.bands.count):
+                    most = AMPLE_SENT * float(data.demand_in_band[c, b])
+                    rows.add(
+                        (int(self.columns.way[w, b]), -1 / data.ways[w].gpus_per_unit) for w in ways
+                    )
+                    links.add([(begin + i, most)])
 
     # What differs from block to block ---------------------------------------------------------
 

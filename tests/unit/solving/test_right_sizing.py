@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from planning_worlds import A100, METHODS, without_cloud, world
 
 from alloc.backends import SolverOptions, highs
 from alloc.capacity import (
@@ -15,7 +16,6 @@ from alloc.capacity import (
     Plan,
     PlanningProblem,
     Scenario,
-    ServiceGoal,
     Site,
     Tightening,
 )
@@ -26,54 +26,20 @@ from alloc.instances.stored_planning import load_stored_planning
 from alloc.models.right_sizing import SizingData
 from alloc.models.right_sizing.arrays import extensive
 from alloc.models.right_sizing.blocks import Blocks
-from alloc.models.right_sizing.first_stage import first_stage
 from alloc.solving.capacity.right_sizing import right_size
 from alloc.solving.capacity.right_sizing_blocks import BlockValues, block_data
 from alloc.solving.capacity.right_sizing_check import check_out_of_sample
-from alloc.solving.capacity.right_sizing_completing import Completing
 from alloc.solving.capacity.right_sizing_decomposition import Decomposition
 from alloc.solving.capacity.right_sizing_state import money_unit
 from alloc.solving.outcome import Settings
 from alloc.topology import HostType
 from alloc.verification.plan import verify_plan
 
-METHODS = ("extensive", "decomposition")
-A100 = HostType("a100x8", 8, "a100")
-
-
-def world(**changes) -> PlanningProblem:
-    """A machine room and a cloud, two quarters, two futures."""
-    problem = PlanningProblem(
-        "world",
-        "EUR",
-        2,
-        offers=(
-            HostOffer("buy", A100, "purchase", 150_000.0, ("north",), idle_kw=1.5, busy_kw=5.0,
-                      rack_units=6.0, residual_fraction=0.9),
-            HostOffer("rent", A100, "on_demand", 24.0, ("cloud",)),
-        ),
-        sites=(Site("north", 60.0, power_kw=300.0, pue=1.3, energy_price_per_kwh=(0.2,),
-                    carbon_kg_per_kwh=(0.3,)), Site("cloud")),
-        classes=(
-            JobClass("train", (JobOption("a100", 8, 10.0),), ServiceGoal("wait", 4.0)),
-            JobClass("batch", (JobOption("a100", 1, 2.0),)),
-        ),
-        scenarios=(
-            Scenario("low", 0.5, {"train": (1.0, 1.2), "batch": (5.0, 6.0)}),
-            Scenario("high", 0.5, {"train": (1.5, 2.2), "batch": (7.0, 9.0)}),
-        ),
-    )  # fmt: skip
-    return replace(problem, **changes)
-
 
 def spares() -> PlanningProblem:
     """A small problem with a spare host in every pool."""
     return generate_planning("spares", num_host_types=4, num_sites=2, num_quarters=3,
                              num_classes=6, num_scenarios=3, failures=1, seed=5)  # fmt: skip
-
-
-def without_cloud(**changes) -> PlanningProblem:
-    return world(offers=world().offers[:1], **changes)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -384,72 +350,6 @@ def test_a_class_that_is_kept_out_sends_no_job(method):
     shares = [share for share in plan.shares if share.job_class == "train"]
     assert shares
     assert all(share.site != "north" for share in shares)
-
-
-def margins(**gpus: float) -> tuple[Tightening, ...]:
-    """Margins of classes, wherever they run."""
-    sites = ("north", "cloud")
-    return tuple(Tightening(c, "a100", site, margin=m) for c, m in gpus.items() for site in sites)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_classes_that_meet_in_a_pool_share_its_margin(method):
-    """One more class in the pool costs nothing if its margin is no larger: that is what it is for,
-    as against a factor, which every class pays by itself."""
-
-    def cost(**gpus: float) -> float:
-        result = right_size(world(tightening=margins(**gpus)), gap=1e-6, method=method)
-        assert result.certificate.gap <= 2e-6
-        return result.certificate.objective
-
-    alone, none = cost(train=24.0), cost()
-    assert alone > none
-    # "batch" may stay out of the pool that keeps a margin only by keeping one in another.
-    both = cost(train=24.0, batch=24.0)
-    assert none < alone <= both + 1e-6 * both < none + 1.5 * (alone - none)
-    assert cost(train=48.0) > alone
-
-
-def test_a_margin_larger_than_spot_hosts_to_be_had_keeps_a_class_out():
-    """Known from the data, without a search."""
-    spot = HostOffer("spot", A100, "spot", 1.0, ("cloud",), most_hosts=4)
-    classes = tuple(replace(c, interruptible=True) for c in world().classes)
-    problem = world(offers=(*world().offers, spot), classes=classes)
-    assert any(share.spot for share in right_size(problem, gap=1e-4).plan.shares)
-    out = tuple(
-        Tightening(c.name, "a100", "cloud", margin=33.0, spot=True) for c in problem.classes
-    )
-    first = first_stage(SizingData(problem.replace(tightening=out)))
-    assert (first.upper[first.sent] == 0).all()
-    plan = right_size(problem.replace(tightening=out), gap=1e-4).plan
-    assert not any(share.spot for share in plan.shares)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_plan_to_start_from_knows_where_jobs_were_sent(method):
-    """Else a start that is optimal would be worth nothing where there are margins."""
-    problem = world(tightening=margins(train=24.0, batch=8.0))
-    done = right_size(problem, gap=1e-6, method=method)
-    again = right_size(problem, gap=1e-3, method=method, start=done.plan)
-    assert again.certificate.objective <= done.certificate.objective * (1 + 1e-3)
-    completing = Completing(SizingData(problem), first := first_stage(SizingData(problem)))
-    values = completing.complete(completing.from_plan(done.plan))
-    assert values[first.sent].any()
-    assert values[first.margin].max() in (8.0, 24.0)
-
-
-def test_held_out_futures_have_the_margin_to_keep_too():
-    """A plan that just serves its own future has nothing left for a margin twice as large."""
-    problem = world(tightening=margins(train=24.0))
-    plan = right_size(problem, gap=1e-4).plan
-    same = check_out_of_sample(problem, plan, problem.scenarios)
-    assert same.share == pytest.approx(1.0)
-    closed = without_cloud(sites=(Site("north", rack_units=600.0), Site("cloud")))
-    small = closed.replace(tightening=margins(train=8.0))
-    fits = right_size(small, gap=1e-6).plan
-    assert check_out_of_sample(small, fits, small.scenarios).share == pytest.approx(1.0)
-    more = closed.replace(tightening=margins(train=80.0))
-    assert check_out_of_sample(more, fits, more.scenarios).share < 1.0
 
 
 def test_spares_cost_more_and_assumptions_say_so():

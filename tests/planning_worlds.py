@@ -1,0 +1,53 @@
+"""A small planning problem that tests change: a machine room and a cloud."""
+
+from dataclasses import replace
+
+from alloc.capacity import (
+    HostOffer,
+    JobClass,
+    JobOption,
+    PlanningProblem,
+    Scenario,
+    ServiceGoal,
+    Site,
+    Tightening,
+)
+from alloc.topology import HostType
+
+METHODS = ("extensive", "decomposition")
+A100 = HostType("a100x8", 8, "a100")
+
+
+def world(**changes) -> PlanningProblem:
+    """A machine room and a cloud, two quarters, two futures."""
+    problem = PlanningProblem(
+        "world",
+        "EUR",
+        2,
+        offers=(
+            HostOffer("buy", A100, "purchase", 150_000.0, ("north",), idle_kw=1.5, busy_kw=5.0,
+                      rack_units=6.0, residual_fraction=0.9),
+            HostOffer("rent", A100, "on_demand", 24.0, ("cloud",)),
+        ),
+        sites=(Site("north", 60.0, power_kw=300.0, pue=1.3, energy_price_per_kwh=(0.2,),
+                    carbon_kg_per_kwh=(0.3,)), Site("cloud")),
+        classes=(
+            JobClass("train", (JobOption("a100", 8, 10.0),), ServiceGoal("wait", 4.0)),
+            JobClass("batch", (JobOption("a100", 1, 2.0),)),
+        ),
+        scenarios=(
+            Scenario("low", 0.5, {"train": (1.0, 1.2), "batch": (5.0, 6.0)}),
+            Scenario("high", 0.5, {"train": (1.5, 2.2), "batch": (7.0, 9.0)}),
+        ),
+    )  # fmt: skip
+    return replace(problem, **changes)
+
+
+def without_cloud(**changes) -> PlanningProblem:
+    return world(offers=world().offers[:1], **changes)
+
+
+def margins(**gpus: float) -> tuple[Tightening, ...]:
+    """Margins of classes, wherever they run."""
+    sites = ("north", "cloud")
+    return tuple(Tightening(c, "a100", site, margin=m) for c, m in gpus.items() for site in sites)
