@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from alloc.certificate import Certificate, Result
 from alloc.documents import models
 from alloc.documents.adapters import ADAPTERS
+from alloc.documents.first_errors import first_errors
 from alloc.documents.messages import set_owner, structure_error
 from alloc.documents.models import Kind, Part
 from alloc.errors import InstanceError, nearest
@@ -31,10 +32,13 @@ def check_structure(raw: Mapping[str, Any], kind: Kind) -> Any:
     InstanceError
         If a field is unknown, missing or of the wrong type; one sentence, with the owner.
     """
+    validate = ADAPTERS[kind].validate_python
     try:
-        return ADAPTERS[kind].validate_python(raw)
+        return validate(raw)
     except ValidationError as error:
-        raise structure_error(error, raw, kind) from None
+        details, raw = first_errors(error, raw, validate)
+    # Outside: an error raised in there would hold on to the first, which may be large.
+    raise structure_error(details, raw, kind)
 
 
 def decode_instance(raw: Mapping[str, Any]) -> Instance:

@@ -16,6 +16,11 @@ from alloc.errors import AllocError, InstanceError, nearest
 MAX_BYTES = 512 * 2**20
 """Largest document that is read, bytes after decompression. A million jobs need about 200 MiB."""
 
+MAX_VALUES = 50_000_000
+"""Most commas and opening brackets in a document that is read, about the number of its JSON
+values. Each is an object of 30 to 100 bytes in memory; a document of `MAX_BYTES` with jobs that
+have all their own configurations holds about as many."""
+
 _CHUNK = 2**20
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -100,6 +105,19 @@ def too_large(where: str, size: int) -> InstanceError:
     )
 
 
+def count_values(text: bytes) -> int:
+    """Return about how many JSON values a piece of text holds: its commas and opening brackets."""
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+def too_many_values(where: str) -> InstanceError:
+    """Return the error for a document of more than `MAX_VALUES`."""
+    return InstanceError(
+        f"{where}: has more than {MAX_VALUES:,} values; split the instance, or let jobs share "
+        "configuration sets."
+    )
+
+
 def require_plain(data: bytes, where: str) -> None:
     """Refuse compressed bytes that came without the name that says so."""
     if data.startswith(_GZIP_MAGIC):
@@ -109,11 +127,14 @@ def require_plain(data: bytes, where: str) -> None:
 def _read_limited(stream: IO[bytes] | gzip.GzipFile, path: Path) -> bytes:
     """Read to the end, or refuse: a pipe has no size, and a small gzip file can unpack to a lot."""
     chunks: list[bytes] = []
-    size = 0
+    size = values = 0
     while chunk := stream.read(_CHUNK):
         size += len(chunk)
+        values += count_values(chunk)
         if size > MAX_BYTES:
             raise too_large(str(path), size)
+        if values > MAX_VALUES:
+            raise too_many_values(str(path))
         chunks.append(chunk)
     return b"".join(chunks)
 

@@ -12,7 +12,6 @@ from alloc.documents.parsing import describe
 from alloc.errors import InstanceError, nearest
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
 Location = tuple[str | int, ...]
@@ -114,10 +113,6 @@ _WANTED = {
 }
 
 
-# A file in another format has errors by the ten thousand; the first ones say it all.
-_LOOKED_AT = 200
-
-
 @dataclass(frozen=True)
 class _Spot:
     """Where an error is: the owner in words, its model, and the field in it."""
@@ -127,14 +122,13 @@ class _Spot:
     field: str
 
 
-def structure_error(error: ValidationError, raw: Mapping[str, Any], kind: Kind) -> InstanceError:
-    """Return the first error of a document as an `InstanceError`, and how many more there are."""
-    details = error.errors(include_url=False, include_context=True)
-    beyond = max(len(details) - _LOOKED_AT, 0)
-    del details[_LOOKED_AT:]
+def structure_error(
+    details: Sequence[ErrorDetails], raw: Mapping[str, Any], kind: Kind
+) -> InstanceError:
+    """Return the first error of a document as an `InstanceError`, and how many more are known."""
     spots = [_locate(_without_tags(detail["loc"], kind), raw, kind) for detail in details]
     sentences = _sentences(details, spots)
-    others = len(sentences) - 1 + beyond
+    others = len(sentences) - 1
     return InstanceError(sentences[0] + (f" (and {others} more)" if others else ""))
 
 

@@ -16,10 +16,11 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    GetCoreSchemaHandler,
     Tag,
     WithJsonSchema,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from alloc.certificate import BoundProof, Certificate, Limit, Status
 from alloc.instance import Moves, Tenant
@@ -35,6 +36,9 @@ INFINITIES = {"inf": math.inf, "-inf": -math.inf}
 
 # Tags of the two ways to write a job's configurations; pydantic puts them in error locations.
 BY_NAME, INLINE = "<name>", "<list>"
+
+_CONTAINERS = ("list", "tuple", "dict")
+"""Types of core schemas that hold any number of items."""
 
 
 def _whole(value: Any) -> Any:
@@ -69,10 +73,35 @@ Extended = Annotated[
 ]
 
 
+def _stop_at_first(schema: Any) -> None:
+    """Let every list, tuple and mapping in a schema fail with its first bad item."""
+    if isinstance(schema, dict):
+        if schema.get("type") in _CONTAINERS:
+            schema["fail_fast"] = True
+        inner: Any = schema.values()
+    elif isinstance(schema, list | tuple):
+        inner = schema
+    else:
+        return
+    for value in inner:
+        _stop_at_first(value)
+
+
 class Part(BaseModel):
-    """Base of all parts: no unknown fields, no conversions (``"3"`` is no number), no NaN."""
+    """Base of all parts: no unknown fields, no conversions (``"3"`` is no number), no NaN.
+
+    Of a list or a mapping only the first bad item is reported: a hostile document of 1 MB would
+    otherwise make millions of errors, and gigabytes of them.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return pydantic's schema, in which containers stop at the first bad item."""
+        schema = handler(source)
+        _stop_at_first(schema)
+        return schema
 
 
 class GpuLinkPart(Part):

@@ -61,6 +61,8 @@ def parse_json(text: str | bytes, where: str) -> Any:
     if len(text) > files.MAX_BYTES:
         raise files.too_large(where, len(text))
     decoded = _decode(text, where)
+    if files.count_values(text.encode() if isinstance(text, str) else text) > files.MAX_VALUES:
+        raise files.too_many_values(where)
     if not decoded.strip():
         raise InstanceError(f"{where} is empty; write a JSON object.")
     try:

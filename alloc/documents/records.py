@@ -15,17 +15,39 @@ import types
 from collections.abc import Mapping
 from functools import cache, reduce
 from operator import or_
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, create_model
+from pydantic import (
+    Discriminator,
+    Field,
+    Strict,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 
 from alloc.certificate import Certificate
 from alloc.documents.encoding import encode, encode_certificate, header
+from alloc.documents.first_errors import first_errors
 from alloc.documents.formats import Format
 from alloc.documents.models import SCHEMA_VERSION, CertificatePart, Part, Whole
 from alloc.documents.parsing import describe, parse_json
 from alloc.documents.schema import DIALECT
 from alloc.errors import InstanceError, nearest
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 T = TypeVar("T")
 
@@ -70,10 +92,12 @@ def record_of(body: Mapping[str, Any], record_class: type[T], where: str) -> T:
     InstanceError
         If they are malformed or contradict each other; one sentence with place and cure.
     """
+    validate = _adapter(cast(Any, record_class)).validate_python
     try:
-        return cast(T, _built(_adapter(cast(Any, record_class)).validate_json(json.dumps(body))))
+        return cast(T, _built(validate(body)))
     except ValidationError as error:
-        raise _structure_error(error, body, record_class, where) from None
+        details, body = first_errors(error, body, validate)
+    raise _structure_error(details, body, record_class, where)
 
 
 def record_schema(record_class: type[Any], kind: str) -> dict[str, Any]:
@@ -166,9 +190,10 @@ def _type(hint: Any) -> Any:
     if dataclasses.is_dataclass(hint):
         return _model(hint)  # type: ignore[arg-type]
     if origin is tuple:
+        # JSON has lists for tuples, Python may give either; what is in them is as strict as ever.
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return list[_type(arguments[0])]  # type: ignore[misc]
-        return tuple[tuple(map(_type, arguments))]  # type: ignore[misc]
+            return Annotated[list[_type(arguments[0])], Strict(False)]  # type: ignore[misc]
+        return Annotated[tuple[tuple(map(_type, arguments))], Strict(False)]  # type: ignore[misc]
     if origin in (Union, types.UnionType):
         records = [a for a in arguments if dataclasses.is_dataclass(a)]
         if len(records) > 1:
@@ -228,14 +253,12 @@ def _built(value: Any, owner: str = "", label: str = "") -> Any:
 
 
 def _structure_error(
-    error: ValidationError, body: Mapping[str, Any], record_class: type[Any], where: str
+    details: list[ErrorDetails], body: Mapping[str, Any], record_class: type[Any], where: str
 ) -> InstanceError:
     """Return the first error of a document in a sentence, and how many more places have one."""
     sentences: dict[tuple[str, ...], str] = {}
-    details = error.errors(include_url=False, include_context=True)
     # Unknown fields first: they often explain why another is missing.
-    details.sort(key=lambda detail: detail["type"] != "extra_forbidden")
-    for detail in details:
+    for detail in sorted(details, key=lambda detail: detail["type"] != "extra_forbidden"):
         place, owner, model = _locate(detail["loc"], body, record_class, where)
         sentences.setdefault(tuple(place), _sentence(detail, place, owner, model))
     first, more = next(iter(sentences.values())), len(sentences) - 1

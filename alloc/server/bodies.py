@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from alloc.documents.decoding import check_structure
+from alloc.documents.first_errors import first_errors
 from alloc.documents.models import Kind
 from alloc.documents.parsing import parse_json
 from alloc.errors import InstanceError
@@ -25,18 +26,7 @@ _DOCUMENTS: Mapping[str, Kind] = {
 }
 
 
-def read_quickly(body: bytes, model: type[R]) -> R:
-    """Return the request in a body; what is wrong with it is found out by `read_carefully`.
-
-    In haste a key that comes twice is not seen: the last one counts, as in most readers of JSON.
-    """
-    try:
-        return model.model_validate_json(body)
-    except ValidationError:
-        return read_carefully(body, model)
-
-
-def read_carefully(body: bytes, model: type[R]) -> R:
+def read_request(body: bytes, model: type[R]) -> R:
     """Return the request in a body.
 
     Raises
@@ -51,17 +41,17 @@ def read_carefully(body: bytes, model: type[R]) -> R:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        details = error.errors(include_url=False, include_input=False, include_context=False)
-        errors = [
-            {"pointer": pointer(detail["loc"], raw), "detail": str(detail["msg"])}
-            for detail in details[:_MOST_ERRORS]
-        ]
+        details, raw = first_errors(error, raw, model.model_validate)
+    errors = [
+        {"pointer": pointer(detail["loc"], raw), "detail": str(detail["msg"])}
+        for detail in details[:_MOST_ERRORS]
+    ]
+    sentence = _document_sentence(raw)
+    if sentence is None:
         more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-        sentence = _document_sentence(raw)
-        if sentence is None:
-            where = errors[0]["pointer"] or "the body"
-            sentence = f"{where}: {errors[0]['detail']}{more}; see /v1/openapi.json."
-        raise refuse("invalid-request", sentence, errors=errors) from None
+        where = errors[0]["pointer"] or "the body"
+        sentence = f"{where}: {errors[0]['detail']}{more}; see /v1/openapi.json."
+    raise refuse("invalid-request", sentence, errors=errors)
 
 
 def pointer(location: Sequence[str | int], raw: Any) -> str:

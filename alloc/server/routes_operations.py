@@ -7,23 +7,22 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from alloc.server.access import client_of, service_of
 from alloc.server.answers import json_response, problem_response
-from alloc.server.bodies import read_quickly
+from alloc.server.bodies import read_request
 from alloc.server.openapi import operation_extras
 from alloc.server.operations import Limits, Operation
 from alloc.server.problems import Problem, refuse
 from alloc.server.runner import Live
 from alloc.server.service import Service, Submitted
 
-DOOR_BYTES = 2**20
-"""Bytes up to which a body is checked at the door. A larger one would keep other requests waiting
-for too long; it is checked by the worker, and the job fails with the same problem."""
-_IN_LOOP_BYTES = 64 * 1024
+DOOR_BYTES = 64 * 1024
+"""Bytes up to which a body is checked before the job is accepted, which takes milliseconds. A
+larger one would keep other requests waiting: the worker checks it, and the job fails with the same
+problem."""
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?:$|[,;\s])", re.IGNORECASE)
 
@@ -73,25 +72,14 @@ def _endpoint(operation: Operation) -> Any:
         key = _idempotency_key(request)
         wait_s = _wait_of(request, service)
         body = await request.body()
-        await _check(body, operation, service)
+        if len(body) <= DOOR_BYTES:
+            limits = Limits(service.settings.job_limit_s, 1)
+            operation.require_time(read_request(body, operation.request), limits)
         submitted = await service.submit(client, operation.name, body, label, key)
         request.scope["alloc.job"] = submitted.job.id
         return await _answer(request, service, submitted, wait_s)
 
     return submit
-
-
-async def _check(body: bytes, operation: Operation, service: Service) -> None:
-    """Refuse a body that does not fit the operation, if it is small enough to look at here."""
-    limits = Limits(service.settings.job_limit_s, 1)
-
-    def check() -> None:
-        operation.require_time(read_quickly(body, operation.request), limits)
-
-    if len(body) <= _IN_LOOP_BYTES:
-        check()
-    elif len(body) <= DOOR_BYTES:
-        await run_in_threadpool(check)
 
 
 async def _answer(

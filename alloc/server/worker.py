@@ -21,7 +21,7 @@ from alloc.errors import (
     InstanceError,
     UnsupportedFeatureError,
 )
-from alloc.server.bodies import read_quickly
+from alloc.server.bodies import read_request
 from alloc.server.frames import Failure, Tag, pack, receive_job
 from alloc.server.operations import Limits, Operation, operations
 from alloc.server.problems import Problem, ProblemError
@@ -71,7 +71,7 @@ def run_job(
             channel.sendall(pack("progress", line.encode("utf-8", "replace")))
 
     try:
-        request = read_quickly(body, operation.request)
+        request = read_request(body, operation.request)
         seconds = operation.require_time(request, limits)
         if seconds is not None and not operation.simulates(request):
             channel.sendall(pack("limit", repr(seconds).encode()))

@@ -9,9 +9,11 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import TextIOWrapper
+from itertools import count
 from os import PathLike
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, TypeVar, cast
 
 from alloc.errors import InstanceError, nearest
 from alloc.instances.readers.report import ReportLog
@@ -24,6 +26,7 @@ _LONGEST_LINE = 64 * 1024
 _MOST_LINES = 5_000_000
 # Unix time in milliseconds is within, in microseconds beyond; differences stay exact.
 _LATEST_S = 1e13
+_CHUNK = 2**20
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -127,6 +130,7 @@ def read_table(
     log.files.append(path.name)
     records: list[T] = []
     with _naming(path):
+        _require_few_lines(path)
         lines = _lines(path)
         header = _header(path, lines, columns)
         for line, text in lines:
@@ -177,19 +181,21 @@ def _naming(path: Path) -> Iterator[None]:
         raise InstanceError(f"{path!r}: is not a path ({error}); check it.") from None
 
 
-def _open(path: Path) -> IO[str]:
+def _open_bytes(path: Path) -> IO[bytes]:
     with path.open("rb") as file:
         packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    return cast(IO[bytes], gzip.open(path)) if packed else path.open("rb")
+
+
+def _open(path: Path) -> IO[str]:
     # Bytes that are not UTF-8 spoil their own row only: see _row.
-    if packed:
-        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline=None)
-    return path.open(encoding="utf-8-sig", errors="replace", newline=None)
+    return TextIOWrapper(_open_bytes(path), encoding="utf-8-sig", errors="replace", newline=None)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines that are not blank, with their numbers."""
     with _open(path) as file:
-        for number in range(1, _MOST_LINES + 2):
+        for number in count(1):
             line = file.readline(_LONGEST_LINE)
             if not line:
                 return
@@ -200,7 +206,17 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 )
             if line.strip():
                 yield number, line.rstrip("\n")
-    raise InstanceError(f"{path}: has more than {_MOST_LINES} lines; cut it into parts.")
+
+
+def _require_few_lines(path: Path) -> None:
+    """Refuse a table of too many lines at once, not after the minute that reading them takes."""
+    lines = 0
+    with _open_bytes(path) as file:
+        while lines <= _MOST_LINES and (chunk := file.read(_CHUNK)):
+            # Lines end with a line feed, a carriage return, or both.
+            lines += max(chunk.count(b"\n"), chunk.count(b"\r"))
+    if lines > _MOST_LINES:
+        raise InstanceError(f"{path}: has more than {_MOST_LINES} lines; cut it into parts.")
 
 
 def _header(

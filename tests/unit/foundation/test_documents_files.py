@@ -223,6 +223,26 @@ def test_the_limit_holds_for_texts_and_while_unpacking(
         parse_instance(b" " * 2**21)
 
 
+def test_values_are_limited_like_bytes_and_while_unpacking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list takes 3 bytes of text and 60 of memory."""
+    monkeypatch.setattr(files, "MAX_VALUES", 1_000)
+    read: list[int] = []
+    monkeypatch.setattr(files, "count_values", lambda text: read.append(len(text)) or 600)
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b"[" + b"[]," * 2**22 + b"[]]"))
+    with pytest.raises(InstanceError, match=r"bomb\.json\.gz: has more than 1,000 values; split"):
+        load_instance(path)
+    # The second piece is one too many; the rest is not unpacked.
+    assert read == [2**20, 2**20]
+    monkeypatch.undo()
+    monkeypatch.setattr(files, "MAX_VALUES", 1_000)
+    with pytest.raises(InstanceError, match="the instance document: has more than 1,000 values"):
+        parse_instance("[" + "[]," * 600 + "[]]")
+    assert files.count_values(b'{"a":[1,2,{}]}') == 5
+
+
 @pytest.mark.parametrize(
     "data",
     [TEXT.encode(), gzip.compress(TEXT.encode())[:-20], b"\x1f\x8b\x08\x00" + b"x" * 50, b""],

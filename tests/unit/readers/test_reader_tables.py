@@ -109,6 +109,15 @@ def test_endless_tables_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     path.write_text("job_id,submission_time,duration,num_gpu\n" + "\n" * 5)
     with pytest.raises(InstanceError, match="more than 4 lines"):
         read_itp(path)
+    # Before the first row is read.
+    header, row = "job_id,submission_time,duration,num_gpu", "a,2020-01-01 00:00:00,60,1"
+    for ends in ("\n", "\r\n", "\r"):
+        path.write_bytes(gzip.compress((ends.join([header, *[row] * 5]) + ends).encode()))
+        log = ReportLog()
+        with pytest.raises(InstanceError, match="more than 4 lines"):
+            read_table(path, ("job_id",), lambda row: pytest.fail("a row was read"), log)
+        path.write_bytes((ends.join([header, *[row] * 3]) + ends).encode())
+        assert len(read_table(path, ("job_id",), lambda row: row, log)) == 3
 
 
 def test_a_wrong_kind_of_trace_says_which_column_is_missing() -> None:

@@ -178,8 +178,18 @@ def test_options_that_are_wrong_say_what_there_is(shared, request_fields, kind, 
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[1", b'{"a": 1, "a": 2}', b"\xff\xfe{}", b"[" * 100_000, b"{}}", b'"\\ud800"'],
-    ids=["empty", "cut", "list", "twice", "utf-16", "deep", "more", "half a character"],
+    [
+        b"",
+        b"{",
+        b"[1",
+        b'{"a": 1, "a": 2}',
+        b"\xff\xfe{}",
+        b"[" * 50_000,
+        b"{}}",
+        b'"\\ud800"',
+        b'{"instance": "elastic-tiny/01", "instance": "elastic-tiny/02"}',
+    ],
+    ids=["empty", "cut", "list", "twice", "utf-16", "deep", "more", "half a character", "doubled"],
 )
 def test_a_body_that_is_no_json_is_refused_at_the_door(shared, body):
     headers = {"Content-Type": "application/json"}
