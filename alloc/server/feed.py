@@ -57,6 +57,12 @@ def event_id(seconds: float) -> int:
     return int(1000 * seconds)
 
 
+def past_events(packed: bytes | None, after: int) -> list[tuple[int, str, str]]:
+    """Return id, kind and data of the stored events of a job after the id `after`."""
+    found = [] if packed is None else json.loads(packed)
+    return [(number, kind, data) for number, kind, data in found if number > after]
+
+
 class Feed:
     """The events of one job that has not ended, and those who wait for more."""
 
@@ -65,6 +71,8 @@ class Feed:
         self._latest = 0
         self._waiting: set[asyncio.Event] = set()
         self.progress: str | None = None
+        self.watched = False
+        """Whether anybody has seen an event of it."""
         self._closed = False
 
     def status(self, job: Job, *, last: bool = False) -> None:
@@ -88,6 +96,7 @@ class Feed:
 
     async def watch(self, after: int, stop: asyncio.Event) -> AsyncIterator[Event]:
         """Yield the events after the id `after`, until the last, the end of the feed or `stop`."""
+        self.watched = True
         seen = after
         news = asyncio.Event()
         self._waiting.add(news)
@@ -104,6 +113,10 @@ class Feed:
                 await news.wait()
         finally:
             self._waiting.discard(news)
+
+    def to_json(self) -> bytes:
+        """Return its events so far, as `past_events` reads them."""
+        return json.dumps([[event.id, event.kind, event.data] for event in self._events]).encode()
 
     def _add(self, content: Job | str, last: bool) -> None:
         # By the clock, so that ids go on where they were when the server has been restarted.

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from alloc.server.access import client_of, service_of
 from alloc.server.answers import json_response
 from alloc.server.documents import JobDocument, JobList
-from alloc.server.feed import event_id, last_event_id
+from alloc.server.feed import event_id, last_event_id, past_events
 from alloc.server.openapi import problems
 from alloc.server.problems import refuse
 from alloc.server.records import State
@@ -144,8 +144,8 @@ async def get_result(request: Request, job_id: JobId) -> Response:
 )
 async def get_request(request: Request, job_id: JobId) -> Response:
     """Kept as long as the result."""
-    service, _ = await _find(request, job_id)
-    body = await service.store.request(job_id)
+    service, job = await _find(request, job_id)
+    body = None if job.state == "expired" else await service.store.request(job_id)
     if body is None:
         raise refuse("expired", f"the request of job {job_id} is no longer kept; send a new one.")
     return json_response(body)
@@ -210,6 +210,10 @@ async def _events(service: Service, job_id: str, after: int) -> AsyncIterator[Se
             return
         if job is None:
             return
+        if job.ended and after >= 0:
+            for number, kind, data in past_events(await service.store.events(job_id), after):
+                after = number
+                yield _sent(number, kind, data)
         if job.ended or job.state != shown:
             shown = job.state
             at = event_id(job.finished or job.started or job.created)

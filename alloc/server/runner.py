@@ -136,7 +136,8 @@ class Runner:
         job = live.job.replace(state=state, finished=now, expires=expires, problem=problem)
         for pause in _pauses():
             try:
-                mine = await self._store.end(job, result)
+                events = live.feed.to_json() if live.feed.watched else None
+                mine = await self._store.end(job, result, events)
                 break
             except SQLAlchemyError as error:
                 _log.error("a result cannot be stored yet", job=job.id, reason=reason_of(error))

@@ -108,11 +108,7 @@ class Service:
             return "the server is shutting down"
         if self._runner.pool.num_idle + self._runner.pool.num_busy == 0:
             return "no worker has started yet"
-        try:
-            await self.store.ping()
-        except SQLAlchemyError:
-            return "the database does not answer"
-        return None
+        return await self.store.trouble()
 
     async def submit(
         self,

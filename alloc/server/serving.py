@@ -14,6 +14,7 @@ import uvicorn
 
 from alloc.errors import AllocError, InstanceError
 from alloc.server.app import make_app
+from alloc.server.connection import connection_type
 from alloc.server.logs import configure_logs
 from alloc.server.operations import operations
 from alloc.server.settings import Settings
@@ -89,8 +90,9 @@ def make_server(settings: Settings) -> tuple[uvicorn.Server, socket.socket]:
         server_header=False,
         proxy_headers=False,
         ws="none",
-        # The other parser, which would be taken where it is installed, has no limit to headers.
-        http="h11",
+        # On h11: the other parser, which would be taken where it is installed, has no limit to the
+        # size of headers.
+        http=connection_type(settings.head_timeout_s),
         h11_max_incomplete_event_size=64 * 1024,
     )
     return _Server(config), listener

@@ -45,8 +45,11 @@ class Settings:
         Wall time beyond what a request asks for until its worker is killed, seconds.
     max_body_bytes
         Largest body of a request.
-    body_timeout_s
-        Longest pause between two pieces of a body, seconds.
+    head_timeout_s
+        Longest time for the head of a request, from its first byte or the start of the connection
+        to the end of the headers, seconds.
+    body_timeout_s, body_total_s
+        Longest pause between two pieces of a body, and longest time for all of it, seconds.
     max_queue, max_queue_per_client
         Most jobs that wait, in all and of one client.
     max_wait_s
@@ -82,7 +85,10 @@ class Settings:
     job_limit_s: float = 3600.0
     grace_s: float = 30.0
     max_body_bytes: int = 32 * 2**20
+    head_timeout_s: float = 30.0
     body_timeout_s: float = 30.0
+    # The largest body at 1 Mbit/s, which is less than any link to a cluster.
+    body_total_s: float = 300.0
     max_queue: int = 10_000
     max_queue_per_client: int = 2_000
     max_wait_s: float = 60.0
@@ -150,7 +156,9 @@ _POSITIVE = (
     "memory_limit_mib",
     "job_limit_s",
     "max_body_bytes",
+    "head_timeout_s",
     "body_timeout_s",
+    "body_total_s",
     "max_queue",
     "max_queue_per_client",
     "max_wait_s",

@@ -133,7 +133,7 @@ class Shield:
                 "unsupported-media-type",
                 "the body must be JSON; send it with Content-Type: application/json.",
             )
-        return _limited(receive, most, self._settings.body_timeout_s, exchange)
+        return _limited(receive, self._settings, exchange)
 
     def _account(self, scope: Scope, exchange: _Exchange) -> None:
         route = getattr(scope.get("route"), "path", "other")
@@ -217,30 +217,41 @@ class _Exchange:
         await self.send({"type": "http.response.body", "body": body})
 
 
-def _limited(receive: Receive, most: int, patience_s: float, exchange: _Exchange) -> Receive:
+def _limited(receive: Receive, settings: Settings, exchange: _Exchange) -> Receive:
     """Return a `receive` that refuses bodies which are too large or too slow."""
     size = 0
+    end: float | None = None
 
     async def limited() -> Message:
-        nonlocal size
+        nonlocal size, end
         if not exchange.owed:
             return await receive()
+        now = asyncio.get_running_loop().time()
+        end = now + settings.body_total_s if end is None else end
+        patience_s = min(settings.body_timeout_s, end - now)
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(max(patience_s, 0.0)):
                 message = await receive()
         except TimeoutError:
-            raise refuse(
-                "body-too-slow",
-                f"nothing of the body came for {patience_s:g} s; send it again.",
-            ) from None
+            raise _too_slow(settings, patience_s) from None
         size += len(message.get("body", b""))
         exchange.owed = bool(message.get("more_body", False))
-        if size > most:
+        if size > settings.max_body_bytes:
             exchange.owed = True
-            raise _too_large(most)
+            raise _too_large(settings.max_body_bytes)
         return message
 
     return limited
+
+
+def _too_slow(settings: Settings, patience_s: float) -> ProblemError:
+    if patience_s < settings.body_timeout_s:
+        return refuse(
+            "body-too-slow",
+            f"the body did not come within {settings.body_total_s:g} s; send it faster, or a "
+            "smaller one.",
+        )
+    return refuse("body-too-slow", f"nothing of the body came for {patience_s:g} s; send it again.")
 
 
 def _too_large(most: int) -> ProblemError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -26,12 +27,21 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import SQLAlchemyError
 
 from alloc.server.locking import FileLock
 from alloc.server.packing import pack_body, unpack_body
 from alloc.server.records import Job, State
 from alloc.server.settings import Settings
-from alloc.server.tables import jobs, open_database, owners, requests, results, sqlite_path
+from alloc.server.tables import (
+    events,
+    jobs,
+    open_database,
+    owners,
+    requests,
+    results,
+    sqlite_path,
+)
 from alloc.server.writer import Writer
 
 T = TypeVar("T")
@@ -57,6 +67,7 @@ _END = _UPDATE.values(
 _RELEASE = _UPDATE.values(state="queued", owner=None)
 _INSERT_REQUEST = insert(requests)
 _INSERT_RESULT = insert(results)
+_INSERT_EVENTS = insert(events)
 _BY_KEY = select(*_COLUMNS).where(
     jobs.c.client == bindparam("whose"), jobs.c.idempotency_key == bindparam("key")
 )
@@ -83,6 +94,7 @@ class Store:
         # One server to a file; so whatever jobs are in it when it opens, nobody runs them.
         self._lock = None
         self.engine = open_database(settings.database, settings.lease_s)
+        self._folder = None if path is None else path.absolute().parent
         if path is not None:
             self._lock = FileLock(path.with_name(f"{path.name}.lock"), settings.database)
         self._writer = Writer(self.engine)
@@ -172,7 +184,7 @@ class Store:
         values = {"job": job.id, "me": self.owner, "at": job.started, "number": job.attempt}
         await self._writer.write(lambda c: c.execute(_START, values))
 
-    async def end(self, job: Job, result: bytes | None = None) -> bool:
+    async def end(self, job: Job, result: bytes | None = None, events: bytes | None = None) -> bool:
         """Store how a job ended; return False if it was no longer this server's."""
         values = {
             "job": job.id,
@@ -185,12 +197,15 @@ class Store:
             "why": job.problem,
         }
         packed = None if result is None else await _packed(result)
+        past = None if events is None else await _packed(events)
 
         def change(connection: Connection) -> bool:
             if connection.execute(_END, values).rowcount != 1:
                 return False
             if packed is not None:
                 connection.execute(_INSERT_RESULT, {"job": job.id, "body": packed})
+            if past is not None:
+                connection.execute(_INSERT_EVENTS, {"job": job.id, "body": past})
             return True
 
         return await self._writer.write(change)
@@ -223,6 +238,11 @@ class Store:
     async def result(self, job_id: str) -> bytes | None:
         """Return the result of a job, if there is one."""
         query = select(results.c.body).where(results.c.job == job_id)
+        return await self._read(lambda c: unpack_body(c.execute(query).scalar()))
+
+    async def events(self, job_id: str) -> bytes | None:
+        """Return the events of a job that was watched and has ended, as `Feed.to_json` writes."""
+        query = select(events.c.body).where(events.c.job == job_id)
         return await self._read(lambda c: unpack_body(c.execute(query).scalar()))
 
     async def request(self, job_id: str) -> bytes | None:
@@ -258,7 +278,7 @@ class Store:
             query = query.where(jobs.c.created < created_before)
         if states:
             query = query.where(jobs.c.state.in_(states))
-        return await self._read(lambda c: [Job(*row) for row in c.execute(query)])
+        return await self._read(lambda c: [_as_of_now(Job(*row)) for row in c.execute(query)])
 
     async def expire(self) -> int:
         """Drop results that are past their time, and forget old jobs; return how many."""
@@ -271,7 +291,7 @@ class Store:
 
         def change(connection: Connection) -> int:
             ids = list(connection.execute(old).scalars())
-            for table in (results, requests):
+            for table in (results, requests, events):
                 connection.execute(delete(table).where(table.c.job.in_(ids)))
             connection.execute(update(jobs).where(jobs.c.id.in_(ids)).values(state="expired"))
             gone = list(connection.execute(buried.limit(_CHUNK)).scalars())
@@ -280,9 +300,19 @@ class Store:
 
         return await self._writer.write(change)
 
-    async def ping(self) -> None:
-        """Ask the database whether it is there."""
-        await self._read(lambda c: c.execute(select(1)).scalar())
+    async def trouble(self) -> str | None:
+        """Return why nothing can be stored, or None if it can."""
+        if self._folder is not None:
+            free = shutil.disk_usage(self._folder).free
+            if free < self._settings.max_body_bytes:
+                return "the disk of the database is full"
+        if self._writer.is_stuck:
+            return "the database takes no changes"
+        try:
+            await self._read(lambda c: c.execute(select(1)).scalar())
+        except SQLAlchemyError:
+            return "the database does not answer"
+        return None
 
     async def _read(self, query: Callable[[Connection], T]) -> T:
         def work() -> T:
@@ -308,7 +338,14 @@ def _clock(connection: Connection) -> float:
 
 def _first(connection: Connection, job_id: str) -> Job | None:
     row = connection.execute(_BY_ID, {"job": job_id}).one_or_none()
-    return None if row is None else Job(*row)
+    return None if row is None else _as_of_now(Job(*row))
+
+
+def _as_of_now(job: Job) -> Job:
+    """Return a job that is past its time as expired, swept out of the database or not."""
+    if job.expires is not None and job.expires <= time.time():
+        return job.replace(state="expired")
+    return job
 
 
 def _plain(job: Job) -> dict[str, Any]:

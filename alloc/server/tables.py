@@ -33,6 +33,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from alloc.errors import AllocError
+from alloc.server.settings import default_database
 
 SCHEMA_VERSION = "1"
 """Version of the tables below; a database of another version is refused, not guessed at."""
@@ -97,6 +98,14 @@ results = Table(
     Column("body", LargeBinary, nullable=False),
 )
 
+events = Table(
+    "alloc_server_events",
+    metadata,
+    # What happened to a job that somebody watched, for whoever comes back after its end.
+    Column("job", String(32), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+)
+
 tokens = Table(
     "alloc_server_tokens",
     metadata,
@@ -131,7 +140,10 @@ def open_database(location: str, patience_s: float = _PATIENCE_S) -> Engine:
     try:
         with engine.begin() as connection:
             found = _schema_of(connection)
-            if found is None:
+            # Events came later; older versions do without that table.
+            if found is None or (
+                found == SCHEMA_VERSION and not inspect(connection).has_table(events.name)
+            ):
                 found = _make_tables(connection)
     except SQLAlchemyError as error:
         engine.dispose()
@@ -153,7 +165,7 @@ def _schema_of(connection: Connection) -> str | None:
 
 
 def _make_tables(connection: Connection) -> str:
-    """Put the tables into a new database, and return their version.
+    """Put the tables that are missing into a database, and return their version.
 
     Several servers may open it at the same time: one of them makes the tables, the others wait.
     """
@@ -162,8 +174,8 @@ def _make_tables(connection: Connection) -> str:
     else:
         connection.execute(select(func.pg_advisory_xact_lock(_MAKING)))
     found = _schema_of(connection)
+    metadata.create_all(connection)
     if found is None:
-        metadata.create_all(connection)
         connection.execute(insert(meta).values(name="schema", value=SCHEMA_VERSION))
     return found or SCHEMA_VERSION
 
@@ -211,7 +223,14 @@ def _engine(location: str, patience_s: float) -> Engine:
     try:
         path = sqlite_path(location)
         if path is not None:
-            path.absolute().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder = path.absolute().parent
+            if location == default_database():
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            elif not folder.is_dir():
+                raise DatabaseError(
+                    f"cannot open {display_name(location)}: there is no folder {folder}; make it "
+                    "first."
+                )
             # Requests and results are nobody else's on this machine; what SQLite puts beside the
             # file has the same permissions.
             path.touch(mode=0o600, exist_ok=True)

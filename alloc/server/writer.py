@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import OperationalError
 
 T = TypeVar("T")
 _MOST = 500
 """Most changes in a commit: a crowd must not hold up the first of it for long."""
+_SLOW_S = 5.0
+"""Time after which a commit is stuck, seconds: on a busy disk it takes a tenth of that."""
 GATHER_S = 0.02
 """Shortest time from one commit to the next while changes come in a crowd, seconds: at 200 jobs a
 second a third of the server's CPU time went into commits of one or two changes each."""
@@ -40,6 +43,8 @@ class Writer:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._changes: queue.SimpleQueue[_Change | None] = queue.SimpleQueue()
+        self._failed = False
+        self._began: float | None = None
         self._thread = threading.Thread(target=self._work, name="alloc-writer", daemon=True)
         self._thread.start()
 
@@ -52,6 +57,12 @@ class Writer:
         future: asyncio.Future[T] = loop.create_future()
         self._changes.put(_Change(apply, loop, future))
         return future
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the last change could not be written, or one has been on its way for long."""
+        began = self._began
+        return self._failed or (began is not None and time.monotonic() - began > _SLOW_S)
 
     def close(self) -> None:
         """Write what is left, and stop."""
@@ -81,8 +92,17 @@ class Writer:
                 _settle(changes, values)
 
     def _commit(self, changes: list[_Change]) -> list[Any]:
-        with self._engine.begin() as connection:
-            return [change.apply(connection) for change in changes]
+        self._began = time.monotonic()
+        try:
+            with self._engine.begin() as connection:
+                values = [change.apply(connection) for change in changes]
+        except OperationalError:
+            self._failed = True
+            raise
+        finally:
+            self._began = None
+        self._failed = False
+        return values
 
     def _one_by_one(self, changes: list[_Change], error: Exception) -> None:
         """Let what is wrong with one change not keep the others from being written."""

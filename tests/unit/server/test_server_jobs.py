@@ -153,6 +153,22 @@ def test_a_watcher_that_comes_back_misses_nothing(shared):
     assert over.status_code == 204
 
 
+def test_a_watcher_that_comes_back_after_the_end_misses_nothing(shared):
+    """Of what it has not seen, also the progress; whoever never watched gets the end alone."""
+    job = act(shared, act="sleep", seconds=1.0).json()
+    with shared.stream("GET", job["links"]["events"]) as response:
+        seen = list(events(response))
+    assert len(seen) > 4
+    for number, _, _ in seen[:-1]:
+        headers = {"Last-Event-ID": str(number)}
+        with shared.stream("GET", job["links"]["events"], headers=headers) as response:
+            rest = list(events(response))
+        # The last one, the end, is told from the stored job, with an id of its own.
+        assert rest[:-1] == [event for event in seen if event[0] > number][:-1]
+        assert rest[-1][1:] == seen[-1][1:]
+        assert rest[-1][0] > number
+
+
 def test_a_job_that_was_stored_unheard_is_run_all_the_same(open_client, settings, monkeypatch):
     """The database went away with the answer to the commit: the client is told to come again.
 
@@ -237,6 +253,18 @@ def test_a_result_expires_and_then_the_job_is_forgotten(open_client, settings, m
     while client.get(location).status_code != 404:
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_a_result_past_its_time_is_gone_before_it_is_swept_out(open_client, settings, monkeypatch):
+    later = [0.0]
+    clock = SimpleNamespace(time=lambda: time.time() + later[0])
+    client = open_client(settings.replace(result_ttl_s=1000.0))
+    location = act(client, wait=30).headers["location"]
+    monkeypatch.setattr("alloc.server.store.time", clock)
+    later[0] = 1001.0
+    for part in ("result", "request"):
+        assert client.get(f"{location}/{part}").status_code == 410
+    assert client.get(location).json()["state"] == "expired"
 
 
 def test_labels_are_short_and_printable(shared):

@@ -2,16 +2,20 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import stat
+import threading
 import time
 from pathlib import Path
 
 import pytest
-from server_harness import act, wait_for
+from server_harness import act, wait_for, wait_until_ready
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from alloc.errors import AllocError
 from alloc.server.serving import BackgroundServer
 
 
@@ -103,12 +107,95 @@ def test_a_body_that_does_not_come_is_not_waited_for(open_client, settings):
     assert b"urn:alloc:problem:body-too-slow" in answer
 
 
+def test_a_body_that_drips_has_an_end(open_client, settings):
+    """Each byte comes in time, and the last one never would."""
+    client = open_client(settings.replace(workers=1, body_timeout_s=30.0, body_total_s=0.5))
+    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=20) as channel:
+        head = "POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        channel.sendall(f"{head}Content-Length: 100000\r\n\r\n".encode())
+        channel.settimeout(0.02)
+        answer, sent = b"", 0
+        while not answer.endswith(b"}") and sent < 1000:
+            with contextlib.suppress(ConnectionError):
+                channel.sendall(b" ")
+                sent += 1
+            with contextlib.suppress(TimeoutError):
+                answer += channel.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"did not come within 0.5 s" in answer
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /health/live HTTP/1.1\r\nHost: loc"])
+def test_a_head_that_never_ends_is_not_waited_for(open_client, settings, sent):
+    """Neither of a new connection, nor of one that was kept after an answer."""
+    client = open_client(settings.replace(workers=1, head_timeout_s=0.3))
+    whole = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for first in (b"", whole) if sent else (b"",):
+        with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=20) as channel:
+            channel.sendall(first)
+            answer = b""
+            while first and not answer.endswith(b"}"):
+                answer += channel.recv(4096)
+            channel.sendall(sent)
+            assert channel.recv(4096) == b""
+
+
+def test_a_connection_is_kept_while_requests_come(open_client, settings):
+    """What limits the time of a head is no limit to a connection, nor to an answer."""
+    client = open_client(settings.replace(workers=1, head_timeout_s=0.3))
+    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=20) as channel:
+        body = b'{"act":"sleep","seconds":1.0}'
+        request = (
+            b"POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Prefer: wait=20\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        for _ in range(2):
+            channel.sendall(request)
+            answer = b""
+            while not answer.endswith(b"}"):
+                piece = channel.recv(4096)
+                assert piece
+                answer += piece
+            assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_a_server_that_cannot_store_says_that_it_is_not_ready(open_client, settings, monkeypatch):
+    """A balancer sends requests elsewhere, instead of to a server that answers 503 to each."""
+    client = open_client(settings.replace(workers=1))
+    assert client.get("/health/ready").status_code == 200
+    full = shutil.disk_usage(Path(settings.database).parent)._replace(free=10_000)
+    with monkeypatch.context() as patch:
+        patch.setattr("alloc.server.store.shutil.disk_usage", lambda path: full)
+        answer = client.get("/health/ready")
+        assert answer.status_code == 503
+        assert "the disk of the database is full" in answer.json()["detail"]
+    assert client.get("/health/ready").status_code == 200
+    with sqlite3.connect(settings.database) as held:
+        monkeypatch.setattr("alloc.server.writer._SLOW_S", 0.05)
+        held.execute("BEGIN IMMEDIATE")
+        waiting = threading.Thread(target=act, args=(client,))
+        waiting.start()
+        while client.get("/health/ready").status_code == 200:
+            time.sleep(0.02)
+        held.rollback()
+        waiting.join()
+    monkeypatch.setattr("alloc.server.writer._SLOW_S", 60.0)
+    wait_until_ready(client)
+
+
+def test_a_folder_that_is_not_there_is_said_before_anything_is_opened(settings, tmp_path):
+    missing = tmp_path / "nowhere" / "jobs.sqlite"
+    with pytest.raises(AllocError, match=r"there is no folder .*nowhere; make it first\."):
+        BackgroundServer(settings.replace(database=str(missing)))
+    assert not missing.parent.exists()
+
+
 def test_headers_have_an_end(settings):
     """Whoever needs no token yet could fill the memory with one header, whatever is installed."""
     answer = b""
     with BackgroundServer(settings.replace(workers=1)) as server:
         # The only parser of uvicorn's with such a limit.
-        assert server._server.config.http_protocol_class is H11Protocol
+        assert issubclass(server._server.config.http_protocol_class, H11Protocol)
         with (
             socket.create_connection(("127.0.0.1", server.port), timeout=20) as channel,
             contextlib.suppress(ConnectionError),
