@@ -20,16 +20,57 @@ OPTIMALITY_GAP = 1e-6
 """Relative gap up to which an answer is called optimal; solvers work in floating point."""
 
 
-def relative_gap(objective: float | None, bound: float) -> float | None:
-    """Return ``|objective - bound| / max(1e-9, |objective|)``, or None without an incumbent.
+CONTRADICTION = 1e-6
+"""By how much, relatively, a value must beat a bound to prove it false: less is rounding."""
 
-    The formula is alloc's own for every backend (HiGHS and CP-SAT each use another).
+
+def relative_gap(objective: float | None, bound: float) -> float | None:
+    """Return ``|objective - bound| / |objective|``, or None without an incumbent.
+
+    It has no unit: an objective of 1e-12 is measured like one of 1e12. An objective of 0 has a gap
+    of 0 if the bound is 0, and else an infinite one. The formula is alloc's own for every backend
+    (HiGHS and CP-SAT each use another).
     """
     if objective is None:
         return None
-    if math.isinf(bound):
+    if objective == bound:
+        return 0.0
+    if math.isinf(bound) or objective == 0.0:
         return math.inf
-    return abs(objective - bound) / max(1e-9, abs(objective))
+    return abs(objective - bound) / abs(objective)
+
+
+def is_within(objective: float, bound: float, gap: float) -> bool:
+    """Return whether an objective is within a relative gap of its bound."""
+    found = relative_gap(objective, bound)
+    return found is not None and found <= gap
+
+
+def beats(
+    value: float,
+    bound: float,
+    sense: Sense,
+    rounding: float = 0.0,
+    tolerance: float = CONTRADICTION,
+) -> bool:
+    """Return whether a value is better than a bound, by more than rounding explains.
+
+    Parameters
+    ----------
+    value
+        Value of a solution.
+    bound
+        What is claimed to bound every solution's value.
+    sense
+        Whether less or more is better.
+    rounding
+        Absolute difference that counts as none, in the objective's unit: for sums whose terms
+        cancel, a share of the terms' size (`alloc.objectives.Objective.rounding`).
+    tolerance
+        Difference relative to the larger of the two that counts as none.
+    """
+    better = value - bound if sense == "max" else bound - value
+    return better > max(tolerance * max(abs(value), abs(bound)), rounding)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,14 @@
-"""HiGHS on sparse arrays."""
+"""HiGHS on sparse arrays.
+
+Every integer program goes through `solve`: it gets finite bounds and ordinary numbers (see
+`alloc.backends.column_bounds` and `alloc.backends.scaling`), and answers in the caller's units.
+Linear programs that are solved again and again go through `alloc.backends.linear_program`.
+"""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -12,7 +18,10 @@ import highspy
 import numpy as np
 
 from alloc.backends import SolverOptions
+from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop, stoppable
+from alloc.backends.scaling import Scaling, power_of_two
+from alloc.certificate import beats
 from alloc.errors import SolverError
 from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
 
@@ -38,6 +47,7 @@ _PATIENCE_S = 10.0
 """Seconds after which a linear program that starts from a basis had better start from none."""
 
 _FAILED = highspy.HighsModelStatus.kSolveError
+_INTERRUPTED = highspy.HighsModelStatus.kInterrupt
 
 _SMALL = 500
 """Entries of a matrix up to which looking for a first solution by feasibility jumps takes several
@@ -54,8 +64,15 @@ _REFUSED = (
 )
 SECONDS_FOR_SECOND, _TIMES_FOR_SECOND = 0.2, 2.0
 """For a second opinion on what presolve says: seconds at least, times what the first took."""
-_CONTRADICTION = 1e-6
-"""By how much an answer must beat a proved bound to refute it, relative to the bound or to 1."""
+_SAME = 1e-9
+"""Scaled objectives that differ by less are equal: the largest cost is about 1."""
+_TINY = 2.0**-10
+"""Scaled optima below this are solved once more in a finer scale: the 1e-7 to which HiGHS holds
+reduced costs is then more than a ten-thousandth of the objective."""
+_MOST_FINER = 2.0**30
+"""With costs beyond this, the rounding of double precision reaches HiGHS' tolerances."""
+_TOLERANCE = 1e-7
+"""To how much HiGHS holds reduced costs."""
 
 
 @cache
@@ -73,24 +90,36 @@ def quiet_solver(options: SolverOptions) -> highspy.Highs:
     solver.setOptionValue("threads", options.workers)
     # The default of 1e-4 accepts real money on large objectives.
     solver.setOptionValue("mip_rel_gap", options.gap)
-    solver.setOptionValue("mip_abs_gap", 1e-9)
+    solver.setOptionValue("mip_abs_gap", _SAME)
+    # HiGHS would drop entries below 1e-9 without a word.
+    solver.setOptionValue("small_matrix_value", 1e-12)
     return solver
 
 
-def run_warm(solver: highspy.Highs) -> None:
+def run_warm(solver: highspy.Highs, seconds: float = math.inf) -> None:
     """Run a linear program from its last basis; where that comes to nothing, from none.
 
     The dual simplex method of HiGHS (1.13) may go round in circles, where a row looks infeasible
     and what should prove it misses a tolerance. So a run that takes long is broken off; the next
     begins without a basis, and the last is by the interior point method, which knows no circles.
+
+    Parameters
+    ----------
+    solver
+        The program.
+    seconds
+        Wall time for all of it, seconds.
     """
     _, method = solver.getOptionValue("solver")
+    ends = time.perf_counter() + seconds
     for patience_s, other in ((_PATIENCE_S, method), (6 * _PATIENCE_S, method), (math.inf, "ipm")):
+        left = ends - time.perf_counter()
         # HiGHS counts the time of all runs.
-        solver.setOptionValue("time_limit", solver.getRunTime() + patience_s)
+        solver.setOptionValue("time_limit", solver.getRunTime() + max(min(patience_s, left), 0.0))
         solver.setOptionValue("solver", other)
         solver.run()
-        if solver.getModelStatus() in _ANSWERED:
+        status = solver.getModelStatus()
+        if status in _ANSWERED or status == _INTERRUPTED or time.perf_counter() >= ends:
             break
         solver.clearSolver()
     solver.setOptionValue("solver", method)
@@ -140,11 +169,82 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
     assert isinstance(model, ArrayModel)
     if not len(model.cost):
         return _without_columns(model)
+    ends = time.perf_counter() + options.time_limit_s
+    if model.integer.any():
+        model = bounded(model)
+    scaling = Scaling.of(model)
+    raw = _solve_scaled(scaling.apply(model), _scaled_options(options, model, scaling))
+    finer = _finer(model, scaling, raw)
+    if finer is not None:
+        # Its large costs set the unit, and the optimum does without them.
+        left = replace(options, time_limit_s=max(ends - time.perf_counter(), 0.0), start=None)
+        if raw.values is not None:
+            left = replace(left, start=raw.values * scaling.columns)
+        again = _solve_scaled(finer.apply(model), _scaled_options(left, model, finer))
+        if again.status == "optimal":
+            raw, scaling = again, finer
+    return _unscaled(model, scaling, raw)
+
+
+def _scaled_options(options: SolverOptions, model: ArrayModel, scaling: Scaling) -> SolverOptions:
+    if options.start is None:
+        return options
+    return replace(
+        options, start=np.clip(options.start, model.lower, model.upper) / scaling.columns
+    )
+
+
+def _finer(model: ArrayModel, scaling: Scaling, raw: RawResult) -> Scaling | None:
+    """Return a scaling in which the optimum is of ordinary size, None where it is already.
+
+    Tolerances are a share of the largest cost. Where the optimum is far below it, as with one huge
+    weight that finds no room beside small ones that do, they would decide the small ones.
+    """
+    if raw.status != "optimal" or raw.objective is None or abs(raw.objective) >= _TINY:
+        return None
+    sizes = np.abs(model.cost[model.cost != 0] * scaling.columns[model.cost != 0])
+    if not len(sizes) or sizes.min() * scaling.objective >= _TINY:
+        return None
+    least = max(abs(raw.objective), float(sizes.min()) * scaling.objective)
+    return scaling.finer(min(power_of_two(least), _MOST_FINER))
+
+
+def _unscaled(model: ArrayModel, scaling: Scaling, raw: RawResult) -> RawResult:
+    """Return a result in the model's own units, with a bound that its tolerances allow."""
+    bound, objective = raw.bound, raw.objective
+    if math.isfinite(bound):
+        sign = 1.0 if model.sense == "min" else -1.0
+        if _finer(model, scaling, raw) is not None:
+            # Even the finest scaling leaves the objective where tolerances decide.
+            bound -= sign * _TOLERANCE
+        elif objective is not None and abs(bound - objective) <= _SAME:
+            bound = objective
+        bound = sign * max(sign * bound, sign * trivial_bound(model) * scaling.objective)
+        bound /= scaling.objective
+    values = None if raw.values is None else raw.values * scaling.columns
+    if objective is not None:
+        objective /= scaling.objective
+    return replace(raw, values=values, objective=objective, bound=bound)
+
+
+def trivial_bound(model: ArrayModel) -> float:
+    """Return the bound that the columns' own limits prove, infinite where they have none."""
+    sign = 1.0 if model.sense == "min" else -1.0
+    cost = sign * model.cost
+    at = np.where(cost > 0, model.lower, model.upper)[cost != 0]
+    return sign * float(cost[cost != 0] @ at) + model.offset
+
+
+def _solve_scaled(model: ArrayModel, options: SolverOptions) -> RawResult:
+    """Solve a program whose numbers are of ordinary size."""
     solver = quiet_solver(options)
     if solver.passModel(highs_model(model)) == highspy.HighsStatus.kError:
-        raise SolverError("HiGHS refuses the model; this is a bug of the drawing.")
+        raise SolverError("HiGHS refuses the program; its numbers are out of range.")
     if model.integer.any():
         solver.setOptionValue("presolve_rule_off", NO_AGGREGATOR)
+        if np.isinf(model.lower).any() or np.isinf(model.upper).any():
+            # Presolve can crash the process on integer programs with unbounded columns.
+            solver.setOptionValue("presolve", "off")
     if model.matrix.nnz <= _SMALL:
         solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
     if options.start is not None:
@@ -203,16 +303,10 @@ def _second_opinion(
     info = solver.getInfo()
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         return first
-    refuted = first.getModelStatus() in _REFUSED or refutes(
-        info.objective_function_value, first.getInfo().mip_dual_bound, model.sense
+    refuted = first.getModelStatus() in _REFUSED or beats(
+        info.objective_function_value, first.getInfo().mip_dual_bound, model.sense, _SAME
     )
     return solver if refuted else first
-
-
-def refutes(value: float, bound: float, sense: str) -> bool:
-    """Return whether a solution is better than a bound says that any can be."""
-    better = value - bound if sense == "max" else bound - value
-    return better > _CONTRADICTION * max(1.0, abs(bound))
 
 
 def _set_start(solver: highspy.Highs, values: Array) -> None:

@@ -1,106 +1,88 @@
-"""HiGHS through Pyomo: the whiteboard's own solver."""
+"""HiGHS on a Pyomo model: Pyomo writes it out as a matrix, and `alloc.backends.highs` solves that.
+
+So a Pyomo model gets the same finite bounds, the same scaling and the same second look at what
+presolve says as one that is written as arrays.
+"""
 
 from __future__ import annotations
 
-import math
-import time
 from dataclasses import replace
 
 import numpy as np
 import pyomo.environ as pyo
-from pyomo.contrib.appsi.base import Results, TerminationCondition
-from pyomo.contrib.appsi.solvers import Highs
+import pyomo.version
+from pyomo.common.errors import InfeasibleConstraintException
+from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+from scipy import sparse
 
-from alloc.backends import SolverOptions
-from alloc.backends.highs import NO_AGGREGATOR, SECONDS_FOR_SECOND, refutes, threads
-from alloc.errors import SolverError
-from alloc.formulation import ArrayModel, CpSatModel, PyomoModel, RawResult
+from alloc.backends import SolverOptions, highs
+from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
 
 DRAWING = "pyomo"
-
-_LONGEST_S = 2.0
-"""For a second opinion, seconds."""
-_REFUSED = (TerminationCondition.infeasible, TerminationCondition.infeasibleOrUnbounded)
 
 
 def version() -> str:
     """Return the solver's name and version."""
-    import pyomo.version
-
-    from alloc.backends import highs
-
     return f"Pyomo {pyomo.version.version} with {highs.version()}"
 
 
 def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -> RawResult:
-    """Solve a Pyomo model, an incumbent never lost at a limit."""
-    assert isinstance(model, PyomoModel)
-    if next(model.model.component_data_objects(pyo.Var), None) is None:
-        # HiGHS answers a model without variables with a status that Pyomo calls unknown.
-        constant = float(pyo.value(next(model.model.component_data_objects(pyo.Objective))))
-        return RawResult("optimal", np.zeros(0), constant, constant, None, "Empty")
-    began = time.perf_counter()
-    with threads(options.workers):
-        result = _run(model, options)
-        if _is_doubtful(result, time.perf_counter() - began):
-            brief = replace(options, time_limit_s=min(_LONGEST_S, options.time_limit_s))
-            second = _run(model, brief, presolve="off")
-            if _refutes(second, result, model.sense):
-                result = second
-    word = str(result.termination_condition)
-    worst = math.inf if model.sense == "max" else -math.inf
-    if result.termination_condition in _REFUSED:
-        return RawResult("infeasible", None, None, -worst, None, word)
-    if result.termination_condition not in (
-        TerminationCondition.optimal,
-        TerminationCondition.maxTimeLimit,
-    ):
-        raise SolverError(f'Pyomo stopped with "{word}", which alloc does not expect.')
-    bound = result.best_objective_bound
-    bound = worst if bound is None or not math.isfinite(bound) else float(bound)
-    limit = None if result.termination_condition == TerminationCondition.optimal else "time"
-    if result.best_feasible_objective is None or not math.isfinite(result.best_feasible_objective):
-        return RawResult("no_solution", None, None, bound, "time", word)
-    primals = result.solution_loader.get_primals(list(model.variables))
-    values = np.array([primals[v] for v in model.variables], dtype=float)
-    return RawResult(
-        "optimal" if limit is None else "feasible",
-        values,
-        float(result.best_feasible_objective),
-        bound,
-        "time" if limit else None,
-        word,
-    )
+    """Solve a Pyomo model, an incumbent never lost at a limit.
 
-
-def _is_doubtful(result: Results, seconds: float) -> bool:
-    """Return whether presolve alone may have given an answer; see `alloc.backends.highs`.
-
-    Pyomo does not say whether there was a search, but where it took its time there was.
+    The objective that the Pyomo model states decides the sense, and start values are those of its
+    variables.
     """
-    found = result.termination_condition
-    quick = found == TerminationCondition.optimal and seconds < SECONDS_FOR_SECOND
-    return quick or found in _REFUSED
+    assert isinstance(model, PyomoModel)
+    try:
+        arrays, columns = as_arrays(model)
+    except InfeasibleConstraintException as proof:
+        worst = np.inf if model.sense == "max" else -np.inf
+        return RawResult("infeasible", None, None, -worst, None, str(proof))
+    raw = highs.solve(arrays, replace(options, start=None))
+    if raw.values is None:
+        return raw
+    # A variable that no row and no cost mentions has any value.
+    found = {id(column): value for column, value in zip(columns, raw.values, strict=True)}
+    values = [found[id(v)] if id(v) in found else _any_value(v) for v in model.variables]
+    return replace(raw, values=np.array(values, dtype=float))
 
 
-def _refutes(second: Results, first: Results, sense: str) -> bool:
-    value, bound = second.best_feasible_objective, first.best_objective_bound
-    if value is None or first.termination_condition in _REFUSED:
-        return value is not None
-    return bound is not None and refutes(value, bound, sense)
+def as_arrays(model: PyomoModel) -> tuple[ArrayModel, list[pyo.Var]]:
+    """Return the program as arrays, and the variable of each column.
+
+    Raises
+    ------
+    InfeasibleConstraintException
+        If a constraint without variables is broken.
+    """
+    form = LinearStandardFormCompiler().write(model.model, mixed_form=True, set_sense=None)
+    # 1 for a row that is at most, -1 for one that is at least, 0 for one that is equal.
+    kind = np.array([row.bound_type for row in form.rows], dtype=int)
+    limit = np.asarray(form.rhs, dtype=float)
+    bounds = np.array([column.bounds for column in form.columns], dtype=float).reshape(-1, 2)
+    arrays = ArrayModel(
+        "min" if form.objectives[0].sense == pyo.minimize else "max",
+        np.asarray(form.c.toarray(), dtype=float).ravel(),
+        sparse.csr_array(form.A),
+        np.where(kind <= 0, limit, -np.inf),
+        np.where(kind >= 0, limit, np.inf),
+        _or(bounds[:, 0], -np.inf),
+        _or(bounds[:, 1], np.inf),
+        np.array([not column.is_continuous() for column in form.columns], dtype=bool),
+        float(np.asarray(form.c_offset)[0]),
+    )
+    return arrays, list(form.columns)
 
 
-def _run(model: PyomoModel, options: SolverOptions, **native: str) -> Results:
-    """Return what HiGHS says of a model, with some options of its own."""
-    solver = Highs()
-    solver.config.load_solution = False
-    solver.config.stream_solver = False
-    solver.config.time_limit = max(options.time_limit_s, 0.01)
-    solver.config.mip_gap = options.gap
-    solver.highs_options = {
-        "random_seed": options.seed % (2**31),
-        "threads": options.workers,
-        "presolve_rule_off": NO_AGGREGATOR,
-        **native,
-    }
-    return solver.solve(model.model)
+def _or(values: Array, otherwise: float) -> Array:
+    """Return values, with a number where there is none (NaN)."""
+    return np.where(np.isnan(values), otherwise, values)
+
+
+def _any_value(variable: pyo.Var) -> float:
+    """Return a value between a variable's bounds: its own if it is fixed, else the nearest to 0."""
+    if variable.fixed:
+        return float(pyo.value(variable))
+    low = -np.inf if variable.lb is None else float(variable.lb)
+    high = np.inf if variable.ub is None else float(variable.ub)
+    return float(np.clip(0.0, low, high))

@@ -35,3 +35,10 @@ class Objective:
     def evaluate(self, instance: Instance, solution: Solution) -> float:
         """Return the value of a solution; infinite (worst) if a job that counts never completes."""
         raise TypeError(f"{type(self).__name__} is abstract; take one from OBJECTIVES.")
+
+    def rounding(self, instance: Instance) -> float:
+        """Return the difference between two values that is nothing, in the objective's unit.
+
+        0 where all terms have one sign: then rounding is a share of the value itself.
+        """
+        return 0.0

@@ -31,6 +31,10 @@ class WeightedSum(Objective):
             for weight, term in self.terms
         )
 
+    def rounding(self, instance: Instance) -> float:
+        """Return the sum of what is nothing in each term."""
+        return sum(weight * term.rounding(instance) for weight, term in self.terms)
+
 
 @dataclass(frozen=True)
 class Goal:

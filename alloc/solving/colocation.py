@@ -23,17 +23,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-import highspy
 import numpy as np
 from scipy import sparse
 
 from alloc.backends import SolverOptions, highs
-from alloc.backends.highs import quiet_solver
-from alloc.certificate import OPTIMALITY_GAP, BoundProof, relative_gap
-from alloc.errors import CertificateError, InstanceError, SolverError
+from alloc.backends.linear_program import LinearProgram
+from alloc.backends.scaling import power_of_two
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, beats, is_within, relative_gap
+from alloc.errors import CertificateError, InstanceError
 from alloc.formulation import Array, ArrayModel
 from alloc.solving.outcome import Settings
 from alloc.units import require_count
@@ -135,9 +135,11 @@ def pack(
     members: dict[tuple[int, float], list[int]] = {}
     for j, (kind, w) in enumerate(zip(kinds, worth, strict=True)):
         members.setdefault((table.position(kind), w), []).append(j)
+    # Bundles are compared with fixed tolerances, so the largest weight is about 1 here.
+    unit = power_of_two(max(worth, default=1.0))
     problem = _Problem(
         np.array([k for k, _ in members], dtype=np.int64),
-        np.array([w for _, w in members]),
+        np.array([w * unit for _, w in members]),
         np.array([len(jobs) for jobs in members.values()], dtype=np.int64),
         table,
         num_gpus,
@@ -146,7 +148,8 @@ def pack(
     if not members or not num_gpus:
         return Packing((), tuple(range(len(kinds))), 0.0, 0.0, "recomputed", 0)
     chosen, bound, proof, known = _solve(problem, Settings(time_limit_s, seed))
-    return _unroll(problem, list(members.values()), chosen, bound, proof, known)
+    packing = _unroll(problem, list(members.values()), chosen, bound, proof, known)
+    return replace(packing, value=packing.value / unit, bound=packing.bound / unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +239,7 @@ def _solve(
             break
     chosen, value, _ = _integers(problem, master.bundles, settings)
     proof: BoundProof = "recomputed"
-    if bound - value > OPTIMALITY_GAP * max(1.0, value) and settings.seconds_left() > 0:
+    if not is_within(value, bound, OPTIMALITY_GAP) and settings.seconds_left() > 0:
         # What loses more than the gap at the best prices is in no better packing.
         core, _ = problem.price(*best, value - bound - 1e-9, _MOST_CORE + 1)
         if len(core) <= _MOST_CORE:
@@ -246,7 +249,7 @@ def _solve(
                 chosen, value = again, better
             if max(limit, value) < bound:
                 bound, proof = max(limit, value), "claimed"
-    if value > bound + 1e-6 * max(1.0, value):
+    if beats(value, bound, "max"):
         raise CertificateError(
             f"the bound {bound:g} on a packing is below the packing found, {value:g}; it is false."
         )
@@ -260,39 +263,32 @@ class _Master:
         self.problem = problem
         self.bundles: list[Bundle] = []
         self._known: set[Bundle] = set()
-        self.solver = quiet_solver(SolverOptions(time_limit_s=1e9))
-        self.solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
-        none = np.array([], dtype=np.int32)
-        for limit in (*problem.count.tolist(), problem.num_gpus):
-            self.solver.addRow(-highspy.kHighsInf, float(limit), 0, none, none.astype(float))
+        self.program = LinearProgram(sense="max")
+        limit = np.append(problem.count, problem.num_gpus).astype(float)
+        self.program.add_rows(np.full(len(limit), -np.inf), limit)
 
     def add(self, bundles: Sequence[Bundle]) -> int:
         """Add the bundles that are new; return how many."""
         gpu_row = len(self.problem.kind)
-        before = len(self.bundles)
-        for bundle in bundles:
-            if bundle in self._known:
-                continue
-            self._known.add(bundle)
-            self.bundles.append(bundle)
-            rows, counts = np.unique(bundle, return_counts=True)
-            self.solver.addCol(
-                self.problem.value(bundle),
-                0.0,
-                highspy.kHighsInf,
-                len(rows) + 1,
-                np.append(rows, gpu_row).astype(np.int32),
-                np.append(counts, 1).astype(float),
-            )
-        return len(self.bundles) - before
+        new = [bundle for bundle in dict.fromkeys(bundles) if bundle not in self._known]
+        if not new:
+            return 0
+        self._known.update(new)
+        self.bundles += new
+        pairs = [np.unique(bundle, return_counts=True) for bundle in new]
+        self.program.add_columns(
+            np.array([self.problem.value(bundle) for bundle in new]),
+            np.zeros(len(new)),
+            np.full(len(new), np.inf),
+            np.cumsum([0, *(len(rows) + 1 for rows, _ in pairs[:-1])]),
+            np.concatenate([np.append(rows, gpu_row) for rows, _ in pairs]),
+            np.concatenate([np.append(counts, 1.0) for _, counts in pairs]),
+        )
+        return len(new)
 
     def solve(self) -> tuple[Array, float]:
         """Return the price of a job of each class, and of a GPU."""
-        self.solver.run()
-        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            word = self.solver.modelStatusToString(self.solver.getModelStatus())
-            raise SolverError(f'HiGHS ended the linear program of bundles with "{word}".')
-        duals = np.abs(np.array(self.solver.getSolution().row_dual))
+        duals = np.abs(self.program.optimum("the linear program of bundles").duals)
         return duals[:-1], float(duals[-1])
 
 

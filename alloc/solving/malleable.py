@@ -17,6 +17,7 @@ from typing import cast
 import numpy as np
 
 from alloc.backends import SolverOptions, highs
+from alloc.backends.scaling import power_of_two
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
 from alloc.formulation import Array, ArrayModel
 from alloc.instance import Instance
@@ -65,6 +66,20 @@ def solve_malleable(
     In continuous time the incumbent is a schedule on a grid of slots, and the bound is the fluid
     one, which holds for schedules on any grid and none.
     """
+    # The search compares values with fixed tolerances, so the largest weight is about 1 to it.
+    unit = power_of_two(max((job.weight for job in instance.jobs), default=1.0))
+    if unit != 1.0:
+        report(f"weights are counted in units of {1 / unit:g}")
+        jobs = tuple(replace(job, weight=job.weight * unit) for job in instance.jobs)
+        instance = instance.replace(jobs=jobs)
+    outcome = _solve(instance, settings, warm_start, report)
+    return replace(outcome, bound=outcome.bound / unit)
+
+
+def _solve(
+    instance: Instance, settings: Settings, warm_start: Solution | None, report: Report
+) -> Outcome:
+    """Solve an instance whose largest weight is about 1."""
     continuous = instance.slot_s is None
     if continuous:
         instance = instance.replace(slot_s=_grid_slot_s(instance))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import highspy
 import numpy as np
 from scipy import sparse
 
 from alloc.backends import SolverOptions
-from alloc.backends.highs import quiet_solver, solve
+from alloc.backends.highs import solve
+from alloc.backends.linear_program import LinearProgram
 from alloc.formulation import Array, ArrayModel
 from alloc.models.malleable.data import SlotData
 from alloc.models.malleable.profiles import IDLE, Profile
@@ -73,45 +73,45 @@ class Master:
         self.num_slots = num_slots
         self.columns: list[Column] = []
         self._known: set[tuple[int, tuple[int, tuple[int, ...]]]] = set()
-        self.solver = quiet_solver(SolverOptions(time_limit_s=1e9))
+        self.program = LinearProgram()
         self.scale = np.where(data.rows.capacity > 0, data.rows.capacity, 1.0)
-        empty = np.array([], dtype=np.int32)
-        for _ in range(data.num_jobs):
-            self.solver.addRow(1.0, highspy.kHighsInf, 0, empty, empty.astype(float))
-        limit = np.where(data.rows.capacity > 0, 1.0, 0.0)
-        for _ in range(num_slots):
-            for r in range(len(limit)):
-                self.solver.addRow(
-                    -highspy.kHighsInf, float(limit[r]), 0, empty, empty.astype(float)
-                )
-        for j in range(data.num_jobs):
-            self.solver.addCol(
-                penalty * float(data.weight[j]),
-                0.0,
-                highspy.kHighsInf,
-                1,
-                np.array([j], dtype=np.int32),
-                np.ones(1),
-            )
+        limit = np.tile(np.where(data.rows.capacity > 0, 1.0, 0.0), num_slots)
+        jobs = np.arange(data.num_jobs)
+        self.program.add_rows(
+            np.concatenate([np.ones(data.num_jobs), np.full(len(limit), -np.inf)]),
+            np.concatenate([np.full(data.num_jobs, np.inf), limit]),
+        )
+        self.program.add_columns(
+            penalty * data.weight,
+            np.zeros(data.num_jobs),
+            np.full(data.num_jobs, np.inf),
+            jobs,
+            jobs,
+            np.ones(data.num_jobs),
+        )
 
     def add(self, columns: list[Column]) -> int:
         """Add the columns that are new; return how many."""
-        added = 0
         num_rows = len(self.scale)
+        new: list[Column] = []
         for column in columns:
             key = (column.job, column.profile.key())
             last = column.profile.start + len(column.profile.choice)
-            if key in self._known or last > self.num_slots:
-                continue
-            self._known.add(key)
-            index = np.concatenate([[column.job], self.data.num_jobs + column.rows])
-            value = np.concatenate([[1.0], column.use / self.scale[column.rows % num_rows]])
-            self.solver.addCol(
-                column.cost, 0.0, highspy.kHighsInf, len(index), index.astype(np.int32), value
-            )
-            self.columns.append(column)
-            added += 1
-        return added
+            if key not in self._known and last <= self.num_slots:
+                self._known.add(key)
+                new.append(column)
+        if not new:
+            return 0
+        self.program.add_columns(
+            np.array([column.cost for column in new]),
+            np.zeros(len(new)),
+            np.full(len(new), np.inf),
+            np.cumsum([0, *(1 + len(column.rows) for column in new[:-1])]),
+            np.concatenate([np.append(c.job, self.data.num_jobs + c.rows) for c in new]),
+            np.concatenate([np.append(1.0, c.use / self.scale[c.rows % num_rows]) for c in new]),
+        )
+        self.columns += new
+        return len(new)
 
     def solve(self) -> tuple[float, Array, Array]:
         """Solve the linear master.
@@ -124,13 +124,16 @@ class Master:
             Price of one unit of each row in each slot, shape (slots, R).
         z : ndarray
             Value of each column, shape (columns,).
+
+        Raises
+        ------
+        SolverError
+            If HiGHS ends otherwise than with an optimum, which there always is.
         """
-        self.solver.run()
-        solution = self.solver.getSolution()
-        dual = np.array(solution.row_dual)[self.data.num_jobs :]
-        prices = np.maximum(-dual, 0.0).reshape(self.num_slots, -1) / self.scale
-        z = np.array(solution.col_value)[self.data.num_jobs :]
-        return float(self.solver.getInfo().objective_function_value), prices, z
+        found = self.program.optimum("the linear master of the schedule")
+        prices = np.maximum(-found.duals[self.data.num_jobs :], 0.0)
+        z = found.values[self.data.num_jobs :]
+        return found.value, prices.reshape(self.num_slots, -1) / self.scale, z
 
 
 def solve_integer_master(

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import highspy
 import numpy as np
 
-from alloc.backends import SolverOptions
-from alloc.backends.highs import quiet_solver
+from alloc.backends.linear_program import LinearProgram
 from alloc.formulation import Array
 
+_FREE = np.array([np.inf])
 DualFunction = Callable[[Array], tuple[float, Array]]
 
 
@@ -62,12 +61,17 @@ def minimise_dual(
         Stop after so many evaluations.
     """
     size = len(upper)
-    model = quiet_solver(SolverOptions())
-    for limit in upper:
-        model.addVar(0.0, float(limit))
-    model.addVar(-highspy.kHighsInf, highspy.kHighsInf)
-    model.changeColCost(size, 1.0)
-    columns = np.arange(size + 1, dtype=np.int32)
+    model = LinearProgram()
+    columns = np.arange(size + 1)
+    none = np.zeros(size + 1, dtype=int)
+    model.add_columns(
+        (columns == size).astype(float),
+        np.append(np.zeros(size), -np.inf),
+        np.append(upper, np.inf),
+        none,
+        [],
+        [],
+    )
     best = np.zeros(size)
     best_value = np.inf
     query = best
@@ -78,11 +82,14 @@ def minimise_dual(
             best, best_value = query, value
         # theta >= value + gradient (lambda - query)
         cut = np.append(-gradient, 1.0)
-        model.addRow(float(value - gradient @ query), highspy.kHighsInf, size + 1, columns, cut)
-        model.run()
-        point = np.array(model.getSolution().col_value)
+        model.add_rows(np.array([value - gradient @ query]), _FREE, [0], columns, cut)
+        found = model.solve()
+        if found is None:
+            # The best point known is a bound, whatever becomes of the next.
+            break
+        point = found.values
         model_value = max(model_value, float(point[size]))
-        if best_value - model_value <= relative_gap * max(1.0, abs(best_value)):
+        if best_value - model_value <= relative_gap * abs(best_value):
             break
         query = np.clip(point[:size], 0.0, upper)
         if evaluation % 2:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import highspy
 import numpy as np
 
 from alloc.backends import SolverOptions
-from alloc.backends.highs import highs_model, quiet_solver, solve, version
+from alloc.backends.highs import solve, version
+from alloc.backends.linear_program import LinearProgram
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, relative_gap
 from alloc.errors import CertificateError
 from alloc.formulation import Array, ArrayModel
@@ -167,18 +167,9 @@ def bound_gpus(data: PackingData) -> Relaxed:
 
 def solve_linear(model: ArrayModel) -> tuple[float, Array, Array]:
     """Solve a linear program for maximisation; return value, columns and dual values (>= 0)."""
-    solver = quiet_solver(SolverOptions(time_limit_s=1e9))
-    solver.passModel(highs_model(model))
-    solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-        raise CertificateError("offline packing: HiGHS did not solve a bounded linear program.")
-    answer = solver.getSolution()
-    # HiGHS gives the change of the value by a row's limit: 0 or more for <= rows when maximising.
-    return (
-        float(solver.getInfo().objective_function_value),
-        np.array(answer.col_value),
-        np.maximum(np.array(answer.row_dual), 0.0),
-    )
+    found = LinearProgram(model).optimum("the linear program of offline packing")
+    # The change of the value by a row's limit is 0 or more for <= rows when maximising.
+    return found.value, found.values, np.maximum(found.duals, 0.0)
 
 
 def _pack(

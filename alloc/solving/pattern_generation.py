@@ -12,11 +12,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import highspy
 import numpy as np
 
-from alloc.backends import SolverOptions
-from alloc.backends.highs import highs_model, quiet_solver
+from alloc.backends.linear_program import LinearProgram
 from alloc.formulation import Array, ArrayModel
 from alloc.models.gpu_sharing.arrays import PLACES_ALL, Column, array_model
 from alloc.models.gpu_sharing.data import SharingData
@@ -95,39 +93,37 @@ def relax(
     if not data.listed:
         found += _singles(data)
     model = _minimised(array_model(data, found, objective, all_run=all_run))
-    solver = quiet_solver(SolverOptions(time_limit_s=settings.seconds_left()))
     # Presolve compares alike columns pair by pair: minutes for thousands of weights, for nothing.
-    solver.setOptionValue("presolve", "off")
-    solver.passModel(highs_model(replace(model, integer=np.zeros(len(model.cost), dtype=bool))))
+    program = LinearProgram(model, presolve=False)
+    # What a reduced cost of nothing is, in the objective's unit.
+    least_cost = _CONVERGED * float(np.abs(model.cost).max(initial=0.0))
     num_gpus = data.instance.topology.num_gpus
     if all_run and not data.listed:
-        _let_jobs_wait(solver, data, model, num_gpus + 1.0)
+        _let_jobs_wait(program, data, model, num_gpus + 1.0)
     known = {(column.group, column.pattern.counts) for column in found}
     half = settings.seconds_left() / 2
     best, rounds = -math.inf, 0
     reduced, of_options = np.zeros(len(found)), np.zeros(len(data.options))
     while True:
-        solver.run()
-        status = solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kInfeasible and data.listed:
-            none = np.zeros(len(data.options))
-            return Relaxation(found, math.inf, np.zeros(len(found)), none, infeasible=True)
-        if status != highspy.HighsModelStatus.kOptimal:
+        optimum = program.solve(settings.seconds_left())
+        if optimum is None:
+            if program.is_infeasible and data.listed:
+                none = np.zeros(len(data.options))
+                return Relaxation(found, math.inf, np.zeros(len(found)), none, infeasible=True)
             break
-        solution = solver.getSolution()
-        duals = np.array(solution.row_dual)
-        of_options = np.array(solution.col_dual[: len(data.options)])
-        reduced = np.maximum(_of_patterns(data, solution.col_dual, len(model.cost), found), 0.0)
+        duals, of_columns = optimum.duals, optimum.reduced_costs
+        of_options = of_columns[: len(data.options)]
+        reduced = np.maximum(_of_patterns(data, of_columns, len(model.cost), found), 0.0)
         priced = _price(data, model, duals, objective)
         best = max(best, _lagrangian(data, model, found, duals, priced))
         rounds += 1
         fresh = [
             column
             for column, reduced in priced
-            if reduced < -_CONVERGED and (column.group, column.pattern.counts) not in known
+            if reduced < -least_cost and (column.group, column.pattern.counts) not in known
         ]
-        value = solver.getInfo().objective_function_value
-        if data.listed or not fresh or value - best <= _CONVERGED * max(1.0, abs(value)):
+        value = optimum.value
+        if data.listed or not fresh or value - best <= _CONVERGED * abs(value):
             break
         if settings.seconds_left() <= half:
             report("pattern generation stops for time; its bound holds")
@@ -135,7 +131,7 @@ def relax(
         for column in fresh:
             known.add((column.group, column.pattern.counts))
             found.append(column)
-            _add(solver, data, model, column, objective)
+            _add(program, data, model, column, objective)
     sign = 1.0 if objective in PLACES_ALL else -1.0
     report(f"linear relaxation after {rounds} rounds: {len(found)} patterns, bound {sign * best:g}")
     # No solution uses more GPUs than there are, so a bound beyond proves that there is none.
@@ -150,24 +146,26 @@ def relax(
 
 
 def _of_patterns(
-    data: SharingData, values: Sequence[float], num_first: int, columns: Sequence[Column]
+    data: SharingData, every: Array, num_first: int, columns: Sequence[Column]
 ) -> Array:
     """Return the part of column values that belongs to patterns, those added later included."""
     begin = len(data.options) + len(data.pairs)
     later = len(columns) - (num_first - begin)
-    every = np.array(values)
     # Between the first patterns and the later ones stand the jobs that wait, if they may.
     return np.concatenate([every[begin:num_first], every[len(every) - later :]])
 
 
 def _let_jobs_wait(
-    solver: highspy.Highs, data: SharingData, model: ArrayModel, price: float
+    program: LinearProgram, data: SharingData, model: ArrayModel, price: float
 ) -> None:
     """Let jobs wait at a price beyond all GPUs, so that the first patterns need not hold them."""
     first = model.rows["C1_one_option"].start
-    for k, job_class in enumerate(data.classes):
-        row = np.array([first + k], dtype=np.int32)
-        solver.addCol(price, 0.0, float(len(job_class.members)), 1, row, np.ones(1))
+    count = len(data.classes)
+    most = np.array([len(job_class.members) for job_class in data.classes], dtype=float)
+    each = np.arange(count)
+    program.add_columns(
+        np.full(count, price), np.zeros(count), most, each, first + each, np.ones(count)
+    )
 
 
 def _singles(data: SharingData) -> list[Column]:
@@ -316,7 +314,7 @@ def _num_patterns(data: SharingData, model: ArrayModel) -> int:
 
 
 def _add(
-    solver: highspy.Highs,
+    program: LinearProgram,
     data: SharingData,
     model: ArrayModel,
     column: Column,
@@ -330,13 +328,13 @@ def _add(
     values = [-float(column.pattern.counts[s]) for s in used]
     rows.append(model.rows["C4_gpus"].start + column.group)
     values.append(1.0)
-    solver.addCol(
-        _pattern_cost(column.pattern, objective),
-        0.0,
-        float(len(group.gpus)),
-        len(rows),
-        np.array(rows, dtype=np.int32),
-        np.array(values),
+    program.add_columns(
+        np.array([_pattern_cost(column.pattern, objective)]),
+        np.zeros(1),
+        np.array([float(len(group.gpus))]),
+        [0],
+        rows,
+        values,
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from alloc.backends import SolverOptions, highs
+from alloc.backends.scaling import power_of_two
 from alloc.certificate import OPTIMALITY_GAP
 from alloc.formulation import Array, ArrayModel
 from alloc.instance import Instance
@@ -127,9 +128,25 @@ def optimise_round(
     """
     settings = settings or Settings()
     num_rows = len(data.rows.names)
-    if not len(data.utility) or data.utility.max() <= 0:
+    largest = float(data.utility.max(initial=0.0))
+    if largest <= 0:
         nothing = np.zeros(len(data.utility))
         return RoundSolution(nothing, 0.0, 0.0, np.zeros(num_rows), 0.0, 0, False)
+    # Every column fits by itself, so the optimum is at least the largest utility: about 1 here.
+    unit = power_of_two(largest)
+    found = _optimise(replace(data, utility=data.utility * unit), gap, settings)
+    return replace(
+        found,
+        value=found.value / unit,
+        bound=found.bound / unit,
+        prices=found.prices / unit,
+        price_bound=found.price_bound / unit,
+    )
+
+
+def _optimise(data: RoundData, gap: float, settings: Settings) -> RoundSolution:
+    """Solve a round whose largest utility is about 1."""
+    num_rows = len(data.rows.names)
     priced = PricedRound(data)
     # Rows in units of their capacity, so that prices are comparable.
     unit = np.where(data.rows.capacity > 0, data.rows.capacity, 1.0)
@@ -174,7 +191,7 @@ def _solve_core(
         if reach >= distance:
             # Every solution better than the incumbent lies in the core.
             bound = min(bound, max(core_bound, value))
-        if bound - value <= gap * max(value, 1e-9) or limit or reach >= distance:
+        if bound - value <= gap * value or limit or reach >= distance:
             break
         reach = distance * (1 + 1e-9) + 1e-12
     return RoundSolution(incumbent, value, bound, prices, dual_value, core, limit)

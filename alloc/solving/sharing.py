@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from alloc.backends import SolverOptions, highs
-from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, relative_gap
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
 from alloc.formulation import Array
 from alloc.instance import Instance
 from alloc.models.gpu_sharing.arrays import (
@@ -158,8 +158,7 @@ def _proof(bound: float, proof: str) -> BoundProof:
 def _is_optimal(best: _Best, bound: float) -> bool:
     if best.allocation is None:
         return False
-    gap = relative_gap(best.value, bound)
-    return gap is not None and gap <= OPTIMALITY_GAP
+    return is_within(best.value, bound, OPTIMALITY_GAP)
 
 
 def _integers(
@@ -195,7 +194,7 @@ def _open_options(
     reduced = relaxed.option_reduced
     most = np.array([len(data.classes[k].members) for k, _ in data.options], dtype=float)
     loss = float(np.sort(np.abs(reduced))[_MANY_OPTIONS])
-    decided = np.abs(reduced) >= max(loss, 1e-9)
+    decided = np.abs(reduced) >= max(loss, 1e-9 * float(np.abs(reduced).max()))
     lowest = np.where(decided & (reduced < 0), most, 0.0)
     highest = np.where(decided & (reduced > 0), 0.0, most)
     return (lowest, highest), loss
@@ -358,7 +357,7 @@ def _polish(
         unrolled = unroll(data, used, values)
         polished = to_allocation(data, unrolled)
         value = named_objective(objective).evaluate(instance, polished)
-        if unrolled.left or abs(value - best.value) > 1e-9 * max(1.0, abs(best.value)):
+        if unrolled.left or not math.isclose(value, best.value):
             report(f"{name}: its counts do not suit single hosts; kept as it was")
             continue
         best.allocation = polished

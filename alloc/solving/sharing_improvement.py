@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from alloc.backends import SolverOptions, highs
-from alloc.certificate import OPTIMALITY_GAP
+from alloc.certificate import OPTIMALITY_GAP, is_within
 from alloc.instance import Instance, Tenant, misfit
 from alloc.models.gpu_sharing.arrays import PLACES_ALL, array_model, listed_columns, sense_of
 from alloc.models.gpu_sharing.data import sharing_data
@@ -66,7 +66,7 @@ def improve(
     misses = rounds = 0
     patience = max(_PATIENCE, instance.topology.num_hosts // _HOSTS)
     while settings.seconds_left() > 0.2 and misses < patience:
-        if abs(value - bound) <= OPTIMALITY_GAP * max(1.0, abs(value)):
+        if is_within(value, bound, OPTIMALITY_GAP):
             break
         rounds += 1
         hosts = _draw_hosts(instance, allocation, rng)

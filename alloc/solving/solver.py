@@ -11,7 +11,7 @@ from importlib import import_module
 
 from alloc.backends import BACKENDS, SolverOptions
 from alloc.backends import backend as named_backend
-from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, Status
+from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, Status, beats
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
 from alloc.formulation import Formulation, ProvedInfeasible, require_formulation
 from alloc.instance import Instance
@@ -28,8 +28,6 @@ AUTO = "auto"
 _MOST_REPORTED = 5
 """Rules that the running jobs break, in the log: the first ones say what is wrong."""
 _LIMITS = ("deadline", "horizon", "preempted")
-BOUND_TOLERANCE = 1e-6
-"""How far, relatively, rounding may push a bound past an objective; more is a false bound."""
 
 
 def solve(
@@ -258,14 +256,15 @@ def certify(
         value = measure.evaluate(instance, outcome.solution)
     bound = outcome.bound
     if value is not None:
-        excess = (value - bound) if measure.sense == "max" else (bound - value)
-        if excess > BOUND_TOLERANCE * max(1.0, abs(value)):
+        rounding = measure.rounding(instance)
+        if beats(value, bound, measure.sense, rounding):
             raise CertificateError(
                 f"{outcome.backend} claims the bound {bound:g} for {objective_name}, but its own "
                 f"solution has {value:g}; the bound is false."
             )
         # Within rounding the solution itself shows how far the bound can hold.
         bound = max(bound, value) if measure.sense == "max" else min(bound, value)
+        bound = value if abs(bound - value) <= rounding else bound
     certificate = Certificate(
         status="feasible",
         objective=value,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from alloc.certificate import Certificate, Result
+from alloc.certificate import CONTRADICTION, Certificate, Result, beats
 from alloc.errors import InstanceError
 from alloc.instance import Instance
 from alloc.objectives import objective
 from alloc.solution import Solution
 from alloc.verification.violation import Violation
 
-CLAIM_TOLERANCE = 1e-6
-"""Relative difference that rounding explains: solvers work in floating point."""
+CLAIM_TOLERANCE = CONTRADICTION
+"""Relative difference that rounding explains, of values as of bounds."""
 
 
 def check_claims(instance: Instance, result: Result) -> list[Violation]:
@@ -56,7 +56,10 @@ def _check_claim(
     measure = objective(certificate.objective_name)
     value = measure.evaluate(instance, solution)
     claimed = certificate.objective
-    if claimed is None or not math.isclose(claimed, value, rel_tol=CLAIM_TOLERANCE, abs_tol=1e-9):
+    rounding = measure.rounding(instance)
+    if claimed is None or not math.isclose(
+        claimed, value, rel_tol=CLAIM_TOLERANCE, abs_tol=rounding
+    ):
         yield Violation(
             "objective",
             (),
@@ -65,7 +68,7 @@ def _check_claim(
             f"the certificate says {measure.name} {claimed}, but the solution has {value:g}.",
         )
     excess = value - certificate.bound if measure.sense == "max" else certificate.bound - value
-    if excess > CLAIM_TOLERANCE * max(1.0, abs(value)):
+    if beats(value, certificate.bound, measure.sense, rounding):
         yield Violation(
             "bound",
             (),

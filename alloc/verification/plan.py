@@ -11,6 +11,7 @@ from alloc.capacity.bands import Bands, bands_of
 from alloc.capacity.headroom import headroom, reference_gpus
 from alloc.capacity.plan import Order, Plan, PlanResult, Rental, Share, Unserved
 from alloc.capacity.problem import PlanningProblem
+from alloc.certificate import beats
 from alloc.units import in_full
 from alloc.verification.claims import CLAIM_TOLERANCE
 from alloc.verification.violation import Violation
@@ -69,13 +70,11 @@ def check_plan_claims(problem: PlanningProblem, result: PlanResult) -> list[Viol
         ("costs", None if result.costs is None else result.costs.total),
     )
     for code, claimed in claims:
-        if claimed is None or not math.isclose(
-            claimed, cost, rel_tol=CLAIM_TOLERANCE, abs_tol=1e-6
-        ):
+        if claimed is None or not math.isclose(claimed, cost, rel_tol=CLAIM_TOLERANCE):
             excess = math.inf if claimed is None else abs(claimed - cost)
             sentence = f"the result says the cost is {claimed}, but the plan costs {in_full(cost)}."
             found.append(Violation(code, (), excess, problem.currency, sentence))
-    if certificate.bound - cost > CLAIM_TOLERANCE * max(1.0, abs(cost)):
+    if beats(cost, certificate.bound, "min"):
         sentence = (
             f"the certificate's bound is {in_full(certificate.bound)}, but the plan costs "
             f"{in_full(cost)}; the bound is false."

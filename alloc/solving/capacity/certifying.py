@@ -7,7 +7,15 @@ import time
 from typing import Any
 
 from alloc.backends import backend
-from alloc.certificate import OPTIMALITY_GAP, Certificate, Limit, Status, relative_gap
+from alloc.certificate import (
+    CONTRADICTION,
+    OPTIMALITY_GAP,
+    Certificate,
+    Limit,
+    Status,
+    beats,
+    is_within,
+)
 from alloc.documents.records import fingerprint
 from alloc.errors import CertificateError
 from alloc.objectives import Sense
@@ -27,7 +35,7 @@ def certified(
     sense: Sense = "min",
     infeasible: bool = False,
     limit: Limit | None = None,
-    tolerance: float = 1e-6,
+    tolerance: float = CONTRADICTION,
     rounding: float = 0.0,
 ) -> Certificate:
     """Return the certificate of a plan that the judge has checked, or of none.
@@ -61,17 +69,16 @@ def certified(
         If the plan is better than the bound allows.
     """
     if value is not None:
-        excess = value - bound if sense == "max" else bound - value
-        if excess > tolerance * max(1.0, abs(value)):
+        if beats(value, bound, sense, rounding, tolerance):
             raise CertificateError(
                 f"{backend_name} claims the bound {bound:g}, but its own plan has {value:g}; the "
                 "bound is false."
             )
         bound = max(bound, value) if sense == "max" else min(bound, value)
     status: Status = "infeasible" if infeasible else "no_solution"
-    gap = relative_gap(value, bound)
-    if gap is not None and value is not None:
-        proved = gap <= OPTIMALITY_GAP or abs(value - bound) <= rounding
+    if value is not None:
+        bound = value if abs(bound - value) <= rounding else bound
+        proved = is_within(value, bound, OPTIMALITY_GAP)
         status = "optimal" if proved else "feasible"
     return Certificate(
         status=status,

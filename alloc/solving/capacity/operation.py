@@ -7,16 +7,23 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import highspy
 import numpy as np
 import numpy.typing as npt
 
 from alloc.backends import SolverOptions
-from alloc.backends.highs import highs_model, quiet_solver, solve, version
-from alloc.backends.interrupts import stoppable
+from alloc.backends.highs import solve, version
+from alloc.backends.linear_program import LinearProgram
 from alloc.capacity.operation import OperationPlan, OperationProblem
 from alloc.capacity.operation_result import OperationCosts, OperationResult
-from alloc.certificate import OPTIMALITY_GAP, BoundProof, Certificate, Limit, Status, relative_gap
+from alloc.certificate import (
+    OPTIMALITY_GAP,
+    BoundProof,
+    Certificate,
+    Limit,
+    Status,
+    beats,
+    is_within,
+)
 from alloc.errors import CertificateError
 from alloc.formulation import Array, ArrayModel
 from alloc.models.cluster_operation.arrays import OperationArrays, operation_arrays
@@ -156,8 +163,7 @@ class _Search:
         return reduced <= (self.value - self.bound) * (1 + 1e-6) + 1e-9 * abs(self.value)
 
     def _done(self) -> bool:
-        gap = relative_gap(self.value, self.bound)
-        if gap is not None and gap <= self.gap:
+        if is_within(self.value, self.bound, self.gap):
             return True
         if self.limit == "interrupt":
             return True
@@ -168,16 +174,13 @@ class _Search:
 
     def _relaxed(self, model: ArrayModel) -> Array | None:
         """Return the multipliers of the linear relaxation, or None when time is up."""
-        options = SolverOptions(self.settings.seconds_left(), self.settings.seed)
-        solver = quiet_solver(options)
-        solver.passModel(highs_model(replace(model, integer=np.zeros(len(model.cost), bool))))
-        with stoppable(solver) as stop:
-            solver.run()
-        self.limit = "interrupt" if stop.pressed else None
-        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        program = LinearProgram(model, seed=self.settings.seed)
+        found = program.solve(self.settings.seconds_left(), stop_on_interrupt=True)
+        self.limit = "interrupt" if program.interrupted else None
+        if found is None:
             self.limit = self.limit or "time"
             return None
-        return np.array(solver.getSolution().row_dual)
+        return found.duals
 
     def _integer(
         self, arrays: OperationArrays, in_play: npt.NDArray[np.bool_], part: float
@@ -287,13 +290,13 @@ def judged(
     if violations := verify_operation(problem, plan):
         raise CertificateError(f'the plan of "{method}" breaks a rule: {violations[0]}')
     costs = operation_costs(problem, plan, objective)
-    if bound > costs.total + 1e-6 * max(1.0, abs(costs.total)):
+    if beats(costs.total, bound, "min"):
         raise CertificateError(
             f'the bound {bound:g} of "{method}" is above the cost {costs.total:g} of its own plan.'
         )
     bound = min(bound, costs.total)
-    gap = relative_gap(costs.total, bound)
-    status: Status = "optimal" if gap is not None and gap <= OPTIMALITY_GAP else "feasible"
+    proved = is_within(costs.total, bound, OPTIMALITY_GAP)
+    status: Status = "optimal" if proved else "feasible"
     certificate = Certificate(
         status=status,
         objective=costs.total,

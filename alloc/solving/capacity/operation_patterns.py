@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import highspy
 import numpy as np
 
 from alloc.backends import SolverOptions
-from alloc.backends.highs import quiet_solver
+from alloc.backends.highs import solve
+from alloc.backends.linear_program import LinearProgram
 from alloc.capacity.operation import OperationPlan, OperationProblem
+from alloc.errors import SolverError
 from alloc.formulation import Array
 from alloc.models.cluster_operation.data import OperationData, operation_data
 from alloc.models.cluster_operation.unrolling import name_nodes
@@ -93,7 +94,7 @@ def solve_by_patterns(
         least = min((reduced for reduced, _ in priced), default=0.0)
         # No more patterns are chosen than there are nodes, each at the least reduced cost.
         bound = max(bound, value + float(data.nodes_of.sum()) * min(least, 0.0))
-        scale = max(1.0, abs(value))
+        scale = abs(value)
         new = [p for reduced, p in priced if p is not None and reduced < -_TOLERANCE * scale]
         converged = not master.add(new)
     cost, chosen = master.solve_integer()
@@ -111,27 +112,23 @@ class _Master:
         self.data, self.patterns = data, list[Pattern]()
         self.known: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
         self.settings = settings
-        self.solver = quiet_solver(SolverOptions(1e9, settings.seed))
-        inf, none = highspy.kHighsInf, np.array([], dtype=np.int32)
+        self.program = LinearProgram(seed=settings.seed)
+        inf = np.inf
         jobs, types, pools = data.num_jobs, data.num_types, len(data.nodes_of)
         cap = data.problem.power_cap_w
-        for low, high in (
-            *[(1.0, 1.0)] * jobs,
-            *[(-inf, 0.0)] * types,
-            *[(-inf, float(n)) for n in data.nodes_of],
-            (-inf, inf if cap is None else cap),
-        ):
-            self.solver.addRow(low, high, 0, none, none.astype(float))
+        self.program.add_rows(
+            np.array([*[1.0] * jobs, *[-inf] * (types + pools + 1)]),
+            np.array([*[1.0] * jobs, *[0.0] * types, *data.nodes_of, inf if cap is None else cap]),
+        )
         self.power_row = jobs + types + pools
         for j, cost in enumerate(data.wait_cost.tolist()):
             self._column(cost, [j], [1.0], 1.0)
         for p, v in np.argwhere(data.offers).tolist():
             self._column(0.0, [jobs + v, jobs + types + p], [-1.0, 1.0], float(data.nodes_of[p]))
-        self.first = self.solver.getNumCol()
+        self.first = self.program.num_columns
 
     def _column(self, cost: float, rows: list[int], values: list[float], most: float) -> None:
-        index = np.array(rows, dtype=np.int32)
-        self.solver.addCol(cost, 0.0, most, len(rows), index, np.array(values))
+        self.program.add_columns(np.array([cost]), np.zeros(1), np.array([most]), [0], rows, values)
 
     def add(self, patterns: list[Pattern]) -> int:
         """Add the patterns that are new; return how many."""
@@ -151,22 +148,19 @@ class _Master:
 
     def solve(self) -> tuple[float, Prices]:
         """Solve the linear master; return its value and prices."""
-        self.solver.run()
-        dual = np.array(self.solver.getSolution().row_dual)
+        found = self.program.optimum("the linear master of node patterns")
+        dual = found.duals
         jobs, types = self.data.num_jobs, self.data.num_types
-        value = float(self.solver.getInfo().objective_function_value)
         watt = max(-float(dual[self.power_row]), 0.0)
-        return value, (dual[:jobs], np.maximum(-dual[jobs : jobs + types], 0.0), watt)
+        return found.value, (dual[:jobs], np.maximum(-dual[jobs : jobs + types], 0.0), watt)
 
     def solve_integer(self) -> tuple[float, OperationPlan]:
         """Choose whole patterns among those found; every job may wait, so there is a choice."""
-        solver = self.solver
-        for c in range(solver.getNumCol()):
-            solver.changeColIntegrality(c, highspy.HighsVarType.kInteger)
-        solver.setOptionValue("time_limit", max(self.settings.seconds_left(), 1.0))
-        solver.setOptionValue("mip_rel_gap", 0.0)
-        solver.run()
-        values = np.rint(np.array(solver.getSolution().col_value)).astype(int)
+        options = SolverOptions(max(self.settings.seconds_left(), 1.0), self.settings.seed, gap=0.0)
+        raw = solve(self.program.integer_model(), options)
+        if raw.values is None or raw.objective is None:
+            raise SolverError(f'HiGHS ended the choice of patterns with "{raw.native_status}".')
+        values = np.rint(raw.values).astype(int)
         pools: dict[int, list[int]] = {v: [] for v in range(self.data.num_types)}
         start = self.data.num_jobs
         for number, (p, v) in zip(
@@ -175,8 +169,7 @@ class _Master:
             pools[v] += [p] * int(number)
         chosen = [self.patterns[c] for c in np.flatnonzero(values[self.first :] > 0)]
         filled = [(pools[p.type].pop(0), p.type, list(p.members)) for p in chosen]
-        cost = float(solver.getInfo().objective_function_value)
-        return cost, name_nodes(self.data, filled)
+        return raw.objective, name_nodes(self.data, filled)
 
 
 def _best_pattern(

@@ -14,7 +14,7 @@ from alloc.backends import SolverOptions, backend
 from alloc.capacity.inference_result import Relaxation
 from alloc.capacity.quota_measures import goal_value, level_of
 from alloc.capacity.quotas import GpuCapacity, QuotaPlan, QuotaProblem
-from alloc.certificate import OPTIMALITY_GAP, Certificate
+from alloc.certificate import OPTIMALITY_GAP, Certificate, is_within
 from alloc.errors import CertificateError
 from alloc.formulation import RawResult, RawStatus
 from alloc.models.quota_planning import (
@@ -254,7 +254,7 @@ def _best(
         kept, layout = _solve(data, replace(extra, fixed=steps), left / 2, settings, method)
         interrupted = interrupted or kept.limit == "interrupt"
         if kept.objective is not None:
-            near = abs(kept.objective - free.bound) <= OPTIMALITY_GAP * max(1.0, abs(free.bound))
+            near = is_within(kept.objective, free.bound, OPTIMALITY_GAP)
             if near or interrupted or time.perf_counter() >= until:
                 status: RawStatus = "optimal" if near else "feasible"
                 limit = "interrupt" if interrupted else free.limit

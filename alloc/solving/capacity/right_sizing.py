@@ -10,7 +10,7 @@ from alloc.backends import highs
 from alloc.capacity.accounting import account
 from alloc.capacity.plan import Plan, PlanResult, Relief
 from alloc.capacity.problem import PlanningProblem
-from alloc.certificate import OPTIMALITY_GAP, Certificate, Status
+from alloc.certificate import OPTIMALITY_GAP, Certificate, Status, beats, is_within
 from alloc.errors import CertificateError, InstanceError, SolverError, nearest
 from alloc.models.right_sizing.data import SizingData
 from alloc.solving.capacity.right_sizing_decomposition import solve_by_decomposition
@@ -26,6 +26,9 @@ FORMULATION = "right_sizing"
 Method = Literal["auto", "extensive", "decomposition"]
 """``extensive``: one program; ``decomposition``: Benders; ``auto``: by size."""
 
+_BOUND_TOLERANCE = 1e-5
+"""How far, relatively, rounding may push a bound past a cost: HiGHS keeps rows to 1e-6 only, and a
+plan's cost is made of many of them."""
 _MOST_COLUMNS = 30_000
 """Columns of the extensive form up to which it is solved as one program."""
 
@@ -147,7 +150,7 @@ def _result(
         found.marginals,
         log=tuple(found.log),
     )
-    if cost is not None and found.bound > cost + 1e-5 * max(1.0, abs(cost)):
+    if cost is not None and beats(cost, found.bound, "min", tolerance=_BOUND_TOLERANCE):
         raise CertificateError(
             f"the bound {found.bound:g} on the cost is above the cost of a plan, {cost:g}; it is "
             "false."
@@ -163,5 +166,4 @@ def _status(cost: float | None, bound: float, found: Found) -> Status:
         return "infeasible"
     if cost is None:
         return "no_solution"
-    close = cost - bound <= OPTIMALITY_GAP * max(1e-9, abs(cost))
-    return "optimal" if close else "feasible"
+    return "optimal" if is_within(cost, bound, OPTIMALITY_GAP) else "feasible"

@@ -15,15 +15,13 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Self
 
-import highspy
 import joblib
 import numpy as np
 from scipy import sparse
 
 from alloc.backends import SolverOptions, highs
-from alloc.backends.highs import quiet_solver
+from alloc.backends.linear_program import LinearProgram
 from alloc.capacity.offers import HostOffer
-from alloc.errors import SolverError
 from alloc.formulation import ArrayModel, RawResult
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, Ints, SizingData
@@ -32,8 +30,6 @@ _EMERGENCY = 30.0
 """Price of an emergency GPU, in prices of the dearest GPU that can be had."""
 _USUAL_NEED = 10.0
 """GPUs for a unit of demand up to which that price is far above any other."""
-_SOLVED = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kModelEmpty)
-"""Empty is a block in which nothing is asked and nothing can be had."""
 
 SHORT = 1e-6
 """GPUs in emergency, relative to the demand, that rounding explains."""
@@ -194,23 +190,20 @@ class BlockSolver:
     def __init__(self, data: BlockData) -> None:
         self.data = data
         rows, columns = data.matrix.shape
-        self._rows = np.arange(rows, dtype=np.int32)
-        self._varying = data.varying.astype(np.int32)
+        self._rows = np.arange(rows)
         self._none = np.full(rows, np.inf)
-        self.solver = quiet_solver(SolverOptions(time_limit_s=1e9))
-        self.solver.setOptionValue("solver", "simplex")
+        model = ArrayModel(
+            "min",
+            data.cost,
+            data.matrix.tocsr(),
+            data.right[0, 0],
+            self._none,
+            np.zeros(columns),
+            data.fixed_upper,
+            np.zeros(columns, dtype=bool),
+        )
         # Presolve would throw away the basis.
-        self.solver.setOptionValue("presolve", "off")
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = columns, rows
-        lp.col_cost_ = data.cost
-        lp.col_lower_, lp.col_upper_ = np.zeros(columns), data.fixed_upper
-        lp.row_lower_, lp.row_upper_ = data.right[0, 0], self._none
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        lp.a_matrix_.start_ = data.matrix.indptr
-        lp.a_matrix_.index_ = data.matrix.indices
-        lp.a_matrix_.value_ = data.matrix.data
-        self.solver.passModel(lp)
+        self.program = LinearProgram(model, presolve=False, method="simplex")
 
     def solve(self, task: Task, linked: Array, waived: float) -> BlockValue:
         """Solve a block.
@@ -226,21 +219,17 @@ class BlockSolver:
         """
         data, (w, t) = self.data, task
         right = data.right[w, t] - data.first_stage @ linked - waived * data.waived[w, t]
-        self.solver.changeRowsBounds(len(self._rows), self._rows, right, self._none)
-        if len(self._varying):
-            zeros = np.zeros(len(self._varying))
-            self.solver.changeColsBounds(len(self._varying), self._varying, zeros, data.upper[w, t])
-        highs.run_warm(self.solver)
-        if self.solver.getModelStatus() not in _SOLVED:
-            word = self.solver.modelStatusToString(self.solver.getModelStatus())
-            raise SolverError(f'HiGHS ended a block of the plan with "{word}".')
-        solution = self.solver.getSolution()
-        values = np.array(solution.col_value)
+        self.program.set_row_bounds(self._rows, right, self._none)
+        if len(data.varying):
+            zeros = np.zeros(len(data.varying))
+            self.program.set_column_bounds(data.varying, zeros, data.upper[w, t])
+        found = self.program.optimum("a block of the plan")
+        values = found.values
         missing = values[data.own :]
         scale = np.maximum(np.abs(right[data.emergency_rows]), _LEAST_SCALE)
         return BlockValue(
-            float(self.solver.getInfo().objective_function_value),
-            np.maximum(np.array(solution.row_dual), 0.0),
+            found.value,
+            np.maximum(found.duals, 0.0),
             float(missing.sum()),
             float((missing / scale).max(initial=0.0)),
             float(data.emergency_share @ missing),

@@ -16,13 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import highspy
 import numpy as np
 
-from alloc.backends import SolverOptions
-from alloc.backends.highs import highs_model, quiet_solver
+from alloc.backends.linear_program import LinearProgram
 from alloc.capacity.plan import MarginalValue
-from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.arrays import Extensive
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, Ints, SizingData
@@ -43,16 +40,18 @@ class Slopes:
 
     Parameters
     ----------
-    solver
-        The relaxation, solved.
+    program
+        The relaxation.
+    optimum
+        Its optimal value.
     lower, upper
         Limits of its rows, at least of those that are asked about.
     """
 
-    def __init__(self, solver: highspy.Highs, lower: Array, upper: Array) -> None:
-        self._solver, self._lower, self._upper = solver, lower, upper
-        self._basis = solver.getBasis()
-        self._optimum = solver.getInfo().objective_function_value
+    def __init__(self, program: LinearProgram, optimum: float, lower: Array, upper: Array) -> None:
+        self._program, self._lower, self._upper = program, lower, upper
+        self._basis = program.basis()
+        self._optimum = optimum
         self._until = time.perf_counter() + _PATIENCE_S
 
     def saving(self, rows: Ints, dual: float) -> float:
@@ -68,20 +67,17 @@ class Slopes:
         if time.perf_counter() > self._until:
             return dual
         self._set(rows, _STEP)
-        self._solver.run()
-        found = self._solver.getInfo().objective_function_value
-        solved = self._solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        found = self._program.solve()
         self._set(rows, 0.0)
-        self._solver.setBasis(self._basis)
-        return min((self._optimum - found) / _STEP, dual) if solved else dual
+        self._program.set_basis(self._basis)
+        return dual if found is None else min((self._optimum - found.value) / _STEP, dual)
 
     def end(self) -> None:
         """Leave the relaxation as it was."""
-        self._solver.run()
+        self._program.solve()
 
     def _set(self, rows: Ints, step: float) -> None:
-        for row in rows.tolist():
-            self._solver.changeRowBounds(row, self._lower[row] + step, self._upper[row] + step)
+        self._program.set_row_bounds(rows, self._lower[rows] + step, self._upper[rows] + step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +110,7 @@ class Duals:
 
 def marginals_of_cuts(state: Relaxation) -> tuple[MarginalValue, ...]:
     """Return the marginal values at the optimum of a decomposition's relaxation."""
-    rows, cuts = state.master.duals()
+    value, rows, cuts = state.master.duals()
     begin = len(state.first.row_lower)
     blocks = np.zeros((*state.setting.shape, state.blocks.num_rows))
     for row in np.flatnonzero(np.abs(cuts) > _LEAST).tolist():
@@ -123,7 +119,7 @@ def marginals_of_cuts(state: Relaxation) -> tuple[MarginalValue, ...]:
     first = state.first
     lower = np.concatenate([first.row_lower, np.full(len(rows) - begin, -np.inf)])
     upper = np.concatenate([first.row_upper, state.setting.budgets])
-    slopes = Slopes(state.master.solver, lower, upper)
+    slopes = Slopes(state.master.program, value, lower, upper)
     duals = Duals(
         state.unit * rows[:begin], rows[begin:], state.unit * blocks, slopes, state.unit, begin
     )
@@ -135,18 +131,16 @@ def marginals_of_form(
 ) -> tuple[MarginalValue, ...]:
     """Return the marginal values at the optimum of the extensive form's relaxation."""
     model = form.model
-    relaxed = ArrayModel(**{**vars(model), "integer": np.zeros(len(model.cost), dtype=bool)})
-    solver = quiet_solver(SolverOptions(seconds))
-    solver.passModel(highs_model(relaxed))
-    solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+    program = LinearProgram(model)
+    found = program.solve(seconds)
+    if found is None:
         return ()
-    dual = np.array(solver.getSolution().row_dual)
+    dual = found.duals
     duals = Duals(
         unit * dual[: len(form.first.row_lower)],
         dual[model.rows["C16"]],
         unit * dual[model.rows["blocks"]].reshape(*form.shape[:2], -1),
-        Slopes(solver, model.row_lower, model.row_upper),
+        Slopes(program, found.value, model.row_lower, model.row_upper),
         unit,
         model.rows["C16"].start,
     )

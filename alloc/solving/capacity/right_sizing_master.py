@@ -11,18 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import highspy
 import numpy as np
 from scipy import sparse
 
-from alloc.backends import SolverOptions, highs
-from alloc.backends.highs import quiet_solver
+from alloc.backends.linear_program import LinearProgram, LinearSolution
 from alloc.errors import SolverError
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.models.right_sizing.first_stage import FirstStage
 from alloc.solving.capacity.right_sizing_cuts import CutPool
-from alloc.solving.capacity.right_sizing_state import linear_relaxation
 
 _LEAST = 1e-11
 _MOST_ROWS = 240
@@ -124,8 +121,8 @@ class BlockMaster:
         model = setting.model(setting.weight.ravel(), spending)
         self.lower, self.upper = setting.first.lower.copy(), setting.first.upper.copy()
         self.rows = model.matrix.shape[0]
-        self.solver = quiet_solver(SolverOptions(time_limit_s=1e9))
-        self.solver.passModel(highs.highs_model(linear_relaxation(model)))
+        self.program = LinearProgram(model)
+        self._optimum: LinearSolution | None = None
         self.cuts: list[tuple[int, int, int]] = []
         self._known: set[tuple[int, int, int]] = set()
         self._has = np.zeros((0, *setting.shape), dtype=bool)
@@ -144,13 +141,11 @@ class BlockMaster:
         self.cuts += new
         rows = [self._row(*cut) for cut in new]
         lengths = [len(columns) for columns, _ in rows]
-        self.solver.addRows(
-            len(new),
+        self.program.add_rows(
             np.array([self.pool.alpha[k, w, t] for w, t, k in new]),
             np.full(len(new), np.inf),
-            sum(lengths),
-            np.cumsum([0, *lengths[:-1]]).astype(np.int32),
-            np.concatenate([columns for columns, _ in rows]).astype(np.int32),
+            np.cumsum([0, *lengths[:-1]]),
+            np.concatenate([columns for columns, _ in rows]),
             np.concatenate([values for _, values in rows]),
         )
 
@@ -178,31 +173,24 @@ class BlockMaster:
 
     def solve(self) -> tuple[float, Array] | None:
         """Return the optimum and the first stage's values, or None if infeasible."""
-        highs.run_warm(self.solver)
-        status = self.solver.getModelStatus()
-        if status in (
-            highspy.HighsModelStatus.kInfeasible,
-            highspy.HighsModelStatus.kUnboundedOrInfeasible,
-        ):
-            return None
-        if status != highspy.HighsModelStatus.kOptimal:
-            word = self.solver.modelStatusToString(status)
-            raise SolverError(f'HiGHS ended the master of the plan with "{word}".')
-        values = np.array(self.solver.getSolution().col_value)
-        return float(self.solver.getInfo().objective_function_value), values[: self.begin]
+        self._optimum = self.program.solve()
+        if self._optimum is None:
+            if self.program.is_infeasible:
+                return None
+            raise SolverError(f'HiGHS ended the master of the plan with "{self.program.status}".')
+        return self._optimum.value, self._optimum.values[: self.begin]
 
-    def duals(self) -> tuple[Array, Array]:
-        """Return the dual values of the first stage's rows and budgets, and of the cuts."""
-        found = np.array(self.solver.getSolution().row_dual)
-        return found[: self.rows], found[self.rows :]
+    def duals(self) -> tuple[float, Array, Array]:
+        """Return the last optimum, its duals of the first stage's rows and budgets, and of cuts."""
+        if self._optimum is None:
+            raise SolverError("the master of the plan has no dual values: it has no optimum.")
+        found = self._optimum.duals
+        return self._optimum.value, found[: self.rows], found[self.rows :]
 
     def fix(self, columns: Ints, lower: Array, upper: Array) -> None:
         """Set the bounds of some columns."""
-        count = len(columns)
-        if count:
-            self.solver.changeColsBounds(
-                count, columns.astype(np.int32), lower.astype(float), upper.astype(float)
-            )
+        if len(columns):
+            self.program.set_column_bounds(columns, lower.astype(float), upper.astype(float))
 
     def limit_counted(self, limits: Array) -> None:
         """Set M of (C7) for every switch."""
@@ -210,7 +198,7 @@ class BlockMaster:
         at = first.open >= 0
         rows, columns = first.switch[at].tolist(), first.open[at].tolist()
         for row, column, limit in zip(rows, columns, limits.tolist(), strict=True):
-            self.solver.changeCoeff(row, column, -limit)
+            self.program.set_coefficient(row, column, -limit)
 
     def release(self, columns: Ints) -> None:
         """Give columns their own bounds again."""

@@ -16,15 +16,12 @@ from __future__ import annotations
 
 import time
 
-import highspy
 import numpy as np
 import numpy.typing as npt
 
-from alloc.backends import SolverOptions
-from alloc.backends.highs import highs_model, quiet_solver, run_warm
+from alloc.backends.linear_program import LinearProgram
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import Array, Ints
-from alloc.solving.capacity.right_sizing_state import linear_relaxation
 
 Flags = npt.NDArray[np.bool_]
 _LEAST_GAIN = 1e-5
@@ -64,10 +61,8 @@ class _Search:
     def __init__(self, model: ArrayModel, choices: Ints, chosen: Flags) -> None:
         self.choices, self.chosen = choices, chosen.copy()
         self.possible = model.upper[choices] > 0
-        self.solver = quiet_solver(SolverOptions(time_limit_s=1e9))
         # Presolve would throw away the basis.
-        self.solver.setOptionValue("presolve", "off")
-        self.solver.passModel(highs_model(linear_relaxation(model)))
+        self.program = LinearProgram(model, presolve=False)
         self._fix(choices.ravel(), self.chosen.ravel())
         self.cost = self._solve()
 
@@ -102,10 +97,8 @@ class _Search:
 
     def _fix(self, columns: Ints, values: Flags) -> None:
         bounds: Array = values.astype(float)
-        self.solver.changeColsBounds(len(columns), columns.astype(np.int32), bounds, bounds)
+        self.program.set_column_bounds(columns, bounds, bounds)
 
     def _solve(self) -> float:
-        run_warm(self.solver)
-        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            return float("inf")
-        return float(self.solver.getInfo().objective_function_value)
+        found = self.program.solve()
+        return float("inf") if found is None else found.value

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import highspy
 import numpy as np
 from scipy import sparse
 
-from alloc.backends import SolverOptions
-from alloc.backends.highs import highs_model, quiet_solver
+from alloc.backends.linear_program import LinearProgram
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import Array
 
@@ -52,14 +50,11 @@ def expected_start(state: Relaxation) -> Array | None:
         integer=np.zeros(begin + upper.size, dtype=bool),
     )
     seconds = 0.3 * state.settings.seconds_left()
-    solver = quiet_solver(SolverOptions(seconds, state.settings.seed))
-    solver.passModel(highs_model(model))
-    solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+    found = LinearProgram(model, seed=state.settings.seed).solve(seconds)
+    if found is None:
         return None
-    solution = solver.getSolution()
-    duals = np.maximum(np.array(solution.row_dual)[len(base.row_lower) :], 0.0)
+    duals = np.maximum(found.duals[len(base.row_lower) :], 0.0)
     state.pool.add(list(duals.reshape(quarters, rows) / weight[:, None]))
-    point = np.array(solution.col_value)[:begin]
+    point = found.values[:begin]
     state.cut(point)
     return point

@@ -14,15 +14,13 @@ References
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
-import highspy
 import numpy as np
 
-from alloc.backends import SolverOptions
-from alloc.backends.highs import highs_model, quiet_solver
+from alloc.backends.linear_program import LinearProgram
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import Array, Ints
-from alloc.solving.capacity.right_sizing_state import linear_relaxation
 
 _MARGIN = 1e-6
 
@@ -45,22 +43,17 @@ def most_in_better_plans(
     seconds
         Time after which the rest keep theirs.
     """
-    solver = quiet_solver(SolverOptions(time_limit_s=max(seconds, 0.1)))
-    solver.passModel(highs_model(linear_relaxation(model)))
+    program = LinearProgram(replace(model, sense="max", cost=np.zeros(len(model.cost))))
     used = np.flatnonzero(model.cost)
-    limit = most_cost + _MARGIN * max(1.0, abs(most_cost))
-    solver.addRow(-np.inf, limit, len(used), used.astype(np.int32), model.cost[used])
-    count = len(model.cost)
-    solver.changeColsCost(count, np.arange(count, dtype=np.int32), np.zeros(count))
-    solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+    limit = most_cost + _MARGIN * abs(most_cost)
+    program.add_rows(np.array([-np.inf]), np.array([limit]), [0], used, model.cost[used])
     found, ends = limits.copy(), time.perf_counter() + seconds
     for i, column in enumerate(columns.tolist()):
         if time.perf_counter() > ends:
             break
-        solver.changeColCost(column, 1.0)
-        solver.run()
-        if solver.getModelStatus() == highspy.HighsModelStatus.kOptimal:
-            value = float(solver.getInfo().objective_function_value)
-            found[i] = min(found[i], value * (1 + _MARGIN) + _MARGIN)
-        solver.changeColCost(column, 0.0)
+        program.set_costs([column], np.ones(1))
+        most = program.solve(max(ends - time.perf_counter(), 0.1))
+        if most is not None:
+            found[i] = min(found[i], most.value * (1 + _MARGIN) + _MARGIN)
+        program.set_costs([column], np.zeros(1))
     return found

@@ -76,6 +76,7 @@ from itertools import groupby
 import numpy as np
 
 from alloc.backends import SolverOptions, highs
+from alloc.backends.linear_program import LinearProgram
 from alloc.certificate import BoundProof
 from alloc.formulation import Array
 from alloc.models.placement.data import PlacementData
@@ -221,7 +222,7 @@ class _Search:
         while True:
             patterns, worth = self.knapsacks.solve(rows.task_prices(prices))
             value = float(self.knapsacks.multiplicity @ worth) + rows.surplus(prices)
-            value += 1e-12 * (1.0 + abs(value))
+            value += 1e-12 * abs(value)
             if value < best:
                 best, best_prices = value, prices
             added = sum(self._add(b, patterns[b]) for b in range(len(patterns)))
@@ -231,7 +232,7 @@ class _Search:
                 self.report(
                     f"admission {rounds}: patterns allow {best:.4f}, those met {linear:.4f}"
                 )
-            converged = best - linear <= _CONVERGED * max(1.0, abs(best))
+            converged = best - linear <= _CONVERGED * abs(best)
             if converged or self._left() <= 0:
                 return best, best_prices
             weight = _SMOOTHING if added else 0.0
@@ -251,11 +252,8 @@ class _Search:
     def _linear(self) -> tuple[float, Array]:
         """Return the optimum of the linear program over the patterns met, and prices of (W2)."""
         model = self.rows.program(self.bay, self.counts, self.knapsacks.multiplicity, False)
-        solver = highs.quiet_solver(SolverOptions(time_limit_s=1e9))
-        solver.passModel(highs.highs_model(model))
-        solver.run()
-        dual = np.array(solver.getSolution().row_dual)[: self.rows.number]
-        return float(solver.getInfo().objective_function_value), np.abs(dual)
+        found = LinearProgram(model).optimum("the linear program of admission")
+        return found.value, np.abs(found.duals[: self.rows.number])
 
     def _disturb(self, prices: Array) -> None:
         """Collect patterns that are nearly as good, at prices raised at random."""

@@ -123,7 +123,7 @@ class GangSearch:
         movable = [j for j in range(len(self.problem.instance.jobs)) if j not in self._stuck()]
         if not movable:
             return
-        while clock() > 0 and self.best.cost > bound + 1e-9 * max(1.0, abs(bound)):
+        while clock() > 0 and self.best.cost > bound + 1e-9 * abs(bound):
             cost = self._try(gangs, movable, current)
             if cost is not None:
                 current = cost

@@ -12,17 +12,14 @@ Marsten, Hogan, Blankenship, "The boxstep method for large-scale optimization", 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import highspy
 import numpy as np
 import numpy.typing as npt
 
-from alloc.backends import SolverOptions
-from alloc.backends.highs import quiet_solver
+from alloc.backends.linear_program import LinearProgram
 from alloc.formulation import Array
 from alloc.solving.placement.patterns import Ints, Patterns, Priced, Pricing, lagrangian
 
@@ -88,36 +85,25 @@ class Master:
     blocks
         Block of each host, shape (hosts,): the patterns that the hosts of a block get at one time
         are one column. Fewer blocks make smaller programs that take more rounds.
-    unit
-        Cost that is 1 to the solver, whose tolerances are absolute.
     """
 
-    def __init__(self, patterns: Patterns, blocks: Ints, unit: float = 1.0) -> None:
-        self.patterns, self.blocks, self.unit = patterns, blocks, unit
+    def __init__(self, patterns: Patterns, blocks: Ints) -> None:
+        self.patterns, self.blocks = patterns, blocks
         self.num_columns = 0
         self._known: set[tuple[int, bytes]] = set()
-        self.solver = quiet_solver(SolverOptions(time_limit_s=1e9))
+        self.program = LinearProgram()
         self._artificial = 0
         self.stays: Array = np.zeros(len(patterns.stays))
         self._build()
 
     def _build(self) -> None:
-        p, infinite = self.patterns, highspy.kHighsInf
+        p, infinite = self.patterns, np.inf
         gangs = sorted({stay.gang for stay in p.stays})
         num_blocks = int(self.blocks.max()) + 1
         budget = p.budget if np.isfinite(p.budget) else infinite
         lower = np.array([*p.least, *(-infinite for _ in gangs), -infinite, *np.ones(num_blocks)])
         upper = np.array([*p.most, *(1.0 for _ in gangs), budget, *np.ones(num_blocks)])
-        none = np.array([], dtype=np.int32)
-        self.solver.addRows(
-            len(lower),
-            lower,
-            upper,
-            0,
-            np.zeros(len(lower), dtype=np.int32),
-            none,
-            none.astype(float),
-        )
+        self.program.add_rows(lower, upper)
         self._budget_row = p.num_items + len(gangs)
         self._artificial = 2 * p.num_items + 1
         sides = np.append(np.tile([1.0, -1.0], p.num_items), -1.0)
@@ -142,16 +128,8 @@ class Master:
 
     def _add(self, cost: Array, starts: Ints, index: Ints, value: Array) -> None:
         """Add columns without an upper limit of their own."""
-        self.solver.addCols(
-            len(cost),
-            cost / self.unit,
-            np.zeros(len(cost)),
-            np.full(len(cost), highspy.kHighsInf),
-            len(index),
-            starts.astype(np.int32),
-            index.astype(np.int32),
-            value.astype(float),
-        )
+        size = len(cost)
+        self.program.add_columns(cost, np.zeros(size), np.full(size, np.inf), starts, index, value)
 
     def add(self, priced: Priced) -> int:
         """Add the patterns of all hosts, by block, where they are new; return how many were."""
@@ -192,31 +170,29 @@ class Master:
         met so far know how to save.
         """
         edges = np.stack([centre + width, width - centre], axis=1).ravel()
-        edges = np.append(edges, most_move_price) / self.unit
-        self.solver.changeColsCost(len(edges), np.arange(len(edges), dtype=np.int32), edges)
+        edges = np.append(edges, most_move_price)
+        self.program.set_costs(np.arange(len(edges)), edges)
 
-    def solve(self) -> tuple[float, Array, float, Array, bool]:
-        """Solve the linear master.
+    def solve(self) -> tuple[float, Array, float, Array, bool] | None:
+        """Solve the linear master; return None if HiGHS gave up.
 
         Returns
         -------
         value, prices, move_price : float, ndarray, float
-            Its optimum, infinite if HiGHS gave up, and its dual prices.
+            Its optimum and its dual prices.
         share : ndarray
             z of each column.
         inside : bool
             Whether nothing was bought or sold outside.
         """
         p = self.patterns
-        self.solver.run()
-        solution = self.solver.getSolution()
-        dual = np.array(solution.row_dual) * self.unit
-        values = np.array(solution.col_value)
+        found = self.program.solve()
+        if found is None:
+            return None
+        dual, values = found.duals, found.values
         self.stays = values[self._artificial : self._first]
         inside = bool(values[: self._artificial].max(initial=0.0) <= 1e-7)
-        value = float(self.solver.getInfo().objective_function_value) * self.unit + p.constant
-        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            value = math.inf  # its prices may be anything
+        value = found.value + p.constant
         move_price = max(-float(dual[self._budget_row]), 0.0)
         if not np.isfinite(p.budget):
             move_price = 0.0
@@ -263,16 +239,17 @@ def generate(
     met = _Met(patterns)
     value, converged, share, rounds = np.inf, False, np.zeros(0), 0
     idle = 0
-    master = Master(patterns, blocks, size)
+    master = Master(patterns, blocks)
     standing = stand_still(patterns, pricing)
     for first in (priced,) if standing is None else (standing, priced):
         master.add(first)
         met.add(first)
     while time.perf_counter() < deadline:
         master.set_box(centre, width * scale, move_price + width * size)
-        value, query, move_query, share, inside = master.solve()
-        if not math.isfinite(value):
+        solved = master.solve()
+        if solved is None:
             break
+        value, query, move_query, share, inside = solved
         if value - best <= tolerance * abs(best) + _NOTHING * size:
             if inside:
                 converged = True

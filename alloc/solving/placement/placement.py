@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import cast
 
 from alloc.backends import SolverOptions, highs
-from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
 from alloc.errors import UnsupportedFeatureError
 from alloc.formulation import ArrayModel, require_formulation
 from alloc.instance import Instance
@@ -123,8 +123,7 @@ class _Solve:
             return True
         if not math.isfinite(self.best.cost):
             return False
-        gap = self.best.cost - self.bound
-        return gap <= OPTIMALITY_GAP * max(abs(self.best.cost), 1e-9)
+        return is_within(self.best.cost, self.bound, OPTIMALITY_GAP)
 
     def outcome(self, limit: Limit | None) -> Outcome:
         """Return what was found."""

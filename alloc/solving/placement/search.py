@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from alloc.certificate import is_within
 from alloc.objectives.goals import WeightedSum
 from alloc.solving.outcome import Settings
 from alloc.solving.placement.bounds import (
@@ -96,7 +97,7 @@ class Search:
     def done(self) -> bool:
         """Whether time is up or the gap small enough."""
         value = self.best_value + self.constant
-        return self.clock() <= 0 or value - self.bound <= self.gap * max(abs(value), 1e-9)
+        return self.clock() <= 0 or is_within(value, self.bound, self.gap)
 
     def clock(self) -> float:
         """Return the seconds left."""
