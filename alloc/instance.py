@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from alloc.errors import InstanceError, nearest
+from alloc.packing import stands_alone
 from alloc.solution import Assignment
 from alloc.topology import Topology
 from alloc.topology.gpu_fit import gpu_misfit
@@ -369,11 +370,11 @@ def _check_rules(instance: Instance) -> None:
 
 
 def misfit(topology: Topology, configuration: Configuration) -> str | None:
-    """Say why a configuration can never run on a topology, or return None if counts allow it.
+    """Say why a configuration can never run on a topology, or return None if it can.
 
-    The test is exact for one task group and necessary in general: it checks every group against
-    the hosts, one by one, and the totals. Two groups that compete for the same hosts are left to
-    the placement.
+    Totals, GPUs and single groups are looked at first, since they make the better sentences; what
+    passes them is placed on the empty cluster. The test is exact but for MIG slices beside other
+    tasks (`alloc.packing.stands_alone`).
     """
     if configuration.within is not None and configuration.within not in topology.domain_of_host:
         known = (*topology.levels, "host")
@@ -408,7 +409,13 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
                 f"{group.cpu_milli / MILLI:g} CPU, {group.memory_mib} MiB each, but the empty "
                 f"cluster holds {per_host.sum()}"
             )
-    return None
+    if stands_alone(topology, configuration):
+        return None
+    where = "hosts" if configuration.within is None else f"hosts of one {configuration.within}"
+    return (
+        f"{configuration.label} fit by their totals, but not on the {where} of the empty cluster, "
+        "where no task may be split"
+    )
 
 
 def _amount(resource: str, amount: float) -> str:
