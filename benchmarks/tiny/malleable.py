@@ -21,7 +21,7 @@ from benchmarks.tiny.cluster import accepted, packs, random_gang, random_topolog
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
 State = tuple[float, bool, int | None, int | None]
-"""Work left, whether it has started, its configuration in the last slot, the only one it may use."""
+"""Work left, whether it has started, its configuration in the last slot, the one it must keep."""
 
 _CPSAT_PARTS = 5e-4
 """CP-SAT counts in ten-thousandths of a slot: so far, in slots a job, may its bound be off."""
