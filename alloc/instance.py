@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from alloc.errors import InstanceError, nearest
-from alloc.packing import stands_alone
+from alloc.packing import HostPool, stands_alone
 from alloc.solution import Assignment
 from alloc.topology import Topology
 from alloc.topology.gpu_fit import gpu_misfit
@@ -139,7 +139,8 @@ class Instance:
         Tenants with quotas. A job of a tenant that is not listed has no quota.
     running
         What ran just before the start: it decides whether going on costs a restart, and what
-        counts as a move.
+        counts as a move. Where their hosts are said, the jobs must fit on them together; only
+        with `moves` may a host be over-full, for a placement to report or to relieve.
     affinities
         Jobs that stand together or apart.
     moves
@@ -185,6 +186,10 @@ class Instance:
                 )
         _check_demands(self)
         _check_running(self, where)
+        if self.moves is None and (reason := overfull(self)) is not None:
+            raise InstanceError(
+                f"{reason}; correct running, or give moves, which say what may be done about it."
+            )
         _check_rules(self)
 
     @cached_property
@@ -334,6 +339,23 @@ def _check_running(instance: Instance, where: str) -> None:
                     f'job "{running.job}": runs on host "{task.host}", which is not in the '
                     f"topology{cure}"
                 )
+
+
+def overfull(instance: Instance) -> str | None:
+    """Say which running job finds no room beside those named before it, or return None."""
+    if not any(running.tasks for running in instance.running):
+        return None
+    pool = HostPool(instance.topology)
+    for running in instance.running:
+        configuration = instance.job(running.job).configurations[running.configuration]
+        if not pool.fits(configuration, running.tasks):
+            hosts = ", ".join(dict.fromkeys(task.host for task in running.tasks))
+            return (
+                f'job "{running.job}": runs on {hosts}, where the other running jobs leave no room '
+                f"for its {configuration.label}"
+            )
+        pool.take(configuration, running.tasks)
+    return None
 
 
 def _check_rules(instance: Instance) -> None:

@@ -145,7 +145,7 @@ class RollingHorizon:
         self._plan = None
         try:
             instance = sub_instance(state, views, slot_s)
-            # Where jobs have come or work is not as forecast, what is left of the plan is no answer.
+            # Where jobs have come or work is not as forecast, what is left of it is no answer.
             fits = tail is not None and not verify(instance, tail)
             result = self._call_solve(instance, tail if fits else None)
             solution = result.require_solution()

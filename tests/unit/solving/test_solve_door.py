@@ -220,7 +220,7 @@ class TestLimits:
         assert solve(small, time_limit_s=0.02, warm_start=good).certificate.verified
         with pytest.raises(InstanceError, match="the result is for the instance with fingerprint"):
             solve(other, warm_start=good)
-        with pytest.raises(InstanceError, match="it is no solution of .* has .* work units left"):
+        with pytest.raises(InstanceError, match=r"it is no solution of .* has .* work units left"):
             solve(other, warm_start=good.solution)
         with pytest.raises(InstanceError, match="it is no solution of"):
             solve(small, warm_start=Schedule(()))
