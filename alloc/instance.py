@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from alloc.errors import InstanceError, nearest
+from alloc.packing import HostPool, stands_alone
 from alloc.solution import Assignment
 from alloc.topology import Topology
 from alloc.topology.gpu_fit import gpu_misfit
@@ -138,7 +139,8 @@ class Instance:
         Tenants with quotas. A job of a tenant that is not listed has no quota.
     running
         What ran just before the start: it decides whether going on costs a restart, and what
-        counts as a move.
+        counts as a move. Where their hosts are said, the jobs must fit on them together; only
+        with `moves` may a host be over-full, for a placement to report or to relieve.
     affinities
         Jobs that stand together or apart.
     moves
@@ -184,6 +186,10 @@ class Instance:
                 )
         _check_demands(self)
         _check_running(self, where)
+        if self.moves is None and (reason := overfull(self)) is not None:
+            raise InstanceError(
+                f"{reason}; correct running, or give moves, which say what may be done about it."
+            )
         _check_rules(self)
 
     @cached_property
@@ -335,6 +341,23 @@ def _check_running(instance: Instance, where: str) -> None:
                 )
 
 
+def overfull(instance: Instance) -> str | None:
+    """Say which running job finds no room beside those named before it, or return None."""
+    if not any(running.tasks for running in instance.running):
+        return None
+    pool = HostPool(instance.topology)
+    for running in instance.running:
+        configuration = instance.job(running.job).configurations[running.configuration]
+        if not pool.fits(configuration, running.tasks):
+            hosts = ", ".join(dict.fromkeys(task.host for task in running.tasks))
+            return (
+                f'job "{running.job}": runs on {hosts}, where the other running jobs leave no room '
+                f"for its {configuration.label}"
+            )
+        pool.take(configuration, running.tasks)
+    return None
+
+
 def _check_rules(instance: Instance) -> None:
     """Refuse rules that name levels or jobs that are not there."""
     topology = instance.topology
@@ -369,11 +392,11 @@ def _check_rules(instance: Instance) -> None:
 
 
 def misfit(topology: Topology, configuration: Configuration) -> str | None:
-    """Say why a configuration can never run on a topology, or return None if counts allow it.
+    """Say why a configuration can never run on a topology, or return None if it can.
 
-    The test is exact for one task group and necessary in general: it checks every group against
-    the hosts, one by one, and the totals. Two groups that compete for the same hosts are left to
-    the placement.
+    Totals, GPUs and single groups are looked at first, since they make the better sentences; what
+    passes them is placed on the empty cluster. The test is exact but for MIG slices beside other
+    tasks (`alloc.packing.stands_alone`).
     """
     if configuration.within is not None and configuration.within not in topology.domain_of_host:
         known = (*topology.levels, "host")
@@ -408,7 +431,13 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
                 f"{group.cpu_milli / MILLI:g} CPU, {group.memory_mib} MiB each, but the empty "
                 f"cluster holds {per_host.sum()}"
             )
-    return None
+    if stands_alone(topology, configuration):
+        return None
+    where = "hosts" if configuration.within is None else f"hosts of one {configuration.within}"
+    return (
+        f"{configuration.label} fit by their totals, but not on the {where} of the empty cluster, "
+        "where no task may be split"
+    )
 
 
 def _amount(resource: str, amount: float) -> str:

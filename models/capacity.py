@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.instance import Instance
+from alloc.packing import stands_alone
 from alloc.topology import Topology
 from alloc.units import RESOURCES
 from alloc.workload import Configuration
@@ -94,6 +95,30 @@ def capacity_rows(
         rows.append((f"quota of {tenant}", float(quotas[tenant]), 0, None, tenant))
     names, capacity, resource, gpu_type_of, tenant_of = zip(*rows, strict=True)
     return CapacityRows(names, np.array(capacity), resource, gpu_type_of, tenant_of)
+
+
+def fitting_configurations(
+    topology: Topology, rows: CapacityRows, configurations: Sequence[Configuration], use: Array
+) -> npt.NDArray[np.int64]:
+    """Return the positions of the configurations that can run at all.
+
+    They fit all rows, and their tasks stand together on the empty hosts. Others must never reach a
+    model, which sees rows alone: it would choose what no placement can carry out.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    rows
+        Its capacity rows.
+    configurations
+        The configurations of a job.
+    use
+        Their use of the rows, shape (configurations, R).
+    """
+    within_rows = np.flatnonzero((use <= rows.capacity).all(axis=1))
+    able = [stands_alone(topology, configurations[c]) for c in within_rows]
+    return within_rows[np.array(able, dtype=bool)]
 
 
 def shape_of(configurations: Sequence[Configuration]) -> Hashable:

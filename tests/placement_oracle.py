@@ -7,6 +7,7 @@ computes objectives by itself.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -202,10 +203,8 @@ class Oracle:
             )
         return found
 
-    def best(self, level: WeightedSum) -> float | None:
-        """Return the best value of a level, or None if no placement is feasible."""
-        if not len(self.load):
-            return None
+    def values(self, level: WeightedSum) -> np.ndarray:
+        """Return the value of a level in every feasible placement."""
         capacity = self.topology.capacity
         share = self.load / capacity
         mean = share.mean(axis=1, keepdims=True)
@@ -222,8 +221,26 @@ class Oracle:
             "weight_placed": self.figures[:, 3],
             "fragmentation": np.zeros(len(self.load)),
         }
-        value = sum(
+        return sum(
             weight * (1.0 if term.sense == level.sense else -1.0) * terms[term.name]
             for weight, term in level.terms
         )
-        return float(value.max() if level.sense == "max" else value.min())
+
+    def best(self, level: WeightedSum) -> float | None:
+        """Return the best value of a level, or None if no placement is feasible."""
+        best = self.best_levels((level,))
+        return None if best is None else best[0]
+
+    def best_levels(self, levels: Sequence[WeightedSum]) -> tuple[float, ...] | None:
+        """Return the best values of levels, one after the other; None if nothing is feasible."""
+        left = np.full(len(self.load), True)
+        if not left.any():
+            return None
+        found = []
+        for level in levels:
+            values = np.asarray(self.values(level), dtype=float)
+            best = values[left].max() if level.sense == "max" else values[left].min()
+            # Values that differ by rounding alone are equal.
+            left &= np.abs(values - best) <= 1e-9 * max(abs(best), 1e-300) + 1e-12 * abs(values)
+            found.append(float(best))
+        return tuple(found)

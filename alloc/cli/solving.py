@@ -31,7 +31,9 @@ def solve_command(
     warm_start: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Start from this result or solution.", show_default=False
+            metavar="FILE",
+            help="Start from this result or solution of the same instance.",
+            show_default=False,
         ),
     ] = None,
     output: options.OutputOption = None,
@@ -46,7 +48,10 @@ def solve_command(
     """
     require_writable(output)
     problem = read_instance(instance)
-    start = None if warm_start is None else solution_of(read_answer(warm_start), warm_start)
+    start = None
+    if warm_start is not None:
+        start = read_answer(warm_start)
+        solution_of(start, warm_start)  # refused here, where the file has a name
     from alloc.solving import solve
 
     with log_to(log_file), progress(f"solving {problem.name}", quiet) as report:

@@ -28,13 +28,16 @@ if TYPE_CHECKING:
 def run_solve(request: SolveRequest, tell: Tell, limits: Limits) -> str:
     """Return the result document of a solve."""
     from alloc.solving import solve
+    from alloc.verification.starts import require_start
 
     with blame("/formulation"):
         require_formulation(request.formulation)
     with blame("/instance"):
         instance = instance_of(request.instance)
     with blame("/warm_start"):
-        start = None if request.warm_start is None else decode_solution_part(request.warm_start)
+        start = None
+        if request.warm_start is not None:
+            start = require_start(instance, decode_solution_part(request.warm_start))
     return solve(
         instance,
         request.formulation,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from alloc.errors import InstanceError, SimulationError
-from alloc.instance import Instance
+from alloc.instance import Instance, overfull
 from alloc.packing import HostPool
 from alloc.schedulers.state import ClusterState, Decision, JobTable, JobView
 from alloc.simulation.information import Forecast
@@ -172,7 +172,9 @@ class Engine:
 
 
 def _check_running(instance: Instance) -> None:
-    """Refuse what ran before it arrived."""
+    """Refuse what ran before it arrived, and hosts that begin over-full."""
+    if (reason := overfull(instance)) is not None:
+        raise InstanceError(f"{reason}; a simulation needs hosts that hold what runs on them.")
     for assignment in instance.running:
         arrival_s = instance.job(assignment.job).arrival_s
         if arrival_s > 0:

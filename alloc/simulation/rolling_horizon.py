@@ -13,6 +13,7 @@ from alloc.schedulers import make_scheduler
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.solution import Assignment, Run, Schedule, Solution
 from alloc.topology import Topology
+from alloc.verification import verify
 from alloc.workload import Job
 
 
@@ -144,7 +145,9 @@ class RollingHorizon:
         self._plan = None
         try:
             instance = sub_instance(state, views, slot_s)
-            result = self._call_solve(instance, tail)
+            # Where jobs have come or work is not as forecast, what is left of it is no answer.
+            fits = tail is not None and not verify(instance, tail)
+            result = self._call_solve(instance, tail if fits else None)
             solution = result.require_solution()
         except AllocError:
             return self._fall_back(state)

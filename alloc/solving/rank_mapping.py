@@ -18,12 +18,13 @@ import numpy.typing as npt
 
 from alloc.backends import SolverOptions
 from alloc.certificate import OPTIMALITY_GAP, Limit, Status, relative_gap
-from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
+from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError, nearest
 from alloc.models.rank_mapping.counts import CountProblem, Counts, DomainTree, boundary_seconds
 from alloc.solving.block_plans import Plan, has_enough, plans
 from alloc.topology.communication import CommunicationGraph, CommunicationTree, Fabric
 from alloc.topology.job_fabric import job_fabric
 from alloc.topology.topology import Topology
+from alloc.verification.ranks import check_mapping
 from alloc.workload.parallelism import Parallelism
 from alloc.workload.quadratic_assignment import QuadraticAssignment
 from alloc.workload.rank_mapping import (
@@ -136,6 +137,8 @@ def map_ranks(
         If there are fewer GPUs than ranks, or a name is unknown.
     UnsupportedFeatureError
         If `objective` is ``step`` on a graph.
+    CertificateError
+        If the checker contradicts the mapping; a bug.
 
     Examples
     --------
@@ -190,6 +193,10 @@ def map_ranks(
         method = "quadratic-assignment"
     mapping = value_mapping(parallelism, fabric, places, algorithm)
     value = mapping.time.step_s if chosen == "step" else mapping.transfer_s
+    violations = check_mapping(parallelism, fabric, mapping, algorithm)
+    if violations:
+        raise CertificateError(f"rank mapping: {method} breaks a rule: {violations[0]}")
+    # The search leaves out what is proved to be no better, so its bound may be above the value.
     bound = min(bound, value)
     optimal = (relative_gap(value, bound) or 0.0) <= OPTIMALITY_GAP
     return MappingAnswer(

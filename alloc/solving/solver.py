@@ -21,6 +21,7 @@ from alloc.solution import Solution
 from alloc.solving.lexicographic import solve_levels
 from alloc.solving.outcome import Outcome, Settings
 from alloc.verification import initial_violations, verify
+from alloc.verification.starts import require_start
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ def solve(
     time_limit_s: float = 60.0,
     seed: int = 0,
     workers: int = 1,
-    warm_start: Solution | None = None,
+    warm_start: Solution | Result | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Result:
     """Solve an instance, with a proof of how good the answer is.
@@ -65,7 +66,8 @@ def solve(
     workers
         Threads of the solver.
     warm_start
-        A solution to start from.
+        A solution of this instance to start from, alone or in a result; one of a kind that the
+        formulation does not return is left aside.
     progress
         Called with a line of text now and then.
 
@@ -78,7 +80,7 @@ def solve(
     Raises
     ------
     InstanceError
-        If a name is unknown or an option out of range.
+        If a name is unknown or an option out of range, or `warm_start` answers another instance.
     UnsupportedFeatureError
         If the method cannot model the instance.
     BackendUnavailableError
@@ -91,6 +93,7 @@ def solve(
     chosen = require_formulation(formulation)
     wanted = chosen.require_objective(objective)
     chosen.require_features(instance)
+    start = None if warm_start is None else require_start(instance, warm_start)
     settings = Settings(time_limit_s, seed, workers)
     lines: list[str] = []
 
@@ -108,7 +111,7 @@ def solve(
         report(f"before anything moves: {len(initial) - _MOST_REPORTED} more rules are broken")
     levels = [level.name for level in parse_goal(wanted).levels] if chosen.goals else [wanted]
     if len(levels) == 1:
-        outcome = _attempt(instance, chosen, backend, wanted, settings, warm_start, report)
+        outcome = _attempt(instance, chosen, backend, wanted, settings, start, report)
         if outcome.infeasible and outcome.conflict and initial:
             known = f"{outcome.conflict}. Already now: {initial[0]}"
             outcome = replace(outcome, conflict=known)
@@ -117,12 +120,12 @@ def solve(
         instance,
         levels,
         settings,
-        warm_start,
-        lambda level, given, start: certify(
+        start,
+        lambda level, given, found: certify(
             instance,
             chosen.name,
             level,
-            _attempt(instance, chosen, backend, level, given, start, report),
+            _attempt(instance, chosen, backend, level, given, found, report),
             given,
             (),
         ),

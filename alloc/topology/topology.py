@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -152,6 +152,11 @@ class Topology:
                 domain_id = domain.parent
         table[HOST] = np.arange(self.num_hosts, dtype=np.int64)
         return {level: _read_only(array) for level, array in table.items()}
+
+    @cached_property
+    def known_gangs(self) -> dict[Hashable, bool]:
+        """Which gangs can run on the empty cluster: the memory of `alloc.packing.stands_alone`."""
+        return {}
 
     @cached_property
     def graph(self) -> nx.Graph:

@@ -38,16 +38,27 @@ def check_claims(instance: Instance, result: Result) -> list[Violation]:
         If the result is for another instance.
     """
     certificate = result.certificate
-    if certificate.fingerprint != instance.fingerprint:
-        raise InstanceError(
-            f"the result is for the instance with fingerprint {certificate.fingerprint[:12]}, and "
-            f'"{instance.name}" has {instance.fingerprint[:12]}; verify it against the instance '
-            "that was solved."
-        )
+    require_same_instance(instance, certificate)
     if result.solution is None:
         return []
     claims = result.stages or (certificate,)
     return [v for claim in claims for v in _check_claim(instance, result.solution, claim)]
+
+
+def require_same_instance(instance: Instance, certificate: Certificate) -> None:
+    """Refuse a certificate of another instance.
+
+    Raises
+    ------
+    InstanceError
+        If the fingerprints differ.
+    """
+    if certificate.fingerprint != instance.fingerprint:
+        raise InstanceError(
+            f"the result is for the instance with fingerprint {certificate.fingerprint[:12]}, and "
+            f'"{instance.name}" has {instance.fingerprint[:12]}; use it with the instance that was '
+            "solved."
+        )
 
 
 def _check_claim(

@@ -16,6 +16,7 @@ from alloc.models.capacity import (
     CapacityRows,
     burden,
     capacity_rows,
+    fitting_configurations,
     pareto_front,
     quotas_of,
     use_order,
@@ -154,7 +155,7 @@ def slot_data(instance: Instance) -> SlotData:
         if key not in index:
             use = rows.use(job.configurations, owner)
             rate = np.array([c.rate for c in job.configurations]) * slot_s
-            fitting = np.flatnonzero((use <= rows.capacity).all(axis=1))
+            fitting = fitting_configurations(instance.topology, rows, job.configurations, use)
             if kept is not None:
                 fitting = fitting[fitting == kept]
             weighed = burden([job.configurations[c] for c in fitting], use[fitting])

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from alloc.models.malleable.data import SlotData
 from alloc.models.malleable.profiles import IDLE, Profile
-from alloc.packing import HostPool, place_jointly
+from alloc.packing import HostPool, place_alone, place_jointly
 from alloc.progress import follow
 from alloc.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.workload import Job
@@ -22,6 +22,10 @@ def place_plan(data: SlotData, plan: Mapping[int, Profile]) -> Schedule:
     the greedy rules find no hosts for a gang, the job skips the slot and makes up for it after its
     profile, with what is free then; the judge measures what that costs.
 
+    It ends: after the last profile the first of the jobs behind has the empty cluster, on which
+    each of its configurations stands (`alloc.models.capacity.fitting_configurations`), and it keeps
+    its hosts until it completes.
+
     Parameters
     ----------
     data
@@ -32,14 +36,14 @@ def place_plan(data: SlotData, plan: Mapping[int, Profile]) -> Schedule:
     jobs = data.instance.jobs
     wanted: dict[int, dict[int, int]] = {}
     last_choice: dict[int, int] = {}
-    last_slot: dict[int, int] = {}
+    ending: dict[int, set[int]] = {}
     for j, profile in plan.items():
         original = data.table(j).configuration
         for offset, c in enumerate(profile.choice):
             if c != IDLE:
                 wanted.setdefault(profile.start + offset, {})[j] = int(original[c])
                 last_choice[j] = int(original[c])
-                last_slot[j] = profile.start + offset
+        ending.setdefault(profile.start + len(profile.choice) - 1, set()).add(j)
     held: dict[int, Held] = {
         data.instance.job_index[a.job]: (a.configuration, a.tasks) for a in data.instance.running
     }
@@ -48,25 +52,40 @@ def place_plan(data: SlotData, plan: Mapping[int, Profile]) -> Schedule:
     end = max(wanted, default=-1) + 1
     t = 0
     while t < end or behind:
-        now = dict(wanted.get(t, {}))
+        now = wanted.get(t, {})
         placed = _place_slot(data, now, held)
-        missed = {j for j in now if j not in placed}
-        pool = HostPool(data.instance.topology)
-        for j, (c, tasks) in placed.items():
-            pool.take(jobs[j].configurations[c], tasks)
-        for j in sorted(behind - now.keys()):
-            late = pool.place(jobs[j].configurations[last_choice[j]])
-            if late is not None and _within_quota(data, j, last_choice[j], placed):
-                placed[j] = (last_choice[j], late)
+        late = sorted(behind - now.keys())
+        if late:
+            _catch_up(data, late, last_choice, placed)
         for j, (c, tasks) in placed.items():
             grid[j].append((t, c, tasks))
         held = placed
-        behind |= missed
         # A restart may leave work over where the profile, which knows none, ends.
-        behind |= {j for j, last in last_slot.items() if last <= t}
-        behind = {j for j in behind if not _complete(data, jobs[j], grid[j])}
+        behind |= (now.keys() - placed.keys()) | ending.get(t, set())
+        behind -= {j for j in behind & placed.keys() if _complete(data, jobs[j], grid[j])}
         t += 1
     return Schedule(tuple(run for j in plan for run in _runs(data, jobs[j], grid[j])))
+
+
+def _catch_up(
+    data: SlotData, late: Sequence[int], last_choice: Mapping[int, int], placed: dict[int, Held]
+) -> None:
+    """Add the jobs that are behind and fit beside the placed ones."""
+    jobs = data.instance.jobs
+    pool = HostPool(data.instance.topology)
+    for j, (c, tasks) in placed.items():
+        pool.take(jobs[j].configurations[c], tasks)
+    for j in late:
+        choice = last_choice[j]
+        if not _within_rows(data, j, choice, placed):
+            continue
+        tasks = pool.place(jobs[j].configurations[choice])
+        if tasks is None and not placed:
+            # The greedy rule is not exact; on the empty cluster this is, so there is progress.
+            tasks = place_alone(data.instance.topology, jobs[j].configurations[choice])
+            pool.take(jobs[j].configurations[choice], tasks or ())
+        if tasks is not None:
+            placed[j] = (choice, tasks)
 
 
 def _place_slot(
@@ -88,7 +107,7 @@ def _place_slot(
     return {j: (c, t) for (j, c), t in zip(now.items(), tasks, strict=True) if t is not None}
 
 
-def _within_quota(data: SlotData, j: int, c: int, placed: Mapping[int, Held]) -> bool:
+def _within_rows(data: SlotData, j: int, c: int, placed: Mapping[int, Held]) -> bool:
     """Return whether a job may run besides the placed ones within all capacity rows."""
     left = data.rows.capacity.copy()
     jobs = data.instance.jobs

@@ -14,6 +14,7 @@ from alloc.models.capacity import (
     UseOrder,
     burden,
     capacity_rows,
+    fitting_configurations,
     pareto_front,
     quotas_of,
     shape_of,
@@ -132,11 +133,14 @@ def round_data(instance: Instance, objective: str) -> RoundData:
 
 
 def _burdens(
-    rows: CapacityRows, configurations: tuple[Configuration, ...], owner: str | None
+    topology: Topology,
+    rows: CapacityRows,
+    configurations: tuple[Configuration, ...],
+    owner: str | None,
 ) -> Burdens:
     """Return what does not depend on rates: use, which fit the cluster, and how those compare."""
     use = rows.use(configurations, owner)
-    fitting = np.flatnonzero((use <= rows.capacity).all(axis=1))
+    fitting = fitting_configurations(topology, rows, configurations, use)
     order = use_order(burden([configurations[c] for c in fitting], use[fitting]))
     return use, fitting, order
 
@@ -164,7 +168,7 @@ def make_round_data(
         if table not in fronts:
             shape = (shapes[table[0]], owner)
             if shape not in burdens:
-                burdens[shape] = _burdens(rows, job.configurations, owner)
+                burdens[shape] = _burdens(topology, rows, job.configurations, owner)
             use, fitting, order = burdens[shape]
             rate = np.array([c.rate for c in job.configurations])
             front = fitting[pareto_front(order, rate[fitting])]

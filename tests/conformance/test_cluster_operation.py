@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from operation_oracle import best_cost, operation_problems
+from operation_oracle import best_cost
+from operation_strategies import operation_problems
 
 from alloc.backends import SolverOptions
 from alloc.backends.highs import solve as solve_arrays

@@ -4,7 +4,8 @@ import dataclasses
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from inference_problems import a_problem, an_option, cheapest, problems
+from inference_problems import a_problem, an_option, cheapest
+from inference_strategies import problems
 
 from alloc.capacity.inference import GpuPool
 from alloc.models.inference_sizing import frontier, sizing_data

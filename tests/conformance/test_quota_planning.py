@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from quota_problems import GPU, a_quota_problem, best_value, quota_problems
+from quota_problems import GPU, a_quota_problem, best_value
+from quota_strategies import quota_problems
 
 from alloc.capacity.quota_measures import level_of
 from alloc.capacity.quotas import GpuAmount, QuotaTenant

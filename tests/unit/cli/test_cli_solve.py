@@ -151,8 +151,18 @@ def test_options_reach_the_engine(run, instance, instance_file, tmp_path, fake_s
         "time_limit_s": 7.0,
         "seed": 3,
         "workers": 2,
-        "warm_start": solved.solution,
+        "warm_start": solved,
     }
+
+
+def test_a_warm_start_of_another_instance_is_refused(run, instance, instance_file, tmp_path):
+    """It was taken without a word, where `alloc verify` refuses it."""
+    other, answer = instance.replace(name="another"), tmp_path / "answer.json"
+    alloc.solving.solve(other, time_limit_s=2).to_json(answer)
+    done = run("solve", instance_file, "--warm-start", answer)
+    assert done.exit_code == 2
+    assert "the result is for the instance with fingerprint" in done.stderr
+    assert run("verify", instance_file, answer).exit_code == 2
 
 
 def test_the_log_file_holds_what_the_engine_logs(run, instance_file, tmp_path):

@@ -6,9 +6,14 @@ import re
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance, misfit
+from alloc.instance import Instance, Moves, misfit
+from alloc.schedulers import make_scheduler
+from alloc.simulation import simulate
+from alloc.solution import Assignment, TaskPlacement
 from alloc.topology import (
     Domain,
     GpuLink,
@@ -18,6 +23,7 @@ from alloc.topology import (
     Topology,
     flat_cluster,
 )
+from alloc.verification import initial_violations
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 
 CLUSTER = flat_cluster("pair", HostType("box", 4, "v100", 8000, 1024), 2)
@@ -146,3 +152,50 @@ def test_parts_of_topologies_that_cannot_be(build: Callable[[], object], sentenc
     """Builders of real machines are built from these, so they must not pass on a slip."""
     with pytest.raises(InstanceError, match=sentence):
         build()
+
+
+@st.composite
+def running_jobs(
+    draw: st.DrawFn,
+) -> tuple[tuple[Job, ...], tuple[Assignment, ...], bool]:
+    """Up to four jobs that run anywhere, and whether they fit.
+
+    That is counted by hand: whole GPUs and CPU by host, shares by GPU.
+    """
+    jobs, running = [], []
+    gpus = {host.id: [0] * 4 for host in CLUSTER.hosts}
+    whole = dict.fromkeys(gpus, 0)
+    cpu = dict.fromkeys(gpus, 0)
+    for j in range(draw(st.integers(1, 4))):
+        group = TaskGroup("w", 1, draw(st.sampled_from((0, 500, 1000, 3000))), 3000)
+        jobs.append(Job(f"j{j}", 0.0, 1.0, (Configuration((group,), 1.0),)))
+        host = draw(st.sampled_from(CLUSTER.hosts)).id
+        at = (draw(st.integers(0, 3)),) if group.shares_gpu else ()
+        running.append(Assignment(f"j{j}", 0, (TaskPlacement(host, "w", 1, at),)))
+        cpu[host] += group.cpu_milli
+        if at:
+            gpus[host][at[0]] += group.gpu_milli
+        else:
+            whole[host] += group.gpu_milli // 1000
+    fits = all(
+        cpu[h] <= 8000 and max(gpus[h]) <= 1000 and whole[h] + sum(map(bool, gpus[h])) <= 4
+        for h in gpus
+    )
+    return tuple(jobs), tuple(running), fits
+
+
+@settings(max_examples=150, deadline=None)
+@given(running_jobs())
+def test_running_that_overfills_a_host_is_refused(
+    drawn: tuple[tuple[Job, ...], tuple[Assignment, ...], bool],
+) -> None:
+    """A simulation used to blame its scheduler for it: "host h0 is over its gpu_milli"."""
+    jobs, running, fits = drawn
+    if fits:
+        assert not initial_violations(Instance("fits", CLUSTER, jobs, running=running))
+        return
+    with pytest.raises(InstanceError, match="where the other running jobs leave no room"):
+        Instance("over", CLUSTER, jobs, running=running)
+    over = Instance("over", CLUSTER, jobs, slot_s=1.0, running=running, moves=Moves())
+    with pytest.raises(InstanceError, match="a simulation needs hosts that hold"):
+        simulate(over, make_scheduler("fifo"))

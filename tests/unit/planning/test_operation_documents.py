@@ -4,7 +4,7 @@ import json
 
 import pytest
 from hypothesis import given, settings
-from operation_oracle import operation_problems
+from operation_strategies import operation_problems
 
 from alloc.capacity.operation import OperationProblem, RunningJob
 from alloc.errors import InstanceError, UnsupportedFeatureError

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from alloc.errors import InstanceError, UnsupportedFeatureError
+from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
+from alloc.solving import rank_mapping
 from alloc.solving.rank_mapping import map_ranks
 from alloc.topology import GpuLink, HostType, dgx_h100, leaf_spine
 from alloc.topology.communication import CommunicationGraph, CommunicationTree, symmetric_tree
@@ -148,3 +151,19 @@ def test_what_cannot_be_done_is_refused():
         map_ranks(tree, job, gpus=["gpu0"])
     with pytest.raises(UnsupportedFeatureError, match='use objective "transfer"'):
         map_ranks(graph, job, objective="step")
+
+
+@pytest.mark.parametrize("objective", ["step", "transfer"])
+def test_an_answer_passes_the_checker_before_it_is_returned(objective, monkeypatch):
+    """A wrong time, or a GPU for two ranks, is an error of the program and never an answer."""
+    tree = symmetric_tree((("top", 2), ("host", 4)), {"top": 10, "host": 100})
+    job = Parallelism(tensor=2, data=4, tensor_bytes=1e6, tensor_operations=1, data_bytes=1e7)
+    right = value_mapping(job, tree, np.arange(8))
+    time = dataclasses.replace(right.time, data_s=0.5 * right.time.data_s)
+    for wrong in (
+        dataclasses.replace(right, time=time),
+        dataclasses.replace(right, gpus=(right.gpus[0], *right.gpus[:-1])),
+    ):
+        monkeypatch.setattr(rank_mapping, "value_mapping", lambda *args, wrong=wrong: wrong)
+        with pytest.raises(CertificateError, match="breaks a rule"):
+            map_ranks(tree, job, objective=objective)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
-from operation_oracle import operation_problems
+from operation_strategies import operation_problems
 
 from alloc.capacity.operation import NodePool, NodeType, OperationProblem
 from alloc.instances.operation import generate_operation

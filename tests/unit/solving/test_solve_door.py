@@ -209,9 +209,23 @@ class TestLimits:
         assert again.objective < cold.objective
 
     def test_a_warm_start_of_another_kind_is_ignored(self, small):
-        useless = (Schedule(()), Allocation(()))
-        for start in useless:
-            assert solve(small, time_limit_s=0.02, warm_start=start).certificate.verified
+        start = Allocation(())
+        assert solve(small, time_limit_s=0.02, warm_start=start).certificate.verified
+
+    def test_a_warm_start_of_another_instance_is_refused(self, small):
+        """A result says what it is for; a solution alone is held against every rule."""
+        good = solve(small, time_limit_s=0.02)
+        first, *others = small.jobs
+        other = small.replace(jobs=(first.replace(work=100 * first.work), *others))
+        assert solve(small, time_limit_s=0.02, warm_start=good).certificate.verified
+        with pytest.raises(InstanceError, match="the result is for the instance with fingerprint"):
+            solve(other, warm_start=good)
+        with pytest.raises(InstanceError, match=r"it is no solution of .* has .* work units left"):
+            solve(other, warm_start=good.solution)
+        with pytest.raises(InstanceError, match="it is no solution of"):
+            solve(small, warm_start=Schedule(()))
+        with pytest.raises(InstanceError, match="the result holds no solution"):
+            solve(small, warm_start=good.replace(solution=None))
 
     def test_progress_is_told_and_logged(self, small):
         lines: list[str] = []

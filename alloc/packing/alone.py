@@ -1,0 +1,231 @@
+"""Whether a gang can stand on the empty cluster at all: an exact test, and where it then stands.
+
+Totals and single tasks do not decide it: a worker and a parameter server may each fit some host and
+both fit the sums, yet need the same host. The search goes host by host and keeps, after each, the
+sets of tasks left over that no other set is smaller than. The GPUs of a host that tasks share are
+filled in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from alloc.packing.pool import HostPool
+from alloc.solution import TaskPlacement
+from alloc.topology import HostType, Topology
+from alloc.topology.gpu_fit import gpu_memory_mib, type_admits
+from alloc.units import MILLI
+from alloc.workload import Configuration, TaskGroup
+
+Counts = tuple[int, ...]
+"""Number of tasks of each group."""
+
+
+def stands_alone(topology: Topology, configuration: Configuration) -> bool:
+    """Return whether a gang can run on the empty cluster.
+
+    Exact but for MIG slices beside other tasks: there True may mean that a greedy rule found no
+    room. The answer is kept with the topology, since schedulers ask about the same gangs all along.
+    """
+    if configuration.within not in (None, *topology.domain_of_host):
+        return False
+    key = (configuration.tasks, configuration.gpu_type, configuration.within)
+    known = topology.known_gangs
+    if key not in known:
+        cut = any(group.mig_profile is not None for group in configuration.tasks)
+        known[key] = (
+            _fits_one_host(topology, configuration)
+            or place_alone(topology, configuration) is not None
+            or cut
+        )
+    return known[key]
+
+
+def place_alone(
+    topology: Topology, configuration: Configuration
+) -> tuple[TaskPlacement, ...] | None:
+    """Place a gang on the empty cluster; None if it fits there in no way.
+
+    A gang with MIG slices is placed by the greedy rule of `HostPool` alone.
+
+    Raises
+    ------
+    InstanceError
+        If its level is not in the topology.
+    """
+    pool = HostPool(topology)
+    placed = pool.place(configuration)
+    if placed is not None or any(group.mig_profile for group in configuration.tasks):
+        return placed
+    kinds = [topology.host_type(host) for host in topology.hosts]
+    by_name = {kind.name: kind for kind in kinds}
+    contents = {n: _HostContents(kind, configuration.tasks) for n, kind in by_name.items()}
+    for hosts in _domains(topology, configuration):
+        left = tuple(group.count for group in configuration.tasks)
+        chosen = _cover(left, [contents[kinds[h].name].largest for h in hosts])
+        if chosen is not None:
+            return tuple(
+                task
+                for h, counts in zip(hosts, chosen, strict=False)
+                for task in contents[kinds[h].name].tasks(topology.hosts[h].id, counts)
+            )
+    return None
+
+
+def _fits_one_host(topology: Topology, configuration: Configuration) -> bool:
+    """Return whether some host takes a gang of whole GPUs: quick, and the usual case."""
+    if any(g.mig_profile or g.shares_gpu or g.gpu_memory_mib for g in configuration.tasks):
+        return False
+    enough = (topology.capacity >= configuration.demand).all(axis=1)
+    if configuration.gpu_type is not None:
+        enough &= np.array([t == configuration.gpu_type for t in topology.gpu_types])
+    if configuration.within is not None:
+        enough &= topology.domain_of_host[configuration.within] >= 0
+    return bool(enough.any())
+
+
+def _domains(topology: Topology, configuration: Configuration) -> Iterator[list[int]]:
+    """Yield the positions of the hosts of each domain that may hold the whole gang."""
+    of_type = [
+        h
+        for h, gpu_type in enumerate(topology.gpu_types)
+        if configuration.gpu_type in (None, gpu_type)
+    ]
+    if configuration.within is None:
+        yield of_type
+        return
+    domain = topology.domain_of_host[configuration.within]
+    for k in sorted({int(domain[h]) for h in of_type if domain[h] >= 0}):
+        yield [h for h in of_type if domain[h] == k]
+
+
+class _HostContents:
+    """What the hosts of one type can hold of the task groups of a gang."""
+
+    def __init__(self, kind: HostType, groups: Sequence[TaskGroup]) -> None:
+        self.kind = kind
+        self.groups = groups
+        self._sharing = [i for i, group in enumerate(groups) if group.shares_gpu]
+        self._on_gpus: dict[Counts, list[Counts] | None] = {}
+        memory = gpu_memory_mib(kind.gpu_type) or 0
+        shares = [(groups[i].gpu_milli, groups[i].gpu_memory_mib) for i in self._sharing]
+        self._of_gpu = _largest(
+            (MILLI, memory), shares, tuple(groups[i].count for i in self._sharing)
+        )
+        usable = [type_admits(kind.gpu_type, group) for group in groups]
+        self.largest = _largest(
+            kind.resources,
+            [group.demand for group in groups],
+            tuple(group.count * able for group, able in zip(groups, usable, strict=True)),
+            lambda counts: self._shares_fit(counts),
+        )
+
+    def _shares_fit(self, counts: Counts) -> bool:
+        """Return whether the tasks that share GPUs fit on those that whole ones leave."""
+        if not self._sharing:
+            return True
+        whole = sum(
+            n * group.gpu_milli
+            for n, group in zip(counts, self.groups, strict=True)
+            if not group.shares_gpu
+        )
+        held = self._gpus(counts)
+        return held is not None and len(held) + whole // MILLI <= self.kind.num_gpus
+
+    def _gpus(self, counts: Counts) -> list[Counts] | None:
+        """Return what the fewest GPUs that hold the sharing tasks hold each."""
+        shares = tuple(counts[i] for i in self._sharing)
+        if shares not in self._on_gpus:
+            self._on_gpus[shares] = _cover(shares, [self._of_gpu] * sum(shares))
+        return self._on_gpus[shares]
+
+    def tasks(self, host: str, counts: Counts) -> Iterator[TaskPlacement]:
+        """Yield the placements of so many tasks of each group on a host of this type."""
+        positions: dict[int, tuple[int, ...]] = {}
+        for k, i in enumerate(self._sharing):
+            held = self._gpus(counts) or []
+            positions[i] = tuple(g for g, content in enumerate(held) for _ in range(content[k]))
+        for i, (count, group) in enumerate(zip(counts, self.groups, strict=True)):
+            if count:
+                yield TaskPlacement(host, group.role, count, positions.get(i, ()))
+
+
+def _largest(
+    capacity: Sequence[int],
+    demands: Sequence[Sequence[int]],
+    most: Counts,
+    admits: Callable[[Counts], bool] = lambda counts: True,
+) -> list[Counts]:
+    """Return the counts of tasks that fit a capacity and to which no task can be added."""
+    found: list[Counts] = []
+
+    def extend(chosen: Counts, left: tuple[int, ...]) -> None:
+        i = len(chosen)
+        if i == len(demands):
+            found.append(chosen)
+            return
+        here = [room // need for room, need in zip(left, demands[i], strict=True) if need]
+        rest = (0,) * (len(demands) - i - 1)
+        for n in range(min([most[i], *here]), -1, -1):
+            if not admits((*chosen, n, *rest)):
+                continue
+            extend(
+                (*chosen, n),
+                tuple(room - n * need for room, need in zip(left, demands[i], strict=True)),
+            )
+            if not rest:
+                break  # of the last group, fewer are no better
+
+    extend((), tuple(capacity))
+    return [tuple(-n for n in c) for c in _smallest(tuple(-n for n in c) for c in found)]
+
+
+def _cover(left: Counts, places: Sequence[Sequence[Counts]]) -> list[Counts] | None:
+    """Return what each of the first places holds so that all tasks stand, or None.
+
+    Parameters
+    ----------
+    left
+        Tasks to be placed.
+    places
+        For each place, the largest counts of tasks that it can hold.
+    """
+    before: list[dict[Counts, tuple[Counts, Counts]]] = []
+    reached: Iterable[Counts] = [left]
+    if not any(left):
+        return []
+    for contents in places:
+        step: dict[Counts, tuple[Counts, Counts]] = {}
+        for rest in reached:
+            for held in contents:
+                after = tuple(max(n - m, 0) for n, m in zip(rest, held, strict=True))
+                step.setdefault(after, (rest, held))
+        before.append(step)
+        reached = _smallest(step)
+        if not any(next(iter(reached), (1,))):
+            return _trace(before)
+    return None
+
+
+def _trace(before: Sequence[dict[Counts, tuple[Counts, Counts]]]) -> list[Counts]:
+    """Return what each place holds on the way to no tasks left."""
+    chosen: list[Counts] = []
+    rest = tuple(0 for _ in next(iter(before[-1])))
+    for step in reversed(before):
+        previous, _ = step[rest]
+        # What is placed, not what there is room for: never more tasks than there are.
+        chosen.append(tuple(a - b for a, b in zip(previous, rest, strict=True)))
+        rest = previous
+    return chosen[::-1]
+
+
+def _smallest(vectors: Iterable[Counts]) -> list[Counts]:
+    """Return the vectors that no other is as small as in all parts, in rising order."""
+    kept: list[Counts] = []
+    for vector in sorted(set(vectors)):
+        # Whatever is smaller comes earlier in this order.
+        if not any(all(a <= b for a, b in zip(other, vector, strict=True)) for other in kept):
+            kept.append(vector)
+    return kept

@@ -1,0 +1,143 @@
+"""Tiny clusters, gangs and queues, and whether gangs stand on hosts together: by trying it all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from alloc.errors import InstanceError
+from alloc.instance import Instance
+from alloc.topology import Domain, Host, HostType, Topology
+from alloc.units import MILLI
+from alloc.workload import Configuration, Job, TaskGroup
+
+RACKS = (Domain("r0", "rack"), Domain("r1", "rack"))
+
+
+def random_topology(rng: Random, hosts: int, *, cpu: bool = True) -> Topology:
+    """Return one to `hosts` hosts of one or two types in racks; their CPU may be scarce."""
+    kinds = []
+    for k in range(rng.randint(1, 2)):
+        gpus = rng.choice((0, 1, 2, 3, 4)) if k else rng.randint(1, 4)
+        gpu_type = rng.choice(("a", "a", "b")) if gpus else None
+        kinds.append(HostType(f"k{k}", gpus, gpu_type, 1000 * rng.randint(1, 8) if cpu else 0))
+    made = [
+        Host(f"h{h}", (kinds[0] if h == 0 else rng.choice(kinds)).name, rng.choice(("r0", "r1")))
+        for h in range(rng.randint(1, hosts))
+    ]
+    return Topology("tiny", tuple(kinds), tuple(made), ("rack",), RACKS)
+
+
+def random_gang(
+    rng: Random, rate: float, *, shares: bool = True, cpu: bool = True
+) -> Configuration:
+    """Return a gang of one or two groups that may fit totals and not hosts."""
+    sizes = (0, 300, 500, MILLI) if shares and rng.random() < 0.2 else (0, MILLI, MILLI, 2 * MILLI)
+    groups = tuple(
+        TaskGroup(
+            role,
+            rng.choice((1, 1, 2, 3)),
+            rng.choice(sizes),
+            rng.choice((0, 0, 1000, 2000, 3000)) if cpu else 0,
+        )
+        for role in ("a", "b")[: rng.choice((1, 1, 2))]
+    )
+    return Configuration(
+        groups,
+        rate,
+        rng.choice((None, None, None, None, "a")),
+        rng.choice((None, None, None, None, "rack", "host")),
+    )
+
+
+def accepted(topology: Topology, jobs: Sequence[Job], **options: Any) -> Instance | None:
+    """Return the instance of the jobs that can run; None if there is none.
+
+    Raises
+    ------
+    AssertionError
+        If `Instance` refuses a job that can run, or takes one that cannot.
+    """
+    able = []
+    for job in jobs:
+        stands = any(c.rate > 0 and packs(topology, [c]) for c in job.configurations)
+        try:
+            Instance("tiny", topology, (job,))
+        except InstanceError as error:
+            if stands:
+                raise AssertionError(f"Instance refuses what can run: {error}") from error
+            continue
+        if not stands:
+            raise AssertionError(f"Instance takes {job.id}, which stands nowhere")
+        able.append(job)
+    return Instance("tiny", topology, tuple(able), **options) if able else None
+
+
+def packs(topology: Topology, gangs: Sequence[Configuration]) -> bool:
+    """Return whether gangs stand together on the empty cluster."""
+    domain = {host.id: host.domain for host in topology.hosts}
+    tasks = sorted(
+        (
+            (-group.gpu_milli, -group.cpu_milli, k, group, gang)
+            for k, gang in enumerate(gangs)
+            for group in gang.tasks
+            for _ in range(group.count)
+        ),
+        key=lambda task: task[:3],
+    )
+    cpu = [topology.host_type(host).cpu_milli for host in topology.hosts]
+    memory = [topology.host_type(host).memory_mib for host in topology.hosts]
+    gpus = [[MILLI] * topology.host_type(host).num_gpus for host in topology.hosts]
+    inside: dict[int, str | None] = {}
+
+    def extend(i: int) -> bool:
+        if i == len(tasks):
+            return True
+        _, _, k, group, gang = tasks[i]
+        tried = set()
+        for h, host in enumerate(topology.hosts):
+            here = (topology.gpu_types[h], domain[host.id], cpu[h], memory[h], tuple(gpus[h]))
+            if gang.within == "host":
+                here = (*here, host.id)
+            if here in tried:
+                continue
+            tried.add(here)
+            if gang.gpu_type not in (None, topology.gpu_types[h]):
+                continue
+            if cpu[h] < group.cpu_milli or memory[h] < group.memory_mib:
+                continue
+            place = host.id if gang.within == "host" else host.domain
+            first = k not in inside
+            if gang.within is not None and not first and inside[k] != place:
+                continue
+            for held in _ways_to_hold(gpus[h], group.gpu_milli):
+                cpu[h] -= group.cpu_milli
+                memory[h] -= group.memory_mib
+                for g in held:
+                    gpus[h][g] -= min(group.gpu_milli, MILLI)
+                if gang.within is not None and first:
+                    inside[k] = place
+                found = extend(i + 1)
+                if gang.within is not None and first:
+                    del inside[k]
+                for g in held:
+                    gpus[h][g] += min(group.gpu_milli, MILLI)
+                cpu[h] += group.cpu_milli
+                memory[h] += group.memory_mib
+                if found:
+                    return True
+        return False
+
+    return extend(0)
+
+
+def _ways_to_hold(free: list[int], milli: int) -> list[tuple[int, ...]]:
+    """Return the GPUs that a task may take: whole ones, or one with a share left of each size."""
+    if milli == 0:
+        return [()]
+    if milli >= MILLI:
+        whole = [g for g, left in enumerate(free) if left == MILLI][: milli // MILLI]
+        return [tuple(whole)] if len(whole) == milli // MILLI else []
+    by_size = {left: (g,) for g, left in enumerate(free) if left >= milli}
+    return list(by_size.values())

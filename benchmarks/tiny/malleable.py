@@ -1,0 +1,200 @@
+"""F2: the least weighted completion time over every choice in every slot, by dynamic programming.
+
+Its states are the work left of each job and what its rules remember; what may run in one slot is
+what stands on the hosts together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cache
+from random import Random
+
+from alloc.instance import Instance, Tenant
+from alloc.solution import Assignment
+from alloc.solving import solve as solve_instance
+from alloc.units import MILLI
+from alloc.verification import verify
+from alloc.workload import Job
+from benchmarks.tiny.cluster import accepted, packs, random_gang, random_topology
+from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
+
+State = tuple[float, bool, int | None, int | None]
+"""Work left, whether it has started, its configuration in the last slot, the one it must keep."""
+
+_CPSAT_PARTS = 5e-4
+"""CP-SAT counts in ten-thousandths of a slot: so far, in slots a job, may its bound be off."""
+
+
+def make(rng: Random, scaled: bool, large: bool) -> Instance:
+    """Return up to three jobs of a few slots each; with restart costs on a single host."""
+    while True:
+        pays = rng.random() < 0.25
+        cpu = rng.random() < 0.5
+        most = 1 if pays else rng.choice((1, 2, 3))
+        topology = random_topology(rng, 5 if large else most, cpu=cpu)
+        if pays and topology.num_hosts > 1:
+            pays = False
+        weight = rng.choice(SCALES) if scaled else 1.0
+        rate = rng.choice(SCALES) if scaled else 1.0
+        slot_s = rng.choice((0.1, 60.0, 3600.0)) if scaled else rng.choice((10.0, 20.0))
+        number = rng.randint(5, 12) if large else rng.choice((1, 2, 2, 3))
+        tables = [
+            tuple(
+                random_gang(rng, rate * rng.randint(2, 9) / 4, shares=not pays, cpu=cpu)
+                for _ in range(rng.randint(1, 3 if number < 3 else 2))
+            )
+            for _ in range(rng.randint(1, 2))
+        ]
+        bare = rng.random() < 0.5
+        jobs = []
+        for j in range(number):
+            table = rng.choice(tables)
+            kinds = ("malleable", "moldable") if len(table) > 1 else ("malleable", "rigid")
+            arrival = 0.0 if bare else slot_s * rng.choice((0.0, 0.0, 1.0, 1.3, 2.0))
+            late = not bare and rng.random() < 0.2
+            jobs.append(
+                Job(
+                    f"j{j}",
+                    arrival,
+                    rate * slot_s * rng.randint(1, 40 if large else 10) / 4,
+                    table,
+                    weight=weight * rng.choice((1.0, 1.0, 0.5, 3.0)),
+                    deadline_s=arrival + slot_s * rng.randint(3, 16) / 2 if late else None,
+                    elasticity="malleable" if bare else rng.choice(kinds),
+                    preemptible=bare or rng.random() < 0.6,
+                    restart_cost_s=slot_s * rng.choice((0.0, 0.2, 0.5)) if pays else 0.0,
+                )
+            )
+        quota = MILLI * rng.randint(1, max(topology.num_gpus, 1))
+        tenants = ()
+        if topology.num_gpus and rng.random() < 0.2:
+            tenants = (Tenant("red", min(quota, MILLI * topology.num_gpus)),)
+            jobs = [job.replace(tenant=rng.choice((None, "red"))) for job in jobs]
+        horizon = slot_s * rng.randint(4, 12) if rng.random() < 0.1 else None
+        instance = accepted(topology, jobs, slot_s=slot_s, tenants=tenants, horizon_s=horizon)
+        if instance is None:
+            continue
+        if pays and rng.random() < 0.5:
+            instance = _with_running(rng, instance)
+        return instance
+
+
+def _with_running(rng: Random, instance: Instance) -> Instance:
+    """Let a job that arrives first run before the start, its hosts not said."""
+    able = [
+        (job, c)
+        for job in instance.jobs
+        if job.arrival_s == 0
+        for c, way in enumerate(job.configurations)
+        if way.rate > 0 and packs(instance.topology, [way])
+    ]
+    if not able:
+        return instance
+    job, c = rng.choice(able)
+    return instance.replace(running=(Assignment(job.id, c, ()),))
+
+
+def truth(instance: Instance) -> Truth:
+    """Return the least weighted completion time."""
+    slot_s = instance.slot_s
+    assert slot_s is not None
+    jobs = instance.jobs
+    limit = [
+        min(
+            math.inf if job.deadline_s is None else job.deadline_s,
+            math.inf if instance.horizon_s is None else instance.horizon_s,
+        )
+        for job in jobs
+    ]
+    release = [math.ceil(job.arrival_s / slot_s - 1e-9) for job in jobs]
+    end = max(release) + sum(
+        math.ceil(job.work_left / (job.min_rate * slot_s)) + (job.restart_cost_s > 0)
+        for job in jobs
+    )
+    quota = {tenant.name: tenant.gpu_quota_milli for tenant in instance.tenants}
+
+    @cache
+    def fits(chosen: tuple[int | None, ...]) -> bool:
+        held: dict[str | None, int] = {}
+        gangs = []
+        for job, c in zip(jobs, chosen, strict=True):
+            if c is not None:
+                gangs.append(job.configurations[c])
+                held[job.tenant] = held.get(job.tenant, 0) + gangs[-1].demand[0]
+        within = all(held.get(name, 0) <= most for name, most in quota.items())
+        return within and packs(instance.topology, gangs)
+
+    able = [
+        [
+            c
+            for c, way in enumerate(job.configurations)
+            if way.rate > 0 and fits((*(None,) * j, c, *(None,) * (len(jobs) - j - 1)))
+        ]
+        for j, job in enumerate(jobs)
+    ]
+
+    def moves(j: int, state: State | None, t: int) -> list[tuple[int | None, State | None, float]]:
+        """Return what a job may do in slot t: configuration, state after it, cost if it ends."""
+        if state is None or t < release[j]:
+            return [(None, state, 0.0)]
+        left, started, last, only = state
+        job = jobs[j]
+        found: list[tuple[int | None, State | None, float]] = []
+        if job.preemptible or not started or (last is None and job.work_done > 0):
+            found.append((None, (left, started, None, only), 0.0))
+        for c in able[j]:
+            if only is not None and c != only:
+                continue
+            pause = job.restart_cost_s if started and last != c else 0.0
+            rate = job.configurations[c].rate
+            done = rate * (slot_s - pause)
+            if done >= left - 1e-9 * job.work:
+                at = t * slot_s + pause + left / rate
+                if at <= limit[j] + 1e-6 * min(slot_s, 1.0):
+                    found.append((c, None, job.weight * (at - job.arrival_s)))
+                continue
+            # What the rules do not ask about is forgotten, so that states meet.
+            after = round((left - done) / job.work, 12) * job.work
+            remembers = job.restart_cost_s > 0 or not job.preemptible
+            keeps = c if job.elasticity != "malleable" else None
+            found.append((c, (after, remembers, c if remembers else None, keeps), 0.0))
+        return found
+
+    @cache
+    def least(t: int, states: tuple[State | None, ...]) -> float:
+        if all(state is None for state in states):
+            return 0.0
+        if t == end:
+            return math.inf
+        best = math.inf
+        each = [moves(j, state, t) for j, state in enumerate(states)]
+        for choice in itertools.product(*each):
+            if fits(tuple(c for c, _, _ in choice)):
+                cost = sum(part for _, _, part in choice)
+                if cost < best:
+                    best = min(best, cost + least(t + 1, tuple(state for _, state, _ in choice)))
+        return best
+
+    before = {a.job: a.configuration for a in instance.running}
+    begin = tuple(_first_state(job, before.get(job.id)) for job in jobs)
+    value = least(0, begin)
+    return Truth(None if math.isinf(value) else (value,))
+
+
+def _first_state(job: Job, held: int | None) -> State:
+    keeps = held if job.elasticity != "malleable" else None
+    return (job.work_left, held is not None or job.work_done > 0, held, keeps)
+
+
+def solve(instance: Instance, way: str, seconds: float) -> Answer:
+    """Solve over time with a backend."""
+    result = solve_instance(instance, "malleable", way, time_limit_s=seconds)
+    broken = [] if result.solution is None else verify(instance, result.solution)
+    weights = sum(job.weight for job in instance.jobs)
+    slack = _CPSAT_PARTS * (instance.slot_s or 0.0) * weights if way == "cpsat" else 0.0
+    return of_result(result, broken, slack)
+
+
+MALLEABLE = Family("malleable", make, ("auto", "highs", "pyomo", "cpsat"), truth, solve)

@@ -1,0 +1,103 @@
+"""F7: every order of hosts, every scenario to waive and every place to send jobs to."""
+
+from __future__ import annotations
+
+from random import Random
+
+from sizing_oracle import brute_force
+
+from alloc.backends import SolverOptions, pyomo_highs
+from alloc.capacity import (
+    HostOffer,
+    JobClass,
+    JobOption,
+    PlanningProblem,
+    Scenario,
+    ServiceGoal,
+    Site,
+    Tightening,
+)
+from alloc.formulation import PyomoModel
+from alloc.models.right_sizing import pyomo_model
+from alloc.solving.capacity.right_sizing import right_size
+from alloc.topology import HostType
+from alloc.verification.plan import check_plan_claims, verify_plan
+from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_certificate
+
+_GAP = 1e-6
+
+
+def make(rng: Random, scaled: bool, large: bool) -> PlanningProblem:
+    """Return one class without bands: then work goes where it is cheapest, in order of price."""
+    money = rng.choice(SCALES) if scaled else 1.0
+    quarters = rng.randint(3, 6) if large else rng.randint(1, 2)
+    buy = HostOffer(
+        "buy",
+        HostType("own", rng.choice((1, 2)), "a"),
+        "purchase",
+        money * rng.randint(2, 12),
+        ("east",),
+        rng.choice((2, 3)),
+        lead_time_quarters=rng.choice((0, 1)),
+        service_quarters=rng.choice((1, 5)),
+        residual_fraction=rng.choice((0.0, 0.6)),
+        maintenance_per_quarter=money * 0.25,
+        idle_kw=0.1,
+        busy_kw=0.4,
+        rack_units=1.0,
+    )
+    rent = HostOffer("rent", HostType("rented", 2, "b"), "on_demand", money * 0.1, ("cloud",))
+    spot = HostOffer("spot", HostType("rented", 1, "a"), "spot", money * 0.01, ("cloud",), 2)
+    job_class = JobClass(
+        "work",
+        (JobOption("a", 1, 2.0), JobOption("b", 1, 1.0)),
+        rng.choice((None, ServiceGoal("wait", 2.0))),
+        interruptible=rng.random() < 0.5,
+        spot_overhead=0.5,
+        loss_per_job=money * rng.choice((0.0, 0.2)),
+    )
+    scenarios = tuple(
+        Scenario(name, 0.5, {"work": tuple(rng.choice((0.25, 1.0, 2.0)) for _ in range(quarters))})
+        for name in ("low", "high")
+    )
+    return PlanningProblem(
+        "simple",
+        "EUR",
+        quarters,
+        (buy, rent, spot),
+        (
+            Site("east", rack_units=3.0, pue=1.2, energy_price_per_kwh=(money * 0.2,)),
+            Site("cloud"),
+        ),
+        (job_class,),
+        scenarios,
+        quarter_hours=100.0,
+        discount_rate=0.05,
+        failures=rng.choice((0, 1)),
+        epsilon=rng.choice((0.0, 0.5)),
+        tightening=(
+            Tightening("work", "a", "east", margin=rng.choice((0.0, 0.5, 1.5))),
+            Tightening("work", "b", "cloud", margin=rng.choice((0.0, 1.0))),
+            Tightening("work", "a", "cloud", margin=rng.choice((0.0, 0.5)), spot=True),
+        ),
+    )
+
+
+def truth(problem: PlanningProblem) -> Truth:
+    """Try every order; the oracle knows prices in their own unit only, so they are taken out."""
+    money = problem.offers[1].price / 0.1
+    return Truth((brute_force(problem, money),), size=money)
+
+
+def solve(problem: PlanningProblem, way: str, seconds: float) -> Answer:
+    """Plan by the extensive program, by decomposition, or by Pyomo."""
+    if way == "pyomo":
+        model = PyomoModel(pyomo_model(problem), (), "min")
+        raw = pyomo_highs.solve(model, SolverOptions(seconds, gap=_GAP / 10))
+        return Answer((raw.status,), (raw.objective,), (raw.bound,), "claimed")
+    result = right_size(problem, method=way, gap=_GAP, time_limit_s=seconds)
+    broken = [] if result.plan is None else verify_plan(problem, result.plan)
+    return of_certificate(result.certificate, broken or check_plan_claims(problem, result))
+
+
+SIZING = Family("sizing", make, ("extensive", "decomposition", "pyomo"), truth, solve)
