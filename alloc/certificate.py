@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from alloc.errors import AllocError
 from alloc.objectives import Sense
@@ -14,7 +15,8 @@ from alloc.solution import Solution
 
 Status = Literal["optimal", "feasible", "infeasible", "no_solution"]
 Limit = Literal["time", "memory", "interrupt", "nodes"]
-BoundProof = Literal["recomputed", "claimed", "none"]
+BoundProof = Literal["recomputed", "confirmed", "claimed", "none"]
+"""The strongest first."""
 
 OPTIMALITY_GAP = 1e-6
 """Relative gap up to which an answer is called optimal; solvers work in floating point."""
@@ -73,6 +75,11 @@ def beats(
     return better > max(tolerance * max(abs(value), abs(bound)), rounding)
 
 
+def weakest(proofs: Iterable[BoundProof]) -> BoundProof:
+    """Return the proof of a sum of bounds: it is as good as the weakest of them."""
+    return max(proofs, key=get_args(BoundProof).index, default="recomputed")
+
+
 @dataclass(frozen=True)
 class Certificate:
     """What is claimed about an answer, and on whose word.
@@ -104,7 +111,9 @@ class Certificate:
         Whether the judge recomputed every constraint and the objective.
     bound_proof
         ``recomputed``: the bound was evaluated again in plain numpy from multipliers (weak
-        duality); ``claimed``: it is the solver's word; ``none``: there is no bound.
+        duality), at every leaf where the search had to branch; ``confirmed``: a second run of the
+        solver, without its presolve and from another seed, proves it too; ``claimed``: it is the
+        solver's word; ``none``: there is no bound.
     """
 
     status: Status

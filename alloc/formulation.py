@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from alloc.certificate import BoundProof
 from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
 from alloc.instance import Instance
 from alloc.objectives import PLACEMENT_OBJECTIVES, Held, Sense, parse_goal
@@ -91,6 +92,9 @@ class CpSatModel:
     bound_slack
         By how much rounding may have raised (lowered, in maximisation) the optimum, original
         units; the backend takes it off the bound.
+    trivial_bound
+        A bound that the variables' own limits prove, original units, or None: what rounding takes
+        off the solver's bound never falls below it. So 0 is proved where no value is negative.
     """
 
     model: Any
@@ -99,6 +103,7 @@ class CpSatModel:
     scale: float
     offset: float = 0.0
     bound_slack: float = 0.0
+    trivial_bound: float | None = None
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,8 @@ class RawResult:
         ``time`` when the search stopped early, else None.
     native_status
         The solver's own word.
+    bound_proof
+        As in `alloc.certificate.Certificate`.
     """
 
     status: RawStatus
@@ -157,6 +164,7 @@ class RawResult:
     bound: float
     limit: Literal["time", "interrupt"] | None
     native_status: str
+    bound_proof: BoundProof = "claimed"
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ class SolverOptions:
     stoppable
         Whether Ctrl-C stops the solver, which then returns what it has found, with the limit
         ``"interrupt"``: for callers that look at it. HiGHS only.
+    presolve
+        Whether the solver may simplify the model first. HiGHS only.
     """
 
     time_limit_s: float = 60.0
@@ -43,6 +45,7 @@ class SolverOptions:
     gap: float = 1e-6
     start: npt.NDArray[np.float64] | None = None
     stoppable: bool = False
+    presolve: bool = True
 
 
 class Backend(Protocol):

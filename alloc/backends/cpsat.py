@@ -55,6 +55,9 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
     objective = solver.objective_value / model.scale + model.offset
     slack = model.bound_slack if model.sense == "max" else -model.bound_slack
     bound = solver.best_objective_bound / model.scale + model.offset + slack
+    if model.trivial_bound is not None:
+        closer = min if model.sense == "max" else max
+        bound = closer(bound, model.trivial_bound)
     if native == cp_model.OPTIMAL:
         return RawResult("optimal", values, objective, bound, None, word)
     return RawResult("feasible", values, objective, bound, "time", word)

@@ -242,7 +242,8 @@ def _solve_scaled(model: ArrayModel, options: SolverOptions) -> RawResult:
         raise SolverError("HiGHS refuses the program; its numbers are out of range.")
     if model.integer.any():
         solver.setOptionValue("presolve_rule_off", NO_AGGREGATOR)
-        if np.isinf(model.lower).any() or np.isinf(model.upper).any():
+        open_ended = np.isinf(model.lower).any() or np.isinf(model.upper).any()
+        if open_ended or not options.presolve:
             # Presolve can crash the process on integer programs with unbounded columns.
             solver.setOptionValue("presolve", "off")
     if model.matrix.nnz <= _SMALL:

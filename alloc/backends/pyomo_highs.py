@@ -16,6 +16,7 @@ from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 from scipy import sparse
 
 from alloc.backends import SolverOptions, highs
+from alloc.backends.second_proof import solve_and_prove
 from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
 
 DRAWING = "pyomo"
@@ -38,7 +39,7 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
     except InfeasibleConstraintException as proof:
         worst = np.inf if model.sense == "max" else -np.inf
         return RawResult("infeasible", None, None, -worst, None, str(proof))
-    raw = highs.solve(arrays, replace(options, start=None))
+    raw = solve_and_prove(arrays, replace(options, start=None))
     if raw.values is None:
         return raw
     # A variable that no row and no cost mentions has any value.

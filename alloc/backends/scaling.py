@@ -21,7 +21,7 @@ from alloc.formulation import Array, ArrayModel
 _SMALLEST, _LARGEST = 2.0**-10, 2.0**20
 """Sizes of a row's or column's largest entry that are left alone. At 2^20 a tolerance of 1e-6 is
 one unit of what the row counts (MiB, milli-GPU), and still less than that below it."""
-_MOST_EXPONENT = 1000
+_MOST_EXPONENT = 1022
 """Double precision ends a little above 2^1023."""
 
 

@@ -29,12 +29,13 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from alloc.backends import SolverOptions, highs
+from alloc.backends import SolverOptions
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.scaling import power_of_two
+from alloc.backends.second_proof import solve_and_prove
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, beats, is_within, relative_gap
 from alloc.errors import CertificateError, InstanceError
-from alloc.formulation import Array, ArrayModel
+from alloc.formulation import Array, ArrayModel, RawResult
 from alloc.solving.outcome import Settings
 from alloc.units import require_count
 from alloc.workload.interference import InterferenceTable
@@ -244,11 +245,11 @@ def _solve(
         core, _ = problem.price(*best, value - bound - 1e-9, _MOST_CORE + 1)
         if len(core) <= _MOST_CORE:
             everything = list(dict.fromkeys([*core, *chosen]))
-            again, better, limit = _integers(problem, everything, settings)
+            again, better, raw = _integers(problem, everything, settings)
             if better > value:
                 chosen, value = again, better
-            if max(limit, value) < bound:
-                bound, proof = max(limit, value), "claimed"
+            if max(raw.bound, value) < bound:
+                bound, proof = max(raw.bound, value), raw.bound_proof
     if beats(value, bound, "max"):
         raise CertificateError(
             f"the bound {bound:g} on a packing is below the packing found, {value:g}; it is false."
@@ -294,8 +295,8 @@ class _Master:
 
 def _integers(
     problem: _Problem, bundles: Sequence[Bundle], settings: Settings
-) -> tuple[dict[Bundle, int], float, float]:
-    """Choose among some bundles; return the choice, its value and the solver's bound."""
+) -> tuple[dict[Bundle, int], float, RawResult]:
+    """Choose among some bundles; return the choice, its value and what is proved of it."""
     pairs = [np.unique(bundle, return_counts=True) for bundle in bundles]
     rows = np.concatenate([np.append(r, len(problem.kind)) for r, _ in pairs])
     values = np.concatenate([np.append(n, 1.0) for _, n in pairs])
@@ -313,14 +314,14 @@ def _integers(
         upper=np.array(most, dtype=float),
         integer=np.ones(len(bundles), dtype=bool),
     )
-    raw = highs.solve(
+    raw = solve_and_prove(
         model, SolverOptions(settings.seconds_left(), settings.seed, gap=OPTIMALITY_GAP / 4)
     )
     if raw.values is None:
-        return {}, 0.0, raw.bound
+        return {}, 0.0, raw
     number = np.rint(raw.values).astype(int)
     chosen = {bundles[b]: int(number[b]) for b in np.flatnonzero(number).tolist()}
-    return chosen, math.fsum(n * problem.value(b) for b, n in chosen.items()), raw.bound
+    return chosen, math.fsum(n * problem.value(b) for b, n in chosen.items()), raw
 
 
 def _unroll(

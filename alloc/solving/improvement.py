@@ -201,7 +201,7 @@ class Improver:
             min(seconds, self.settings.seconds_left()), self.settings.seed, self.settings.workers
         )
         warm = start if len(start) == len(jobs) else None
-        chosen, _, _ = solve_integer_master(self.data, columns, room, jobs, options, warm)
+        chosen, _ = solve_integer_master(self.data, columns, room, jobs, options, warm)
         if chosen is None:
             return False
         return self.adopt({**self.plan, **{column.job: column for column in chosen}})

@@ -18,8 +18,9 @@ import numpy as np
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.scaling import power_of_two
+from alloc.backends.second_proof import solve_and_prove
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
-from alloc.formulation import Array, ArrayModel
+from alloc.formulation import Array, ArrayModel, RawResult
 from alloc.instance import Instance
 from alloc.models.malleable.arrays import draw_arrays
 from alloc.models.malleable.data import SlotData, slot_data
@@ -108,10 +109,10 @@ def _solve(
     schedule = search.schedule()
     unproved = search.gap > OPTIMALITY_GAP or _pays_restarts(instance)
     if schedule is not None and unproved and not continuous and limit is None:
-        schedule, exact = _time_indexed(instance, schedule, settings, report)
+        schedule, exact, proof = _time_indexed(instance, schedule, settings, report)
         limit = "time" if settings.seconds_left() <= 0 else None
         if exact > bound:
-            bound, bound_proof = exact, "claimed"
+            bound, bound_proof = exact, proof
     if continuous:
         bound, bound_proof = _continuous_bound(data, search.prices), "recomputed"
         report(f"in continuous time the prices prove {bound:g} s")
@@ -131,8 +132,8 @@ def _pays_restarts(instance: Instance) -> bool:
 
 def _time_indexed(
     instance: Instance, schedule: Schedule, settings: Settings, report: Report
-) -> tuple[Schedule, float]:
-    """Return the better of a schedule and that of the time-indexed program, and a bound, seconds.
+) -> tuple[Schedule, float, BoundProof]:
+    """Return the better of a schedule and that of the time-indexed program, a bound, its proof.
 
     The last resort, where the program is small enough: it branches where too many profiles are left
     to list, and it sees what restarts cost, which profiles do not.
@@ -140,9 +141,9 @@ def _time_indexed(
     drawing = draw_arrays(instance, "weighted_jct")
     model = cast(ArrayModel, drawing.model)
     if len(model.cost) > _MOST_COLUMNS or settings.seconds_left() <= 0:
-        return schedule, -math.inf
+        return schedule, -math.inf, "none"
     start = drawing.start(schedule) if drawing.start is not None else None
-    raw = highs.solve(
+    raw = solve_and_prove(
         model,
         SolverOptions(
             settings.seconds_left(),
@@ -158,7 +159,7 @@ def _time_indexed(
         value = objective_of("weighted_jct").evaluate
         if isinstance(other, Schedule) and value(instance, other) < value(instance, schedule):
             schedule = other
-    return schedule, raw.bound
+    return schedule, raw.bound, raw.bound_proof
 
 
 def _grid_slot_s(instance: Instance) -> float:
@@ -356,22 +357,22 @@ class _Search:
             self._choose([columns[i] for i in few], 0.1 * self.settings.seconds_left())
             if self.value < before - 1e-9:
                 return self._prove(relaxation)
-        bound, finished = self._choose(columns, self.settings.seconds_left())
+        raw = self._choose(columns, self.settings.seconds_left(), prove=True)
         # Schedules outside the enumerated profiles are no better than the incumbent was.
-        proved = min(bound, self.value)
+        proved = min(raw.bound, self.value)
         if proved > self.bound:
-            self.bound, self.bound_proof = proved, "claimed"
-        return finished
+            self.bound, self.bound_proof = proved, raw.bound_proof
+        return raw.status in ("optimal", "infeasible")
 
-    def _choose(self, columns: list[Column], seconds: float) -> tuple[float, bool]:
-        """Choose the best schedule among columns and the incumbent's; return bound and proof."""
+    def _choose(self, columns: list[Column], seconds: float, *, prove: bool = False) -> RawResult:
+        """Choose the best schedule among columns and the incumbent's; return what is proved."""
         assert self.plan is not None
         known = {(column.job, column.profile.key()) for column in columns}
         mine = {(column.job, column.profile.key()) for column in self.plan.values()}
         extra = [c for c in self.plan.values() if (c.job, c.profile.key()) not in known]
         columns = columns + extra
         start = [i for i, c in enumerate(columns) if (c.job, c.profile.key()) in mine]
-        chosen, bound, finished = solve_integer_master(
+        chosen, raw = solve_integer_master(
             self.data,
             columns,
             Builder(self.data, self.num_slots).empty(),
@@ -380,9 +381,10 @@ class _Search:
                 seconds, self.settings.seed, self.settings.workers, gap=OPTIMALITY_GAP / 2
             ),
             start,
+            prove=prove,
         )
         if chosen is not None:
             plan = {column.job: column for column in chosen}
             if total_cost(plan) < self.value:
                 self.plan = plan
-        return bound, finished
+        return raw

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from alloc.backends import SolverOptions
-from alloc.backends.highs import solve
+from alloc.backends import SolverOptions, highs
 from alloc.backends.linear_program import LinearProgram
-from alloc.formulation import Array, ArrayModel
+from alloc.backends.second_proof import solve_and_prove
+from alloc.formulation import Array, ArrayModel, RawResult
 from alloc.models.malleable.data import SlotData
 from alloc.models.malleable.profiles import IDLE, Profile
 
@@ -143,7 +143,9 @@ def solve_integer_master(
     jobs: list[int],
     options: SolverOptions,
     start: list[int] | None = None,
-) -> tuple[list[Column] | None, float, bool]:
+    *,
+    prove: bool = False,
+) -> tuple[list[Column] | None, RawResult]:
     """Choose one column for each of some jobs within residual capacity, exactly.
 
     Parameters
@@ -160,15 +162,15 @@ def solve_integer_master(
         Limits for HiGHS.
     start
         Positions of the columns of a feasible choice, or None.
+    prove
+        Whether to prove a small optimum a second time, without the solver's word.
 
     Returns
     -------
     chosen
         The columns, or None when there is no feasible choice (or none was found in time).
-    bound
-        HiGHS' bound on the choice among these columns, weighted slots.
-    finished
-        Whether the choice is proved best.
+    raw
+        What is proved about the choice among these columns, weighted slots.
     """
     row_of = {j: i for i, j in enumerate(jobs)}
     num_rows = capacity.shape[1]
@@ -198,8 +200,7 @@ def solve_integer_master(
         values0 = np.zeros(len(columns))
         values0[start] = 1.0
         options = replace(options, start=values0)
-    raw = solve(model, options)
+    raw = solve_and_prove(model, options) if prove else highs.solve(model, options)
     if raw.values is None:
-        return None, raw.bound, raw.status == "infeasible"
-    chosen = [columns[i] for i in np.flatnonzero(raw.values > 0.5)]
-    return chosen, raw.bound, raw.status == "optimal"
+        return None, raw
+    return [columns[i] for i in np.flatnonzero(raw.values > 0.5)], raw

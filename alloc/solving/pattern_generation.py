@@ -375,5 +375,6 @@ def round_bound(data: SharingData, objective: str, bound: float) -> float:
         return float(math.ceil(bound - 1e-6))
     total = math.fsum(job.weight for job in data.instance.jobs)
     if is_counted(data, objective):
-        return min(float(math.floor(bound + 1e-6)), total)
+        # Of large weights, rounding is a share of the bound itself.
+        return min(float(math.floor(bound + 1e-6 + 1e-12 * abs(bound))), total)
     return min(bound, total)

@@ -16,8 +16,9 @@ import numpy as np
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.scaling import power_of_two
-from alloc.certificate import OPTIMALITY_GAP
-from alloc.formulation import Array, ArrayModel
+from alloc.backends.second_proof import solve_and_prove
+from alloc.certificate import OPTIMALITY_GAP, BoundProof
+from alloc.formulation import Array
 from alloc.instance import Instance
 from alloc.models.round_allocation import RoundData, round_data
 from alloc.models.round_allocation.arrays import array_model
@@ -55,6 +56,8 @@ class RoundSolution:
         Number of columns handed to HiGHS last.
     limit
         Whether the time limit stopped the search.
+    proof
+        On whose word the bound is.
     """
 
     x: Array
@@ -64,6 +67,7 @@ class RoundSolution:
     price_bound: float
     core: int
     limit: bool
+    proof: BoundProof = "recomputed"
 
 
 class PricedRound:
@@ -113,7 +117,11 @@ def price_bound(data: RoundData, prices: Array) -> float:
 
 
 def optimise_round(
-    data: RoundData, *, gap: float = OPTIMALITY_GAP, settings: Settings | None = None
+    data: RoundData,
+    *,
+    gap: float = OPTIMALITY_GAP,
+    settings: Settings | None = None,
+    prove: bool = False,
 ) -> RoundSolution:
     """Solve a round to a relative gap.
 
@@ -125,6 +133,8 @@ def optimise_round(
         Relative gap at which to stop.
     settings
         Time limit and seed.
+    prove
+        Whether to prove the optimum of a small core a second time, without the solver's word.
     """
     settings = settings or Settings()
     num_rows = len(data.rows.names)
@@ -134,7 +144,7 @@ def optimise_round(
         return RoundSolution(nothing, 0.0, 0.0, np.zeros(num_rows), 0.0, 0, False)
     # Every column fits by itself, so the optimum is at least the largest utility: about 1 here.
     unit = power_of_two(largest)
-    found = _optimise(replace(data, utility=data.utility * unit), gap, settings)
+    found = _optimise(replace(data, utility=data.utility * unit), gap, settings, prove)
     return replace(
         found,
         value=found.value / unit,
@@ -144,7 +154,7 @@ def optimise_round(
     )
 
 
-def _optimise(data: RoundData, gap: float, settings: Settings) -> RoundSolution:
+def _optimise(data: RoundData, gap: float, settings: Settings, prove: bool) -> RoundSolution:
     """Solve a round whose largest utility is about 1."""
     num_rows = len(data.rows.names)
     priced = PricedRound(data)
@@ -162,11 +172,16 @@ def _optimise(data: RoundData, gap: float, settings: Settings) -> RoundSolution:
 
     minimum = minimise_dual(scaled, limits)
     prices = minimum.multipliers / unit
-    return _solve_core(priced, prices, minimum.value, gap, settings)
+    return _solve_core(priced, prices, minimum.value, gap, settings, prove)
 
 
 def _solve_core(
-    priced: PricedRound, prices: Array, dual_value: float, gap: float, settings: Settings
+    priced: PricedRound,
+    prices: Array,
+    dual_value: float,
+    gap: float,
+    settings: Settings,
+    prove: bool,
 ) -> RoundSolution:
     """Solve growing cores until the answer is proved to the gap or time is up."""
     data = priced.data
@@ -177,24 +192,27 @@ def _solve_core(
     base = priced.chosen(reduced, best)
     incumbent = np.zeros(len(reduced))
     value, bound, core = 0.0, dual_value, 0
+    proof: BoundProof = "recomputed"
     losses = np.sort(loss[loss > 0])
     # A core of all columns must not hold any job to its only column: reach is then without end.
     reach = float(losses[_FIRST_CORE - 1]) if len(losses) > _FIRST_CORE else np.inf
     while True:
         in_core = loss <= reach
         core = int(in_core.sum())
-        x, core_bound, limit = _solve_columns(priced, in_core, best > reach, base, gap, settings)
+        x, core_bound, core_proof, limit = _solve_columns(
+            priced, in_core, best > reach, base, gap, settings, prove
+        )
         found = float(data.utility @ x)
         if found > value:
             incumbent, value = x, found
         distance = dual_value - value
-        if reach >= distance:
-            # Every solution better than the incumbent lies in the core.
-            bound = min(bound, max(core_bound, value))
+        # Is every solution better than the incumbent in the core?
+        if reach >= distance and max(core_bound, value) < bound:
+            bound, proof = max(core_bound, value), core_proof
         if bound - value <= gap * value or limit or reach >= distance:
             break
         reach = distance * (1 + 1e-9) + 1e-12
-    return RoundSolution(incumbent, value, bound, prices, dual_value, core, limit)
+    return RoundSolution(incumbent, value, bound, prices, dual_value, core, limit, proof)
 
 
 def _solve_columns(
@@ -204,8 +222,9 @@ def _solve_columns(
     base: Array,
     gap: float,
     settings: Settings,
-) -> tuple[Array, float, bool]:
-    """Solve the round over the columns of the core; return x, a bound for them, and a limit hit.
+    prove: bool,
+) -> tuple[Array, float, BoundProof, bool]:
+    """Solve the round over the core's columns; return x, their bound, its proof, and a limit hit.
 
     Classes whose only column in the core is the one they take anyway are fixed to it.
     """
@@ -221,16 +240,17 @@ def _solve_columns(
         free, x, left = np.flatnonzero(in_core), np.zeros(len(base)), data.rows.capacity
     fixed_value = float(data.utility @ x)
     if not len(free):
-        return x, fixed_value, False
+        return x, fixed_value, "recomputed", False
     model = array_model(_restrict(data, free, left))
     seconds = settings.seconds_left()
-    raw = highs.solve(
-        _with_offset(model, fixed_value),
+    solve = solve_and_prove if prove else highs.solve
+    raw = solve(
+        replace(model, offset=fixed_value),
         SolverOptions(seconds, settings.seed, settings.workers, gap=gap / 2),
     )
     if raw.values is not None:
         x[free] = np.rint(raw.values)
-    return x, raw.bound, raw.limit is not None
+    return x, raw.bound, raw.bound_proof, raw.limit is not None
 
 
 def _restrict(data: RoundData, columns: np.ndarray, capacity: Array) -> RoundData:
@@ -248,10 +268,6 @@ def _restrict(data: RoundData, columns: np.ndarray, capacity: Array) -> RoundDat
     )
 
 
-def _with_offset(model: ArrayModel, offset: float) -> ArrayModel:
-    return replace(model, offset=offset)
-
-
 def solve_round(
     instance: Instance,
     objective: str,
@@ -262,7 +278,7 @@ def solve_round(
     """Solve the first slot of an instance: the method behind ``solve(..., "round")``."""
     data = round_data(instance, objective)
     started = time.perf_counter()
-    answer = optimise_round(data, settings=settings)
+    answer = optimise_round(data, settings=settings, prove=True)
     report(
         f"prices {np.array2string(answer.prices, precision=4)} prove {answer.price_bound:g}; "
         f"core of {answer.core} of {len(data.utility)} columns solved in "
@@ -271,7 +287,7 @@ def solve_round(
     return Outcome(
         solution=data.allocation(answer.x),
         bound=answer.bound,
-        bound_proof="recomputed" if answer.bound >= answer.price_bound else "claimed",
+        bound_proof=answer.proof,
         backend="alloc dual prices + HiGHS core",
         backend_version=highs.version(),
         limit="time" if answer.limit else None,

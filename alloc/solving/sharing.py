@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from alloc.backends import SolverOptions, highs
+from alloc.backends.second_proof import solve_and_prove
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
 from alloc.formulation import Array
 from alloc.instance import Instance
@@ -98,7 +99,8 @@ def solve_sharing(
     )
     if relaxed.infeasible:
         return _infeasible(instance, objective, settings)
-    bound, proof = round_bound(data, objective, relaxed.bound), "recomputed"
+    bound = round_bound(data, objective, relaxed.bound)
+    proof: BoundProof = "recomputed"
     best = _Best(instance, objective)
     if isinstance(warm_start, Allocation) and not verify(instance, warm_start):
         best.offer(warm_start)
@@ -106,7 +108,7 @@ def solve_sharing(
     columns = relaxed.columns if data.is_exact else relaxed.core(_CORE)
     complete = data.listed and len(columns) == len(relaxed.columns)
     open_options, loss = _open_options(data, relaxed, all_run)
-    values, claimed, limit = _integers(
+    values, claimed, limit, proof_of_claim = _integers(
         data, columns, objective, all_run, settings, target=bound, options=open_options
     )
     # A solution that decides otherwise about an option taken as decided loses at least so much.
@@ -120,7 +122,7 @@ def solve_sharing(
         claimed = round_bound(data, objective, claimed)
         sharper = min(bound, claimed) if sense_of(objective) == "max" else max(bound, claimed)
         if sharper != bound:
-            bound, proof = sharper, "claimed"
+            bound, proof = sharper, proof_of_claim
     if values is not None:
         best.offer(_dealt(data, columns, values, report))
     if not _is_optimal(best, bound):
@@ -149,10 +151,8 @@ def solve_sharing(
     )
 
 
-def _proof(bound: float, proof: str) -> BoundProof:
-    if not math.isfinite(bound):
-        return "none"
-    return "recomputed" if proof == "recomputed" else "claimed"
+def _proof(bound: float, proof: BoundProof) -> BoundProof:
+    return proof if math.isfinite(bound) else "none"
 
 
 def _is_optimal(best: _Best, bound: float) -> bool:
@@ -170,15 +170,16 @@ def _integers(
     held: dict[str, float] | None = None,
     target: float = math.inf,
     options: tuple[Array, Array] | None = None,
-) -> tuple[Array | None, float, Limit | None]:
-    """Solve the integer program over some patterns; return values, bound and limit."""
+) -> tuple[Array | None, float, Limit | None, BoundProof]:
+    """Solve the integer program over some patterns; return values, bound, limit and proof."""
     model = array_model(data, columns, objective, all_run=all_run, held=held)
     if options is not None:
         model.lower[: len(data.options)], model.upper[: len(data.options)] = options
     gap = whole_gap(data, objective, target, OPTIMALITY_GAP / 2)
     seconds = settings.seconds_left() * (1.0 if data.is_exact else _DRAFT)
-    raw = highs.solve(model, SolverOptions(seconds, settings.seed, settings.workers, gap=gap))
-    return raw.values, raw.bound, raw.limit
+    options = SolverOptions(seconds, settings.seed, settings.workers, gap=gap)
+    raw = solve_and_prove(model, options)
+    return raw.values, raw.bound, raw.limit, raw.bound_proof
 
 
 def _open_options(
@@ -298,10 +299,10 @@ def _host_by_host(
     instance: Instance,
     objective: str,
     best: _Best,
-    known: tuple[float, str, Limit | None],
+    known: tuple[float, BoundProof, Limit | None],
     settings: Settings,
     report: Callable[[str], None],
-) -> tuple[float, str, Limit | None]:
+) -> tuple[float, BoundProof, Limit | None]:
     """Solve the model in which every host is a class, if it is small; return bound and limit."""
     bound, proof, limit = known
     data = sharing_data(instance, aggregate=False, states=objective == "reconfigurations")
@@ -309,13 +310,13 @@ def _host_by_host(
     if not data.listed or len(columns) + len(data.pairs) > _EXACT_COLUMNS:
         return known
     all_run = objective in PLACES_ALL
-    values, claimed, limit = _integers(data, columns, objective, all_run, settings)
+    values, claimed, limit, proof_of_claim = _integers(data, columns, objective, all_run, settings)
     if values is not None:
         best.offer(_dealt(data, columns, values, report))
     claimed = round_bound(data, objective, claimed)
     sharper = min(bound, claimed) if sense_of(objective) == "max" else max(bound, claimed)
     report(f"host by host: bound {sharper:g}")
-    return (bound, proof, limit) if sharper == bound else (sharper, "claimed", limit)
+    return (bound, proof, limit) if sharper == bound else (sharper, proof_of_claim, limit)
 
 
 def _polish(
@@ -347,7 +348,7 @@ def _polish(
         )
         columns = listed_columns(data)
         kept = {n: v for n, v in held.items() if fixed is None or n != objective}
-        values, bound, limit = _integers(
+        values, bound, limit, _ = _integers(
             data, columns, name, all_run, settings, kept, options=fixed
         )
         if values is None:

@@ -11,9 +11,10 @@ from importlib import import_module
 
 from alloc.backends import BACKENDS, SolverOptions
 from alloc.backends import backend as named_backend
+from alloc.backends.second_proof import with_proof
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, Status, beats
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
-from alloc.formulation import Formulation, ProvedInfeasible, require_formulation
+from alloc.formulation import ArrayModel, Formulation, ProvedInfeasible, require_formulation
 from alloc.instance import Instance
 from alloc.objectives import Sense, parse_goal
 from alloc.objectives import objective as named_objective
@@ -218,12 +219,15 @@ def _solve_drawing(
         stoppable=True,
     )
     raw = solver.solve(drawing.model, options)
+    if isinstance(drawing.model, ArrayModel):
+        left = settings.seconds_left()
+        raw = with_proof(drawing.model, raw, replace(options, time_limit_s=left))
     report(f"{solver.version()}: {raw.native_status}, bound {raw.bound:g}")
     infeasible = raw.status == "infeasible"
     return Outcome(
         solution=None if raw.values is None else drawing.extract(raw.values),
         bound=raw.bound,
-        bound_proof="claimed" if math.isfinite(raw.bound) else "none",
+        bound_proof=raw.bound_proof if math.isfinite(raw.bound) else "none",
         backend=backend_name,
         backend_version=solver.version(),
         limit=raw.limit,

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from ortools.sat.python import cp_model
 
-from alloc.formulation import Array, CpSatModel, Drawing
+from alloc.formulation import Array, ArrayModel, CpSatModel, Drawing
 from alloc.instance import Instance
 from alloc.models.placement.arrays import Reader, Starter
 from alloc.models.placement.facts import Facts
@@ -18,6 +18,10 @@ from alloc.objectives import Held, WeightedSum, parse_level
 _LARGEST_SUM = 10**15
 """Objectives are scaled to integers whose sum stays below this: 64 bits hold all that CP-SAT makes
 of them."""
+
+
+_TENS = tuple(10.0**k for k in range(10))
+"""Powers of ten that weights as people write them need to be whole."""
 
 
 def draw_cpsat(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> Drawing:
@@ -72,8 +76,23 @@ def draw_cpsat(instance: Instance, objective: str, held: tuple[Held, ...] = ()) 
     else:
         model.minimize(total)
     rounding = slack / scale + measures.rounding * _weight_of_balance(level)
-    cpsat = CpSatModel(model, tuple(columns), level.sense, scale, goal.constant, rounding)
+    cpsat = CpSatModel(
+        model,
+        tuple(columns),
+        level.sense,
+        scale,
+        goal.constant,
+        rounding,
+        _trivial(goal, level, arrays),
+    )
     return Drawing(cpsat, Reader(program), Starter(program))
+
+
+def _trivial(goal: Expression, level: WeightedSum, arrays: ArrayModel) -> float:
+    """Return the bound that the columns' own limits prove."""
+    upwards = (goal.value > 0) == (level.sense == "max")
+    ends = np.where(upwards, arrays.upper[goal.column], arrays.lower[goal.column])
+    return float(goal.value @ ends) + goal.constant
 
 
 def _weight_of_balance(level: WeightedSum) -> float:
@@ -87,13 +106,16 @@ def _scaled(expression: Expression, upper: Array) -> tuple[list[int], float, flo
     if peak == 0.0:
         return [0] * len(expression.column), 1.0, 0.0
     largest = float(np.abs(expression.value) @ upper[expression.column])
-    powers = range(math.floor(math.log10(_LARGEST_SUM / max(largest, peak))) + 1)
-    # The first power of ten that makes all of them whole, else the last one that fits.
-    exact = 1.0
-    for power in powers:
-        exact = 10.0**power
-        scaled = expression.value * exact
+    least = float(np.abs(expression.value[expression.value != 0]).min())
+    # What makes all of them whole: a power of ten, or one times what makes the smallest 1. Else the
+    # largest power of ten, or part of one, whose sum fits.
+    exponent = math.floor(math.log10(_LARGEST_SUM / max(largest, peak)))
+    exact = 10.0**exponent
+    fitting = (scale for scale in (*_TENS, *(ten / least for ten in _TENS)) if scale <= exact)
+    for scale in fitting:
+        scaled = expression.value * scale
         if (np.abs(scaled - np.rint(scaled)) <= 1e-9 * np.abs(scaled)).all():
+            exact = scale
             break
     whole = np.rint(expression.value * exact)
     off = np.abs(whole - expression.value * exact) @ upper[expression.column]

@@ -6,11 +6,13 @@ variables need to be held from one side only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from alloc.errors import UnsupportedFeatureError
 from alloc.formulation import Array
@@ -22,7 +24,8 @@ from alloc.objectives.fragmentation import Shape, gang_domains, mix_of
 from alloc.units import GB_PER_MIB, MILLI
 
 FINE = 10**8
-"""Units of a utilisation in integer drawings: a share is rounded to eight digits."""
+"""Units of a utilisation in integer drawings where no smaller number makes every share whole: a
+share is then rounded to eight digits."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Measures:
     program
         The program with its rules.
     whole
-        Whether every column must be an integer: utilisations are then counted in `FINE` parts.
+        Whether every column must be an integer: utilisations are then counted in parts of one.
     """
 
     def __init__(self, program: Program, *, whole: bool = False) -> None:
@@ -264,7 +267,7 @@ class Measures:
     def _balance(self) -> Expression:
         """Per host and resource what its share is above the mean share, which varies too."""
         capacity = self.facts.instance.topology.capacity
-        scale = float(FINE) if self.whole else 1.0
+        scale = float(self._parts(capacity)) if self.whole else 1.0
         above = []
         for r in range(capacity.shape[1]):
             hosts = np.flatnonzero(capacity[:, r])
@@ -292,6 +295,23 @@ class Measures:
             above.append(b)
         columns = np.concatenate([np.zeros(0, dtype=np.int64), *above])
         return Expression(columns, np.full(len(columns), 1.0 / scale))
+
+    def _parts(self, capacity: npt.NDArray[np.int64]) -> int:
+        """Return into how many parts utilisations are cut: all shares are whole if that is few."""
+        parts = 1
+        for r in range(capacity.shape[1]):
+            hosts = np.unique(capacity[capacity[:, r] > 0, r])
+            amount = np.unique(self.facts.demand[self.program.y_row, r])
+            amount = amount[amount > 0]
+            if not len(hosts) or not len(amount):
+                continue
+            whole = hosts[:, None] // np.gcd(hosts[:, None], amount[None, :])
+            # The mean over hosts divides a share once more.
+            of_mean = int(np.count_nonzero(capacity[:, r]))
+            parts = math.lcm(parts, of_mean * math.lcm(*(int(n) for n in whole.ravel())))
+            if parts > FINE:
+                return FINE
+        return parts
 
     def _moved(self, per_mib: float | None) -> Expression:
         moved = self.program.moved

@@ -165,6 +165,7 @@ def number_of(value: Any) -> float:
 
 _PROOFS = {
     "recomputed": "proved again here, without the solver",
+    "confirmed": "proved by two runs of the solver, one of them without its presolve",
     "claimed": "the solver's word",
     "none": "none",
 }

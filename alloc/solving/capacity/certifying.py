@@ -10,6 +10,7 @@ from alloc.backends import backend
 from alloc.certificate import (
     CONTRADICTION,
     OPTIMALITY_GAP,
+    BoundProof,
     Certificate,
     Limit,
     Status,
@@ -37,6 +38,7 @@ def certified(
     limit: Limit | None = None,
     tolerance: float = CONTRADICTION,
     rounding: float = 0.0,
+    proof: BoundProof = "claimed",
 ) -> Certificate:
     """Return the certificate of a plan that the judge has checked, or of none.
 
@@ -62,6 +64,8 @@ def certified(
         How far, relatively, a bound may be passed by rounding.
     rounding
         Difference between value and bound that counts as none.
+    proof
+        On whose word the bound is.
 
     Raises
     ------
@@ -95,7 +99,7 @@ def certified(
         fingerprint=fingerprint(problem),
         limit=limit,
         verified=value is not None,
-        bound_proof="claimed" if math.isfinite(bound) else "none",
+        bound_proof=proof if math.isfinite(bound) else "none",
     )
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from alloc.backends import SolverOptions, backend
+from alloc.backends.second_proof import solve_and_prove
 from alloc.capacity.inference import InferenceProblem
 from alloc.capacity.inference_plan import InferencePlan, plan_cost
-from alloc.certificate import OPTIMALITY_GAP, Certificate, Limit
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Certificate, Limit, weakest
 from alloc.errors import CertificateError
 from alloc.models.inference_sizing import (
     MixLayout,
@@ -58,6 +59,7 @@ class _Part:
     bound: float
     limit: Limit | None
     infeasible: bool
+    proof: BoundProof = "claimed"
 
 
 _NOTHING = _Part(None, -math.inf, "interrupt", False)
@@ -160,7 +162,6 @@ def _pieces(data: SizingData) -> list[SizingData]:
 
 
 def _solve_piece(data: SizingData, seconds: float, settings: Settings, method: Method) -> _Part:
-    solver = backend(_backend_of(method))
     options = SolverOptions(
         seconds, settings.seed, settings.workers, OPTIMALITY_GAP / 2, stoppable=True
     )
@@ -172,17 +173,17 @@ def _solve_piece(data: SizingData, seconds: float, settings: Settings, method: M
         layout = MixLayout(data, found)
         if not all(found.mixes.values()):
             return _Part(None, math.inf, None, True)
-        raw = solver.solve(mix_model(layout), options)
+        raw = solve_and_prove(mix_model(layout), options)
     elif method == "pyomo":
         from alloc.models.inference_sizing.pyomo_model import draw_pyomo
 
         whiteboard, layout = draw_pyomo(data)
-        raw = solver.solve(whiteboard, options)
+        raw = backend("pyomo").solve(whiteboard, options)
     else:
         model, layout = draw_arrays(data)
-        raw = solver.solve(model, options)
+        raw = solve_and_prove(model, options)
     plan = None if raw.values is None else layout.plan(raw.values)
-    return _Part(plan, raw.bound, raw.limit, raw.status == "infeasible")
+    return _Part(plan, raw.bound, raw.limit, raw.status == "infeasible", raw.bound_proof)
 
 
 def _every_model_has_columns(data: SizingData) -> bool:
@@ -215,7 +216,7 @@ def _joined(parts: list[_Part]) -> _Part:
         tuple(contents for plan in plans for contents in plan.contents),
         tuple(held for plan in plans for held in plan.held),
     )
-    return _Part(joined, bound, limit, False)
+    return _Part(joined, bound, limit, False, weakest(part.proof for part in parts))
 
 
 def certify_sizing(
@@ -242,5 +243,6 @@ def certify_sizing(
         backend_name=backend_name,
         infeasible=part.infeasible,
         limit=part.limit,
+        proof=part.proof,
     )
     return SizingOutcome(part.plan, certificate)

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.backends import SolverOptions
-from alloc.backends.highs import solve, version
+from alloc.backends.highs import version
 from alloc.backends.linear_program import LinearProgram
+from alloc.backends.second_proof import solve_and_prove
 from alloc.capacity.operation import OperationPlan, OperationProblem
 from alloc.capacity.operation_result import OperationCosts, OperationResult
 from alloc.certificate import (
@@ -25,7 +26,7 @@ from alloc.certificate import (
     is_within,
 )
 from alloc.errors import CertificateError
-from alloc.formulation import Array, ArrayModel
+from alloc.formulation import Array, ArrayModel, RawResult
 from alloc.models.cluster_operation.arrays import OperationArrays, operation_arrays
 from alloc.models.cluster_operation.data import operation_data
 from alloc.models.cluster_operation.unrolling import plan_of, values_of
@@ -134,8 +135,8 @@ class _Search:
             self._integer(arrays, some, 0.3)
             if self._done():
                 return
-        bound = self._integer(arrays, self._in_play(reduced), 1.0)
-        self.raise_bound(min(bound, self.value), "claimed", "integer program")
+        raw = self._integer(arrays, self._in_play(reduced), 1.0)
+        self.raise_bound(min(raw.bound, self.value), raw.bound_proof, "integer program")
 
     def offer(self, plan: OperationPlan, who: str) -> None:
         """Take a plan if it is the best so far."""
@@ -184,8 +185,8 @@ class _Search:
 
     def _integer(
         self, arrays: OperationArrays, in_play: npt.NDArray[np.bool_], part: float
-    ) -> float:
-        """Solve the integer program over some columns; return its bound."""
+    ) -> RawResult:
+        """Solve the integer program over some columns; return what is proved about it."""
         start = values_of(arrays, self.plan)
         keep = np.flatnonzero(in_play | (start > 0) | (arrays.kind >= 2))
         model = arrays.model
@@ -205,13 +206,13 @@ class _Search:
             start[keep],
             stoppable=True,
         )
-        raw = solve(reduced, options)
+        raw = solve_and_prove(reduced, options)
         if raw.values is not None:
             values: Array = np.zeros(len(start))
             values[keep] = raw.values
             self.offer(plan_of(arrays, values), f"integer program over {len(keep):,} columns")
         self.limit = raw.limit
-        return raw.bound
+        return raw
 
     def _say(self, line: str) -> None:
         seconds = time.perf_counter() - self.settings.started

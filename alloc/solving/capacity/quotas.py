@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from alloc.backends import SolverOptions, backend
+from alloc.backends.second_proof import solve_and_prove
 from alloc.capacity.inference_result import Relaxation
 from alloc.capacity.quota_measures import goal_value, level_of
 from alloc.capacity.quotas import GpuCapacity, QuotaPlan, QuotaProblem
@@ -214,7 +215,7 @@ def _solve(
     options = SolverOptions(
         seconds, settings.seed, settings.workers, OPTIMALITY_GAP / 4, values, stoppable=True
     )
-    return backend("highs").solve(array_model(layout), options), layout
+    return solve_and_prove(array_model(layout), options), layout
 
 
 def _nothing(extra: Extra) -> RawResult:
@@ -258,7 +259,8 @@ def _best(
             if near or interrupted or time.perf_counter() >= until:
                 status: RawStatus = "optimal" if near else "feasible"
                 limit = "interrupt" if interrupted else free.limit
-                bounded = replace(kept, bound=free.bound, status=status, limit=limit)
+                bounded = replace(free, values=kept.values, objective=kept.objective)
+                bounded = replace(bounded, status=status, limit=limit)
                 return bounded, layout
             incumbent = replace(kept, bound=free.bound, status="feasible", limit="time"), layout
             start = layout.plan(kept.values) if kept.values is not None else start
@@ -272,7 +274,9 @@ def _best(
     if last.values is None and incumbent is not None:
         # A limit must not lose what was found before it.
         return replace(incumbent[0], limit=last.limit), incumbent[1]
-    return replace(last, bound=tighter(last.bound, free.bound)), layout
+    if tighter(last.bound, free.bound) == last.bound:
+        return last, layout
+    return replace(last, bound=free.bound, bound_proof=free.bound_proof), layout
 
 
 def _certify(
@@ -301,8 +305,18 @@ def _certify(
         infeasible=raw.status == "infeasible",
         limit=raw.limit,
         tolerance=_BOUND_TOLERANCE,
-        rounding=_ROUNDING,
+        rounding=_ROUNDING * _size(problem),
+        proof=raw.bound_proof,
     )
+
+
+def _size(problem: QuotaProblem) -> float:
+    """Return what one unit of the goal is worth: rounding is a share of it."""
+    if problem.goal == "expected_shortfall":
+        return max((tenant.weight for tenant in problem.tenants), default=1.0)
+    if problem.goal == "least_quota":
+        return max((kind.price_per_gpu_hour for kind in problem.capacity), default=1.0)
+    return 1.0
 
 
 def _value(data: QuotaData, plan: QuotaPlan | None, extra: Extra) -> float | None:

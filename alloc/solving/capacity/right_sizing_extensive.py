@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from alloc.backends import SolverOptions, highs
+from alloc.backends import SolverOptions
+from alloc.backends.second_proof import solve_and_prove
 from alloc.capacity.plan import Plan
 from alloc.certificate import BoundProof
 from alloc.models.right_sizing.arrays import Extensive, extensive
@@ -30,8 +31,8 @@ def solve_extensive(
         start=None if start is None else _start(data, form, start),
         stoppable=True,
     )
-    raw = highs.solve(form.model, options)
-    proof: BoundProof = "claimed" if np.isfinite(raw.bound) else "none"
+    raw = solve_and_prove(form.model, options)
+    proof: BoundProof = raw.bound_proof if np.isfinite(raw.bound) else "none"
     infeasible = raw.status == "infeasible"
     plan = None if raw.values is None else _read(data, form, raw.values)
     found = Found(plan, raw.bound * unit, proof, infeasible, raw.limit)

@@ -89,21 +89,21 @@ class TestInsertion:
         columns = [
             make_column(data, j, Profile(t, (0,), t + 1.0)) for j in range(2) for t in range(2)
         ]
-        chosen, bound, finished = solve_integer_master(
+        chosen, raw = solve_integer_master(
             data, columns, Builder(data, 2).empty(), [0, 1], SolverOptions()
         )
-        assert finished
-        assert bound == pytest.approx(3 + 2)
+        assert raw.status == "optimal"
+        assert raw.bound == pytest.approx(3 + 2)
         assert {(c.job, c.profile.start) for c in chosen} == {(1, 0), (0, 1)}
 
     def test_the_integer_master_says_when_there_is_no_choice(self):
         data = slot_data(instance_of(cluster(1), gang("a", 1, 10.0), gang("b", 1, 10.0)))
         columns = [make_column(data, j, Profile(0, (0,), 1.0)) for j in range(2)]
-        chosen, _, finished = solve_integer_master(
+        chosen, raw = solve_integer_master(
             data, columns, Builder(data, 1).empty(), [0, 1], SolverOptions()
         )
         assert chosen is None
-        assert finished
+        assert raw.status == "infeasible"
 
 
 class TestPlacing:

@@ -1,0 +1,196 @@
+"""A second proof of what HiGHS calls optimal, where it is cheap.
+
+A small program is searched again by branch and bound of our own: linear relaxations from HiGHS say
+which multipliers to take, and weak duality in numpy says what they prove, at every leaf. So neither
+presolve nor cuts nor a tolerance of the solver is in the bound. A program whose tree is too large
+for that is solved once more by HiGHS without presolve and from another seed.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from alloc.backends import SolverOptions, highs
+from alloc.backends.column_bounds import bounded
+from alloc.backends.linear_program import LinearProgram
+from alloc.backends.weak_duality import proved_bound, proves_infeasible
+from alloc.certificate import OPTIMALITY_GAP, beats, is_within
+from alloc.formulation import Array, ArrayModel, RawResult
+
+_MOST_ENTRIES = 2_000
+"""Entries of the matrix up to which a program is small: a relaxation takes about a millisecond."""
+_WORK = 50_000
+"""Entries times leaves that may be looked at, some twenty milliseconds."""
+_MOST_NODES = 100
+_BRIEF_S = 0.25
+"""For the second run of HiGHS, seconds."""
+_WHOLE = 1e-6
+"""Distance from a whole number that counts as none, as HiGHS has it."""
+
+
+def solve_and_prove(model: ArrayModel, options: SolverOptions) -> RawResult:
+    """Solve with HiGHS, and prove an optimum a second time where that is cheap."""
+    began = time.perf_counter()
+    raw = highs.solve(model, options)
+    left = options.time_limit_s - (time.perf_counter() - began)
+    return with_proof(model, raw, replace(options, time_limit_s=max(left, 0.0)))
+
+
+def with_proof(model: ArrayModel, raw: RawResult, options: SolverOptions) -> RawResult:
+    """Return an optimum with its bound proved again, or as it is where that is not cheap.
+
+    If the search meets a better solution than the one called optimal, that one is returned, and the
+    bound is what was proved until then.
+
+    Parameters
+    ----------
+    model
+        A minimisation or maximisation with integer columns.
+    raw
+        What HiGHS says of it.
+    options
+        What it was solved with, and the time that is left.
+    """
+    if raw.status != "optimal" or raw.values is None or raw.objective is None:
+        return raw
+    if model.matrix.nnz > _MOST_ENTRIES:
+        return raw
+    search = _Tree(bounded(model), raw.objective, raw.values)
+    proved = search.run()
+    if search.is_better:
+        # The claim was false; of its bound nothing is left.
+        bound = search.bound if proved else search.root
+        status = "optimal" if proved else "feasible"
+        return replace(
+            raw,
+            status=status,
+            values=search.values,
+            objective=search.value,
+            bound=bound,
+            bound_proof="recomputed",
+        )
+    if proved:
+        return replace(raw, bound=search.bound, bound_proof="recomputed")
+    return _confirmed(model, raw, options)
+
+
+def _confirmed(model: ArrayModel, raw: RawResult, options: SolverOptions) -> RawResult:
+    """Return an optimum that a second run of HiGHS proves too as confirmed."""
+    brief = replace(
+        options,
+        time_limit_s=min(options.time_limit_s, _BRIEF_S),
+        seed=options.seed + 1,
+        presolve=False,
+        start=None,
+        stoppable=False,
+    )
+    if brief.time_limit_s <= 0 or raw.limit == "interrupt" or raw.objective is None:
+        return raw
+    again = highs.solve(model, brief)
+    if again.objective is not None and beats(again.objective, raw.bound, model.sense):
+        # Whatever the first run says, here is a better solution.
+        return replace(again, limit=raw.limit)
+    if not is_within(raw.objective, again.bound, OPTIMALITY_GAP):
+        return raw
+    closer = min if model.sense == "min" else max
+    return replace(raw, bound=closer(raw.bound, again.bound), bound_proof="confirmed")
+
+
+class _Tree:
+    """Depth-first branch and bound that closes a leaf only by a bound proved in numpy."""
+
+    def __init__(self, model: ArrayModel, value: float, values: Array) -> None:
+        self.sign = 1.0 if model.sense == "min" else -1.0
+        self.model, self.value, self.values = model, value, values
+        self.is_better = False
+        self.program = LinearProgram(model, presolve=False, method="simplex")
+        self.step = _step(model)
+        self.root = -self.sign * np.inf
+        self.bound = value
+
+    def run(self) -> bool:
+        """Search; return whether every leaf is closed, which proves `bound`."""
+        leaves = [(self.model.lower, self.model.upper)]
+        left = max(min(_MOST_NODES, _WORK // max(self.model.matrix.nnz, 1)), 1)
+        columns = np.arange(len(self.model.cost))
+        least = np.inf
+        while leaves:
+            if left == 0:
+                return False
+            left -= 1
+            lower, upper = leaves.pop()
+            box = replace(self.model, lower=lower, upper=upper)
+            self.program.set_column_bounds(columns, lower, upper)
+            found = self.program.solve()
+            if found is None:
+                ray = self.program.infeasibility_ray() if self.program.is_infeasible else None
+                if ray is None or not proves_infeasible(box, ray):
+                    return False
+                continue
+            bound = self._rounded_up(self.sign * proved_bound(box, found.duals))
+            if not np.isfinite(self.root):
+                self.root = self.sign * bound
+            if bound >= self._target():
+                least = min(least, bound)
+                continue
+            split = self._fractional(found.values)
+            if split is None:
+                if not self._take(found.values):
+                    return False
+                least = min(least, bound)
+                continue
+            point = np.floor(found.values[split])
+            below, above = upper.copy(), lower.copy()
+            below[split], above[split] = point, point + 1.0
+            leaves += [(lower, below), (above, upper)]
+        self.bound = self.sign * min(least, self.sign * self.value)
+        return True
+
+    def _target(self) -> float:
+        """Return what a leaf's bound must reach, in minimisation."""
+        value = self.sign * self.value
+        return value - 0.5 * OPTIMALITY_GAP * abs(value)
+
+    def _rounded_up(self, bound: float) -> float:
+        """Return a bound after the multiples of a step that every value is."""
+        if not self.step or not np.isfinite(bound):
+            return bound
+        offset = self.sign * self.model.offset
+        steps = (bound - offset) / self.step
+        # Past 2^40 steps, a step is too close to the rounding of the bound itself.
+        if abs(steps) > 2.0**40:
+            return bound
+        return max(bound, offset + self.step * float(np.ceil(steps - _WHOLE)))
+
+    def _fractional(self, values: Array) -> int | None:
+        """Return the integer column that is farthest from a whole number, None if none is."""
+        off = np.where(self.model.integer, np.abs(values - np.rint(values)), 0.0)
+        column = int(off.argmax()) if len(off) else 0
+        return column if len(off) and off[column] > _WHOLE else None
+
+    def _take(self, values: Array) -> bool:
+        """Take a solution that a relaxation found if it holds; return whether it did."""
+        values = np.where(self.model.integer, np.rint(values), values)
+        row = self.model.matrix @ values
+        size = 1.0 + abs(self.model.matrix) @ np.abs(values)
+        kept = (row >= self.model.row_lower - 1e-9 * size) & (
+            row <= self.model.row_upper + 1e-9 * size
+        )
+        value = float(self.model.cost @ values) + self.model.offset
+        if not kept.all() or self.sign * value >= self._target():
+            return False
+        self.value, self.values, self.is_better = value, values, True
+        return True
+
+
+def _step(model: ArrayModel) -> float:
+    """Return a number of which every solution's objective is a multiple, 0 if none is known."""
+    used = model.cost != 0
+    if not used.any() or not model.integer[used].all():
+        return 0.0
+    step = float(np.abs(model.cost[used]).min())
+    multiples = model.cost[used] / step
+    return step if (multiples == np.rint(multiples)).all() else 0.0

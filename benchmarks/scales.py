@@ -1,0 +1,525 @@
+"""The same problem in other units: status and relative values must not move, and no claim is false.
+
+Random tiny problems of every formulation and planning family are solved by every backend and
+method, then again with weights, work, times, memory or prices times 1e-9 to 1e12, with jobs and
+hosts in another order, and with an idle host more. All answers are compared: among ways to solve
+the same problem no value may beat another's bound, and between units nothing may change but the
+unit. ``python -m benchmarks.scales --seeds 0 200`` takes a range, so that runs add up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from alloc.backends import BACKENDS, backend
+from alloc.capacity import (
+    HostOffer,
+    JobClass,
+    JobOption,
+    PlanningProblem,
+    Scenario,
+    ServiceGoal,
+    Site,
+)
+from alloc.capacity.inference import GpuPool, InferenceProblem, Period
+from alloc.capacity.quotas import (
+    DemandScenario,
+    GpuCapacity,
+    QuotaProblem,
+    QuotaTenant,
+    TenantDemand,
+)
+from alloc.capacity.requests import LatencyGoal, RequestClass, TokenCounts
+from alloc.capacity.served import ReplicaOption, ServedModel
+from alloc.certificate import BoundProof, Status, beats
+from alloc.errors import InstanceError, UnsupportedFeatureError
+from alloc.formulation import FORMULATIONS
+from alloc.instance import Instance
+from alloc.instances.operation import generate_operation
+from alloc.objectives import Sense
+from alloc.solving import solve
+from alloc.solving.capacity.inference import solve_inference
+from alloc.solving.capacity.operation import solve_operation
+from alloc.solving.capacity.operation_patterns import solve_by_patterns
+from alloc.solving.capacity.quotas import solve_quotas
+from alloc.solving.capacity.right_sizing import right_size
+from alloc.solving.colocation import pack
+from alloc.solving.outcome import Settings
+from alloc.solving.rank_mapping import map_ranks
+from alloc.topology import Host, HostType, Topology, dgx_h100, leaf_spine
+from alloc.workload import Configuration, InterferenceTable, Job, TaskGroup
+from alloc.workload.parallelism import Parallelism
+from benchmarks.environment import describe_environment
+from benchmarks.verdict import Verdict, conclude
+
+FACTORS = tuple(10.0**k for k in range(-9, 13))
+CLOSE = 1e-5
+"""Relative difference between values that two answers called optimal may have: each is within 1e-6,
+and planning stops at 1e-6 of its bound."""
+COARSE = 1e-3
+"""The same where CP-SAT counts parts of a slot."""
+LIMIT_S = 20.0
+NO_LATENCY = dict.fromkeys(("cluster", "spine", "leaf", "host", "island"), 0.0)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is said of a problem, its values in the problem's own units."""
+
+    way: str
+    status: Status
+    objective: float | None
+    bound: float
+    sense: Sense
+    proof: BoundProof
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem and all ways to solve it.
+
+    Parameters
+    ----------
+    name
+        Formulation and objective.
+    solve
+        Returns the claims of all ways.
+    unit
+        What one unit of the objective has become by the change of units.
+    """
+
+    name: str
+    solve: Callable[[], list[Claim]]
+    unit: float = 1.0
+
+
+def able(name: str) -> list[str]:
+    """Return the backends that have a drawing of a formulation, and its method."""
+    chosen = FORMULATIONS[name]
+    general = [known for known in BACKENDS if backend(known).DRAWING in chosen.drawings]
+    return [*general, *(["auto"] if chosen.method is not None else [])]
+
+
+def tiny_instance(seed: int) -> Instance:
+    """Return a few jobs that contend for a host or two, with numbers of no special form."""
+    rng = np.random.default_rng(seed)
+    kind = HostType("box", int(rng.integers(2, 9)), "v100", 16_000, 65_536)
+    hosts = tuple(Host(f"h{n}", "box") for n in range(int(rng.integers(1, 3))))
+    jobs = []
+    for n in range(int(rng.integers(2, 5))):
+        sizes = sorted(rng.choice(np.arange(1, kind.num_gpus + 1), size=2).tolist())
+        rate = float(rng.uniform(0.5, 2.0))
+        table = tuple(
+            Configuration((TaskGroup("w", size, 1000, int(rng.integers(500, 2500)), 1024),), r)
+            for size, r in zip(sizes, (rate, rate * float(rng.uniform(1.05, 1.9))), strict=True)
+        )
+        work = float(rng.uniform(5.0, 60.0))
+        jobs.append(Job(f"j{n}", 0.0, work, table, weight=float(rng.uniform(0.2, 3.0))))
+    return Instance(f"tiny-{seed}", Topology("c", (kind,), hosts), tuple(jobs), slot_s=20.0)
+
+
+def small_schedule(seed: int) -> Instance:
+    """Return jobs that end within a few slots, for the formulation in which time makes the size."""
+    instance = tiny_instance(seed)
+    jobs = tuple(replace(job, work=job.work / 2) for job in instance.jobs[:3])
+    return instance.replace(jobs=jobs)
+
+
+def one_host_round(seed: int) -> Instance:
+    """Return a round as people have it: jobs of days, rates as a fraction of the job a second."""
+    rng = np.random.default_rng(seed)
+    kind = HostType("box", 8, "v100", 64_000, 0)
+    jobs = []
+    for n in range(int(rng.integers(3, 7))):
+        gpus, days = int(rng.integers(1, 7)), float(rng.integers(20, 100))
+        table = (Configuration((TaskGroup("w", gpus, 1000),), 1 / (days * 86_400)),)
+        jobs.append(Job(f"j{n}", 0.0, 1.0, table))
+    topology = Topology("c", (kind,), (Host("h0", "box"),))
+    return Instance(f"round-{seed}", topology, tuple(jobs), slot_s=60.0)
+
+
+def rigid(instance: Instance) -> Instance:
+    """Return an instance whose jobs each keep their first configuration, for placement."""
+    jobs = tuple(
+        replace(job, configurations=job.configurations[:1], elasticity="rigid")
+        for job in instance.jobs
+    )
+    return instance.replace(jobs=jobs)
+
+
+def certificates(name: str, objective: str, instance: Instance) -> list[Claim]:
+    """Solve an instance by all ways that a formulation has."""
+    found = []
+    for way in able(name):
+        try:
+            result = solve(instance, name, way, objective=objective, time_limit_s=LIMIT_S)
+        except UnsupportedFeatureError:
+            continue
+        c = result.certificate
+        found.append(Claim(way, c.status, c.objective, c.bound, c.sense, c.bound_proof))
+    return found
+
+
+def weighted(instance: Instance, factor: float) -> Instance:
+    """Return the instance with all weights times a factor."""
+    jobs = tuple(replace(job, weight=job.weight * factor) for job in instance.jobs)
+    return instance.replace(jobs=jobs)
+
+
+def reworked(instance: Instance, factor: float) -> Instance:
+    """Return the instance with work counted in another unit."""
+    jobs = tuple(
+        replace(
+            job,
+            work=job.work * factor,
+            work_done=job.work_done * factor,
+            configurations=tuple(replace(c, rate=c.rate * factor) for c in job.configurations),
+        )
+        for job in instance.jobs
+    )
+    return instance.replace(jobs=jobs)
+
+
+def slowed(instance: Instance, factor: float) -> Instance:
+    """Return the instance with all times longer by a factor."""
+    assert instance.slot_s is not None
+    jobs = tuple(
+        replace(
+            job,
+            arrival_s=job.arrival_s * factor,
+            configurations=tuple(replace(c, rate=c.rate / factor) for c in job.configurations),
+        )
+        for job in instance.jobs
+    )
+    return instance.replace(slot_s=instance.slot_s * factor, jobs=jobs)
+
+
+def finer(instance: Instance, factor: int) -> Instance:
+    """Return the instance with memory counted in smaller units."""
+    kinds = tuple(
+        replace(kind, memory_mib=kind.memory_mib * factor) for kind in instance.topology.host_types
+    )
+    jobs = tuple(
+        replace(
+            job,
+            configurations=tuple(
+                replace(
+                    c, tasks=tuple(replace(t, memory_mib=t.memory_mib * factor) for t in c.tasks)
+                )
+                for c in job.configurations
+            ),
+        )
+        for job in instance.jobs
+    )
+    return instance.replace(topology=replace(instance.topology, host_types=kinds), jobs=jobs)
+
+
+def reordered(instance: Instance) -> Instance:
+    """Return the instance with jobs and hosts the other way round."""
+    topology = replace(instance.topology, hosts=instance.topology.hosts[::-1])
+    return instance.replace(topology=topology, jobs=instance.jobs[::-1])
+
+
+def with_idle_host(instance: Instance) -> Instance:
+    """Return the instance with a host on which no task fits."""
+    useless = HostType("crumb", 0, None, 0, 1)
+    topology = replace(
+        instance.topology,
+        host_types=(*instance.topology.host_types, useless),
+        hosts=(*instance.topology.hosts, Host("idle", "crumb")),
+    )
+    return instance.replace(topology=topology)
+
+
+WEIGHTED = {"progress", "remaining_time", "goodput", "weighted_jct", "weight_placed"}
+"""Objectives that are sums of weights."""
+TIMED = {"weighted_jct": 1, "remaining_time": 1, "goodput": -1}
+"""Objectives with a unit of time, and its power."""
+
+
+def of_formulation(
+    name: str, objective: str, instance: Instance, factors: Sequence[float]
+) -> Iterator[Case]:
+    """Return a problem in all its units, the problem as it is first."""
+
+    def case(change: str, changed: Instance, unit: float = 1.0) -> Case:
+        return Case(
+            f"{name} {objective}, {change}", lambda: certificates(name, objective, changed), unit
+        )
+
+    yield case("as it is", instance)
+    yield case("reordered", reordered(instance))
+    if objective in WEIGHTED or objective == "gpus_placed":
+        yield case("an idle host", with_idle_host(instance))
+    yield case("memory x 8", finer(instance, 8))
+    for factor in factors:
+        if objective in WEIGHTED:
+            yield case(f"weights x {factor:g}", weighted(instance, factor), factor)
+        if name in ("round", "malleable"):
+            unit = factor if objective == "goodput" else 1.0
+            yield case(f"work x {factor:g}", reworked(instance, factor), unit)
+            if 1e-3 <= 20.0 * factor <= 1e8:
+                unit = factor ** TIMED.get(objective, 0)
+                yield case(f"times x {factor:g}", slowed(instance, factor), unit)
+
+
+def _claim(way: str, answer: object) -> Claim:
+    c = answer.certificate  # type: ignore[attr-defined]
+    return Claim(way, c.status, c.objective, c.bound, c.sense, c.bound_proof)
+
+
+def right_sizing(seed: int, factors: Sequence[float]) -> Iterator[Case]:
+    """Return a plan for a machine room and a cloud, its prices in other currencies."""
+    rng = np.random.default_rng(seed)
+    box = HostType("a100x8", 8, "a100")
+    train = [tuple(rng.uniform(0.5, 2.5, 2).tolist()) for _ in range(2)]
+
+    def priced(factor: float) -> PlanningProblem:
+        return PlanningProblem(
+            "world",
+            "EUR",
+            2,
+            offers=(
+                HostOffer("buy", box, "purchase", 150_000.0 * factor, ("north",), busy_kw=5.0,
+                          rack_units=6.0, residual_fraction=0.9),
+                HostOffer("rent", box, "on_demand", 24.0 * factor, ("cloud",)),
+            ),
+            sites=(
+                Site("north", 60.0, energy_price_per_kwh=(0.2 * factor,)),
+                Site("cloud"),
+            ),
+            classes=(JobClass("train", (JobOption("a100", 8, 10.0),), ServiceGoal("wait", 4.0)),),
+            scenarios=tuple(
+                Scenario(f"s{n}", 0.5, {"train": demand}) for n, demand in enumerate(train)
+            ),
+        )  # fmt: skip
+
+    for factor in (1.0, *factors):
+        problem = priced(factor)
+
+        def claims(problem: PlanningProblem = problem) -> list[Claim]:
+            return [
+                _claim(method, right_size(problem, method=method, gap=1e-6, time_limit_s=LIMIT_S))
+                for method in ("extensive", "decomposition")
+            ]
+
+        yield Case(f"right-sizing, prices x {factor:g}", claims, factor)
+
+
+def operation(seed: int, factors: Sequence[float]) -> Iterator[Case]:
+    """Return a decision in operation, its prices in other currencies."""
+    problem = generate_operation(num_nodes=2, num_jobs=5, seed=seed)
+    for factor in (1.0, *factors):
+        priced = problem.replace(
+            types=tuple(
+                replace(t, price_per_h=tuple(factor * p for p in t.price_per_h))
+                for t in problem.types
+            ),
+            jobs=tuple(
+                replace(j, tardiness_cost_per_h=factor * j.tardiness_cost_per_h)
+                for j in problem.jobs
+            ),
+            energy_price_per_kwh=factor * problem.energy_price_per_kwh,
+        )
+
+        def claims(priced: object = priced) -> list[Claim]:
+            found = solve_operation(priced, Settings(LIMIT_S))  # type: ignore[arg-type]
+            other = solve_by_patterns(priced, Settings(LIMIT_S))  # type: ignore[arg-type]
+            own = _claim("aggregated", found)
+            return [
+                own,
+                Claim("patterns", "feasible", other.cost, other.bound, "min", "claimed"),
+            ]
+
+        yield Case(f"operation, prices x {factor:g}", claims, factor)
+
+
+def inference(seed: int, factors: Sequence[float]) -> Iterator[Case]:
+    """Return replicas of a model, the prices of their GPUs in other currencies."""
+    rng = np.random.default_rng(seed)
+    option = ReplicaOption(
+        "h100", 1, prefill_tokens_per_s=8000.0, decode_tokens_per_s=((1, 40.0), (8, 160.0))
+    )
+    larger = replace(option, tensor_parallel=2, prefill_tokens_per_s=14_000.0)
+    tokens = TokenCounts((100, 500), (0.5, 0.5)), TokenCounts((20, 200), (0.6, 0.4))
+    rates = tuple(rng.uniform(0.2, 3.0, 2).tolist())
+    chat = RequestClass("chat", rates, *tokens, LatencyGoal(2.0, 95), None)
+    model = ServedModel("chatbot", 1000, (chat,), (option, larger))
+    prices = rng.uniform(1.0, 5.0, 2).tolist()
+    for factor in (1.0, *factors):
+        pools = tuple(
+            GpuPool(f"p{n}", "h100", 4, 4, price * factor, 80_000) for n, price in enumerate(prices)
+        )
+        problem = InferenceProblem((model,), pools, (Period("a", 1.0), Period("b", 2.0)))
+
+        def claims(problem: InferenceProblem = problem) -> list[Claim]:
+            return [
+                _claim(method, solve_inference(problem, Settings(LIMIT_S), method=method))
+                for method in ("mixes", "columns", "pyomo")
+            ]
+
+        yield Case(f"inference, prices x {factor:g}", claims, factor)
+
+
+def quotas(seed: int, factors: Sequence[float]) -> Iterator[Case]:
+    """Return quotas for three tenants, their weights in other units."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 5, (2, 3)).tolist()
+    weights = rng.uniform(0.5, 3.0, 3).tolist()
+    for factor in (1.0, *factors):
+        tenants = tuple(
+            QuotaTenant(f"t{n}", "c", 1000, weight * factor) for n, weight in enumerate(weights)
+        )
+        scenarios = tuple(
+            DemandScenario(
+                f"s{s}",
+                0.5,
+                tuple(TenantDemand(f"t{n}", "a100", (1000 * x,)) for n, x in enumerate(row)),
+            )
+            for s, row in enumerate(rows)
+        )
+        problem = QuotaProblem(
+            tenants, (GpuCapacity("a100", 6000),), scenarios, (1.0,), "expected_shortfall"
+        )
+
+        def claims(problem: QuotaProblem = problem) -> list[Claim]:
+            return [
+                _claim(method, solve_quotas(problem, Settings(LIMIT_S), method=method))
+                for method in ("highs", "pyomo")
+            ]
+
+        yield Case(f"quotas, weights x {factor:g}", claims, factor)
+
+
+def ranks(seed: int, factors: Sequence[float]) -> Iterator[Case]:
+    """Return a mapping of ranks, the bytes they exchange in other units."""
+    rng = np.random.default_rng(seed)
+    tree = leaf_spine(dgx_h100(), 1, 2, num_spines=1)
+    gpus = [f"{host.id}/gpu{g}" for host in tree.hosts for g in range(3)]
+    sent = (1e6 * rng.uniform(0.5, 2.0, 3)).tolist()
+    for factor in (1.0, *factors):
+        job = Parallelism(
+            2, 1, 3, 1,
+            tensor_bytes=sent[0] * factor,
+            tensor_operations=3,
+            data_bytes=sent[1] * factor,
+        )  # fmt: skip
+
+        def claims(job: Parallelism = job) -> list[Claim]:
+            answer = map_ranks(tree, job, gpus, latency_s=NO_LATENCY, time_limit_s=LIMIT_S)
+            return [Claim("ranks", answer.status, answer.objective, answer.bound, "min", "claimed")]
+
+        yield Case(f"rank mapping, bytes x {factor:g}", claims, factor)
+
+
+def colocation(seed: int, factors: Sequence[float]) -> Iterator[Case]:
+    """Return jobs that share GPUs, their weights in other units."""
+    rng = np.random.default_rng(seed)
+    table = InterferenceTable("random", ("a", "b", "c"), np.ones(3), rng.uniform(0.3, 1.0, (3, 3)))
+    kinds = [table.kinds[k] for k in rng.integers(0, 3, 6)]
+    weights = rng.uniform(0.5, 3.0, 6)
+    for factor in (1.0, *factors):
+
+        def claims(worth: Sequence[float] = tuple((weights * factor).tolist())) -> list[Claim]:
+            found = pack(kinds, table, 3, weights=worth)
+            status: Status = "optimal" if found.is_optimal else "feasible"
+            return [Claim("pack", status, found.value, found.bound, "max", found.bound_proof)]
+
+        yield Case(f"co-location, weights x {factor:g}", claims, factor)
+
+
+def families(seed: int, factors: Sequence[float]) -> Iterator[tuple[str, Iterator[Case]]]:
+    """Return every family with its problem of a seed, in all its units."""
+    instance = tiny_instance(seed)
+    for name, chosen in FORMULATIONS.items():
+        for objective in chosen.objectives:
+            asked = instance if name == "round" else rigid(instance)
+            if name == "malleable":
+                asked = small_schedule(seed)
+            yield f"{name} {objective}", of_formulation(name, objective, asked, factors)
+    yield "one-host rounds", of_formulation("round", "goodput", one_host_round(seed), ())
+    for one in (right_sizing, operation, inference, quotas, ranks, colocation):
+        yield one.__name__, one(seed, factors)
+
+
+def disagreements(cases: Iterator[Case], proofs: Counter[str]) -> Iterator[str]:
+    """Yield what contradicts itself among the answers to one problem, in one sentence each."""
+    first: list[Claim] = []
+    for case in cases:
+        try:
+            claims = case.solve()
+        except InstanceError as refusal:
+            proofs[f"refused: {str(refusal)[:40]}"] += 1
+            continue
+        proofs.update(claim.proof for claim in claims if claim.status == "optimal")
+        yield from _among(case, claims)
+        if not first:
+            first = claims
+        else:
+            yield from _between(case, claims, first)
+
+
+def _among(case: Case, claims: Sequence[Claim]) -> Iterator[str]:
+    """Compare the ways to solve one problem."""
+    for one in claims:
+        for other in claims:
+            close = COARSE if "cpsat" in (one.way, other.way) else CLOSE
+            if one.objective is None or not math.isfinite(other.bound):
+                continue
+            if beats(one.objective, other.bound, one.sense, 1e-9 * case.unit, close):
+                yield (
+                    f"{case.name}: {one.way} has {one.objective!r}, better than the bound "
+                    f"{other.bound!r} of {other.way}"
+                )
+            if {one.status, other.status} == {"optimal", "infeasible"}:
+                yield f"{case.name}: {one.way} {one.status}, {other.way} {other.status}"
+
+
+def _between(case: Case, claims: Sequence[Claim], first: Sequence[Claim]) -> Iterator[str]:
+    """Compare the answers in one unit with those in the first."""
+    for now, before in zip(claims, first, strict=True):
+        close = COARSE if now.way == "cpsat" else CLOSE
+        if now.status != before.status:
+            yield f"{case.name}: {now.way} says {now.status}, and {before.status} in the first unit"
+        elif now.status == "optimal":
+            assert now.objective is not None
+            assert before.objective is not None
+            expected = before.objective * case.unit
+            if not math.isclose(now.objective, expected, rel_tol=close, abs_tol=1e-9 * case.unit):
+                yield f"{case.name}: {now.way} has {now.objective!r}, expected {expected!r}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a range of seeds; return 1 if answers disagree."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs=2, default=(0, 3), metavar=("FIRST", "END"))
+    parser.add_argument("--only", default="", help="families whose name has this in it")
+    parser.add_argument("--factors", type=float, nargs="*", default=FACTORS)
+    args = parser.parse_args(argv)
+    print(describe_environment())
+    proofs: Counter[str] = Counter()
+    problems, wrong, began = 0, 0, time.process_time()
+    for seed in range(*args.seeds):
+        for name, cases in families(seed, args.factors):
+            if args.only not in name:
+                continue
+            problems += 1
+            for sentence in disagreements(cases, proofs):
+                wrong += 1
+                print(f"seed {seed}: {sentence}", flush=True)
+    spent = time.process_time() - began
+    kinds = ", ".join(f"{kind} {number}" for kind, number in proofs.most_common())
+    print(f"{problems} problems in all their units, {spent:.0f} CPU s; optimal by proof: {kinds}")
+    return conclude([Verdict("0 disagreements between units", f"{wrong}", wrong == 0)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

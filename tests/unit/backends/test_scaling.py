@@ -1,0 +1,313 @@
+"""Units change nothing: what HiGHS is handed, what comes back, and what numpy proves of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import linprog
+
+from alloc.backends import SolverOptions, highs
+from alloc.backends.column_bounds import bounded
+from alloc.backends.highs import highs_model, quiet_solver
+from alloc.backends.linear_program import LinearProgram
+from alloc.backends.scaling import Scaling, power_of_two
+from alloc.backends.second_proof import solve_and_prove, with_proof
+from alloc.backends.weak_duality import proved_bound, proves_infeasible
+from alloc.errors import SolverError
+from alloc.formulation import ArrayModel, RawResult
+
+EXACT = SolverOptions(time_limit_s=20.0, gap=0.0)
+SIZES = [1e-300, 1e-12, 1e-9, 1e-3, 1.0, 7.3, 1e6, 1e12, 1e200]
+
+
+def random_program(seed: int, *, integer: bool = True, size: float = 1.0) -> ArrayModel:
+    """A packing with a covering row, some columns without an upper limit."""
+    rng = np.random.default_rng(seed)
+    columns, rows = int(rng.integers(3, 8)), int(rng.integers(2, 5))
+    matrix = rng.integers(0, 9, (rows, columns)).astype(float)
+    matrix[0] = rng.integers(1, 9, columns)
+    upper = np.where(rng.random(columns) < 0.3, np.inf, 3.0)
+    limit = np.full(rows, 17.0)
+    low = np.full(rows, -np.inf)
+    low[0] = 2.0
+    return ArrayModel(
+        "max" if seed % 2 else "min",
+        size * rng.uniform(0.3, 2.0, columns),
+        sparse.csr_array(matrix),
+        low,
+        limit,
+        np.zeros(columns),
+        upper,
+        np.full(columns, integer),
+    )
+
+
+def best_of_all(model: ArrayModel) -> float:
+    """Return the optimum by trying every point: the first row limits every column to 17."""
+    most = np.minimum(model.upper, np.floor(17.0 / model.matrix.toarray()[0])).astype(int)
+    points = np.stack(np.meshgrid(*(np.arange(m + 1) for m in most), indexing="ij"), axis=-1)
+    points = points.reshape(-1, len(most))
+    rows = points @ model.matrix.toarray().T
+    kept = ((rows >= model.row_lower) & (rows <= model.row_upper)).all(axis=1)
+    values = points[kept] @ model.cost
+    return float(values.max() if model.sense == "max" else values.min())
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("seed", range(6))
+def test_an_integer_optimum_is_the_same_in_every_unit(seed: int, size: float) -> None:
+    """Unscaled, HiGHS calls anything optimal below about 1e-6."""
+    model = random_program(seed, size=size)
+    raw = solve_and_prove(model, EXACT)
+    expected = best_of_all(random_program(seed)) * size
+    assert raw.status == "optimal"
+    assert raw.objective == pytest.approx(expected, rel=1e-9, abs=0.0)
+    assert raw.bound == pytest.approx(expected, rel=1e-6, abs=0.0)
+    assert raw.bound_proof == "recomputed"
+
+
+@pytest.mark.parametrize("row", [1e-30, 1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_of_any_unit_hold(seed: int, row: float) -> None:
+    """HiGHS drops entries below 1e-9 and keeps rows to 1e-6, whatever they count."""
+    model = random_program(seed)
+    scaled = replace(
+        model,
+        matrix=model.matrix * row,
+        row_lower=model.row_lower * row,
+        row_upper=model.row_upper * row,
+    )
+    raw = highs.solve(scaled, EXACT)
+    assert raw.objective == pytest.approx(best_of_all(model))
+
+
+def test_large_whole_numbers_are_divided_exactly() -> None:
+    """Rows of MiB: one too many is one too many, also where a power of two would hide it."""
+    unit = 3 * 2.0**30
+    model = ArrayModel(
+        "max",
+        np.array([2.0, 3.0]),
+        sparse.csr_array(np.array([[2.0, 3.0]]) * unit),
+        np.array([-np.inf]),
+        np.array([4.0]) * unit,
+        np.zeros(2),
+        np.full(2, 5.0),
+        np.ones(2, dtype=bool),
+    )
+    scaled = Scaling.of(model).apply(model)
+    assert scaled.matrix.toarray().tolist() == [[2.0, 3.0]]
+    assert highs.solve(model, EXACT).objective == 4.0
+
+
+@pytest.mark.parametrize("huge", [1e3, 1e8, 1e15])
+def test_a_weight_that_finds_no_room_does_not_decide_the_others(huge: float) -> None:
+    """The tolerances are a share of the largest cost; the optimum here is far below it."""
+    model = ArrayModel(
+        "max",
+        np.array([huge, 3.0, 2.0, 2.5]),
+        sparse.csr_array(np.array([[9.0, 4.0, 2.0, 3.0], [2.0, 0.0, 0.0, 0.0]])),
+        np.full(2, -np.inf),
+        np.array([5.0, 1.0]),
+        np.zeros(4),
+        np.ones(4),
+        np.ones(4, dtype=bool),
+    )
+    for program in (model, replace(model, sense="min", cost=-model.cost)):
+        raw = highs.solve(program, EXACT)
+        assert abs(raw.objective) == pytest.approx(4.5)
+        better = raw.bound - raw.objective
+        assert (better if program.sense == "max" else -better) >= -1e-9
+        assert abs(better) <= 1e-6 * 4.5 or raw.bound_proof == "claimed"
+
+
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
+def test_a_linear_program_answers_in_the_callers_units(size: float) -> None:
+    """Values, duals and reduced costs, of a program that grows and changes."""
+    model = random_program(4, integer=False, size=size)
+    program = LinearProgram(model)
+    found = program.optimum("a test")
+    # Of scipy's own HiGHS, in units of about one.
+    matrix = model.matrix.toarray()
+    expected = linprog(
+        model.cost / size,
+        np.vstack([matrix, -matrix[:1]]),
+        np.append(model.row_upper, -model.row_lower[0]),
+        bounds=[(0, None if np.isinf(u) else u) for u in model.upper],
+    )
+    assert found.value == pytest.approx(expected.fun * size)
+    assert found.values @ model.cost == pytest.approx(found.value)
+    assert proved_bound(bounded(model), found.duals) == pytest.approx(found.value, rel=1e-9)
+    reduced = model.cost - model.matrix.T @ found.duals
+    assert found.reduced_costs == pytest.approx(reduced, abs=1e-9 * size)
+    # A dearer column that covers more, then a cheaper one, then a limit, then a coefficient.
+    program.add_columns(np.array([1e4 * size]), np.zeros(1), np.ones(1), [0], [0], [2.0])
+    assert program.optimum("a test").value == pytest.approx(found.value)
+    program.set_costs([program.num_columns - 1], np.zeros(1))
+    assert program.optimum("a test").value == pytest.approx(0.0, abs=1e-9 * size)
+    program.set_coefficient(0, program.num_columns - 1, 1.0)
+    half = program.optimum("a test").value
+    assert half == pytest.approx(found.value / 2)
+    program.add_rows(np.array([2.0]), np.array([np.inf]), [0], [program.num_columns - 1], [1.0])
+    assert program.solve() is None
+    assert program.is_infeasible
+    with pytest.raises(SolverError, match='HiGHS ended a test with "Infeasible"'):
+        program.optimum("a test")
+    program.set_row_bounds([program.num_rows - 1], np.zeros(1), np.array([np.inf]))
+    assert program.optimum("a test").value == pytest.approx(half)
+
+
+def test_a_program_is_scaled_anew_where_its_costs_have_grown_small() -> None:
+    """A master begins with dear artificial columns; what counts comes later."""
+    program = LinearProgram(sense="max")
+    program.add_rows(np.full(1, -np.inf), np.array([4.0]))
+    program.add_columns(np.array([1e9]), np.zeros(1), np.ones(1), [0], [0], [4.0])
+    assert program.optimum("a test").value == pytest.approx(1e9)
+    program.set_costs([0], np.zeros(1))
+    program.add_columns(np.array([1e-9, 3e-9]), np.zeros(2), np.ones(2), [0, 1], [0, 0], [1.0, 4.0])
+    assert program.optimum("a test").value == pytest.approx(3.25e-9, rel=1e-9, abs=0.0)
+    assert program.integer_model().cost.tolist() == [0.0, 1e-9, 3e-9]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_multipliers_prove_a_bound(seed: int) -> None:
+    """Weak duality holds whatever they are; a bound that needs good ones would be the solver's."""
+    rng = np.random.default_rng(seed)
+    model = bounded(random_program(seed, size=10.0 ** rng.integers(-12, 12)))
+    optimum = best_of_all(model)
+    size = float(np.abs(model.cost).max())
+    for multipliers in rng.normal(0.0, 0.3 * size, (20, len(model.row_lower))):
+        bound = proved_bound(model, multipliers)
+        assert bound >= optimum if model.sense == "max" else bound <= optimum
+
+
+def test_rounding_counts_against_a_bound() -> None:
+    """Reduced costs that are 0 but for rounding are not, times a million."""
+    model = ArrayModel(
+        "min",
+        np.array([0.1 + 0.2]),
+        sparse.csr_array(np.array([[1.0]])),
+        np.array([0.0]),
+        np.array([np.inf]),
+        np.zeros(1),
+        np.array([1e6]),
+        np.zeros(1, dtype=bool),
+    )
+    assert -1e-6 < proved_bound(model, np.array([0.3 + 1e-17])) <= 0.0
+    assert -1e-6 < proved_bound(model, np.array([0.1 + 0.2])) < 0.0
+
+
+def test_multipliers_prove_that_there_is_no_solution() -> None:
+    """Two columns of at most 1 each do not make 3; any other multipliers prove nothing."""
+    model = ArrayModel(
+        "max",
+        np.ones(2),
+        sparse.csr_array(np.ones((1, 2))),
+        np.array([3.0]),
+        np.array([np.inf]),
+        np.zeros(2),
+        np.ones(2),
+        np.ones(2, dtype=bool),
+    )
+    assert proves_infeasible(model, np.array([1.0]))
+    assert not proves_infeasible(model, np.array([0.0]))
+    assert not proves_infeasible(replace(model, row_lower=np.array([2.0])), np.array([1.0]))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_false_optimum_is_found_out(seed: int) -> None:
+    """What a solver claims is put right where the tree is small enough to see it."""
+    model = random_program(seed)
+    true = best_of_all(model)
+    columns = len(model.cost)
+    worse = np.zeros(columns)
+    worse[int(model.cost.argmax() if model.sense == "min" else model.cost.argmin())] = 2.0
+    value = float(model.cost @ worse)
+    claim = RawResult("optimal", worse, value, value, None, "Optimal")
+    raw = with_proof(model, claim, EXACT)
+    assert raw.objective == pytest.approx(true)
+    assert raw.status == "optimal"
+    assert raw.bound_proof == "recomputed"
+    assert model.cost @ raw.values == pytest.approx(true)
+
+
+def test_a_tree_too_large_is_confirmed_by_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alloc.backends.second_proof._MOST_NODES", 1)
+    programs = [random_program(seed) for seed in range(12)]
+    assert "confirmed" in {solve_and_prove(program, EXACT).bound_proof for program in programs}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_derived_bounds_lose_no_optimum(seed: int) -> None:
+    """Every column has them here, because every program has an optimum of finite size."""
+    model = random_program(seed)
+    finite = bounded(model)
+    assert np.isfinite(finite.upper).all()
+    assert best_of_all(finite) == best_of_all(model)
+    assert (finite.lower == model.lower).all()
+
+
+def test_a_cost_that_is_only_pushed_down_is_bounded_by_what_its_rows_ask() -> None:
+    """Masters of Benders have such columns: no row limits them, and no optimum needs more."""
+    model = ArrayModel(
+        "min",
+        np.array([1.0, 5.0]),
+        sparse.csr_array(np.array([[1.0, 2.0], [1.0, -3.0]])),
+        np.array([4.0, 1.0]),
+        np.full(2, np.inf),
+        np.zeros(2),
+        np.array([np.inf, 6.0]),
+        np.array([False, True]),
+    )
+    upper = bounded(model).upper[0]
+    assert upper == pytest.approx(19.0)
+    assert highs.solve(model, EXACT).objective == pytest.approx(4.0)
+
+
+def test_presolve_is_off_where_a_column_stays_without_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """HiGHS' presolve can crash the process on such integer programs."""
+    seen: list[str] = []
+    native = highs.quiet_solver
+
+    def watched(options: SolverOptions):
+        solver = native(options)
+        run = solver.run
+        solver.run = lambda: seen.append(solver.getOptionValue("presolve")[1]) or run()
+        return solver
+
+    monkeypatch.setattr(highs, "quiet_solver", watched)
+    model = ArrayModel(
+        "max",
+        np.array([1.0, -1.0]),
+        sparse.csr_array(np.array([[1.0, -1.0]])),
+        np.array([-np.inf]),
+        np.array([0.5]),
+        np.zeros(2),
+        np.full(2, np.inf),
+        np.ones(2, dtype=bool),
+    )
+    assert np.isinf(bounded(model).upper).any()
+    assert highs.solve(model, EXACT).objective == pytest.approx(0.0)
+    assert set(seen) == {"off"}
+
+
+def test_powers_of_two_are_exact_and_defined_everywhere() -> None:
+    for size in (1e-320, 1e-9, 1.0, 3.0, 1e9, 1e300):
+        factor = power_of_two(size)
+        assert np.log2(factor) == round(np.log2(factor))
+        assert 1.0 <= size * factor < 2.0 or size < 1e-300
+    assert power_of_two(0.0) == power_of_two(np.inf) == 1.0
+
+
+def test_highs_itself_is_wrong_without_scaling() -> None:
+    """Why all this is here; if HiGHS learns to scale, this test says so."""
+    model = replace(random_program(1, size=1e-9), upper=np.full(len(random_program(1).cost), 3.0))
+    solver = quiet_solver(EXACT)
+    solver.passModel(highs_model(model))
+    solver.run()
+    claimed = solver.getInfo().objective_function_value
+    assert claimed != pytest.approx(best_of_all(model), rel=1e-6, abs=0.0)
