@@ -17,7 +17,7 @@ from alloc.backends import SolverOptions
 from alloc.backends.highs import quiet_solver, solve
 from alloc.formulation import Array, ArrayModel
 from alloc.models.malleable.data import SlotData
-from alloc.models.malleable.profiles import IDLE, Profile
+from alloc.models.malleable.profiles import IDLE, OutOfTime, Profile
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,15 @@ class Master:
             Price of one unit of each row in each slot, shape (slots, R).
         z : ndarray
             Value of each column, shape (columns,).
+
+        Raises
+        ------
+        OutOfTime
+            If HiGHS was stopped before the optimum: its duals are then no prices.
         """
         self.solver.run()
+        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            raise OutOfTime
         solution = self.solver.getSolution()
         dual = np.array(solution.row_dual)[self.data.num_jobs :]
         prices = np.maximum(-dual, 0.0).reshape(self.num_slots, -1) / self.scale
