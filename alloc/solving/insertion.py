@@ -91,10 +91,8 @@ class Builder:
         """
         placed: dict[int, Column] = {}
         for job in order:
-            if hurry():
-                column = self.insert_quickly(job, room)
-            else:
-                column = self.insert(job, room, prices)
+            quick = hurry()
+            column = self.insert_quickly(job, room) if quick else self.insert(job, room, prices)
             if column is None:
                 return None
             take(room, column)

@@ -9,9 +9,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -49,8 +48,8 @@ _FIRST_SHARE, _GUIDED_SHARE = 0.3, 0.3
 """Shares of the time left after which the first schedule, and those guided by prices, hurry."""
 _MOST_COLUMNS = 50_000
 _MOST_ASKED = 1_000_000
-"""Choices (job, slot, configuration) up to which HiGHS is asked for a schedule: building the program
-for more takes a minute and gigabytes."""
+"""Choices (job, slot, configuration) up to which HiGHS is asked for a schedule: building the model
+of more takes a minute and gigabytes."""
 _BACKEND = "alloc column generation + HiGHS"
 
 _TOGETHER = (
@@ -323,26 +322,29 @@ class _Search:
         )
         most = serial_horizon(data)
         num_slots = min(most, int(data.release.max() + 4 * np.ceil(data.shortest.max())) + 8)
-        hurry = self.settings.within(_FIRST_SHARE * self.settings.seconds_left()).time_is_up
-        # Whatever the time limit: without a first schedule there is nothing to return. One sweep a
-        # job makes one; the dynamic program only finds what that misses for jobs without pauses.
-        ways = [lambda: True] if self._all_exact() else [lambda: True, hurry]
         while not plans:
             builder = Builder(data, num_slots)
-            for way, order in itertools.product(ways, orders):
-                plan = builder.insert_all(order.tolist(), builder.empty(), None, way)
-                if plan is not None:
-                    plans.append(plan)
-                    if way is not hurry:
-                        continue
-                    break
+            # Whatever the time limit: without a first schedule there is nothing to return, and one
+            # sweep a job makes one.
+            plans += self._inserted(builder, orders, lambda: True)
+            if not all(is_exact(data, j) for j in range(data.num_jobs)):
+                # The dynamic program finds what the sweep misses of jobs that may not pause.
+                hurry = self.settings.within(_FIRST_SHARE * self.settings.seconds_left())
+                plans += self._inserted(builder, orders, hurry.time_is_up)
             if num_slots >= most:
                 break
             num_slots = min(2 * num_slots, most)
         return min(plans, key=total_cost) if plans else None
 
-    def _all_exact(self) -> bool:
-        return all(is_exact(self.data, j) for j in range(self.data.num_jobs))
+    def _inserted(
+        self, builder: Builder, orders: Sequence[Array], hurry: Callable[[], bool]
+    ) -> list[Plan]:
+        """Return the first schedule that insertion in one of some orders finds, if there is one."""
+        for order in orders:
+            plan = builder.insert_all(order.tolist(), builder.empty(), None, hurry)
+            if plan is not None:
+                return [plan]
+        return []
 
     def _num_slots(self) -> int:
         """Return how many slots the master gets: the incumbent's, and some to spare."""
