@@ -262,6 +262,14 @@ class LinearProgram:
         return str(self._solver.modelStatusToString(self._solver.getModelStatus()))
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether the last solve was ended by its limit or by Ctrl-C."""
+        return self._solver.getModelStatus() in (
+            highspy.HighsModelStatus.kTimeLimit,
+            highspy.HighsModelStatus.kInterrupt,
+        )
+
+    @property
     def is_infeasible(self) -> bool:
         """Whether the last solve proved that there is no solution.
 

@@ -10,13 +10,14 @@ master would be slow, get their prices by ascent instead; the bound is proved in
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
-from alloc.models.malleable.profiles import Pricing, lagrangian_bound
+from alloc.models.malleable.profiles import OutOfTime, Pricing, lagrangian_bound
 from alloc.solving.ascent import ascend
 from alloc.solving.counted import CountedPricing
 from alloc.solving.master import Column, Master, make_column
@@ -28,6 +29,8 @@ _PRICING_CELLS = 5 * 10**6
 _BOUND_CELLS = 2 * 10**8
 """Sizes of the dynamic programs (slots x configurations x grid steps), a tenth of a second and a
 few seconds of numpy: the finer the grid, the less the bound loses to rounding."""
+_BOUND_SHARE = 0.3
+"""Share of the time left that each proof of a bound may take: incumbents need the rest."""
 _LONG = 20_000
 """Jobs times slots from which counted jobs are priced by ascent, without a linear master."""
 
@@ -84,6 +87,27 @@ def bound_states(data: SlotData, num_slots: int) -> int:
     return grid_steps(data, num_slots, _BOUND_CELLS)
 
 
+def proved_bound(data: SlotData, prices: Array, settings: Settings) -> float:
+    """Return the bound that prices prove, weighted slots, on the finest grid that time allows.
+
+    Minus infinity where time is too short for any: the bound of every job alone holds always.
+    """
+    num_slots = len(prices)
+    coarse = grid_steps(data, num_slots, _PRICING_CELLS)
+    fine = bound_states(data, num_slots)
+    best = -np.inf
+    for states in dict.fromkeys((coarse, fine)):
+        left = settings.seconds_left()
+        try:
+            bound = lagrangian_bound(data, prices, states, settings.time_is_up) / data.slot_s
+        except OutOfTime:
+            break
+        best = max(best, bound)
+        if (left - settings.seconds_left()) * fine / states > settings.seconds_left():
+            break
+    return best
+
+
 def generate_columns(
     data: SlotData,
     num_slots: int,
@@ -119,15 +143,20 @@ def generate_columns(
         return _by_ascent(data, num_slots, first_columns, settings, seconds, report)
     master = Master(data, num_slots, penalty=10.0 * num_slots)
     master.add(first_columns)
-    pricing = Pricing(data, grid_steps(data, num_slots, _PRICING_CELLS))
+    whole, settings = settings, settings.within(seconds)
+    pricing = Pricing(data, grid_steps(data, num_slots, _PRICING_CELLS), settings.time_is_up)
     arrivals = float(data.weight @ (data.release - data.lag))
-    deadline = settings.seconds_left() - seconds
     best, best_prices = -np.inf, np.zeros((num_slots, len(data.rows.names)))
     smoothing, iteration, converged = 0.0, 0, False
+    # What is known before the first master: the first columns, at no prices.
+    value, prices, z = np.inf, best_prices, np.ones(len(master.columns))
     while True:
-        value, prices, z = master.solve()
-        query = smoothing * best_prices + (1 - smoothing) * prices
-        solved = pricing.solve(query, "upper")
+        try:
+            value, prices, z = master.solve(settings.seconds_left())
+            query = smoothing * best_prices + (1 - smoothing) * prices
+            solved = pricing.solve(query, "upper")
+        except OutOfTime:
+            break
         lagrangian = float(pricing.costs(solved).sum() - (query @ data.rows.capacity).sum())
         lagrangian -= arrivals
         if lagrangian > best:
@@ -144,17 +173,19 @@ def generate_columns(
         if value - best <= _CONVERGED * abs(value) or (not added and smoothing == 0.0):
             converged = True
             break
-        if settings.seconds_left() <= max(deadline, 0.0):
+        if settings.time_is_up():
             break
         # A smoothed query that finds nothing new is followed by one at the master's own prices.
         smoothing = _SMOOTHING if added else 0.0
-    value, prices, z = master.solve()
+    with suppress(OutOfTime):
+        value, prices, z = master.solve(settings.seconds_left())
+    z = np.concatenate([z, np.zeros(len(master.columns) - len(z))])
     bound = -np.inf
     if not prove:
         return Relaxation(prices, bound, value, master.columns, z, converged)
     for candidate in (best_prices, prices):
         # Both are valid; the better one depends on how far the master has come.
-        proved = lagrangian_bound(data, candidate, bound_states(data, num_slots)) / data.slot_s
+        proved = proved_bound(data, candidate, whole.within(_BOUND_SHARE * whole.seconds_left()))
         if proved > bound:
             bound, best_prices = proved, candidate
     return Relaxation(best_prices, bound, value, master.columns, z, converged)
@@ -171,7 +202,7 @@ def _by_ascent(
     """Return the relaxation of a long instance of counted jobs."""
     upper = sum(column.cost for column in first_columns)
     found = ascend(data, num_slots, upper, settings, seconds, report)
-    bound = lagrangian_bound(data, found.prices, bound_states(data, num_slots)) / data.slot_s
+    bound = proved_bound(data, found.prices, settings.within(0.5 * settings.seconds_left()))
     report(f"ascent done after {found.rounds} rounds: {found.value:.4f}, proved {bound:.4f}")
     return Relaxation(
         found.prices, bound, found.value, found.columns, found.z, False, mastered=False

@@ -9,11 +9,13 @@ Christofides and Mingozzi 2008).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
-from alloc.models.malleable.profiles import IDLE, Pricing, Profile, Solved
+from alloc.models.malleable.profiles import IDLE, OutOfTime, Pricing, Profile, Solved, never
 
 _FIT = 1e-9
 
@@ -25,6 +27,7 @@ def enumerate_profiles(
     *,
     num_states: int,
     most: int,
+    stop: Callable[[], bool] = never,
 ) -> list[list[Profile]] | None:
     """Return every profile of every job within `slack` of the job's cheapest at these prices.
 
@@ -40,24 +43,30 @@ def enumerate_profiles(
         Grid of the dynamic program that cuts off.
     most
         Give up beyond so many profiles, counting partial ones of a slot.
+    stop
+        Asked again and again whether time is up.
 
     Returns
     -------
     list or None
-        For each job its profiles; None if there are too many, or if a job could end after the
-        priced slots.
+        For each job its profiles; None if there are too many, if a job could end after the priced
+        slots, or if time is up.
     """
-    pricing = Pricing(data, num_states)
+    pricing = Pricing(data, num_states, stop)
+    try:
+        solved_groups = pricing.solve(np.maximum(prices, 0.0), "lower")
+    except OutOfTime:
+        return None
     found: list[list[Profile]] = [[] for _ in range(data.num_jobs)]
     total = 0
-    for (_, jobs), programs in zip(
-        pricing.groups, pricing.solve(np.maximum(prices, 0.0), "lower"), strict=True
-    ):
+    for (_, jobs), programs in zip(pricing.groups, solved_groups, strict=True):
         for j in jobs:
             release, work = int(data.release[j]), float(data.work[j])
             started = bool(data.started[j])
             cheapest = min(p.cost(release, work, started) for p in programs)
             for solved in programs:
+                if stop():
+                    return None
                 own = _profiles_of(
                     solved, prices, release, work, started, cheapest + slack, most - total
                 )

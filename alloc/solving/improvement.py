@@ -28,13 +28,17 @@ _LONG_SIZES = (2, 40)
 """Range of neighbourhood sizes where insertion is quick."""
 
 
-def guided_plans(data: SlotData, builder: Builder, relaxation: Relaxation) -> list[Plan]:
-    """Return the complete schedules that price-guided insertion finds, best first."""
+def guided_plans(
+    data: SlotData, builder: Builder, relaxation: Relaxation, settings: Settings
+) -> list[Plan]:
+    """Return the complete schedules that price-guided insertion finds in time, best first."""
     order = np.argsort(relaxation.completion(data.num_jobs), kind="stable").tolist()
     plans = []
     for factor in _PRICE_FACTORS:
+        if settings.time_is_up():
+            break
         prices = factor * relaxation.prices if factor else None
-        plan = builder.insert_all(order, builder.empty(), prices)
+        plan = builder.insert_all(order, builder.empty(), prices, settings.time_is_up)
         if plan is not None:
             plans.append(plan)
     return sorted(plans, key=total_cost)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
-from alloc.models.malleable.profiles import Pricing, Solved
+from alloc.models.malleable.profiles import Pricing, Solved, never
 from alloc.solving.counted import insert_counted, is_counted
 from alloc.solving.master import Column, make_column
+from alloc.solving.quick_insertion import earliest_profile, is_exact
 
 _STATES = 400
 """Grid steps of the work left: the profile returned always completes, whatever the grid."""
@@ -49,6 +50,8 @@ class Builder:
             found = insert_counted(self.data, job, room, prices)
             return None if found is None else make_column(self.data, job, found)
         if prices is None:
+            if is_exact(self.data, job):
+                return self.insert_quickly(job, room)
             prices = np.zeros_like(room)
         key, _ = self.pricing.groups[self.group_of[job]]
         release, work = int(self.data.release[job]), float(self.data.work[job])
@@ -70,13 +73,26 @@ class Builder:
         profile = best[1].profile(release, work, started)
         return None if profile is None else make_column(self.data, job, profile)
 
+    def insert_quickly(self, job: int, room: Array) -> Column | None:
+        """Return an early column of a job that fits into the room, in one sweep, or None."""
+        profile = earliest_profile(self.data, job, room)
+        return None if profile is None else make_column(self.data, job, profile)
+
     def insert_all(
-        self, order: Iterable[int], room: Array, prices: Array | None
+        self,
+        order: Iterable[int],
+        room: Array,
+        prices: Array | None,
+        hurry: Callable[[], bool] = never,
     ) -> dict[int, Column] | None:
-        """Insert jobs in order, taking their capacity from `room`; None when one does not fit."""
+        """Insert jobs in order, taking their capacity from `room`; None when one does not fit.
+
+        Once `hurry` says so, the jobs left are inserted quickly.
+        """
         placed: dict[int, Column] = {}
         for job in order:
-            column = self.insert(job, room, prices)
+            quick = hurry()
+            column = self.insert_quickly(job, room) if quick else self.insert(job, room, prices)
             if column is None:
                 return None
             take(room, column)

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -25,6 +25,7 @@ from alloc.instance import Instance
 from alloc.models.malleable.arrays import draw_arrays
 from alloc.models.malleable.data import SlotData, slot_data
 from alloc.models.malleable.fluid import fluid_bound
+from alloc.models.malleable.grid import grid_of
 from alloc.models.malleable.placing import place_plan, plan_of
 from alloc.models.malleable.profiles import Profile
 from alloc.objectives import objective as objective_of
@@ -39,12 +40,18 @@ from alloc.solving.improvement import Improver, Plan, guided_plans
 from alloc.solving.insertion import Builder, serial_horizon, total_cost
 from alloc.solving.master import Column, make_column, solve_integer_master
 from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.quick_insertion import is_exact
 
 _MOST_PROFILES = 120_000
 _FEW_PROFILES = 4_000
 _GRID_SLOTS = 300
 _SEARCH_SHARE = 0.96
+_FIRST_SHARE, _GUIDED_SHARE = 0.3, 0.3
+"""Shares of the time left after which the first schedule, and those guided by prices, hurry."""
 _MOST_COLUMNS = 50_000
+_MOST_ASKED = 1_000_000
+"""Choices (job, slot, configuration) up to which HiGHS is asked for a schedule: building the model
+of more takes a minute and gigabytes."""
 _BACKEND = "alloc column generation + HiGHS"
 
 _TOGETHER = (
@@ -86,7 +93,7 @@ def _solve(
         instance = instance.replace(slot_s=_grid_slot_s(instance))
     data = slot_data(instance)
     version = highs.version()
-    # Placing the answer and judging it take their part of the time limit.
+    # Checking the answer takes its part of the time limit.
     settings = replace(settings, time_limit_s=_SEARCH_SHARE * settings.time_limit_s)
     if (conflict := too_late(data, continuous)) is not None:
         return Outcome(
@@ -96,7 +103,9 @@ def _solve(
     limit: Limit | None = None
     try:
         search.run()
-        if search.gap > OPTIMALITY_GAP and settings.seconds_left() <= 0:
+        # Placing the answer takes as long again as placing the first one did.
+        settings = search.settings
+        if search.gap > OPTIMALITY_GAP and settings.time_is_up():
             limit = "time"
     except KeyboardInterrupt:
         # What was found until here is kept and certified.
@@ -110,7 +119,7 @@ def _solve(
     unproved = search.gap > OPTIMALITY_GAP or _pays_restarts(instance)
     if schedule is not None and unproved and not continuous and limit is None:
         schedule, exact, proof = _time_indexed(instance, schedule, settings, report)
-        limit = "time" if settings.seconds_left() <= 0 else None
+        limit = "time" if settings.time_is_up() else None
         if exact > bound:
             bound, bound_proof = exact, proof
     if continuous:
@@ -138,9 +147,11 @@ def _time_indexed(
     The last resort, where the program is small enough: it branches where too many profiles are left
     to list, and it sees what restarts cost, which profiles do not.
     """
+    if settings.time_is_up() or grid_of(instance).num_choices > _MOST_COLUMNS:
+        return schedule, -math.inf, "none"
     drawing = draw_arrays(instance, "weighted_jct")
     model = cast(ArrayModel, drawing.model)
-    if len(model.cost) > _MOST_COLUMNS or settings.seconds_left() <= 0:
+    if len(model.cost) > _MOST_COLUMNS:
         return schedule, -math.inf, "none"
     start = drawing.start(schedule) if drawing.start is not None else None
     raw = solve_and_prove(
@@ -210,6 +221,7 @@ class _Search:
         self.num_slots = 0
         self.infeasible = False
         self.prices: Array | None = None
+        self._placed: tuple[Plan, Schedule] | None = None
 
     @property
     def value(self) -> float:
@@ -228,6 +240,12 @@ class _Search:
             self._decide_feasibility()
             return
         self.report(f"first schedule: {self.value:.4f} weighted slots; alone {self.bound:.4f}")
+        began = self.settings.seconds_left()
+        self.schedule()
+        placing_s = began - self.settings.seconds_left()
+        self.settings = self.settings.within(self.settings.seconds_left() - placing_s)
+        if self.settings.time_is_up():
+            return
         self.num_slots = num_slots = self._num_slots()
         relaxation = generate_columns(
             self.data,
@@ -241,7 +259,8 @@ class _Search:
         self.prices = relaxation.prices
         builder = Builder(self.data, num_slots)
         improver = Improver(self.data, builder, relaxation, self.plan, self.settings)
-        for plan in guided_plans(self.data, builder, relaxation):
+        guided = self.settings.within(_GUIDED_SHARE * self.settings.seconds_left())
+        for plan in guided_plans(self.data, builder, relaxation, guided):
             improver.adopt(plan)
         self._adopt(improver)
         self.report(f"price-guided insertion: {self.value:.4f}, bound {self.bound:.4f}")
@@ -254,7 +273,7 @@ class _Search:
         if _pays_restarts(self.data.instance):
             # Better profiles are not better schedules here; leave the time to the exact program.
             return
-        while self.gap > OPTIMALITY_GAP and self.settings.seconds_left() > 0:
+        while self.gap > OPTIMALITY_GAP and not self.settings.time_is_up():
             improver.search(share * self.settings.seconds_left(), self.report)
             self._adopt(improver)
             if self._prove(relaxation):
@@ -265,10 +284,17 @@ class _Search:
 
     def schedule(self) -> Schedule | None:
         """Return the incumbent on hosts."""
-        return None if self.plan is None else place_plan(self.data, self.plan_profiles())
+        if self.plan is None:
+            return None
+        if self._placed is None or self._placed[0] is not self.plan:
+            self._placed = (self.plan, place_plan(self.data, self.plan_profiles()))
+        return self._placed[1]
 
     def _decide_feasibility(self) -> None:
         """Ask HiGHS whether there is a schedule at all: insertion found none within the limits."""
+        if grid_of(self.data.instance).num_choices > _MOST_ASKED:
+            self.report("insertion finds no schedule within the limits; too large to ask HiGHS")
+            return
         self.report("insertion finds no schedule within the limits; asking HiGHS for one")
         drawing = draw_arrays(self.data.instance, "weighted_jct")
         raw = highs.solve(
@@ -314,17 +340,27 @@ class _Search:
         num_slots = min(most, int(data.release.max() + 4 * np.ceil(data.shortest.max())) + 8)
         while not plans:
             builder = Builder(data, num_slots)
-            free = np.zeros((num_slots, len(data.rows.names)))
-            for order in orders:
-                plan = builder.insert_all(order.tolist(), builder.empty(), free)
-                if plan is not None:
-                    plans.append(plan)
-                    break
-            # Whatever the time limit: without a first schedule there is nothing to return.
+            # Whatever the time limit: without a first schedule there is nothing to return, and one
+            # sweep a job makes one.
+            plans += self._inserted(builder, orders, lambda: True)
+            if not all(is_exact(data, j) for j in range(data.num_jobs)):
+                # The dynamic program finds what the sweep misses of jobs that may not pause.
+                hurry = self.settings.within(_FIRST_SHARE * self.settings.seconds_left())
+                plans += self._inserted(builder, orders, hurry.time_is_up)
             if num_slots >= most:
                 break
             num_slots = min(2 * num_slots, most)
         return min(plans, key=total_cost) if plans else None
+
+    def _inserted(
+        self, builder: Builder, orders: Sequence[Array], hurry: Callable[[], bool]
+    ) -> list[Plan]:
+        """Return the first schedule that insertion in one of some orders finds, if there is one."""
+        for order in orders:
+            plan = builder.insert_all(order.tolist(), builder.empty(), None, hurry)
+            if plan is not None:
+                return [plan]
+        return []
 
     def _num_slots(self) -> int:
         """Return how many slots the master gets: the incumbent's, and some to spare."""
@@ -341,6 +377,7 @@ class _Search:
             slack * (1 + 1e-9) + 1e-9,
             num_states=bound_states(self.data, len(relaxation.prices)),
             most=_MOST_PROFILES,
+            stop=self.settings.time_is_up,
         )
         if profiles is None:
             return False

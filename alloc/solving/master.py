@@ -7,6 +7,7 @@ all t, r,  z >= 0`` (binary in the integer master). Its dual prices feed the pri
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,9 +16,10 @@ from scipy import sparse
 from alloc.backends import SolverOptions, highs
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.second_proof import solve_and_prove
+from alloc.errors import SolverError
 from alloc.formulation import Array, ArrayModel, RawResult
 from alloc.models.malleable.data import SlotData
-from alloc.models.malleable.profiles import IDLE, Profile
+from alloc.models.malleable.profiles import IDLE, OutOfTime, Profile
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,8 @@ class Master:
         self.columns += new
         return len(new)
 
-    def solve(self) -> tuple[float, Array, Array]:
-        """Solve the linear master.
+    def solve(self, seconds: float = math.inf) -> tuple[float, Array, Array]:
+        """Solve the linear master within some seconds of wall time.
 
         Returns
         -------
@@ -127,10 +129,16 @@ class Master:
 
         Raises
         ------
+        OutOfTime
+            If the time was too short for the optimum: what there is then are no prices.
         SolverError
             If HiGHS ends otherwise than with an optimum, which there always is.
         """
-        found = self.program.optimum("the linear master of the schedule")
+        found = self.program.solve(seconds)
+        if found is None and self.program.is_stopped:
+            raise OutOfTime
+        if found is None:
+            raise SolverError(f'HiGHS ended the linear master with "{self.program.status}".')
         prices = np.maximum(-found.duals[self.data.num_jobs :], 0.0)
         z = found.values[self.data.num_jobs :]
         return found.value, prices.reshape(self.num_slots, -1) / self.scale, z

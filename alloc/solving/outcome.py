@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from alloc.certificate import BoundProof, Limit
 from alloc.objectives import Held
@@ -37,6 +37,15 @@ class Settings:
     def seconds_left(self) -> float:
         """Return the wall time left, seconds, 0 or more."""
         return max(self.time_limit_s - (time.perf_counter() - self.started), 0.0)
+
+    def time_is_up(self) -> bool:
+        """Return whether no time is left: what every loop asks."""
+        return self.seconds_left() <= 0
+
+    def within(self, seconds: float) -> Settings:
+        """Return the settings of a step that may take so many seconds from now, and no more."""
+        spent = time.perf_counter() - self.started
+        return replace(self, time_limit_s=min(self.time_limit_s, spent + max(seconds, 0.0)))
 
 
 @dataclass(frozen=True)

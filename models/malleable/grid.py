@@ -42,6 +42,12 @@ class Grid:
         """Return the slots of job j."""
         return range(int(self.data.release[j]), int(self.end[j]))
 
+    @property
+    def num_choices(self) -> int:
+        """Number of choices (job, slot, configuration), each a column of a time-indexed model."""
+        widths = [len(self.data.table(j).rate) for j in range(self.data.num_jobs)]
+        return int((self.end - self.data.release) @ np.array(widths, dtype=np.int64))
+
     def may_run_over(self, j: int) -> bool:
         """Return whether job j may leave work over after its last slot."""
         return bool(self.data.limit[j] > self.num_slots)

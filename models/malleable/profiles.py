@@ -16,6 +16,7 @@ exact.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -30,6 +31,15 @@ Rounding = Literal["lower", "upper"]
 IDLE = -1
 _FIT = 1e-9
 """Relative slack when work left is compared with a slot's work; matches the judge's tolerance."""
+
+
+class OutOfTime(Exception):
+    """A dynamic program was stopped: what it has is no bound and no profile."""
+
+
+def never() -> bool:
+    """Return False: nothing stops the program."""
+    return False
 
 
 @dataclass(frozen=True)
@@ -115,7 +125,9 @@ class Program:
             return 0.0
         return self.weight * min(work / self.unit - (self.state(work) - 1), 1.0)
 
-    def solve(self, prices: Array, first: int, last_free: bool) -> Solved:
+    def solve(
+        self, prices: Array, first: int, last_free: bool, stop: Callable[[], bool] = never
+    ) -> Solved:
         """Solve the program backwards in time.
 
         Parameters
@@ -128,6 +140,13 @@ class Program:
         last_free
             Whether a job may go on at full speed, free of charge, after the last slot: then the
             value is a bound for schedules of any length. Otherwise it must complete by then.
+        stop
+            Asked in every slot whether time is up.
+
+        Raises
+        ------
+        OutOfTime
+            If it is.
         """
         states = np.arange(self.num_states + 1)
         rate = self.table.rate[self.columns]
@@ -144,6 +163,8 @@ class Program:
         run_choice = choice if self.pausable else choice.copy()
         finishes = np.isfinite(finish)
         for t in range(horizon - 1, first - 1, -1):
+            if stop():
+                raise OutOfTime
             cost = run_value[t + 1][after]
             cost += self.weight
             np.copyto(cost, self._finish_at(t, finish), where=finishes)
@@ -250,10 +271,15 @@ class Pricing:
         The instance on its slots.
     num_states
         Grid steps for the job with the most work of each program.
+    stop
+        Asked again and again whether time is up; `solve` then raises `OutOfTime`.
     """
 
-    def __init__(self, data: SlotData, num_states: int = 1000) -> None:
+    def __init__(
+        self, data: SlotData, num_states: int = 1000, stop: Callable[[], bool] = never
+    ) -> None:
         self.data = data
+        self.stop = stop
         self.num_states = num_states
         groups: dict[tuple[object, ...], list[int]] = {}
         for j, job in enumerate(data.instance.jobs):
@@ -310,6 +336,7 @@ class Pricing:
                         prices @ program.table.use[program.columns].T,
                         first,
                         last_free=rounding == "lower",
+                        stop=self.stop,
                     )
                     for program in self.programs(key, jobs, rounding)
                 ]
@@ -340,7 +367,9 @@ class Pricing:
         return found
 
 
-def lagrangian_bound(data: SlotData, prices: Array, num_states: int = 4000) -> float:
+def lagrangian_bound(
+    data: SlotData, prices: Array, num_states: int = 4000, stop: Callable[[], bool] = never
+) -> float:
     """Return the lower bound on weighted JCT that prices prove, in plain numpy.
 
     ``sum_j min over profiles (w_j C_j + prices) - sum_tr B_r p_tr``, minus arrivals, for any prices
@@ -351,9 +380,14 @@ def lagrangian_bound(data: SlotData, prices: Array, num_states: int = 4000) -> f
     -------
     float
         The bound in seconds.
+
+    Raises
+    ------
+    OutOfTime
+        If `stop`, asked again and again, says so.
     """
     prices = np.maximum(prices, 0.0)
-    pricing = Pricing(data, num_states)
+    pricing = Pricing(data, num_states, stop)
     costs = pricing.costs(pricing.solve(prices, "lower"))
     arrival = data.release - data.lag
     slots = costs.sum() - (prices @ data.rows.capacity).sum() - data.weight @ arrival
