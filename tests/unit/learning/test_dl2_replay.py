@@ -6,11 +6,8 @@ from collections import deque
 
 import numpy as np
 import pytest
-from needs import need_torch
 
-need_torch()
-
-from alloc.learning.dl2.replay import PrioritisedReplay, Replay  # noqa: E402
+from alloc.learning.dl2.replay import PrioritisedReplay, Replay
 
 
 def fill(replay: Replay, slots: int, seed: int = 0) -> list[float]:
