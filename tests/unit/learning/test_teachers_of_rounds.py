@@ -7,19 +7,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import need_torch
 from set_policies import ByHand
 
 from alloc.errors import InstanceError
 from alloc.instances.learning_worlds import BASE, TINY
-from alloc.learning.imitation.rounds import (
+from alloc.schedulers.learned.job_set import JobSetDecider, JobSetRound
+from alloc.schedulers.state import ClusterState, Decision, Knowledge
+from alloc.simulation import simulate
+
+pytestmark = need_torch()
+
+from alloc.learning.imitation.rounds import (  # noqa: E402
     LabelledRound,
     load_rounds,
     save_rounds,
 )
-from alloc.learning.imitation.teachers import HorizonTeacher, RoundTeacher
-from alloc.schedulers.learned.job_set import JobSetDecider, JobSetRound
-from alloc.schedulers.state import ClusterState, Decision, Knowledge
-from alloc.simulation import simulate
+from alloc.learning.imitation.teachers import HorizonTeacher, RoundTeacher  # noqa: E402
 
 CROWD = replace(BASE, num_jobs=12, num_hosts=3, max_tasks=6, load=1000.0)
 
