@@ -110,6 +110,7 @@ def test_draws_follow_the_priorities() -> None:
     assert counts.tolist() == pytest.approx([300, 100, 100, 100], abs=1)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("kind", [Replay, PrioritisedReplay])
 def test_a_restored_replay_goes_on_the_same(kind: type[Replay]) -> None:
     """All it depends on is in its state: or a resumed training would go elsewhere."""
