@@ -173,7 +173,8 @@ def test_gpus_in_pieces_are_no_gpus() -> None:
     decision = decide(pool_with(cluster(), [2, 2, 2, 2, 2]), gang(1, 4))
     assert decision.explanation is not None
     assert decision.explanation.sentence == (
-        'job "b" needs 4 GPUs; the cluster has 10 free, 10 of them in pieces smaller than 4.'
+        'job "b" needs 4 GPUs; the cluster has 10 free, 10 of them in pieces smaller than 4; it '
+        "fits once running jobs end."
     )
 
 
