@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from alloc.errors import SolverError
 from alloc.solving.gang.cures import Questions, Relaxation, amount, find_cures, fits, least
 from alloc.solving.gang.question import REQUIREMENTS, Question
 from alloc.solving.gang.room import Counts
@@ -58,19 +59,25 @@ def explain_gang(questions: Questions) -> Explanation | None:
     """
     if fits(questions):
         return None
-    conflict = _conflict(questions)
-    cures = tuple(find_cures(questions))
-    if cures:
-        cure = cures[0].sentence
-    elif fits(questions, frozenset({"running jobs"})):
-        cure = "it fits once running jobs end"
-    elif not fits(questions, frozenset({"running jobs", "quota", "affinity"})):
-        cure = "it does not fit even the empty cluster"
-    else:
-        cure = "no change of its demands and rules lets it start beside the running jobs"
+    conflict: tuple[str, ...] = ()
+    cures: tuple[Relaxation, ...] = ()
+    try:
+        conflict, cures = _conflict(questions), tuple(find_cures(questions))
+        cure = cures[0].sentence if cures else _outlook(questions)
+    except SolverError:
+        cure = "what would let it start is too hard to decide"
     job, question = questions[0].job, least(questions)
     sentence = f'job "{job.id}" {_need(questions)}; {_supply(question, conflict)}; {cure}.'
     return Explanation(job.id, conflict, sentence, cures)
+
+
+def _outlook(questions: Questions) -> str:
+    """Return what is known of a job that nothing it could give up lets start."""
+    if fits(questions, frozenset({"running jobs"})):
+        return "it fits once running jobs end"
+    if not fits(questions, frozenset({"running jobs", "quota", "affinity"})):
+        return "it does not fit even the empty cluster"
+    return "it fits the empty cluster, but for its quota or affinity"
 
 
 def _conflict(questions: Questions) -> tuple[str, ...]:
@@ -136,11 +143,10 @@ def _hosts(question: Question, conflict: tuple[str, ...]) -> str:
         limits = [name for name in conflict if name in _TASK_LIMITS]
         by = f", limited by {' and '.join(limits)}" if limits else ""
         return f"{who} has room for {have} of its tasks{by}"
-    reasons = _losses(question, hosts, have)
     free_gpus = float(question.pool.free[hosts, 0].sum()) / MILLI
-    if not reasons and len(question.configuration.tasks) > 1 and have >= group.count:
+    if len(question.configuration.tasks) > 1 and have >= group.count:
         return f"{who} has {free_gpus:g} free, but not beside its other tasks"
-    return f"{who} has {free_gpus:g} free{_listed(reasons)}"
+    return f"{who} has {free_gpus:g} free{_listed(_losses(question, hosts, have))}"
 
 
 _TASK_LIMITS = ("CPU", "memory", "slices", "spread", "affinity")
