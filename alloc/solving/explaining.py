@@ -66,4 +66,5 @@ def _moving(instance: Instance, room: Defragmentation) -> Relaxation:
     least = "" if proved else " (perhaps fewer would do)"
     plural = "s" if number > 1 else ""
     sentence = f"moving {who}{more} frees it, {number} task{plural}{least}"
-    return Relaxation("running jobs", gpus, sentence)
+    cost, unit = (gpus, "GPUs") if gpus else (float(number), "tasks")
+    return Relaxation("running jobs", cost, sentence, unit)
