@@ -1,4 +1,4 @@
-# Everything a contributor runs. `make help` lists it. Only Python 3.11-3.13 and make are assumed.
+# Everything a contributor runs. `make help` lists it. Only Python 3.11-3.14 and make are assumed.
 
 PYTHON ?= python3
 VENV := .venv
@@ -6,36 +6,50 @@ BIN := $(VENV)/bin
 # Written after a complete install; newer inputs make it stale.
 READY := $(VENV)/.ready
 LOCK := requirements/lock.txt
+LOWEST := requirements/lowest.txt
+PIP := -m pip --quiet --disable-pip-version-check
+# What tests need that no lock can hold; tests/needs.py says how each is found.
+EXTRAS := torch or postgres or browser
+# PyTorch: the version that is tested, and an index of its CPU builds, if pip knows none.
+TORCH ?= 2.13.0
+TORCH_INDEX ?=
 # The floor holds for a whole run; a single test file would never reach it.
 FLOOR := --cov --cov-report=term:skip-covered --cov-fail-under=90
 PYTEST_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-learn demo test test-all lint format bench lock clean
+.PHONY: help install install-learn demo test test-extras test-all test-lowest lint format bench lock clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(READY)  ## Set up .venv: the locked requirements and alloc itself
 
 $(READY): $(LOCK) pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
-	  || { echo "alloc needs Python 3.11, 3.12 or 3.13, and $(PYTHON) is $$($(PYTHON) -V 2>&1)." \
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' \
+	  || { echo "alloc needs Python 3.11 to 3.14, and $(PYTHON) is $$($(PYTHON) -V 2>&1)." \
 	            "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@test -x $(BIN)/python || { echo "==> Creating $(VENV) with $$($(PYTHON) -V)"; $(PYTHON) -m venv $(VENV); }
+	@test -x $(BIN)/python || { echo "==> Creating $(VENV) with $$($(PYTHON) -V)"; $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }; }
 	@echo "==> Installing the locked requirements (about a minute the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	@$(BIN)/python $(PIP) install --require-hashes -r $(LOCK)
 	@echo "==> Installing alloc, editable"
 	@# The build backend comes from the lock, so nothing outside the lock is fetched.
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python $(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-# PyTorch stands outside the lock: one version has a different file for every system and accelerator,
-# and pip picks the one configured here. Everything PyTorch needs is in the lock.
+# PyTorch stands outside the lock: one version has a different file for every system and accelerator.
+# Its CPU build is enough for every network here and a small part of the size of the one with CUDA,
+# so it is asked for first; where pip finds none, whatever pip finds is taken, with all it needs.
 install-learn: $(READY)  ## Add PyTorch, for training learned schedulers
-	@$(BIN)/python -c 'import torch' 2>/dev/null \
-	  || { echo "==> Installing PyTorch"; \
-	       $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps torch==2.13.0; }
+	@$(BIN)/python -c 'import torch' 2>/dev/null || { \
+	  echo "==> Installing PyTorch $(TORCH), the CPU build"; \
+	  $(BIN)/python $(PIP) install $(if $(TORCH_INDEX),--extra-index-url "$(TORCH_INDEX)") \
+	    "torch==$(TORCH)+cpu" 2>/dev/null \
+	  || { echo "==> pip finds no CPU build here, so it takes the default one, on Linux several GB with CUDA."; \
+	       echo "    To have the CPU build: make install-learn TORCH_INDEX=ADDRESS, with the address for"; \
+	       echo "    pip and CPU that PyTorch's page on installing it names."; \
+	       $(BIN)/python $(PIP) install "torch==$(TORCH)"; }; }
+	@$(BIN)/python -c 'import torch, alloc.learning.dl2.trainer; print("PyTorch", torch.__version__, "is ready.")'
 
 demo: $(READY)  ## Compare schedulers with the certified optimum on a small cluster
 	@echo "==> Running the demo"
@@ -45,11 +59,34 @@ test: $(READY)  ## Run the fast tests, with the coverage floor
 	@echo "==> Running the fast tests"
 	@$(BIN)/python -m pytest -n 2 -m "not slow" $(FLOOR) $(PYTEST_FLAGS)
 
+test-extras: $(READY)  ## Run only the fast tests that need PyTorch, PostgreSQL or a browser
+	@echo "==> Running the tests that need PyTorch, PostgreSQL or a browser"
+	@$(BIN)/python -m pytest -n 2 -m "not slow and ($(EXTRAS))" $(PYTEST_FLAGS)
+
 test-all: $(READY)  ## Run every test, with the coverage floor
 	@echo "==> Running every test"
 	@$(BIN)/python -m pytest -n 2 $(FLOOR) $(PYTEST_FLAGS)
 
-lint: $(READY)  ## Check style, types and the direction of imports
+# The oldest versions were built for the oldest Python, so it takes that one. The smoke set: every
+# import, every solver backend, every formulation against brute force, files, tables, the server.
+LOWEST_BIN := build/lowest-env/bin
+SMOKE := tests/packaging tests/unit/backends tests/conformance/test_every_formulation.py \
+  tests/unit/learning/test_environments.py tests/unit/schedulers/test_policy_scheduler.py \
+  tests/unit/server/test_server_jobs.py tests/unit/report tests/docs
+test-lowest:  ## Run a smoke set with the oldest versions that pyproject.toml declares
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
+	  || { echo "make test-lowest needs Python 3.11, and $(PYTHON) is $$($(PYTHON) -V 2>&1)." \
+	            "Name another one: make PYTHON=python3.11 test-lowest"; exit 1; }
+	@test -x $(LOWEST_BIN)/python || $(PYTHON) -m venv build/lowest-env
+	@echo "==> Installing the oldest versions"
+	@$(LOWEST_BIN)/python $(PIP) install --require-hashes -r $(LOWEST)
+	@$(LOWEST_BIN)/python $(PIP) install --no-deps --no-build-isolation -e .
+	@echo "==> Running the smoke set"
+	@$(LOWEST_BIN)/python -m pytest -n 2 -m "not slow and not ($(EXTRAS))" $(SMOKE) $(PYTEST_FLAGS)
+
+lint: $(READY)  ## Check style, types and the direction of imports; after `make install-learn`
+	@$(BIN)/python -c 'import torch' 2>/dev/null \
+	  || { echo "mypy reads the types of PyTorch, which is not here; run make install-learn first."; exit 1; }
 	@echo "==> ruff check"
 	@$(BIN)/ruff check
 	@echo "==> ruff format --check"
@@ -68,19 +105,20 @@ bench: $(READY)  ## Run the benchmarks
 	@$(BIN)/python -m benchmarks
 
 # The resolver lives in an environment of its own: only whoever renews the lock needs it. One lock
-# serves Python 3.11 to 3.13 on every system. Addresses of package indexes stay out of it.
+# serves Python 3.11 to 3.14 on every system. Addresses of package indexes stay out of it.
+COMPILE := build/lock-env/bin/uv pip compile pyproject.toml --universal --python-version 3.11 \
+  --no-config --quiet --generate-hashes --no-emit-index-url --no-emit-find-links \
+  --custom-compile-command "make lock"
 lock:  ## Renew requirements/lock.txt from pyproject.toml
 	@echo "==> Resolving $(LOCK)"
 	@$(PYTHON) -m venv build/lock-env
-	@build/lock-env/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.5"
-	@build/lock-env/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
-	  --no-config --quiet --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --custom-compile-command "make lock" --output-file $(LOCK)
+	@build/lock-env/bin/python $(PIP) install "uv>=0.5"
+	@$(COMPILE) --extra dev --output-file $(LOCK)
 	@# The same versions for the container: what the server needs, and the build backend.
-	@build/lock-env/bin/uv pip compile pyproject.toml requirements/build.in --extra server \
-	  --universal --python-version 3.11 \
-	  --constraint $(LOCK) --no-config --quiet --generate-hashes --no-emit-index-url \
-	  --no-emit-find-links --custom-compile-command "make lock" --output-file requirements/server.txt
+	@$(COMPILE) requirements/build.in --extra server --constraint $(LOCK) \
+	  --output-file requirements/server.txt
+	@# The oldest versions that pyproject.toml declares, for `make test-lowest`.
+	@$(COMPILE) --extra dev --resolution lowest-direct --output-file $(LOWEST)
 
 clean:  ## Remove everything the other targets made
 	rm -rf $(VENV) build dist *.egg-info demo-output htmlcov .coverage .coverage.* \

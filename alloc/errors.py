@@ -5,7 +5,7 @@
     AllocError
     ├── InstanceError (also ValueError)      the input is wrong
     ├── UnsupportedFeatureError              the input is right, this method cannot do it
-    ├── BackendUnavailableError (ImportError) a solver is missing or cannot be loaded
+    ├── BackendUnavailableError (ImportError) a solver or another package cannot be loaded
     ├── SolverError                          a solver broke its contract
     ├── CertificateError                     a claim contradicts its recomputation
     └── SimulationError                      a scheduler or the simulator broke a rule
@@ -32,7 +32,7 @@ class UnsupportedFeatureError(AllocError):
 
 
 class BackendUnavailableError(AllocError, ImportError):
-    """A solver backend is not installed or cannot be loaded."""
+    """A solver backend or an optional package is not installed or cannot be loaded."""
 
 
 class SolverError(AllocError):
@@ -45,6 +45,25 @@ class CertificateError(AllocError):
 
 class SimulationError(AllocError):
     """A scheduling decision or the simulation itself broke a rule."""
+
+
+def missing_extra(need: str, extra: str, error: ImportError) -> BackendUnavailableError:
+    """Return the error of a part of alloc whose optional packages cannot be loaded.
+
+    Parameters
+    ----------
+    need
+        Who needs what: ``"training needs PyTorch"``.
+    extra
+        The extra of alloc that installs it.
+    error
+        What the import said; a package that is there but broken is named too.
+    """
+    # From a checkout: on the public package index "alloc" is another project.
+    return BackendUnavailableError(
+        f"{need}, which cannot be loaded ({error}); in a checkout of alloc, run "
+        f'`pip install ".[{extra}]"`.'
+    )
 
 
 # Comparing names takes time quadratic in their length; nobody misspells a longer one by hand.

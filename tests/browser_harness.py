@@ -4,7 +4,7 @@ import json
 import time
 from pathlib import Path
 
-from needs import need_chromium
+from needs import chromium_programs
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
@@ -31,7 +31,7 @@ class Page:
     """The page in a browser of its own, with an empty profile."""
 
     def __init__(self, folder):
-        browser, driver = need_chromium()
+        browser, driver = chromium_programs()
         self.downloads = Path(folder) / "downloads"
         self.downloads.mkdir()
         options = Options()

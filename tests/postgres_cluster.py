@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from needs import need_postgres
+from needs import postgres_programs
 
 
 class PostgresCluster:
@@ -21,7 +21,7 @@ class PostgresCluster:
     """
 
     def __init__(self):
-        self._programs = need_postgres()
+        self._programs = postgres_programs()
         self._folder = Path(tempfile.mkdtemp(prefix="alloc-postgres-"))
         self._user = {}
         if os.geteuid() == 0:

@@ -8,7 +8,6 @@ from alloc.cli import completion, options
 from alloc.cli.console import print_json, progress, show
 from alloc.cli.door import say
 from alloc.cli.sources import read_instance
-from alloc.errors import BackendUnavailableError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -92,12 +91,8 @@ def audit_reward_command(
     exact optimum of each round, the agent and its teacher stand side by side, all run by the same
     simulator; the last line says whether reward, network or training is to blame for the gap.
     """
-    try:
-        from alloc.learning.reward_audit import audit_reward, audited_reward
-    except ModuleNotFoundError as error:
-        raise BackendUnavailableError(
-            f'auditing rewards needs {error.name}; install it with `pip install "alloc[learn]"`.'
-        ) from None
+    from alloc.learning.reward_audit import audit_reward, audited_reward
+
     wanted = audited_reward(reward, gamma)
     problems = [read_instance(name) for name in instances or ()] or _drawn(seeds, seed)
     with progress(f"auditing {wanted.name}", quiet) as line:

@@ -1,6 +1,7 @@
 """``alloc place``, ``alloc defrag`` and ``alloc explain``."""
 
 import json as json_library
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -178,13 +179,14 @@ def explain_command(
 ) -> ExitCode:
     """Say why a job cannot start now, and what would let it.
 
-    The reason is a smallest set of requirements that conflict; each cure would do on its own, and
-    the cheapest comes first.
+    The reason is a smallest set of requirements that conflict. Each cure was tried and would do on
+    its own; the cheapest comes first.
     """
     problem = on_topology(read_instance(instance), topology, host_type)
     running = {a.job for a in problem.running}
     asked = [job] if job is not None else [j.id for j in problem.jobs if j.id not in running]
     from alloc.solving.explaining import explain
+    from alloc.solving.gang.cures import amount
 
     answers = {}
     with progress(f"explaining {problem.name}", quiet) as report:
@@ -208,7 +210,9 @@ def explain_command(
             continue
         print_text(explanation.sentence)
         for cure in explanation.relaxations:
-            print_text(f"  - {cure.sentence} ({cure.cost:g} GPUs concerned)")
+            # A share of a gang concerns whole GPUs or tasks all the same.
+            concerned = amount(math.ceil(round(cure.cost, 6)), cure.unit.removesuffix("s"))
+            print_text(f"  - {cure.sentence} ({concerned} concerned)")
     return ExitCode.SOLVED
 
 

@@ -164,14 +164,14 @@ class _Database:
     """The database of the server, opened for a command."""
 
     def __init__(self, context: typer.Context, database: str | None) -> None:
-        from alloc.server import Settings, missing_extra
+        from alloc.server import Settings, missing_packages
 
         given = database or context.obj
         settings = Settings.from_environment(database=given)
         try:
             from alloc.server.tables import open_database
         except ModuleNotFoundError as error:
-            raise missing_extra(error) from None
+            raise missing_packages(error) from None
         self.engine: Engine = open_database(settings.database)
 
     def close(self) -> None:

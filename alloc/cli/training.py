@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from alloc.schedulers.learned.policy_file import PolicyFile
 
 app = typer.Typer(
-    help='Train learned schedulers; needs PyTorch, `pip install "alloc[learn]"`.',
+    help="Train learned schedulers; needs PyTorch, `make install-learn`.",
     no_args_is_help=True,
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from alloc.client.errors import RemoteError as RemoteError
-from alloc.errors import BackendUnavailableError
+from alloc.errors import missing_extra
 
 if TYPE_CHECKING:
     from alloc.client.client import Client as Client
@@ -24,8 +24,5 @@ def __getattr__(name: str) -> Any:
     try:
         from alloc.client import client, job
     except ModuleNotFoundError as error:
-        raise BackendUnavailableError(
-            f"the client needs {error.name}, which is not installed; run "
-            '`pip install "alloc[client]"`.'
-        ) from None
+        raise missing_extra(f"the client needs {error.name}", "client", error) from None
     return getattr(client if name == "Client" else job, name)

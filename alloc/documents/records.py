@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import json
-import re
 import types
 from collections.abc import Mapping
 from functools import cache, reduce
@@ -218,7 +218,8 @@ def _either(records: list[Any]) -> Any:
 @cache
 def _meanings(record_class: Any) -> dict[str, str]:
     """Return what each field means, from the "Parameters" of the docstring."""
-    doc = re.sub(r"^ {4}", "", record_class.__doc__ or "", flags=re.MULTILINE)
+    # Python 3.13 and later strip the indentation themselves.
+    doc = inspect.cleandoc(record_class.__doc__ or "")
     _, _, section = doc.partition("Parameters\n----------\n")
     found: dict[str, str] = {}
     names: list[str] = []

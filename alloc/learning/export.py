@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.documents.files import write_bytes
-from alloc.errors import BackendUnavailableError, CertificateError
+from alloc.errors import CertificateError
+from alloc.learning.training import require_torch
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 from alloc.schedulers.learned.model_card import ModelCard
 from alloc.schedulers.learned.network import OnnxNetwork
@@ -60,7 +61,7 @@ def export_policy(
     BackendUnavailableError
         Without PyTorch.
     """
-    _require_torch()
+    require_torch()
     from alloc.learning.onnx_graph import sample_inputs, to_onnx
 
     model = to_onnx(module, spec)
@@ -99,7 +100,7 @@ def assert_parity(
     BackendUnavailableError
         Without PyTorch.
     """
-    torch = _require_torch()
+    torch = require_torch()
     spec = policy_file.spec
     network = OnnxNetwork(policy_file.model, spec, policy_file.name)
     was_training = torch_module.training
@@ -138,14 +139,3 @@ def _difference(ours: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> float:
     if not np.isfinite(b).all():  # ours is: the network checks what it gives
         return float("inf")
     return float((np.abs(a - b) / np.maximum(np.abs(b), 1.0)).max())
-
-
-def _require_torch() -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        raise BackendUnavailableError(
-            f"exporting a policy needs PyTorch, which cannot be loaded ({error}); pip install "
-            '"alloc[learn]" installs it.'
-        ) from None
-    return torch

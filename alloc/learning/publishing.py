@@ -9,10 +9,9 @@ from importlib.metadata import version
 from os import PathLike
 from typing import TYPE_CHECKING
 
-import torch
-
 from alloc.errors import InstanceError
 from alloc.learning.export import export_policy
+from alloc.learning.pytorch import torch
 from alloc.schedulers.learned.model_card import CurvePoint, ModelCard
 
 if TYPE_CHECKING:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 _ROOM = "alloc.learning.environments"
 
 ENVIRONMENTS: dict[str, tuple[str, str | None]] = {
@@ -18,9 +16,10 @@ def register() -> None:
 
     Without Gymnasium nothing happens: trained policies run without it.
     """
-    if find_spec("gymnasium") is None:
+    try:
+        import gymnasium
+    except ImportError:
         return
-    import gymnasium
 
     for name, (single, vector) in ENVIRONMENTS.items():
         for full in (f"alloc/{name}", name):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from alloc.documents.files import read_bytes, write_bytes, write_text
-from alloc.errors import AllocError, BackendUnavailableError, InstanceError
+from alloc.errors import AllocError, InstanceError
 
 if TYPE_CHECKING:
     import torch
@@ -49,12 +49,8 @@ def require_torch() -> Any:
     BackendUnavailableError
         Without it; the message says how to get it.
     """
-    try:
-        import torch
-    except ImportError:
-        raise BackendUnavailableError(
-            'training needs PyTorch, which is not installed; pip install "alloc[learn]".'
-        ) from None
+    from alloc.learning.pytorch import torch
+
     return torch
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alloc.errors import BackendUnavailableError
+from alloc.errors import BackendUnavailableError, missing_extra
 from alloc.server.settings import Settings as Settings
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     try:
         from alloc.server.app import make_app
     except ModuleNotFoundError as error:
-        raise missing_extra(error) from None
+        raise missing_packages(error) from None
     return make_app(Settings.from_environment() if settings is None else settings)
 
 
@@ -50,7 +50,7 @@ def serve(settings: Settings) -> None:
     try:
         from alloc.server.serving import run
     except ModuleNotFoundError as error:
-        raise missing_extra(error) from None
+        raise missing_packages(error) from None
     run(settings)
 
 
@@ -69,12 +69,10 @@ def serve_in_background(settings: Settings) -> BackgroundServer:
     try:
         from alloc.server.serving import BackgroundServer
     except ModuleNotFoundError as error:
-        raise missing_extra(error) from None
+        raise missing_packages(error) from None
     return BackgroundServer(settings)
 
 
-def missing_extra(error: ModuleNotFoundError) -> BackendUnavailableError:
+def missing_packages(error: ModuleNotFoundError) -> BackendUnavailableError:
     """Return the error for a package of the ``server`` extra that is not installed."""
-    return BackendUnavailableError(
-        f'the server needs {error.name}, which is not installed; run `pip install "alloc[server]"`.'
-    )
+    return missing_extra(f"the server needs {error.name}", "server", error)

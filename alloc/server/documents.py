@@ -89,8 +89,9 @@ class RelaxationPart(Answer):
     """What would let a job start."""
 
     requirement: str = Field(description="The requirement that is relaxed.")
-    cost: float = Field(description="GPUs concerned.")
+    cost: float = Field(description="How much is given up, in `unit`.")
     sentence: str = Field(description="What to do.")
+    unit: str = Field("GPUs", description="GPUs, or tasks for a job without GPUs.")
 
 
 class ExplanationPart(Answer):

@@ -1,24 +1,26 @@
 """Re-placing running jobs on purpose: to let a gang in, to empty hosts, to use fewer of them.
 
 Each question is a placement problem (family F4) whose answer is turned into steps that can be
-carried out. What the steps cost is the number of tasks that change hosts.
+carried out. What the steps cost is the number of tasks that change hosts; running jobs keep their
+configurations, since another one is a restart and no move.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from alloc.certificate import Result
 from alloc.errors import AllocError, CertificateError, InstanceError, nearest
-from alloc.instance import Affinity, Instance, Moves
+from alloc.instance import Instance, Moves
 from alloc.migration import Migration
 from alloc.solution import Allocation, Assignment
 from alloc.solving.migration import order_moves
 from alloc.solving.solver import AUTO, solve
+from alloc.solving.standing import jobs_concerned, keeping_size, leave_broken, only
 from alloc.topology import Topology, hosts_in
-from alloc.verification import verify
+from alloc.verification import Violation, initial_violations, verify
 from alloc.verification.migration import verify_migration
 
 Progress = Callable[[str], None]
@@ -84,7 +86,9 @@ def make_room(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Defragmentation:
-    """Move as few running tasks as it takes for a waiting job to start.
+    """Move as few running tasks as it takes for a waiting job to start, however small.
+
+    Running jobs keep their configurations; what breaks a rule from the start stays where it is.
 
     Parameters
     ----------
@@ -103,30 +107,50 @@ def make_room(
         If there is no such job, or it runs already.
     """
     running = {a.job for a in instance.running}
-    wanted = instance.job(job_id)
-    if job_id in running:
+    if instance.job(job_id).id in running:
         raise InstanceError(f'job "{job_id}" runs already; name a job that waits.')
-    problem = instance.replace(
-        jobs=(*(job for job in instance.jobs if job.id in running), wanted),
-        affinities=_among(instance, {*running, job_id}),
-        moves=Moves(move_budget),
+    known = only(instance, {*running, job_id}).replace(moves=Moves(move_budget))
+    broken = initial_violations(known)
+    standing = leave_broken(known, broken)
+    # Whether the job starts is all that counts before the moves: not how large it starts, nor what
+    # it does to the others, which go on in any case.
+    problem = standing.replace(
+        jobs=tuple(
+            job.replace(weight=len(running) + 1.0)
+            if job.id == job_id
+            else keeping_size(job).replace(weight=1.0)
+            for job in standing.jobs
+        )
     )
     limits = _Limits(backend, time_limit_s, seed, progress)
-    result = limits.solve(problem, "gpus_placed then moves")
-    let_in = isinstance(result.solution, Allocation) and (
-        job_id in result.solution.configuration_of
-    )
-    if result.solution is not None and not let_in:
-        # The first level settles whether the job gets in, the second only what it costs.
-        sure = (result.stages or (result.certificate,))[0].status == "optimal"
+    result = limits.solve(problem, "weight_placed then moves")
+    stages = result.stages or (result.certificate,)
+    if result.solution is None:
+        return Defragmentation(result, None)
+    assert isinstance(result.solution, Allocation)
+    if job_id not in result.solution.configuration_of:
         within = "whatever moves" if move_budget is None else f"within {move_budget} moves"
         reason = (
-            f'job "{job_id}" cannot start {within}.'
-            if sure
+            f'job "{job_id}" cannot start {within}{_while(known, broken)}.'
+            if stages[0].status == "optimal"
             else f'no way to start job "{job_id}" {within} was found in {time_limit_s:g} s.'
         )
-        return Defragmentation(result, None, blocked=reason)
-    return _with_steps(problem, result)
+        blocked = dataclasses.replace(result, certificate=stages[0], stages=())
+        return Defragmentation(blocked, None, blocked=reason)
+    if verify(known, result.solution, accept=broken):
+        raise CertificateError("the new placement breaks a rule that was kept before.")
+    moves = stages[-1].replace(fingerprint=instance.fingerprint)
+    return _with_steps(problem, dataclasses.replace(result, certificate=moves, stages=()))
+
+
+def _while(instance: Instance, broken: Sequence[Violation]) -> str:
+    """Return under which conditions no move lets a job in."""
+    kept = []
+    if any(instance.job(a.job).elasticity == "malleable" for a in instance.running):
+        kept.append("running jobs keep their sizes")
+    if concerned := sorted(jobs_concerned(instance, broken)):
+        kept.append(f"{', '.join(concerned)} stay as they are, against a rule")
+    return f" while {' and '.join(kept)}" if kept else ""
 
 
 def drain(
@@ -173,12 +197,10 @@ def drain(
             f"{', '.join(places)}: {stranded} tasks run there, more than the {move_budget} that "
             "may move; raise the budget or drain less."
         )
-    running = {a.job for a in kept}
-    problem = instance.replace(
-        topology=_without(instance, leaving),
-        jobs=tuple(job for job in instance.jobs if job.id in running),
+    whole = _what_runs(instance, move_budget)
+    problem = whole.replace(
+        topology=_without(whole.topology, leaving),
         running=tuple(kept),
-        affinities=_among(instance, running),
         moves=Moves(None if move_budget is None else move_budget - stranded),
     )
     limits = _Limits(backend, time_limit_s, seed, progress)
@@ -190,9 +212,6 @@ def drain(
         objective=None if value is None else value + stranded,
         bound=certificate.bound + stranded,
         fingerprint=instance.fingerprint,
-    )
-    whole = instance.replace(
-        jobs=problem.jobs, affinities=problem.affinities, moves=Moves(move_budget)
     )
     return _with_steps(whole, dataclasses.replace(result, certificate=certified))
 
@@ -218,15 +237,17 @@ def consolidate(
     move_budget, backend, time_limit_s, seed, progress
         As in `make_room`.
     """
-    running = {a.job for a in instance.running}
-    problem = instance.replace(
-        jobs=tuple(job for job in instance.jobs if job.id in running),
-        affinities=_among(instance, running),
-        moves=Moves(move_budget),
-    )
+    problem = _what_runs(instance, move_budget)
     limits = _Limits(backend, time_limit_s, seed, progress)
     result = limits.solve(problem, f"gpu_hosts_used + {move_cost:g} moves")
     return _with_steps(problem, result)
+
+
+def _what_runs(instance: Instance, move_budget: int | None) -> Instance:
+    """Return the problem of the running jobs alone, each in its present size."""
+    problem = only(instance, {a.job for a in instance.running})
+    jobs = tuple(map(keeping_size, problem.jobs))
+    return problem.replace(jobs=jobs, moves=Moves(move_budget))
 
 
 def _with_steps(problem: Instance, result: Result) -> Defragmentation:
@@ -253,17 +274,6 @@ def _emptied(problem: Instance, allocation: Allocation) -> tuple[str, ...]:
     return tuple(h.id for h in problem.topology.hosts if h.id in before - after)
 
 
-def _among(instance: Instance, jobs: Iterable[str]) -> tuple[Affinity, ...]:
-    """Return the affinities among some jobs."""
-    known = set(jobs)
-    found = []
-    for affinity in instance.affinities:
-        left = tuple(job for job in affinity.jobs if job in known)
-        if len(left) > 1:
-            found.append(dataclasses.replace(affinity, jobs=left))
-    return tuple(found)
-
-
 def _hosts_of(instance: Instance, places: Sequence[str]) -> set[str]:
     """Return the ids of the hosts that some hosts and domains stand for."""
     topology = instance.topology
@@ -287,9 +297,8 @@ def _hosts_of(instance: Instance, places: Sequence[str]) -> set[str]:
     return leaving
 
 
-def _without(instance: Instance, leaving: set[str]) -> Topology:
+def _without(topology: Topology, leaving: set[str]) -> Topology:
     """Return the topology without some hosts."""
-    topology = instance.topology
     return topology.replace(
         hosts=tuple(host for host in topology.hosts if host.id not in leaving),
         links=tuple(

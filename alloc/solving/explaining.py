@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from alloc.instance import Instance
-from alloc.migration import Migration
-from alloc.solving.defragmentation import make_room
+from alloc.objectives.placed import moved_tasks_by_role
+from alloc.solution import Allocation
+from alloc.solving.defragmentation import Defragmentation, make_room
 from alloc.solving.gang import Explanation, Relaxation, decide_for
 from alloc.solving.solver import AUTO
 from alloc.units import MILLI
@@ -39,41 +38,33 @@ def explain(
         If there is no such job, or it runs already.
     """
     explanation = decide_for(instance, job_id).explanation
-    if explanation is None or not moves or "running jobs" not in explanation.conflict:
+    # Running jobs are in the way by what they hold, or by where they stand.
+    in_the_way = explanation is not None and {"running jobs", "affinity"} & {*explanation.conflict}
+    if explanation is None or not moves or not in_the_way or not instance.running:
         return explanation
     room = make_room(instance, job_id, backend=backend, time_limit_s=time_limit_s)
     if room.migration is None or not room.migration.steps:
         return explanation
-    cure = _moving(instance, room.migration, proved=room.result.certificate.status == "optimal")
-    cures = tuple(sorted((*explanation.relaxations, cure), key=lambda r: r.cost))
-    stem = explanation.sentence
-    if explanation.relaxations:
-        stem = stem.removesuffix(f"; {explanation.relaxations[0].sentence}.")
-    else:
-        stem = stem.removesuffix(".")
-    return dataclasses.replace(
-        explanation, relaxations=cures, sentence=f"{stem}; {cures[0].sentence}."
-    )
+    return explanation.with_cure(_moving(instance, room))
 
 
-def _moving(instance: Instance, migration: Migration, proved: bool) -> Relaxation:
-    """Return the relaxation that a migration stands for."""
-    tasks: dict[str, int] = {}
-    gpus = 0.0
+def _moving(instance: Instance, room: Defragmentation) -> Relaxation:
+    """Return the relaxation that the moves which let a job in stand for."""
+    assert isinstance(room.result.solution, Allocation)
+    moved = moved_tasks_by_role(instance, room.result.solution)
     running = {a.job: a for a in instance.running}
-    for step in migration.steps:
-        for move in step:
-            if move.target is None:
-                continue
-            tasks[move.job] = tasks.get(move.job, 0) + move.count
-            its = instance.job(move.job).configurations[running[move.job].configuration]
-            per_task = next(g.gpu_milli for g in its.tasks if g.role == move.role)
-            gpus += move.count * per_task / MILLI
-    names = list(tasks)
+    names = [job for job, tasks in moved.items() if any(tasks.values())]
+    number, gpus = 0, 0.0
+    for name in names:
+        for group in instance.job(name).configurations[running[name].configuration].tasks:
+            tasks = moved[name].get(group.role, 0)
+            number += tasks
+            gpus += tasks * group.gpu_milli / MILLI
     who = f"job {names[0]}" if len(names) == 1 else f"jobs {', '.join(names[:5])}"
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    proved = room.result.certificate.status == "optimal"
     least = "" if proved else " (perhaps fewer would do)"
-    number = sum(tasks.values())
     plural = "s" if number > 1 else ""
     sentence = f"moving {who}{more} frees it, {number} task{plural}{least}"
-    return Relaxation("running jobs", gpus, sentence)
+    cost, unit = (gpus, "GPUs") if gpus else (float(number), "tasks")
+    return Relaxation("running jobs", cost, sentence, unit)

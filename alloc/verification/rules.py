@@ -109,7 +109,8 @@ def _check_together(
         names += ["hosts outside any"] if OUTSIDE in domains else []
         yield Violation(
             "together",
-            (affinity.level, *affinity.jobs),
+            # Named by the jobs that run: one that joins them is in a new violation of its own.
+            (affinity.level, *sorted(set().union(*domains.values()))),
             max(len(domains) - 1, 1),
             "domains",
             f"jobs {', '.join(affinity.jobs)} must stand together in one {affinity.level}, but "

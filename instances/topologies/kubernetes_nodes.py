@@ -33,7 +33,7 @@ from alloc.instances.topologies.node_labels import (
     own_levels,
 )
 from alloc.instances.topologies.place import Place, shown
-from alloc.instances.topologies.products import type_of_product
+from alloc.instances.topologies.products import is_mig_slice, type_of_product
 from alloc.instances.topologies.quantities import quantity
 from alloc.instances.topologies.text import TopologyText
 from alloc.instances.topologies.tree import TreeBuilder
@@ -242,6 +242,11 @@ class _HostTypes:
         """Return what a node offers."""
         num_gpus = self._num_gpus(node)
         gpu = self._gpu_type(node) if num_gpus else None
+        if gpu is not None and is_mig_slice(gpu):
+            self.log.alter(
+                "offers slices of MIG as GPUs (strategy single); they are a GPU type of their own",
+                f"{node.name}: {num_gpus} x {gpu}",
+            )
         cpu = int(self._offer(node, "cpu") * MILLI)
         memory = self._memory_mib(node)
         machine = self.request.host_types.find(node.name)

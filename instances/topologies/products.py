@@ -104,6 +104,11 @@ def type_of_product(product: str, memory_mib: int | None = None) -> str:
     return found + profile if profile else _with_memory(found, memory_mib)
 
 
+def is_mig_slice(gpu: str) -> bool:
+    """Return whether a name that `type_of_product` gave is a slice of a GPU, not a whole one."""
+    return _MIG.search(gpu) is not None
+
+
 def _with_memory(name: str, memory_mib: int | None) -> str:
     """Return the version of a type that has that memory, or the type itself."""
     stem = _SIZE.sub("", name)

@@ -97,14 +97,18 @@ def read_slurm_conf(text: TopologyText, request: Request, kind: str) -> tuple[To
 
 
 def _lines(text: TopologyText) -> Iterator[_Line]:
-    """Yield the lines that say something."""
+    """Yield the lines that say something, continued ones joined as Slurm joins them.
+
+    A line that ends in a backslash goes on with the next one, at its first character: a value may
+    be broken anywhere, and blanks count only where they are written.
+    """
     parts: list[str] = []
     for number, raw in enumerate([*text.text.split("\n"), ""], start=1):
         line = raw.partition("#")[0].rstrip()
         parts.append(line.removesuffix("\\"))
         if line.endswith("\\"):
             continue
-        whole = " ".join(parts)
+        whole = "".join(parts)
         if whole.strip():
             yield _line(whole, text.place(number - len(parts) + 1))
         parts = []

@@ -2,7 +2,6 @@
 
 import pytest
 from browser_harness import Page
-from needs import need_chromium
 from server_harness import Running
 
 from alloc.server import Settings
@@ -21,7 +20,6 @@ def served(tmp_path_factory):
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
     """Return the page in a browser, not opened yet."""
-    need_chromium()
     page = Page(tmp_path_factory.mktemp("browser"))
     yield page
     page.close()

@@ -466,10 +466,12 @@ def test_no_schedule_beats_hesrpt_where_it_is_optimal(sizes: tuple[int, ...], po
     topology = Topology("flow", (HostType("k", gpus, "v100", 0, 0),), (Host("h", "k"),))
     table = tuple(rigid_gang(k, rate=k**power) for k in range(1, gpus + 1))
     jobs = tuple(Job(f"job-{n}", 0.0, float(size), table) for n, size in enumerate(sizes))
-    instance = Instance("flow", topology, jobs, slot_s=10.0)
+    instance = Instance("flow", topology, jobs, slot_s=40.0)
     ideal = hesrpt([float(size) for size in sizes], gpus, power)
-    objective = solved(instance, seconds=8.0).certificate.objective
-    assert ideal * (1 - 1e-9) <= objective <= 1.1 * ideal
+    # Proved after less than a second of CPU time; the limit is for a search gone wrong.
+    certificate = solved(instance, seconds=300.0).certificate
+    assert certificate.status == "optimal"
+    assert ideal * (1 - 1e-9) <= certificate.objective <= 1.1 * ideal
 
 
 def test_hesrpt_of_one_and_of_two_equal_jobs_by_hand() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from doc_examples import Block, Page, agrees, blocks, commands
-from needs import need_torch
 from typer.main import get_command
 
 from alloc.cli.application import app
@@ -25,8 +24,6 @@ def run_all(page: Path, chosen: list[Block], folder: Path, monkeypatch) -> None:
     monkeypatch.setattr(formulation, "FORMULATIONS", dict(formulation.FORMULATIONS))
     # Nor does it touch the policies of whoever runs the tests.
     monkeypatch.setenv("ALLOC_POLICIES", str(folder / "policies"))
-    if any(re.search(r"^import torch$", block.body, re.MULTILINE) for block in chosen):
-        need_torch()
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     run = Page(page.name)
@@ -34,7 +31,13 @@ def run_all(page: Path, chosen: list[Block], folder: Path, monkeypatch) -> None:
         run.run(block)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=names)
+def marked(page: Path) -> object:
+    """Return the page as a parameter; one whose examples import PyTorch is marked."""
+    torch = any(re.search(r"^import torch$", b.body, re.MULTILINE) for b in blocks(page))
+    return pytest.param(page, marks=[pytest.mark.torch] if torch else [])
+
+
+@pytest.mark.parametrize("page", map(marked, PAGES), ids=names)
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     chosen = [block for block in blocks(page) if not block.slow]
     run_all(page, chosen, tmp_path, monkeypatch)
@@ -44,7 +47,7 @@ SLOW = [page for page in PAGES if any(block.slow for block in blocks(page))]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", SLOW, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", map(marked, SLOW), ids=[page.name for page in SLOW])
 def test_the_slow_examples_of_a_page_run_with_the_others(page, tmp_path, monkeypatch):
     run_all(page, blocks(page), tmp_path, monkeypatch)
 

@@ -3,10 +3,13 @@
 import re
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -40,16 +43,6 @@ def test_the_version_has_one_source():
     assert re.search(r"^version: (.+)$", citation, re.MULTILINE).group(1) == declared
 
 
-def test_the_lock_holds_hashed_releases_and_nothing_else():
-    # No address of an index or folder, no option, no direct reference: each is one machine's own.
-    lines = (ROOT / "requirements" / "lock.txt").read_text(encoding="utf-8").splitlines()
-    shape = re.compile(
-        r"#.*|    #.*|    --hash=sha256:[0-9a-f]{64}( \\)?|[a-z0-9-]+==[^ ]+( ; .+)? \\"
-    )
-    assert [line for line in lines if not shape.fullmatch(line)] == []
-    assert not any("://" in line for line in lines)
-
-
 def test_the_lock_leaves_pytorch_out():
     """Its files differ by accelerator; `make install-learn` adds the one configured here."""
     lock = (ROOT / "requirements" / "lock.txt").read_text(encoding="utf-8")
@@ -61,7 +54,8 @@ def test_the_base_install_has_no_pytorch_and_no_server():
     assert not re.search(r"torch|gymnasium|fastapi|uvicorn|ray", base)
 
 
-def test_no_tracked_file_names_an_index_or_a_folder_of_one_machine():
+def tracked_lines() -> Iterator[tuple[str, int, str]]:
+    """Yield every line of every tracked file, with the file's name and the line's number."""
     if not (ROOT / ".git").exists():
         pytest.skip(
             "NOT CHECKED: this tree is no git checkout, so nothing says which files are tracked"
@@ -69,21 +63,79 @@ def test_no_tracked_file_names_an_index_or_a_folder_of_one_machine():
     tracked = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.split("\0")
+    for name in filter(None, tracked):
+        path = ROOT / name
+        # A file deleted and not yet committed is still listed; a link's target is its own entry.
+        if path.is_symlink() or not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for number, line in enumerate(text.splitlines(), 1):
+            yield name, number, line
+
+
+def test_no_tracked_file_names_an_index_or_a_folder_of_one_machine():
     # Put together here, so that this file does not match itself.
     hosts = ["py" + "pi.org", "python" + "hosted.org", "npm" + "js.org", "deb" + "ian.org"]
     folders = ["/" + "work/", "/" + "opt/", "/" + "root/", "/" + "home/", "fi" + "le:///"]
     pattern = re.compile(
         "|".join([*map(re.escape, hosts), *(rf"(?<![\w.~)}}/-]){f}" for f in folders)])
     )
-    found = []
-    for name in filter(None, tracked):
-        path = ROOT / name
-        # A file deleted and not yet committed is still listed; a link's target is its own entry.
-        if path.is_symlink() or not path.is_file():
-            continue
-        for number, line in enumerate(
-            path.read_text(encoding="utf-8", errors="replace").splitlines(), 1
-        ):
-            if pattern.search(line):
-                found.append(f"{name}:{number}: {line.strip()[:100]}")
+    found = [
+        f"{name}:{number}: {line.strip()[:100]}"
+        for name, number, line in tracked_lines()
+        if pattern.search(line)
+    ]
     assert found == []
+
+
+def test_nobody_is_told_to_install_the_stranger_of_the_same_name():
+    """`alloc` on the public index is another project: what installs this one names a checkout."""
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    # An extra of the name, wherever a sentence is broken, and the bare name after `pip install`.
+    stranger = re.compile(rf"alloc\[({'|'.join(extras)})\]|pip install (-\S+ )*[\"'`]?alloc\b")
+    told, wrong = set(), []
+    for name, number, line in tracked_lines():
+        if name not in ("pyproject.toml", "tests/packaging/test_tree.py"):
+            told.update(re.findall(r"pip install \"\.\[(\w+)\]\"", line))
+            if stranger.search(line):
+                wrong.append(f"{name}:{number}: {line.strip()[:100]}")
+    assert wrong == []
+    assert {"server", "client", "learn"} <= told <= set(extras)
+    assert "not on the public package index" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_continuous_integration_begins_with_the_commands_of_the_readme():
+    """A newcomer's machine has Python and make: no PyTorch, no PostgreSQL, no browser."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = readme.partition("## Two commands")[2].split("```")[1]
+    commands = re.findall(r"^make ([a-z-]+)", block, re.MULTILINE)
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    ran = re.findall(r"^ *((?:bare )?make [a-z][a-z-]*)", script, re.MULTILINE)
+    assert ran[: len(commands)] == [f"bare make {name}" for name in commands]
+    assert script.index("bare make test") < script.index("apt-get") < script.index("install-learn")
+
+
+@pytest.mark.parametrize("lock", ["lock", "server", "lowest"])
+def test_a_lock_holds_hashed_releases_and_nothing_else(lock):
+    # No address of an index or folder, no option, no direct reference: each is one machine's own.
+    lines = (ROOT / "requirements" / f"{lock}.txt").read_text(encoding="utf-8").splitlines()
+    shape = re.compile(
+        r"#.*|    #.*|    --hash=sha256:[0-9a-f]{64}( \\)?|[a-z0-9-]+==[^ ]+( ; .+)? \\"
+    )
+    assert [line for line in lines if not shape.fullmatch(line)] == []
+    assert not any("://" in line for line in lines)
+
+
+def test_the_oldest_versions_are_those_that_are_declared():
+    """`make test-lowest` runs what pyproject.toml promises, not what was true of an older one."""
+    lowest = (ROOT / "requirements" / "lowest.txt").read_text(encoding="utf-8")
+    pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", lowest, re.MULTILINE))
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    lines = [*PYPROJECT["project"]["dependencies"], *extras["dev"], *extras["server"]]
+    for wanted in map(Requirement, lines):
+        if wanted.name == "alloc":
+            continue
+        [floor] = [Version(s.version) for s in wanted.specifier if s.operator == ">="]
+        pin = Version(pinned[wanted.name.lower()])
+        # The first release of that series: 2.9 may begin with 2.9.1, and 6.8 with 6.8.0.
+        assert pin.release[: len(floor.release)] == floor.release, f"{wanted}: {pin}"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-import torch
-from torch import Tensor, nn
-
+from alloc.learning.pytorch import Tensor, nn, torch
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 
 WIDTH = 64

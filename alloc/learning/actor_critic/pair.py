@@ -5,10 +5,8 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 
-import torch
-from torch import Tensor, nn
-
 from alloc.learning.actor_critic.networks import make_networks
+from alloc.learning.pytorch import Tensor, nn, torch
 from alloc.learning.training import Curve, State, single_thread
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 

@@ -19,8 +19,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
 
 from alloc.learning.actor_critic.pair import PairTraining, clipped_gain, entropy
 from alloc.learning.actor_critic.placement_reward import RewardModel
@@ -35,6 +33,7 @@ from alloc.learning.actor_critic.placement_world import (
     run_stream,
     synthetic_table,
 )
+from alloc.learning.pytorch import nn, torch
 from alloc.learning.training import State, step_rng
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 from alloc.schedulers.learned.kinds import choose as choose_action

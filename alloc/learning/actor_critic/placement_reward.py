@@ -15,9 +15,8 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
 
+from alloc.learning.pytorch import Tensor, nn, torch
 from alloc.learning.training import single_thread, step_rng
 from alloc.workload.interference import InterferenceTable
 

@@ -1,22 +1,31 @@
 """DL2 as published: state, networks, supervised phase, actor-critic."""
 
-from importlib.util import find_spec as _find_spec
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from alloc.errors import BackendUnavailableError as _Missing
-
-if _find_spec("torch") is None or _find_spec("gymnasium") is None:
-    raise _Missing(
-        "training DL2 needs PyTorch and Gymnasium, which are not both installed; pip install "
-        '"alloc[learn]".'
-    )
-
-from alloc.learning.dl2.publishing import DL2Outcome as DL2Outcome
-from alloc.learning.dl2.publishing import outcome_of as outcome_of
-from alloc.learning.dl2.publishing import publish as publish
 from alloc.learning.dl2.settings import ABLATIONS as ABLATIONS
 from alloc.learning.dl2.settings import PRESETS as PRESETS
 from alloc.learning.dl2.settings import DL2Settings as DL2Settings
 from alloc.learning.dl2.settings import changed as changed
 from alloc.learning.dl2.settings import preset as preset
-from alloc.learning.dl2.trainer import DL2Trainer as DL2Trainer
 from alloc.learning.dl2.world import DL2World as DL2World
+
+if TYPE_CHECKING:
+    from alloc.learning.dl2.publishing import DL2Outcome as DL2Outcome
+    from alloc.learning.dl2.publishing import outcome_of as outcome_of
+    from alloc.learning.dl2.publishing import publish as publish
+    from alloc.learning.dl2.trainer import DL2Trainer as DL2Trainer
+
+_LAZY = {
+    "DL2Outcome": "publishing",
+    "DL2Trainer": "trainer",
+    "outcome_of": "publishing",
+    "publish": "publishing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load PyTorch only when something that needs it is asked for."""
+    if name in _LAZY:
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

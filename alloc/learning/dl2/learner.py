@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch.nn import functional
 
 from alloc.learning.dl2.losses import (
     imitation_loss,
@@ -18,6 +16,7 @@ from alloc.learning.dl2.losses import (
 from alloc.learning.dl2.networks import DenseForward, DenseNetwork
 from alloc.learning.dl2.replay import Batch
 from alloc.learning.dl2.settings import DL2Settings
+from alloc.learning.pytorch import functional, torch
 from alloc.learning.training import step_generator
 
 _POLICY, _VALUE = 1, 2

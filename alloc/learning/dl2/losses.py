@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch.nn import functional
+from alloc.learning.pytorch import functional, torch
 
 ENTROPY_EPSILON = 1e-6
 """What the released code adds to a probability before it takes the logarithm."""

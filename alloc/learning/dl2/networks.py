@@ -12,8 +12,8 @@ from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import nn
+
+from alloc.learning.pytorch import nn, torch
 
 INIT_STD = 0.02
 """Standard deviation of the initial weights, drawn from a normal cut off at two deviations."""

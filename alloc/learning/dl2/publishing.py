@@ -8,13 +8,13 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-import torch
 
 from alloc.learning.dl2.networks import DenseForward, DenseNetwork
 from alloc.learning.dl2.rollout import Player
 from alloc.learning.dl2.settings import DL2Settings
 from alloc.learning.dl2.trainer import JCT, REINFORCEMENT, SUPERVISED, DL2Trainer
 from alloc.learning.publishing import Account, publish_network
+from alloc.learning.pytorch import torch
 from alloc.learning.training import Curve, step_rng
 from alloc.schedulers.learned.dl2_window import Dl2WindowKind
 from alloc.schedulers.learned.feature_spec import FeatureSpec

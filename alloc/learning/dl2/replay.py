@@ -120,7 +120,7 @@ class Replay:
 
     def state(self) -> dict[str, Any]:
         """Return all that is kept, as tensors and numbers."""
-        import torch
+        from alloc.learning.pytorch import torch
 
         arrays = {name: torch.from_numpy(array.copy()) for name, array in self._arrays().items()}
         return {"arrays": arrays, "place": self._place, "num_stored": self.num_stored}

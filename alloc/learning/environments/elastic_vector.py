@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.spaces import Box, Discrete
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
 
 from alloc.errors import InstanceError
 from alloc.learning.environments.elastic_episode import ElasticEpisode, EpisodeRules
 from alloc.learning.environments.environment import begin
 from alloc.learning.environments.episodes import ElasticEpisodes, Episodes, EpisodeSource
 from alloc.learning.environments.rewards import Reward
+from alloc.learning.gym import AutoresetMode, Box, Discrete, VectorEnv, batch_space
 from alloc.schedulers.learned.window_features import WindowFeatures
 from alloc.schedulers.state import Knowledge
 

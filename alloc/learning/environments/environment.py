@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Generic, SupportsInt, TypeVar
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 
@@ -12,13 +11,14 @@ from alloc.errors import InstanceError, SimulationError
 from alloc.instance import Instance
 from alloc.learning.environments.episode import Episode
 from alloc.learning.environments.episodes import Episodes, EpisodeSource
+from alloc.learning.gym import Box, Discrete, Env
 from alloc.simulation import SimulationResult
 
 Info = dict[str, Any]
 E = TypeVar("E", bound=Episode[Any])
 
 
-class EpisodeEnv(gymnasium.Env[npt.NDArray[np.float32], np.int64], Generic[E]):
+class EpisodeEnv(Env[npt.NDArray[np.float32], np.int64], Generic[E]):
     """An environment that plays episodes.
 
     Parameters
@@ -42,8 +42,8 @@ class EpisodeEnv(gymnasium.Env[npt.NDArray[np.float32], np.int64], Generic[E]):
         self.episode = episode
         self._episodes = Episodes(episodes)
         self._slot = episode.slot
-        self.observation_space = gymnasium.spaces.Box(*bounds, dtype=np.float32)
-        self.action_space = gymnasium.spaces.Discrete(len(episode.slot.mask))
+        self.observation_space = Box(*bounds, dtype=np.float32)
+        self.action_space = Discrete(len(episode.slot.mask))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

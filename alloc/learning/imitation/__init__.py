@@ -26,8 +26,5 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     """Load PyTorch only when something that needs it is asked for."""
     if name in _LAZY:
-        from alloc.learning.training import require_torch
-
-        require_torch()
-        return getattr(import_module(f"alloc.learning.imitation.{_LAZY[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

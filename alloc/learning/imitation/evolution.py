@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import nn
+
+from alloc.learning.pytorch import nn, torch
 
 Array = npt.NDArray[np.float64]
 

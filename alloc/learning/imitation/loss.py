@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
 from alloc.learning.imitation.network import SetPolicy
 from alloc.learning.imitation.rounds import Batch
+from alloc.learning.pytorch import Tensor, torch
 
 TEMPERATURE = 0.25
 """Slots by which a score must exceed another for its column to be e times as likely."""

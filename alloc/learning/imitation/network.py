@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
-
+from alloc.learning.pytorch import Tensor, nn, torch
 from alloc.schedulers.learned.job_set_choice import TERMS
 from alloc.schedulers.learned.job_set_features import JOB_FEATURES, RESOURCE_FEATURES
 

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from alloc.documents.files import read_bytes, write_bytes
 from alloc.errors import InstanceError
+from alloc.learning.pytorch import Tensor, torch
 from alloc.schedulers.learned.job_set import JobSetRound
 from alloc.schedulers.learned.job_set_choice import TERMS
 

@@ -12,8 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import nn
 
 from alloc.errors import InstanceError
 from alloc.instances.learning_worlds import TRAINING, TRAINING_SEEDS, VALIDATION_SEEDS, World
@@ -23,6 +21,7 @@ from alloc.learning.imitation.network import SetPolicy
 from alloc.learning.imitation.rollouts import Trial, label_rounds
 from alloc.learning.imitation.rounds import Batch, LabelledRound, load_rounds, save_rounds
 from alloc.learning.imitation.teachers import HorizonTeacher, RoundTeacher, Teacher
+from alloc.learning.pytorch import nn, torch
 from alloc.learning.training import Curve, State, single_thread, step_rng
 from alloc.units import require_positive
 

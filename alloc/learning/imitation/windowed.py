@@ -17,9 +17,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import nn
-from torch.nn import functional
 
 from alloc.documents.files import read_bytes, write_bytes
 from alloc.errors import InstanceError
@@ -29,6 +26,7 @@ from alloc.learning.dl2.rollout import Player
 from alloc.learning.dl2.settings import DL2Settings
 from alloc.learning.dl2.teacher import by_gain
 from alloc.learning.dl2.trainer import JCT
+from alloc.learning.pytorch import functional, nn, torch
 from alloc.learning.training import Curve, State, single_thread, step_generator, step_rng
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.ladder import SERVER as SERVER_ROLE

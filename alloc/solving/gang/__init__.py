@@ -7,11 +7,14 @@ task groups that compete for the same hosts go through a small integer program
 (`alloc.solving.gang.joint`).
 """
 
+from alloc.solving.gang.cures import Relaxation as Relaxation
+from alloc.solving.gang.decision import Decider as Decider
 from alloc.solving.gang.decision import GangDecision as GangDecision
+from alloc.solving.gang.decision import Neighbours as Neighbours
 from alloc.solving.gang.decision import decide as decide
 from alloc.solving.gang.decision import decide_for as decide_for
+from alloc.solving.gang.decision import domains_held as domains_held
 from alloc.solving.gang.explanation import Explanation as Explanation
-from alloc.solving.gang.explanation import Relaxation as Relaxation
 from alloc.solving.gang.explanation import explain_gang as explain_gang
 from alloc.solving.gang.question import Question as Question
 from alloc.solving.gang.room import Tree as Tree

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from alloc.solving.gang.choosing import choose_hosts
 from alloc.solving.gang.explanation import Explanation, explain_gang
 from alloc.solving.gang.joint import hold_together
 from alloc.solving.gang.question import Question
-from alloc.solving.gang.room import Mask, Tree, free_pool
+from alloc.solving.gang.room import OUTSIDE, Mask, Tree, free_pool
 from alloc.topology import Topology
 from alloc.workload import Job, TaskGroup
 
@@ -29,11 +29,27 @@ class GangDecision:
     assignment
         Its hosts, or None.
     explanation
-        Without hosts, the reason for the fastest configuration, if it was asked for.
+        Without hosts, the reason, if it was asked for.
     """
 
     assignment: Assignment | None
     explanation: Explanation | None
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """What the affinities of a job with running jobs leave to it.
+
+    Parameters
+    ----------
+    admitted
+        Hosts that it may stand on, shape (hosts,).
+    together
+        Levels of which all its tasks must stand in one domain.
+    """
+
+    admitted: Mask
+    together: tuple[str, ...] = ()
 
 
 def decide(
@@ -41,7 +57,7 @@ def decide(
     job: Job,
     *,
     tree: Tree | None = None,
-    admitted: Mask | None = None,
+    neighbours: Neighbours | None = None,
     quota_left_milli: int | None = None,
     explained: bool = True,
 ) -> GangDecision:
@@ -59,68 +75,113 @@ def decide(
         The job.
     tree
         The domains of the pool's topology, if they are at hand: `Tree.of(topology)`.
-    admitted
-        Hosts that affinities leave to the job, shape (hosts,); None: all.
+    neighbours
+        What affinities leave to the job; None: everything.
     quota_left_milli
         GPU that its tenant may still take, milli-GPU, or None without a quota.
     explained
         Whether a job that cannot start is told why; a scheduler need not know.
     """
     tree = Tree.of(pool.topology) if tree is None else tree
-    if admitted is None:
-        admitted = np.full(pool.topology.num_hosts, True)
-    first: Question | None = None
+    if neighbours is None:
+        neighbours = Neighbours(np.full(pool.topology.num_hosts, True))
+    admitted, together = neighbours.admitted, neighbours.together
     order = sorted(range(len(job.configurations)), key=lambda c: -job.configurations[c].rate)
-    for c in order:
-        question = Question(tree, pool, job, job.configurations[c], admitted, quota_left_milli)
-        first = first or question
+    questions = tuple(
+        Question(tree, pool, job, job.configurations[c], admitted, quota_left_milli, together)
+        for c in order
+    )
+    for c, question in zip(order, questions, strict=True):
         tasks = _place(question)
         if tasks is not None:
             return GangDecision(Assignment(job.id, c, tasks), None)
-    assert first is not None
-    return GangDecision(None, explain_gang(first) if explained else None)
+    return GangDecision(None, explain_gang(questions) if explained else None)
+
+
+class Decider:
+    """Decides on waiting jobs of an instance beside its running jobs, one at a time.
+
+    Parameters
+    ----------
+    instance
+        The cluster, what runs and what waits. A rule that the running jobs break stays broken, and
+        keeps no job out that has no part in it.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.tree = Tree.of(instance.topology)
+        self.pool = free_pool(instance)
+
+    def decide(self, job_id: str) -> GangDecision:
+        """Decide on one waiting job.
+
+        Raises
+        ------
+        InstanceError
+            If there is no such job, or it runs already.
+        """
+        job = self.instance.job(job_id)
+        if any(running.job == job_id for running in self.instance.running):
+            raise InstanceError(f'job "{job_id}" runs already; ask about a job that waits.')
+        return decide(
+            self.pool,
+            job,
+            tree=self.tree,
+            neighbours=neighbours_of(self.instance, job),
+            quota_left_milli=quota_left(self.instance, job),
+        )
 
 
 def decide_for(instance: Instance, job_id: str) -> GangDecision:
-    """Decide on one waiting job of an instance beside its running jobs.
+    """Decide on one waiting job of an instance beside its running jobs; see `Decider`."""
+    return Decider(instance).decide(job_id)
 
-    Raises
-    ------
-    InstanceError
-        If there is no such job, or it runs already.
+
+def neighbours_of(instance: Instance, job: Job) -> Neighbours:
+    """Return what the affinities of a job leave to it, beside the jobs that run.
+
+    Jobs that must stand together do so in one domain, the first of them to start by itself too.
+    Where those that run stand in several domains, or outside them all, no other can join them.
     """
-    job = instance.job(job_id)
-    if any(running.job == job_id for running in instance.running):
-        raise InstanceError(f'job "{job_id}" runs already; ask about a job that waits.')
-    return decide(
-        free_pool(instance),
-        job,
-        admitted=admitted_hosts(instance, job),
-        quota_left_milli=quota_left(instance, job),
-    )
-
-
-def admitted_hosts(instance: Instance, job: Job) -> Mask:
-    """Return the hosts that affinities with running jobs leave to a job, shape (hosts,)."""
-    running = {a.job: a for a in instance.running}
+    running = {a.job: a for a in instance.running if a.tasks}
     admitted = np.full(instance.topology.num_hosts, True)
+    together = []
     for affinity in instance.affinities:
         if job.id not in affinity.jobs:
             continue
-        others = [running[other] for other in affinity.jobs if other != job.id and other in running]
-        beside = _beside(instance.topology, affinity, others)
+        domain = instance.topology.domain_of_host[affinity.level]
+        held = domains_held(instance.topology, affinity, running)
         if affinity.kind == "apart":
-            admitted &= ~beside
-        elif others:
-            admitted &= beside
-    return admitted
+            admitted &= ~np.isin(domain, sorted(held - {OUTSIDE}))
+            continue
+        together.append(affinity.level)
+        if held:
+            admitted &= np.isin(domain, sorted(held)) & (len(held) == 1) & (domain != OUTSIDE)
+    return Neighbours(admitted, tuple(together))
 
 
-def _beside(topology: Topology, affinity: Affinity, others: Iterable[Assignment]) -> Mask:
-    """Return the hosts in the domains that hold tasks of some jobs."""
+def domains_held(
+    topology: Topology, affinity: Affinity, running: Mapping[str, Assignment]
+) -> set[int]:
+    """Return the domains of an affinity's level that hold tasks of its running jobs.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    affinity
+        The rule.
+    running
+        Running jobs by id, in the rule or not.
+    """
     domain = topology.domain_of_host[affinity.level]
-    held = {int(domain[topology.host_index[t.host]]) for a in others for t in a.tasks} - {-1}
-    return np.isin(domain, sorted(held))
+    return {
+        int(domain[topology.host_index[task.host]])
+        for name in affinity.jobs
+        if name in running
+        for task in running[name].tasks
+    }
 
 
 def quota_left(instance: Instance, job: Job) -> int | None:
@@ -166,12 +227,12 @@ def _place(question: Question) -> tuple[TaskPlacement, ...] | None:
 def _narrowest_first(question: Question) -> Iterable[Question]:
     """Yield the question with ever wider levels to keep the gang in, up to its own."""
     levels = question.tree.levels
-    required = question.level(frozenset())
+    required = question.level()
     preferred = question.job.placement.preferred
     widest = len(levels) if required is None else levels.index(required)
     first = 0 if preferred is None else min(levels.index(preferred), widest)
     for level in levels[first:widest]:
-        yield question.within(level)
+        yield replace(question, inside=level)
     yield question
 
 

@@ -1,4 +1,7 @@
-"""Gangs of several task groups, which compete for the same hosts: a small integer program.
+"""Gangs of several task groups, which compete for the same hosts.
+
+One group after the other, the most demanding first, is tried before anything else: with room to
+spare that does. Whether there is a place at all is decided by a small integer program.
 
 y_gh in {0, 1, ...}   tasks of group g on host h
 (C1)  sum_h y_gh = n_g                                   the gang is whole
@@ -14,12 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alloc.errors import SolverError, UnsupportedFeatureError
+from alloc.solving.gang.choosing import choose_hosts
+from alloc.solving.gang.room import Counts, room_by_level
 from alloc.topology.topology import HOST
-from alloc.workload import Configuration
+from alloc.workload import Configuration, PlacementRules
 
 if TYPE_CHECKING:
     from alloc.solving.gang.question import Question
-    from alloc.solving.gang.room import Counts
 
 _SECONDS = 10.0
 _INFEASIBLE = 2
@@ -54,6 +58,9 @@ def hold_together(
             f'job "{question.job.id}": has several task groups and some share GPUs, which are '
             'packed GPU by GPU; use the formulation "sharing".'
         )
+    found = _one_by_one(question, hosts, drop)
+    if found is not None:
+        return found
     room = np.array([question.hosts_room(group, drop)[hosts] for group in groups])
     rows: list[tuple[dict[int, float], float, float]] = []
     width = len(hosts)
@@ -114,6 +121,35 @@ def hold_together(
         )
     tasks = np.rint(answer.x[: len(groups) * width]).astype(int).reshape(len(groups), width)
     return [(int(g), int(hosts[k]), int(tasks[g, k])) for g, k in np.argwhere(tasks)]
+
+
+def _one_by_one(
+    question: Question, hosts: Counts, drop: frozenset[str]
+) -> list[tuple[int, int, int]] | None:
+    """Return (group, host, tasks) with the groups placed in turn; None where that does not do."""
+    tree, rules = question.tree, question.rules(drop)
+    configuration = question.configuration
+    ruled = configuration.ruled_groups
+    if len(ruled) > 1 and rules.spread:
+        return None  # a spread counts them together
+    demand = _demand(configuration, drop)
+    free = question.pool_without(drop).free.copy()
+    found = []
+    for g in sorted(range(len(demand)), key=lambda g: tuple(demand[g]), reverse=True):
+        group, needed = configuration.tasks[g], demand[g] > 0
+        room = np.zeros(len(free), dtype=np.int64)
+        room[hosts] = question.hosts_room(group, drop)[hosts]
+        if needed.any():
+            left = (free[:, needed] // demand[g, needed]).min(axis=1)
+            room = np.minimum(room, np.maximum(left, 0))
+        rooms = room_by_level(tree, room, rules if group in ruled else PlacementRules())
+        outermost = tree.levels[-1]
+        if int(rooms[outermost][np.unique(tree.unit[outermost][hosts])].sum()) < group.count:
+            return None
+        for h, n in choose_hosts(tree, rooms, hosts, group.count):
+            free[h] -= n * demand[g]
+            found.append((g, h, n))
+    return found
 
 
 def _demand(configuration: Configuration, drop: frozenset[str]) -> Counts:

@@ -28,6 +28,9 @@ from alloc.workload import PlacementRules, TaskGroup
 Counts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+OUTSIDE = -1
+"""What `Topology.domain_of_host` says of a host in no domain of a level."""
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -43,6 +46,9 @@ class Tree:
         For each level the unit of each host, shape (hosts,): the position in `Topology.domains`
         of its domain; a host in no domain of a level belongs to its unit of the level inside, and
         host h itself is unit ``len(domains) + h``.
+    proper
+        For each level which units are domains of it (hosts, for ``"host"``), and not what stands
+        outside them, shape (unit ids,).
     parts
         For each level but ``"host"``: the units of the level inside, and the unit that each of
         them is part of.
@@ -53,6 +59,7 @@ class Tree:
     topology: Topology
     levels: tuple[str, ...]
     unit: dict[str, Counts]
+    proper: dict[str, Mask]
     parts: dict[str, tuple[Counts, Counts]]
     size: int
 
@@ -62,6 +69,8 @@ class Tree:
         levels = (HOST, *reversed(topology.levels))
         first = len(topology.domains)
         unit = {HOST: first + np.arange(topology.num_hosts, dtype=np.int64)}
+        kinds = [domain.level for domain in topology.domains] + [HOST] * topology.num_hosts
+        proper = {level: np.array([kind == level for kind in kinds]) for level in levels}
         inner = unit[HOST]
         parts = {}
         for level in levels[1:]:
@@ -70,7 +79,7 @@ class Tree:
             units, hosts = np.unique(inner, return_index=True)
             parts[level] = (units, unit[level][hosts])
             inner = unit[level]
-        return Tree(topology, levels, unit, parts, first + topology.num_hosts)
+        return Tree(topology, levels, unit, proper, parts, first + topology.num_hosts)
 
     def name(self, unit: int) -> str:
         """Return the id of the domain or host that a unit is."""
@@ -129,27 +138,22 @@ def room_by_level(tree: Tree, room: Counts, rules: PlacementRules) -> dict[str, 
     """
     limit = {spread.level: spread.most for spread in rules.spread}
     size = {cut.level: cut.size for cut in rules.slices}
-    first_domainless = len(tree.topology.domains)
+    for level in size:
+        # A slice stands whole in a domain of its level: a host outside them all holds none.
+        room = np.where(tree.topology.domain_of_host[level] >= 0, room, 0)
     found: dict[str, Counts] = {}
     step = 1  # what parts offer comes in multiples of the slice size inside
     inner = np.zeros(tree.size, dtype=np.int64)
     inner[tree.unit[HOST]] = room
     for level in tree.levels:
-        if level == HOST:
-            total = inner.copy()
-            held = slice(first_domainless, None)
-        else:
+        total = inner.copy()
+        if level != HOST:
             parts, parents = tree.parts[level]
             total = np.bincount(parents, inner[parts], tree.size).astype(np.int64)
-            held = slice(0, first_domainless)
         if level in limit:
-            # A host outside any domain of the level is in none that could be too full.
-            total[held] = np.minimum(total[held], limit[level])
-        if level in size:
-            step = size[level]
-            outside = np.full(tree.size, True)
-            outside[held] = False
-            total[outside] = 0
+            # What stands outside the domains of the level is in none that could be too full.
+            total[tree.proper[level]] = np.minimum(total[tree.proper[level]], limit[level])
+        step = size.get(level, step)
         total -= total % step
         found[level] = inner = total
     return found

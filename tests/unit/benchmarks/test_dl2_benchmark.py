@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dl2_tiny import SMALL, WORLD
 from needs import need_torch
 
-need_torch()
+pytestmark = need_torch()
 
 from benchmarks import dl2  # noqa: E402
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("gymnasium", reason="NOT RUN: Gymnasium is not here; `make install-learn`.")
-
 Run = Callable[..., Any]
 
 

@@ -2,10 +2,13 @@
 
 import dataclasses
 import json
+import os
 import re
-import signal
-import time
+import subprocess
+import sys
+from pathlib import Path
 
+import interrupting
 import pytest
 from inference_problems import a_class, a_problem, hard_problem
 from quota_problems import a_quota_problem, hard_quotas
@@ -219,23 +222,37 @@ def test_no_plan_within_the_limit_is_exit_4(run, tmp_path):
     assert "no plan was found within the limits" in result.stderr
 
 
+WHILE_SEARCHING = """
+import signal, sys
+from interrupting import ctrl_c_in_highs, incumbent
+from alloc.cli import main
+with ctrl_c_in_highs(incumbent, getattr(signal, sys.argv.pop(1))):
+    main()
+"""
+
+
 @pytest.mark.parametrize(
     ("command", "number"),
-    [("size-inference", signal.SIGINT), ("plan-quotas", signal.SIGTERM)],
+    [("size-inference", "SIGINT"), ("plan-quotas", "SIGTERM")],
     ids=["Ctrl-C", "SIGTERM"],
 )
-def test_what_was_found_before_a_signal_is_written(program, tmp_path, command, number):
+def test_what_was_found_before_a_signal_is_written(tmp_path, command, number):
     """What minutes of search have found must survive Ctrl-C and the end of a batch job."""
     path, answer = tmp_path / "problem.json", tmp_path / "answer.json"
     if command == "size-inference":
         write_inference_problem(hard_problem(8, 3), path)
     else:
         write_quota_problem(hard_quotas("least_quota"), path)
-    process = program(command, path, "--time-limit", 40, "-o", answer)
-    time.sleep(7)
-    process.send_signal(number)
-    _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130, stderr
+    words = [number, command, path, "--time-limit", "500", "-o", answer]
+    done = subprocess.run(
+        [sys.executable, "-c", WHILE_SEARCHING, *words],
+        env={**os.environ, "PYTHONPATH": str(Path(interrupting.__file__).parent)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    stderr = done.stderr
+    assert done.returncode == 130, stderr
     assert "interrupted: the best plan so far is kept." in stderr
     assert "Traceback" not in stderr
     found = json.loads(answer.read_text())

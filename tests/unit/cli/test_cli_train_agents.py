@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from needs import need_torch
 
-need_torch()
+pytestmark = need_torch()
 
 from alloc.learning.environments import GangEpisodes  # noqa: E402
 from alloc.schedulers.learned import read_policy  # noqa: E402

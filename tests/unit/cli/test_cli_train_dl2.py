@@ -12,7 +12,7 @@ import pytest
 from dl2_tiny import SMALL, WORLD
 from needs import need_torch
 
-need_torch()
+pytestmark = need_torch()
 
 from alloc.schedulers.learned import read_policy  # noqa: E402
 

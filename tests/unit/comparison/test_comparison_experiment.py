@@ -295,7 +295,8 @@ def test_killed_in_the_middle_nothing_is_lost(
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "JOBLIB_MULTIPROCESSING": "1"},
+        # Without programs beside Python, as in a small container.
+        env={**os.environ, "JOBLIB_MULTIPROCESSING": "1", "PATH": str(tmp_path)},
     )
     assert died.returncode in (-getattr(signal, kind), 130, 1), died.stderr
     reported = died.stdout.splitlines()

@@ -150,11 +150,9 @@ class Drawing:
         return int(torch.randint(0, END, ()))
 
 
+@pytest.mark.torch
 def test_draws_follow_the_seed_and_leave_pytorch_alone() -> None:
     """A stochastic agent gives the same row for the same seed, whoever drew before."""
-    from needs import need_torch
-
-    need_torch()
     import torch
 
     scheduler = agent_scheduler(Drawing(), SPEC, name="drawing", deterministic=False)

@@ -6,11 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
-from needs import need_torch
 
-need_torch()
-
-from alloc.learning.dl2.exploration import (  # noqa: E402
+from alloc.learning.dl2.exploration import (
     EpsilonGreedy,
     Exploration,
     PoorStates,

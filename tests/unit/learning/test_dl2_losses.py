@@ -7,7 +7,7 @@ import math
 import pytest
 from needs import need_torch
 
-need_torch()
+pytestmark = need_torch()
 
 import torch  # noqa: E402
 

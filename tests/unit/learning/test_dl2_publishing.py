@@ -11,7 +11,7 @@ import pytest
 from dl2_tiny import tiny
 from needs import need_torch
 
-need_torch()
+pytestmark = need_torch()
 
 from alloc.errors import InstanceError  # noqa: E402
 from alloc.learning.dl2.networks import DenseForward  # noqa: E402

@@ -6,11 +6,8 @@ from collections import deque
 
 import numpy as np
 import pytest
-from needs import need_torch
 
-need_torch()
-
-from alloc.learning.dl2.replay import PrioritisedReplay, Replay  # noqa: E402
+from alloc.learning.dl2.replay import PrioritisedReplay, Replay
 
 
 def fill(replay: Replay, slots: int, seed: int = 0) -> list[float]:
@@ -113,6 +110,7 @@ def test_draws_follow_the_priorities() -> None:
     assert counts.tolist() == pytest.approx([300, 100, 100, 100], abs=1)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("kind", [Replay, PrioritisedReplay])
 def test_a_restored_replay_goes_on_the_same(kind: type[Replay]) -> None:
     """All it depends on is in its state: or a resumed training would go elsewhere."""

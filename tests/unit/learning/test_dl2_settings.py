@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from needs import need_torch
 
-need_torch()
-
-from alloc.errors import InstanceError  # noqa: E402
-from alloc.learning.dl2.settings import (  # noqa: E402
+from alloc.errors import InstanceError
+from alloc.learning.dl2.settings import (
     ABLATIONS,
     PRESETS,
     DL2Settings,
     changed,
     preset,
 )
-from alloc.learning.dl2.world import DL2World  # noqa: E402
+from alloc.learning.dl2.world import DL2World
 
 
 def test_the_released_configuration_is_that_of_the_code() -> None:

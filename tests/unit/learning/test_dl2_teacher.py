@@ -7,14 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from dl2_tiny import WORLD
-from needs import need_torch
 
-need_torch()
-
-from alloc.learning.dl2.teacher import Teacher  # noqa: E402
-from alloc.schedulers import make_scheduler  # noqa: E402
-from alloc.schedulers.learned.window_features import WindowFeatures  # noqa: E402
-from alloc.simulation import Simulation, simulate  # noqa: E402
+from alloc.learning.dl2.teacher import Teacher
+from alloc.schedulers import make_scheduler
+from alloc.schedulers.learned.window_features import WindowFeatures
+from alloc.simulation import Simulation, simulate
 
 FEATURES = WindowFeatures(window=6, max_tasks=8)
 # Tables beyond what the cluster holds: no job is ever full, so columns keep their jobs.

@@ -15,7 +15,7 @@ import pytest
 from dl2_tiny import tiny
 from needs import need_torch
 
-need_torch()
+pytestmark = need_torch()
 
 import torch  # noqa: E402
 

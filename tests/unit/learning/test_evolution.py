@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from needs import need_torch
 
-need_torch()
+pytestmark = need_torch()
 
 from torch import nn  # noqa: E402
 

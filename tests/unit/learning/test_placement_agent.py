@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from needs import need_torch
 
-need_torch()
+pytestmark = need_torch()
 
 import torch  # noqa: E402
 

@@ -15,7 +15,7 @@ from alloc.errors import BackendUnavailableError, CertificateError, UnsupportedF
 from alloc.learning import assert_parity, export_policy
 from alloc.schedulers.learned import FeatureSpec, read_policy
 
-need_torch()
+pytestmark = need_torch()
 
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
@@ -255,7 +255,8 @@ def test_without_pytorch_the_extra_is_named(
 ) -> None:
     """The base install has the function, and says what it lacks."""
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(BackendUnavailableError, match=r'pip install "alloc\[learn\]"'):
+    monkeypatch.delitem(sys.modules, "alloc.learning.pytorch", raising=False)
+    with pytest.raises(BackendUnavailableError, match=r'pip install "\.\[learn\]"'):
         export_policy(Attention(), SPEC, card(), tmp_path / "p.onnx")
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("gymnasium", reason="NOT RUN: Gymnasium is not here; `make install-learn`.")
-
 from alloc import Configuration, HostType, Instance, Job, TaskGroup
 from alloc.errors import InstanceError
 from alloc.learning.reward_audit import (

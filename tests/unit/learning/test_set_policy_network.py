@@ -11,7 +11,7 @@ from needs import need_torch
 from alloc.learning import assert_parity, export_policy
 from alloc.schedulers.learned import FeatureSpec, ModelCard
 
-need_torch()
+pytestmark = need_torch()
 
 import torch  # noqa: E402
 

@@ -20,7 +20,7 @@ from needs import need_torch
 from alloc.errors import InstanceError
 from alloc.instances.learning_worlds import TINY
 
-need_torch()
+pytestmark = need_torch()
 
 import torch  # noqa: E402
 

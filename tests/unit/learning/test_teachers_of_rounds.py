@@ -16,7 +16,7 @@ from alloc.schedulers.learned.job_set import JobSetDecider, JobSetRound
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
 from alloc.simulation import simulate
 
-need_torch()
+pytestmark = need_torch()
 
 from alloc.learning.imitation.rounds import (  # noqa: E402
     LabelledRound,

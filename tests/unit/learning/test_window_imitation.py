@@ -15,7 +15,7 @@ from alloc.schedulers.learned import read_policy
 from alloc.schedulers.learned.window import WindowSlot
 from alloc.simulation import Simulation, simulate
 
-need_torch()
+pytestmark = need_torch()
 
 import torch  # noqa: E402
 

@@ -35,7 +35,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(start, settings, mo
     for name in ("app", "serving"):
         monkeypatch.delitem(sys.modules, f"alloc.server.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "fastapi", None)
-    with pytest.raises(BackendUnavailableError, match=r'pip install "alloc\[server\]"'):
+    with pytest.raises(BackendUnavailableError, match=r'pip install "\.\[server\]"'):
         start(settings)
 
 
@@ -46,7 +46,7 @@ def test_the_command_line_says_it_too(monkeypatch, tmp_path):
     database = str(tmp_path / "x.sqlite")
     ended = CliRunner().invoke(program, ["serve", "--database", database])
     assert ended.exit_code == 2
-    assert 'pip install "alloc[server]"' in ended.stderr
+    assert 'pip install ".[server]"' in ended.stderr
 
 
 def test_a_server_open_to_others_needs_tokens_before_anything_else(tmp_path):

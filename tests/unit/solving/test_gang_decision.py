@@ -173,7 +173,8 @@ def test_gpus_in_pieces_are_no_gpus() -> None:
     decision = decide(pool_with(cluster(), [2, 2, 2, 2, 2]), gang(1, 4))
     assert decision.explanation is not None
     assert decision.explanation.sentence == (
-        'job "b" needs 4 GPUs; the cluster has 10 free, 10 of them in pieces smaller than 4.'
+        'job "b" needs 4 GPUs; the cluster has 10 free, 10 of them in pieces smaller than 4; it '
+        "fits once running jobs end."
     )
 
 
@@ -276,3 +277,152 @@ def test_a_smaller_demand_of_cpu_is_looked_for_in_tenths_of_a_core() -> None:
     assert explanation is not None
     assert explanation.relaxations[0].sentence == "with 1.9 cores of CPU a task it would start"
     assert decide(pool, job, explained=False).explanation is None
+
+
+class TestOutsideEveryDomain:
+    """Hosts in no rack, beside a rack that is full."""
+
+    def instance(self, **rules: object) -> Instance:
+        """Return a rack of one full host, a free host outside it, and a job that waits."""
+        kind = HostType("server", 4, "h100")
+        hosts = (Host("in", "server", "r"), Host("out", "server"))
+        topology = Topology("t", (kind,), hosts, ("rack",), (Domain("r", "rack"),))
+        running = (Assignment("a", 0, (TaskPlacement("in", "worker", 4),)),)
+        return Instance("i", topology, (gang(4).replace(id="a"), gang(4, **rules)), running=running)
+
+    def test_a_job_that_must_be_in_a_rack_waits(self) -> None:
+        """The free host is in no rack, so the job cannot start there."""
+        decision = decide_for(self.instance(required="rack"), "b")
+        assert decision.assignment is None
+        assert decision.explanation is not None
+        assert decision.explanation.sentence == (
+            'job "b" needs 4 GPUs in one rack; best rack r has 0 free; without its required level '
+            "it would start."
+        )
+
+    def test_a_slice_per_rack_is_no_slice_outside(self) -> None:
+        """It once passed as a candidate in one host, and ended in a crash."""
+        decision = decide_for(self.instance(required="host", slices=(Slice("rack", 2),)), "b")
+        assert decision.assignment is None
+        free = decide_for(self.instance(required="host", slices=(Slice("host", 2),)), "b")
+        assert free.assignment is not None
+
+    def test_a_spread_over_pods_binds_no_rack_outside_them(self) -> None:
+        """A rack that is in no pod once counted as a pod."""
+        kind = HostType("server", 4, "h100")
+        topology = Topology(
+            "t", (kind,), (Host("h", "server", "r"),), ("pod", "rack"), (Domain("r", "rack"),)
+        )
+        job = gang(4, spread=(Spread("pod", 1),))
+        assert decide(HostPool(topology), job).assignment is not None
+
+
+def test_a_job_whose_partners_wait_keeps_together_by_itself() -> None:
+    """Four tasks over two racks would break the rule as soon as they run."""
+    topology = cluster((1, 1), num_gpus=2)
+    jobs = (gang(4), gang(1).replace(id="c"))
+    rule = (Affinity("together", "rack", ("b", "c")),)
+    decision = decide_for(Instance("i", topology, jobs, affinities=rule), "b")
+    assert decision.explanation is not None
+    assert decision.explanation.sentence == (
+        'job "b" needs 4 GPUs in one rack by its affinity; best rack r0 has 2 free; without its '
+        "affinity it would start."
+    )
+
+
+def test_partners_that_stand_apart_let_nobody_join() -> None:
+    """The rule is broken from the start; a third job would be part of that."""
+    topology = cluster((1, 1))
+    names = ("x", "y", "b")
+    jobs = tuple(gang(1).replace(id=name) for name in names)
+    running = tuple(
+        Assignment(name, 0, (TaskPlacement(host, "worker", 1),))
+        for name, host in (("x", "h00"), ("y", "h10"))
+    )
+    rule = (Affinity("together", "rack", names),)
+    instance = Instance("i", topology, jobs, running=running, affinities=rule)
+    explanation = decide_for(instance, "b").explanation
+    assert explanation is not None
+    assert [r.sentence for r in explanation.relaxations] == ["without its affinity it would start"]
+
+
+def test_a_group_without_memory_beside_one_with_memory() -> None:
+    """The share of memory given up is that of the whole gang: its main group may have none."""
+    topology = cluster((1,))
+    pool = HostPool(topology)
+    pool.free[:, 2] = 500
+    tasks = (TaskGroup("worker", 1, 1000), TaskGroup("ps", 1, 0, 1000, 800))
+    job = Job("b", 0.0, 1.0, (Configuration(tasks, 1.0),), elasticity="rigid")
+    explanation = decide(pool, job).explanation
+    assert explanation is not None
+    assert explanation.sentence == (
+        'job "b" needs 1 GPU; the cluster has 4 free, but not beside its other tasks; with 500 MiB '
+        "of memory a task it would start."
+    )
+    assert explanation.relaxations[0].cost == pytest.approx(1 - 500 / 800)
+
+
+def test_fewer_gpus_are_counted_under_every_rule() -> None:
+    """In one host, at most one task in its rack: one GPU would start, and not two."""
+    decision = decide(
+        HostPool(cluster((2,), 2)), gang(3, required="host", spread=(Spread("rack", 1),))
+    )
+    assert decision.explanation is not None
+    assert [r.sentence for r in decision.explanation.relaxations] == [
+        "1 GPU would start now",
+        "one rack instead of one host and no spread let it start, but only together",
+    ]
+
+
+def test_an_elastic_job_is_asked_for_its_least_size() -> None:
+    """A job that also runs on one GPU needs one, not the four of its fastest configuration."""
+    ways = tuple(Configuration((TaskGroup("worker", n, 1000),), float(n)) for n in (1, 4))
+    job = Job("b", 0.0, 1.0, ways)
+    full = decide(pool_with(cluster((1,)), [4]), job)
+    assert full.explanation is not None
+    assert full.explanation.sentence == (
+        'job "b" needs at least 1 GPU; the cluster has 0 free; it fits once running jobs end.'
+    )
+    some = decide(pool_with(cluster((1,)), [2]), job)
+    assert some.assignment is not None
+    assert some.assignment.configuration == 0
+
+
+def test_tasks_without_gpus_are_counted_as_tasks() -> None:
+    """How many more a host without limits would hold is no number for people."""
+    pool = HostPool(cluster((1,)))
+    pool.free[:, 1] = 5_000
+    group = TaskGroup("worker", 2, 0, 4_000)
+    job = Job("b", 0.0, 1.0, (Configuration((group,), 1.0),), elasticity="rigid")
+    explanation = decide(pool, job).explanation
+    assert explanation is not None
+    assert explanation.sentence == (
+        'job "b" needs 2 worker tasks; the cluster has room for 1 of its tasks, limited by CPU; '
+        "with 2.5 cores of CPU a task it would start."
+    )
+    assert {r.unit for r in explanation.relaxations} == {"tasks"}
+    pool.free[:, 1] = 0
+    nothing = decide(pool, job).explanation
+    assert nothing is not None
+    assert nothing.relaxations == ()
+    assert nothing.sentence.endswith("limited by CPU; it fits once running jobs end.")
+
+
+def test_a_job_that_fits_no_cluster_is_told_so() -> None:
+    """Three GPUs a task leave one over on each host: no room for a third task of two anywhere."""
+    tasks = (TaskGroup("worker", 2, 3000), TaskGroup("ps", 1, 2000))
+    job = Job("b", 0.0, 1.0, (Configuration(tasks, 1.0),), elasticity="rigid")
+    explanation = decide(HostPool(cluster((2,))), job).explanation
+    assert explanation is not None
+    assert explanation.sentence.endswith("; it does not fit even the empty cluster.")
+
+
+def test_a_tenant_over_its_quota_still_runs_tasks_without_gpus() -> None:
+    """They take nothing of the quota."""
+    group = TaskGroup("worker", 1, 0, 1_000)
+    job = Job("b", 0.0, 1.0, (Configuration((group,), 1.0),), elasticity="rigid", tenant="t")
+    over = gang(4).replace(id="a", tenant="t")
+    running = (Assignment("a", 0, (TaskPlacement("h00", "worker", 4),)),)
+    tenants = (Tenant("t", 1_000),)
+    instance = Instance("i", cluster(), (over, job), running=running, tenants=tenants)
+    assert decide_for(instance, "b").assignment is not None

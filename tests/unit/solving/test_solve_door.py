@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from interrupting import ctrl_c
+from interrupting import ctrl_c_in_highs, incumbent
 
 import alloc
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
@@ -182,13 +182,10 @@ class TestLimits:
 
     def test_ctrl_c_stops_highs_and_keeps_what_it_found(self):
         """It was heard when the time was up, and then everything was thrown away."""
-        with ctrl_c(3.0, "built the") as report:
-            result = solve(
-                load("elastic-small/03"), backend="highs", time_limit_s=60, progress=report
-            )
+        with ctrl_c_in_highs(incumbent):
+            result = solve(load("elastic-small/03"), backend="highs", time_limit_s=500)
         certificate = result.certificate
         assert certificate.limit == "interrupt"
-        assert certificate.seconds < 30
         assert result.solution is not None
         assert 0 < certificate.bound < certificate.objective
 

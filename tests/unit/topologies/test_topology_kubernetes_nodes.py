@@ -246,10 +246,10 @@ def test_a_machine_lends_its_wiring_to_nodes_with_as_many_gpus():
         # One GPU for ten pods is still one GPU.
         ({"nvidia.com/gpu.product": "Tesla-T4-SHARED", "nvidia.com/gpu.replicas": "10",
           "nvidia.com/gpu.count": "1"}, {"nvidia_com_gpu": "10"}, (1, "t4"), "shares its GPUs"),
-        # All GPUs in slices of one size: the slices are offered as GPUs.
+        # All GPUs in slices of one size, offered as GPUs: a type of their own, and it is said.
         ({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "nvidia.com/gpu.count": "7",
           "nvidia.com/gpu.memory": "4864"}, {"nvidia_com_gpu": "7"},
-         (7, "a100-sxm-40gb-mig-1g.5gb"), None),
+         (7, "a100-sxm-40gb-mig-1g.5gb"), "offers slices of MIG as GPUs"),
         # Slices of several sizes: only whole GPUs are read.
         ({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB", "nvidia.com/gpu.count": "8"},
          {"nvidia_com_gpu": "6", "nvidia_com_mig-3g.20gb": "4"}, (6, "a100-sxm-40gb"), "offers"),

@@ -45,6 +45,17 @@ def test_a_tree_with_everything_the_manual_allows():
     ]
 
 
+def test_a_line_may_be_continued_within_a_value(tmp_path):
+    """Slurm joins lines without a blank: a list of hosts, a range or a name goes on."""
+    whole = "SwitchName=leaf Nodes=node[001-003,200],gpu7\n"
+    for at in range(len("SwitchName="), len(whole) - 1):
+        topology = read(tmp_path, f"{whole[:at]}\\\n{whole[at:]}")
+        assert [host.id for host in topology.hosts] == [
+            *("node001", "node002", "node003", "node200", "gpu7")
+        ]
+        assert [domain.id for domain in topology.domains] == ["leaf"]
+
+
 def test_a_switch_beside_a_taller_one_keeps_its_level(tmp_path):
     """Levels count from the leaves, as Slurm's do: a leaf under the core is still a leaf."""
     text = "SwitchName=a Nodes=n1\nSwitchName=b Nodes=n2\nSwitchName=s Switches=a\n"

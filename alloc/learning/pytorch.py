@@ -1,0 +1,15 @@
+"""PyTorch for the modules that train; without it, one sentence that says how to get it.
+
+They import it from here, so that each of them can be named without PyTorch and none ends in the
+traceback of an import.
+"""
+
+from alloc.errors import missing_extra
+
+try:
+    import torch as torch
+    from torch import Tensor as Tensor
+    from torch import nn as nn
+    from torch.nn import functional as functional
+except ImportError as _error:
+    raise missing_extra("training and exporting policies need PyTorch", "learn", _error) from None

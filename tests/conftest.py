@@ -1,0 +1,38 @@
+"""What every test shares: tests without what they need are not run, and the end says so."""
+
+from collections import Counter
+
+import pytest
+from needs import NEEDS, NOT_RUN, need
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests whose fixtures need something: the fixture ``postgres`` needs PostgreSQL."""
+    for item in items:
+        for name in NEEDS:
+            if name in getattr(item, "fixturenames", ()):
+                item.add_marker(name)
+
+
+def pytest_runtest_setup(item):
+    for name in NEEDS:
+        if item.get_closest_marker(name):
+            need(name)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say at the very end what was not run, and how to get it run."""
+    tests, files = Counter(), Counter()
+    for report in terminalreporter.stats.get("skipped", ()):
+        reason = report.longrepr[-1] if isinstance(report.longrepr, tuple) else ""
+        reason = reason.removeprefix("Skipped: ")
+        if reason.startswith(NOT_RUN):
+            # A module that cannot be imported is reported as a whole.
+            (tests if isinstance(report, pytest.TestReport) else files)[reason] += 1
+    if not tests and not files:
+        return
+    terminalreporter.section("NOT RUN", yellow=True)
+    for reason in sorted({*tests, *files}):
+        counts = {"files": files[reason], "tests": tests[reason]}
+        told = " and ".join(f"{count} {unit}" for unit, count in counts.items() if count)
+        terminalreporter.line(f"{told}: {reason.removeprefix(NOT_RUN)}", yellow=True)
