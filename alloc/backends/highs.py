@@ -116,13 +116,15 @@ def run_warm(solver: highspy.Highs, seconds: float = math.inf) -> None:
         left = ends - time.perf_counter()
         # HiGHS counts the time of all runs.
         solver.setOptionValue("time_limit", solver.getRunTime() + max(min(patience_s, left), 0.0))
-        solver.setOptionValue("solver", other)
+        if other != method:
+            solver.setOptionValue("solver", other)
         solver.run()
         status = solver.getModelStatus()
         if status in _ANSWERED or status == _INTERRUPTED or time.perf_counter() >= ends:
             break
         solver.clearSolver()
-    solver.setOptionValue("solver", method)
+    if other != method:
+        solver.setOptionValue("solver", method)
 
 
 @contextmanager

@@ -27,7 +27,10 @@ _MOST_EXPONENT = 1022
 
 def power_of_two(size: float) -> float:
     """Return the power of two that brings a size into [1, 2), 1 for 0 and what is not finite."""
-    return float(powers_of_two(np.array([size]))[0])
+    if size == 0.0 or not math.isfinite(size):
+        return 1.0
+    exponent = math.frexp(size)[1] - 1
+    return math.ldexp(1.0, -max(-_MOST_EXPONENT, min(exponent, _MOST_EXPONENT)))
 
 
 def powers_of_two(sizes: Array) -> Array:
@@ -40,8 +43,11 @@ def powers_of_two(sizes: Array) -> Array:
 
 def factors(sizes: Array) -> Array:
     """Return the factor of rows or columns whose largest entries have these sizes."""
-    extreme = (sizes < _SMALLEST) | (sizes > _LARGEST)
-    return np.where(extreme, powers_of_two(sizes), 1.0)
+    found = np.ones(len(sizes))
+    extreme = np.flatnonzero((sizes < _SMALLEST) | (sizes > _LARGEST))
+    if len(extreme):
+        found[extreme] = powers_of_two(sizes[extreme])
+    return found
 
 
 @dataclass(frozen=True, eq=False)
