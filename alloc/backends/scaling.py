@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from alloc.formulation import Array, ArrayModel
 
@@ -72,7 +73,7 @@ class Scaling:
     def of(model: ArrayModel) -> Scaling:
         """Return the factors that suit a program."""
         matrix = abs(model.matrix)
-        rows = factors(_largest(matrix.tocsr(), 1))
+        rows = factors(_largest(_of_free_columns(model, matrix).tocsr(), 1))
         whole = np.flatnonzero(rows < 1.0)
         for row in whole.tolist():
             divisor = _common_divisor(model, row)
@@ -105,6 +106,12 @@ class Scaling:
     def finer(self, factor: float) -> Scaling:
         """Return the same with a larger scaled objective."""
         return replace(self, objective=self.objective * factor)
+
+
+def _of_free_columns(model: ArrayModel, matrix: Any) -> Any:
+    """Return a matrix of sizes without columns that are fixed: they decide nothing about a row."""
+    fixed = model.lower == model.upper
+    return matrix @ sparse.diags_array((~fixed).astype(float)) if fixed.any() else matrix
 
 
 def _largest(matrix: Any, axis: int) -> Array:
