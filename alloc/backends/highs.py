@@ -202,12 +202,13 @@ def _finer(model: ArrayModel, scaling: Scaling, raw: RawResult) -> Scaling | Non
     Tolerances are a share of the largest cost. Where the optimum is far below it, as with one huge
     weight that finds no room beside small ones that do, they would decide the small ones.
     """
-    if raw.status != "optimal" or raw.objective is None or abs(raw.objective) >= _TINY:
+    unclear = raw.status == "optimal" and raw.objective is not None and raw.limit is None
+    if not unclear or abs(raw.objective or 0.0) >= _TINY:
         return None
     sizes = np.abs(model.cost[model.cost != 0] * scaling.columns[model.cost != 0])
     if not len(sizes) or sizes.min() * scaling.objective >= _TINY:
         return None
-    least = max(abs(raw.objective), float(sizes.min()) * scaling.objective)
+    least = max(abs(raw.objective or 0.0), float(sizes.min()) * scaling.objective)
     return scaling.finer(min(power_of_two(least), _MOST_FINER))
 
 
