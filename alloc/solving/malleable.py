@@ -21,7 +21,7 @@ from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
 from alloc.formulation import Array, ArrayModel
 from alloc.instance import Instance
 from alloc.models.malleable.arrays import draw_arrays
-from alloc.models.malleable.data import SlotData, slot_data
+from alloc.models.malleable.data import Index, SlotData, slot_data
 from alloc.models.malleable.fluid import fluid_bound
 from alloc.models.malleable.grid import grid_of
 from alloc.models.malleable.host_insertion import insert_on_hosts
@@ -354,7 +354,7 @@ class _Search:
         return min(plans, key=total_cost) if plans else None
 
     def _inserted(
-        self, builder: Builder, orders: Sequence[Array], hurry: Callable[[], bool]
+        self, builder: Builder, orders: Sequence[Index], hurry: Callable[[], bool]
     ) -> list[Plan]:
         """Return the first schedule that insertion in one of some orders finds, if there is one."""
         for order in orders:
