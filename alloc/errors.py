@@ -16,7 +16,8 @@ Infeasibility and limits are results, not exceptions.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class AllocError(Exception):
@@ -77,3 +78,31 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     short = [word for word in known if len(word) <= _LONGEST]
     matches = difflib.get_close_matches(name, short, n=1, cutoff=0.6)
     return f'; did you mean "{matches[0]}"?' if matches else otherwise
+
+
+@contextmanager
+def worker_deaths(task: str) -> Iterator[None]:
+    """Turn the death of a worker process into one sentence.
+
+    Parameters
+    ----------
+    task
+        What the workers were doing, for the message.
+
+    Raises
+    ------
+    SolverError
+        If a worker process died: a solver crashed, or the system ended it for its memory.
+    """
+    try:
+        yield
+    except Exception as error:
+        from concurrent.futures.process import BrokenProcessPool
+
+        if not isinstance(error, BrokenProcessPool):
+            raise
+        raise SolverError(
+            f"{task}: a worker process died, by a crash of its solver or because the system ended "
+            "it for its memory; what was finished before is kept, so run it again, with one worker "
+            "to see where it dies and with fewer to need less memory."
+        ) from error

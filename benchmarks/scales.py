@@ -54,7 +54,7 @@ from alloc.solving.capacity.right_sizing import right_size
 from alloc.solving.colocation import pack
 from alloc.solving.outcome import Settings
 from alloc.solving.rank_mapping import map_ranks
-from alloc.topology import Host, HostType, Topology, dgx_h100, leaf_spine
+from alloc.topology import Host, HostType, NetworkLink, Topology, dgx_h100, leaf_spine
 from alloc.workload import Configuration, InterferenceTable, Job, TaskGroup
 from alloc.workload.parallelism import Parallelism
 from benchmarks.environment import describe_environment
@@ -123,7 +123,9 @@ def tiny_instance(seed: int) -> Instance:
         )
         work = float(rng.uniform(5.0, 60.0))
         jobs.append(Job(f"j{n}", 0.0, work, table, weight=float(rng.uniform(0.2, 3.0))))
-    return Instance(f"tiny-{seed}", Topology("c", (kind,), hosts), tuple(jobs), slot_s=20.0)
+    links = (NetworkLink("h0", "h1", 25.0),) if len(hosts) > 1 else ()
+    topology = Topology("c", (kind,), hosts, links=links)
+    return Instance(f"tiny-{seed}", topology, tuple(jobs), slot_s=20.0)
 
 
 def small_schedule(seed: int) -> Instance:

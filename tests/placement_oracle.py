@@ -156,8 +156,8 @@ class Oracle:
         loads, figures = [], []
         for way in (None, *job.configurations):
             for counts in self.spreads(job, way):
-                if pinned and counts != had:
-                    continue
+                if pinned and any(counts.get(key, 0) < n for key, n in had.items()):
+                    continue  # its tasks stay; another configuration may add some
                 if must and way is None:
                     continue
                 load = np.zeros((self.topology.num_hosts, 3), dtype=np.int64)

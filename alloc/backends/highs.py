@@ -116,13 +116,15 @@ def run_warm(solver: highspy.Highs, seconds: float = math.inf) -> None:
         left = ends - time.perf_counter()
         # HiGHS counts the time of all runs.
         solver.setOptionValue("time_limit", solver.getRunTime() + max(min(patience_s, left), 0.0))
-        solver.setOptionValue("solver", other)
+        if other != method:
+            solver.setOptionValue("solver", other)
         solver.run()
         status = solver.getModelStatus()
         if status in _ANSWERED or status == _INTERRUPTED or time.perf_counter() >= ends:
             break
         solver.clearSolver()
-    solver.setOptionValue("solver", method)
+    if other != method:
+        solver.setOptionValue("solver", method)
 
 
 @contextmanager
@@ -200,12 +202,13 @@ def _finer(model: ArrayModel, scaling: Scaling, raw: RawResult) -> Scaling | Non
     Tolerances are a share of the largest cost. Where the optimum is far below it, as with one huge
     weight that finds no room beside small ones that do, they would decide the small ones.
     """
-    if raw.status != "optimal" or raw.objective is None or abs(raw.objective) >= _TINY:
+    unclear = raw.status == "optimal" and raw.objective is not None and raw.limit is None
+    if not unclear or abs(raw.objective or 0.0) >= _TINY:
         return None
     sizes = np.abs(model.cost[model.cost != 0] * scaling.columns[model.cost != 0])
     if not len(sizes) or sizes.min() * scaling.objective >= _TINY:
         return None
-    least = max(abs(raw.objective), float(sizes.min()) * scaling.objective)
+    least = max(abs(raw.objective or 0.0), float(sizes.min()) * scaling.objective)
     return scaling.finer(min(power_of_two(least), _MOST_FINER))
 
 

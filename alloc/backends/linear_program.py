@@ -92,23 +92,28 @@ class LinearProgram:
         presolve: bool = True,
         method: str = "choose",
     ) -> None:
-        if model is None:
-            none = np.zeros(0)
-            empty = sparse.csr_array((0, 0))
-            model = ArrayModel(sense, none, empty, none, none, none, none, none.astype(bool))
-        self._sense = model.sense
         self._solver = quiet_solver(SolverOptions(time_limit_s=1e9, seed=seed))
         self._solver.setOptionValue("solver", method)
         if not presolve:
             self._solver.setOptionValue("presolve", "off")
+        self._sense: Sense = sense
+        self._scaling = Scaling(1.0, np.zeros(0), np.zeros(0))
+        self._cost: Array = np.zeros(0)
+        self._offset = 0.0
+        self.interrupted = False
+        """Whether Ctrl-C ended the last solve."""
+        if model is not None:
+            self._begin_with(model)
+        elif sense == "max":
+            self._solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+
+    def _begin_with(self, model: ArrayModel) -> None:
         relaxed = replace(model, integer=np.zeros(len(model.cost), dtype=bool))
-        self._scaling = Scaling.of(relaxed)
+        self._sense, self._scaling = model.sense, Scaling.of(relaxed)
         self._cost, self._offset = model.cost.astype(float), model.offset
         given = highs_model(self._scaling.apply(relaxed))
         if self._solver.passModel(given) == highspy.HighsStatus.kError:
             raise SolverError("HiGHS refuses a linear program; its numbers are out of range.")
-        self.interrupted = False
-        """Whether Ctrl-C ended the last solve."""
 
     @property
     def num_columns(self) -> int:
@@ -344,6 +349,7 @@ def _lengths(starts: npt.NDArray[np.int32], total: int) -> npt.NDArray[np.int64]
 def _largest_of(entries: Array, starts: npt.NDArray[np.int32]) -> Array:
     """Return the largest size among the entries of each row or column, 0 where there is none."""
     found = np.zeros(len(starts))
-    owner = np.repeat(np.arange(len(starts)), _lengths(starts, len(entries)))
-    np.maximum.at(found, owner, np.abs(entries))
+    filled = _lengths(starts, len(entries)) > 0
+    if filled.any():
+        found[filled] = np.maximum.reduceat(np.abs(entries), starts[filled])
     return found

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from alloc.formulation import Array, ArrayModel
 
@@ -27,7 +28,10 @@ _MOST_EXPONENT = 1022
 
 def power_of_two(size: float) -> float:
     """Return the power of two that brings a size into [1, 2), 1 for 0 and what is not finite."""
-    return float(powers_of_two(np.array([size]))[0])
+    if size == 0.0 or not math.isfinite(size):
+        return 1.0
+    exponent = math.frexp(size)[1] - 1
+    return math.ldexp(1.0, -max(-_MOST_EXPONENT, min(exponent, _MOST_EXPONENT)))
 
 
 def powers_of_two(sizes: Array) -> Array:
@@ -40,8 +44,11 @@ def powers_of_two(sizes: Array) -> Array:
 
 def factors(sizes: Array) -> Array:
     """Return the factor of rows or columns whose largest entries have these sizes."""
-    extreme = (sizes < _SMALLEST) | (sizes > _LARGEST)
-    return np.where(extreme, powers_of_two(sizes), 1.0)
+    found = np.ones(len(sizes))
+    extreme = np.flatnonzero((sizes < _SMALLEST) | (sizes > _LARGEST))
+    if len(extreme):
+        found[extreme] = powers_of_two(sizes[extreme])
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +73,7 @@ class Scaling:
     def of(model: ArrayModel) -> Scaling:
         """Return the factors that suit a program."""
         matrix = abs(model.matrix)
-        rows = factors(_largest(matrix.tocsr(), 1))
+        rows = factors(_largest(_of_free_columns(model, matrix).tocsr(), 1))
         whole = np.flatnonzero(rows < 1.0)
         for row in whole.tolist():
             divisor = _common_divisor(model, row)
@@ -99,6 +106,12 @@ class Scaling:
     def finer(self, factor: float) -> Scaling:
         """Return the same with a larger scaled objective."""
         return replace(self, objective=self.objective * factor)
+
+
+def _of_free_columns(model: ArrayModel, matrix: Any) -> Any:
+    """Return a matrix of sizes without columns that are fixed: they decide nothing about a row."""
+    fixed = model.lower == model.upper
+    return matrix @ sparse.diags_array((~fixed).astype(float)) if fixed.any() else matrix
 
 
 def _largest(matrix: Any, axis: int) -> Array:

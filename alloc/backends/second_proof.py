@@ -18,7 +18,7 @@ from alloc.backends.column_bounds import bounded
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.weak_duality import proved_bound, proves_infeasible
 from alloc.certificate import OPTIMALITY_GAP, beats, is_within
-from alloc.formulation import Array, ArrayModel, RawResult
+from alloc.formulation import Array, ArrayModel, RawResult, RawStatus
 
 _MOST_ENTRIES = 2_000
 """Entries of the matrix up to which a program is small: a relaxation takes about a millisecond."""
@@ -63,7 +63,7 @@ def with_proof(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
     if search.is_better:
         # The claim was false; of its bound nothing is left.
         bound = search.bound if proved else search.root
-        status = "optimal" if proved else "feasible"
+        status: RawStatus = "optimal" if proved else "feasible"
         return replace(
             raw,
             status=status,

@@ -24,7 +24,7 @@ from alloc.comparison.records import (
 from alloc.comparison.rows import check_bound
 from alloc.comparison.settings import OPTIMUM, Entry, Settings, alloc_version, key_of
 from alloc.comparison.store import Item, Store
-from alloc.errors import InstanceError
+from alloc.errors import InstanceError, worker_deaths
 from alloc.instance import Instance
 from alloc.schedulers.state import Knowledge, Scheduler
 
@@ -237,7 +237,10 @@ class _Run:
 
         if not arguments:
             return
-        with joblib.parallel_config(**_backend(self._parallel, self._jobs)):
+        with (
+            worker_deaths("compare"),
+            joblib.parallel_config(**_backend(self._parallel, self._jobs)),
+        ):
             backend = joblib.parallel.get_active_backend()[0]
             calls = [joblib.delayed(function)(*given) for given in arguments]
             if self._jobs == 1 or not backend.supports_return_generator:

@@ -9,6 +9,9 @@ from alloc.instance import Instance
 from alloc.solution import Solution
 
 Sense = Literal["min", "max"]
+ROUNDING = 1e-9
+"""Sums with terms of either sign (shares above a mean, moves against gains) round to some 1e-16 of
+the terms, times thousands of hosts."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,13 @@ class Objective:
         """Return the value of a solution; infinite (worst) if a job that counts never completes."""
         raise TypeError(f"{type(self).__name__} is abstract; take one from OBJECTIVES.")
 
-    def rounding(self, instance: Instance) -> float:
-        """Return the difference between two values that is nothing, in the objective's unit.
+    def size(self, instance: Instance) -> float:
+        """Return what one of the things counted is worth: a GPU, a host, the largest weight.
 
         0 where all terms have one sign: then rounding is a share of the value itself.
         """
         return 0.0
+
+    def rounding(self, instance: Instance) -> float:
+        """Return the difference between two values that is nothing, in the objective's unit."""
+        return ROUNDING * self.size(instance)

@@ -31,9 +31,9 @@ class WeightedSum(Objective):
             for weight, term in self.terms
         )
 
-    def rounding(self, instance: Instance) -> float:
-        """Return the sum of what is nothing in each term."""
-        return sum(weight * term.rounding(instance) for weight, term in self.terms)
+    def size(self, instance: Instance) -> float:
+        """Return the sum of what one of each term is worth."""
+        return sum(weight * term.size(instance) for weight, term in self.terms)
 
 
 @dataclass(frozen=True)
@@ -102,15 +102,18 @@ class Held:
         The level.
     value
         Its value, as the judge computes it.
+    size
+        What one of the things that it counts is worth (`Objective.size`).
     """
 
     level: WeightedSum
     value: float
+    size: float = 1.0
 
     @property
     def limit(self) -> float:
         """The worst value that counts as kept."""
-        slack = HOLD_TOLERANCE * max(1.0, abs(self.value))
+        slack = HOLD_TOLERANCE * max(self.size, abs(self.value))
         return self.value - slack if self.level.sense == "max" else self.value + slack
 
 

@@ -23,10 +23,6 @@ from alloc.objectives.placed import Placed, moved_tasks, moved_tasks_by_role
 from alloc.solution import Allocation, Solution
 from alloc.units import GB_PER_MIB, MILLI
 
-_NOTHING = 1e-9
-"""Sums here have terms of either sign (shares above a mean, moves against gains); their rounding is
-some 1e-16 of the terms, times thousands of hosts."""
-
 
 @dataclass(frozen=True)
 class PlacementObjective(Objective):
@@ -40,11 +36,11 @@ class PlacementObjective(Objective):
             raise InstanceError(f"{self.name} needs an allocation, not {type(solution).__name__}.")
         return self.function(instance, solution)
 
-    def rounding(self, instance: Instance) -> float:
-        """Return a billionth of what the objective counts: of a GPU, a host, the largest weight."""
+    def size(self, instance: Instance) -> float:
+        """Return 1, or the largest weight where weights are counted."""
         if self.function is _weight_placed:
-            return _NOTHING * max((job.weight for job in instance.jobs), default=0.0)
-        return _NOTHING
+            return max((job.weight for job in instance.jobs), default=0.0)
+        return 1.0
 
 
 def _gpus_placed(instance: Instance, allocation: Allocation) -> float:

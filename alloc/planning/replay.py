@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from alloc.comparison.intervals import Interval, mean_interval
+from alloc.errors import worker_deaths
 from alloc.instance import Instance
 from alloc.planning.pools import Operation, Pool, Regime
 from alloc.schedulers.registry import make_scheduler
@@ -177,11 +178,9 @@ def replay_all(
         return tuple(replay(operation, settings, draw=draw) for operation in operations)
     import joblib
 
-    return tuple(
-        joblib.Parallel(n_jobs=settings.workers)(
-            joblib.delayed(replay)(operation, settings, draw=draw) for operation in operations
-        )
-    )
+    jobs = (joblib.delayed(replay)(operation, settings, draw=draw) for operation in operations)
+    with worker_deaths("replay"):
+        return tuple(joblib.Parallel(n_jobs=settings.workers)(jobs))
 
 
 def _replicate(

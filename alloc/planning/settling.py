@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from alloc.capacity.demand import TighteningKey
 from alloc.capacity.problem import PlanningProblem
+from alloc.errors import worker_deaths
 from alloc.planning.pools import Operation, Pool, Stream
 from alloc.planning.replay import Measured, ReplaySettings
 from alloc.planning.room import a_little_more, key_of, margin_needed, reserved
@@ -173,7 +174,8 @@ def _in_parallel(pools: Sequence[Sequence[Sample]], settings: ReplaySettings) ->
     import joblib
 
     jobs = (joblib.delayed(_margin_of)(samples, settings) for samples in pools)
-    return list(joblib.Parallel(n_jobs=settings.workers)(jobs))
+    with worker_deaths("settling margins"):
+        return list(joblib.Parallel(n_jobs=settings.workers)(jobs))
 
 
 def _margin_of(samples: Sequence[Sample], settings: ReplaySettings) -> float:

@@ -71,7 +71,7 @@ def solve_levels(
             if after > before if level.sense == "max" else after < before:
                 best = result.solution
         stages.append(result.certificate)
-        held.append(Held(level, level.evaluate(instance, best)))
+        held.append(Held(level, level.evaluate(instance, best), level.size(instance)))
     stages = [_settle(instance, best, stage) for stage in stages]
     weakest = next((s for s in stages if s.status != "optimal"), stages[-1])
     return Result(best, weakest, stages=tuple(stages))

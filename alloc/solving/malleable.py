@@ -23,9 +23,10 @@ from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
 from alloc.formulation import Array, ArrayModel, RawResult
 from alloc.instance import Instance
 from alloc.models.malleable.arrays import draw_arrays
-from alloc.models.malleable.data import SlotData, slot_data
+from alloc.models.malleable.data import Index, SlotData, slot_data
 from alloc.models.malleable.fluid import fluid_bound
 from alloc.models.malleable.grid import grid_of
+from alloc.models.malleable.host_insertion import insert_on_hosts
 from alloc.models.malleable.placing import place_plan, plan_of
 from alloc.models.malleable.profiles import Profile
 from alloc.objectives import objective as objective_of
@@ -41,6 +42,7 @@ from alloc.solving.insertion import Builder, serial_horizon, total_cost
 from alloc.solving.master import Column, make_column, solve_integer_master
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.quick_insertion import is_exact
+from alloc.verification import verify
 
 _MOST_PROFILES = 120_000
 _FEW_PROFILES = 4_000
@@ -287,8 +289,23 @@ class _Search:
         if self.plan is None:
             return None
         if self._placed is None or self._placed[0] is not self.plan:
-            self._placed = (self.plan, place_plan(self.data, self.plan_profiles()))
+            self._placed = (self.plan, self._on_hosts(self.plan))
         return self._placed[1]
+
+    def _on_hosts(self, plan: Plan) -> Schedule:
+        """Return a plan on hosts, or a schedule built there where placing it loses too much."""
+        instance, value = self.data.instance, objective_of("weighted_jct").evaluate
+        placed = place_plan(self.data, self.plan_profiles())
+        lost = value(instance, placed) > (1 + OPTIMALITY_GAP) * total_cost(plan) * self.data.slot_s
+        broken = lost and bool(verify(instance, placed))
+        if not lost or (self.settings.time_is_up() and not broken):
+            return placed
+        order = sorted(plan, key=lambda j: plan[j].profile.completion)
+        built = insert_on_hosts(self.data, order)
+        if verify(instance, built):
+            return placed
+        self.report("gangs fit the totals but not the hosts together: a schedule built on hosts")
+        return built if broken or value(instance, built) < value(instance, placed) else placed
 
     def _decide_feasibility(self) -> None:
         """Ask HiGHS whether there is a schedule at all: insertion found none within the limits."""
@@ -353,7 +370,7 @@ class _Search:
         return min(plans, key=total_cost) if plans else None
 
     def _inserted(
-        self, builder: Builder, orders: Sequence[Array], hurry: Callable[[], bool]
+        self, builder: Builder, orders: Sequence[Index], hurry: Callable[[], bool]
     ) -> list[Plan]:
         """Return the first schedule that insertion in one of some orders finds, if there is one."""
         for order in orders:

@@ -177,8 +177,8 @@ def _integers(
         model.lower[: len(data.options)], model.upper[: len(data.options)] = options
     gap = whole_gap(data, objective, target, OPTIMALITY_GAP / 2)
     seconds = settings.seconds_left() * (1.0 if data.is_exact else _DRAFT)
-    options = SolverOptions(seconds, settings.seed, settings.workers, gap=gap)
-    raw = solve_and_prove(model, options)
+    limits = SolverOptions(seconds, settings.seed, settings.workers, gap=gap)
+    raw = solve_and_prove(model, limits)
     return raw.values, raw.bound, raw.limit, raw.bound_proof
 
 

@@ -12,6 +12,7 @@ from benchmarks.tiny.operation import OPERATION
 from benchmarks.tiny.placement import PLACEMENT
 from benchmarks.tiny.ranks import RANKS
 from benchmarks.tiny.rounds import ROUND
+from benchmarks.tiny.rules import RULES
 from benchmarks.tiny.serving import INFERENCE, QUOTAS
 from benchmarks.tiny.sharing import COLOCATION, SHARING
 from benchmarks.tiny.sizing import SIZING
@@ -20,6 +21,7 @@ _PLAIN = (
     ROUND,
     MALLEABLE,
     PLACEMENT,
+    RULES,
     GANG,
     SHARING,
     COLOCATION,
@@ -29,7 +31,7 @@ _PLAIN = (
     QUOTAS,
     RANKS,
 )
-_WITHOUT_UNITS = (GANG,)
+_WITHOUT_UNITS = (GANG, RULES)
 
 FAMILIES: dict[str, Family] = {
     **{family.name: family for family in _PLAIN},

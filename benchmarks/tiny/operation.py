@@ -111,7 +111,8 @@ def solve(problem: Problem, way: str, seconds: float) -> Answer:
     data = operation_data(decision)
     drawn = draw_pyomo(data)
     raw = solve_pyomo(drawn, SolverOptions(seconds, gap=0.0))
-    assert raw.values is not None
+    if raw.values is None:
+        return Answer((raw.status,), (None,), (raw.bound,), limited=raw.limit is not None)
     plan = read_plan(data, drawn.model, raw.values)
     value = operation_costs(decision, plan, objective).total
     return Answer(

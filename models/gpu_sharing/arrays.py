@@ -92,7 +92,7 @@ def array_model(
     for name, value in (held or {}).items():
         rows.append(sparse.csr_array(costs(data, columns, name)[None, :]))
         least = sense_of(name) == "max"
-        slack = 1e-9 * max(1.0, abs(value))
+        slack = 1e-9 * abs(value)
         lower.append(np.array([value - slack if least else -np.inf]))
         upper.append(np.array([np.inf if least else value + slack]))
     most_z = [len(data.classes[k].members) for k, _ in data.options]

@@ -13,6 +13,9 @@ from alloc.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.workload import Job
 
 Held = tuple[int, tuple[TaskPlacement, ...]]
+"""What a job runs in a slot: a configuration, and its tasks on hosts."""
+Placed = tuple[int, int, tuple[TaskPlacement, ...]]
+"""A slot, and what a job runs in it."""
 
 
 def place_plan(data: SlotData, plan: Mapping[int, Profile]) -> Schedule:
@@ -47,7 +50,7 @@ def place_plan(data: SlotData, plan: Mapping[int, Profile]) -> Schedule:
     held: dict[int, Held] = {
         data.instance.job_index[a.job]: (a.configuration, a.tasks) for a in data.instance.running
     }
-    grid: dict[int, list[tuple[int, int, tuple[TaskPlacement, ...]]]] = {j: [] for j in plan}
+    grid: dict[int, list[Placed]] = {j: [] for j in plan}
     behind: set[int] = set()
     end = max(wanted, default=-1) + 1
     t = 0
@@ -64,7 +67,7 @@ def place_plan(data: SlotData, plan: Mapping[int, Profile]) -> Schedule:
         behind |= (now.keys() - placed.keys()) | ending.get(t, set())
         behind -= {j for j in behind & placed.keys() if _complete(data, jobs[j], grid[j])}
         t += 1
-    return Schedule(tuple(run for j in plan for run in _runs(data, jobs[j], grid[j])))
+    return Schedule(tuple(run for j in plan for run in runs_of(data, jobs[j], grid[j])))
 
 
 def _catch_up(
@@ -117,9 +120,7 @@ def _within_rows(data: SlotData, j: int, c: int, placed: Mapping[int, Held]) -> 
     return bool((left >= -1e-6).all())
 
 
-def _runs(
-    data: SlotData, job: Job, slots: Sequence[tuple[int, int, tuple[TaskPlacement, ...]]]
-) -> list[Run]:
+def runs_of(data: SlotData, job: Job, slots: Sequence[Placed]) -> list[Run]:
     """Merge the slots of a job into runs."""
     runs: list[Run] = []
     for t, c, tasks in slots:
@@ -134,11 +135,9 @@ def _runs(
     return runs
 
 
-def _complete(
-    data: SlotData, job: Job, slots: list[tuple[int, int, tuple[TaskPlacement, ...]]]
-) -> bool:
+def _complete(data: SlotData, job: Job, slots: Sequence[Placed]) -> bool:
     running = {a.job: a for a in data.instance.running}.get(job.id)
-    return follow(job, _runs(data, job, slots), running).completion_s is not None
+    return follow(job, runs_of(data, job, slots), running).completion_s is not None
 
 
 def plan_of(data: SlotData, schedule: Schedule) -> dict[int, Profile] | None:
@@ -186,7 +185,7 @@ def _profile_with_restarts(data: SlotData, j: int, choice: Mapping[int, int]) ->
     original = data.table(j).configuration
     slots = [(t, int(original[c]), ()) for t, c in sorted(choice.items())]
     before = {a.job: Assignment(a.job, a.configuration) for a in data.instance.running}
-    end = follow(job, _runs(data, job, slots), before.get(job.id)).completion_s
+    end = follow(job, runs_of(data, job, slots), before.get(job.id)).completion_s
     if end is None:
         return None
     completion = end / data.slot_s

@@ -11,6 +11,7 @@ from collections import Counter
 import pytest
 
 from alloc.formulation import FORMULATIONS
+from alloc.solving import solve
 from benchmarks.scales import (
     Case,
     Claim,
@@ -26,6 +27,7 @@ from benchmarks.scales import (
     rigid,
     small_schedule,
     tiny_instance,
+    weighted,
 )
 
 FEW = (1e-9, 1e-4, 1e5, 1e12)
@@ -81,3 +83,17 @@ def test_the_comparison_sees_a_disagreement() -> None:
     assert list(disagreements(iter([case(2.0, 1.9)]), Counter()))
     assert list(disagreements(iter([case(2.0, 2.0), case(4.1e-9, 4.1e-9, 2e-9)]), Counter()))
     assert list(disagreements(iter([case(2.0, 2.0), case(2.0, 3.0, status="feasible")]), Counter()))
+
+
+@pytest.mark.parametrize("factor", [1e-9, 1e-5, 1.0, 1e9])
+@pytest.mark.parametrize("way", ["auto", "highs", "pyomo", "cpsat"])
+def test_what_a_goal_has_reached_is_kept_in_every_unit(way: str, factor: float) -> None:
+    """A tolerance of 1e-7 lets go of a level whose values are 1e-9."""
+    instance = rigid(tiny_instance(3))
+    goal = "weight_placed then hosts_used"
+    first = solve(weighted(instance, 1.0), "placement", "highs", objective=goal)
+    found = solve(weighted(instance, factor), "placement", way, objective=goal)
+    assert [stage.status for stage in found.stages] == ["optimal", "optimal"]
+    values = [stage.objective for stage in found.stages]
+    expected = [first.stages[0].objective * factor, first.stages[1].objective]
+    assert values == pytest.approx(expected, rel=1e-6, abs=0.0)

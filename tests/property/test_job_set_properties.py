@@ -79,3 +79,27 @@ def test_choices_fit_and_leave_no_room_for_a_free_gain(
     for j in np.flatnonzero(column < 0):
         fits = (share[table[j]] <= free - taken - 1e-9).all(axis=1) & (score[j] > 0)
         assert not fits.any()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_a_choice_ends_and_fits_whatever_the_scores_and_shares(seed: int) -> None:
+    """Jobs that leave a dear resource may overrun one that was free: it went on for ever."""
+    rng = np.random.default_rng(seed)
+    jobs, columns, resources, tables = (int(rng.integers(1, n)) for n in (7, 4, 4, 3))
+    # Shares with many zeros: whole resources that some columns do not touch at all.
+    share = rng.choice((0.0, 0.0, 0.2, 0.5, 0.9), size=(tables, columns, resources))
+    score = rng.choice((0.0, 1e-9, 0.5, 1.0, 2.0, 1e6), size=(jobs, columns))
+    free = rng.choice((0.0, 0.3, 1.0), size=resources)
+    chooser = Chooser(score, rng.integers(0, tables, size=jobs), share, free)
+    chosen = chooser.choose(rng.choice((0.0, 1.0), size=resources))
+    assert (chooser.taken(chosen) <= free + 1e-6).all()
+
+
+def test_a_crowd_that_changes_over_to_another_resource_is_priced_there_too() -> None:
+    """All want the first resource, can do with half as much of the second, and fill neither."""
+    share = np.array([[[0.5, 0.0], [0.0, 0.5]]])
+    chooser = Chooser(np.array([[2.0, 1.0]] * 4), np.zeros(4, dtype=np.int64), share, np.ones(2))
+    chosen = chooser.choose(np.ones(2))
+    assert (chooser.taken(chosen) <= 1.0 + 1e-6).all()
+    assert (chosen >= 0).sum() >= 2

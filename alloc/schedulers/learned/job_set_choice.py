@@ -81,6 +81,8 @@ class Chooser:
         self.share = share
         self.free = free
         self._rows = np.arange(len(score))
+        # The least price of a resource: a millionth of what a job is worth.
+        self._floor = 1e-6 * max(float(score.max(initial=0.0)), 1e-12)
 
     def choose(self, prices: Array) -> Index:
         """Return the column of each job, -1 for none; what they take fits, shape (jobs,).
@@ -115,8 +117,7 @@ class Chooser:
     def _balance(self, prices: Array, unpriced: Array) -> Array:
         """Move each price until its resource is about used up."""
         scarce = unpriced > self.free + _SLACK
-        floor = 1e-6 * max(float(self.score.max()), 1e-12)
-        prices = np.where(scarce, np.maximum(prices, floor), 0.0)
+        prices = np.where(scarce, np.maximum(prices, self._floor), 0.0)
         free = np.maximum(self.free, 1e-3)
         power = 1.0
         before = np.zeros(len(free))
@@ -138,9 +139,13 @@ class Chooser:
         inside, outside = (column, None) if fits else (None, column)
         while inside is None:
             column = self.at(prices * high)
-            if (self.taken(column) <= self.free + _SLACK).all():
+            over = self.taken(column) > self.free + _SLACK
+            if not over.any():
                 inside = column
             else:
+                # Jobs that leave a dear resource may overrun one that nobody wanted at first: it
+                # gets a price too. Once all that is overrun has one, doubling it ends the rush.
+                prices = np.where(over & (prices <= 0), self._floor / high, prices)
                 low, high, outside = high, 2.0 * high, column
         low = max(low, 0.5 * high) if outside is None else low
         for _ in range(_CLOSING):

@@ -22,6 +22,7 @@ from scipy import sparse
 from alloc.backends import SolverOptions, highs
 from alloc.backends.linear_program import LinearProgram
 from alloc.capacity.offers import HostOffer
+from alloc.errors import worker_deaths
 from alloc.formulation import ArrayModel, RawResult
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, Ints, SizingData
@@ -294,8 +295,10 @@ class BlockValues:
         """Solve integer programs, at the same time if there are several processes."""
         if self._parallel is None or len(programs) == 1:
             return [highs.solve(model, options) for model, options in programs]
-        answers = self._parallel(joblib.delayed(highs.solve)(*program) for program in programs)
-        return list(answers)
+        with worker_deaths("right-sizing"):
+            return list(
+                self._parallel(joblib.delayed(highs.solve)(*program) for program in programs)
+            )
 
     def solve(
         self, tasks: Iterable[Task], linked: Array, waived: Array, keep: bool = False
@@ -322,10 +325,11 @@ class BlockValues:
         parts = min(4 * self.workers, max(len(order), 1))
         ends = [round(i * len(order) / parts) for i in range(parts + 1)]
         pieces = [order[a:b] for a, b in pairwise(ends)]
-        answers = self._parallel(
-            joblib.delayed(_solve_some)(self._token, self.data, piece, linked, waived, keep)
-            for piece in pieces
-        )
+        with worker_deaths("right-sizing"):
+            answers = self._parallel(
+                joblib.delayed(_solve_some)(self._token, self.data, piece, linked, waived, keep)
+                for piece in pieces
+            )
         return {
             task: value
             for piece, answer in zip(pieces, answers, strict=True)

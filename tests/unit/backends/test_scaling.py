@@ -84,6 +84,21 @@ def test_rows_of_any_unit_hold(seed: int, row: float) -> None:
     assert raw.objective == pytest.approx(best_of_all(model))
 
 
+def test_a_fixed_column_does_not_set_the_unit_of_its_row() -> None:
+    """A Pyomo model may hold a constant as a column; the others make 3e-9 of the row or nothing."""
+    model = ArrayModel(
+        "min",
+        np.array([1.0, 1.0, 0.0]),
+        sparse.csr_array(np.array([[1e-9, 2e-9, 1.0]])),
+        np.array([2.5e-9]),
+        np.array([np.inf]),
+        np.zeros(3),
+        np.array([1.0, 1.0, 0.0]),
+        np.array([True, True, False]),
+    )
+    assert highs.solve(model, EXACT).objective == pytest.approx(2.0)
+
+
 def test_large_whole_numbers_are_divided_exactly() -> None:
     """Rows of MiB: one too many is one too many, also where a power of two would hide it."""
     unit = 3 * 2.0**30

@@ -18,8 +18,9 @@ from alloc import solving
 from alloc.certificate import Result
 from alloc.comparison import Comparison, Entry, Store, StoreError, compare
 from alloc.comparison.settings import OPTIMUM
-from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
+from alloc.errors import CertificateError, InstanceError, SolverError, UnsupportedFeatureError
 from alloc.instance import Instance
+from alloc.schedulers.fifo import Fifo
 
 LIMIT_S = 20.0
 
@@ -460,3 +461,22 @@ def test_two_instances_of_one_name_are_refused(queue: Instance, other: Instance)
     """Tables go by name: two under one name would be averaged as if they were seeds."""
     with pytest.raises(InstanceError, match=r'two instances are called "queue-01".*rename one'):
         compare([queue, other.replace(name="queue-01")], ["fifo"])
+
+
+def test_a_worker_that_dies_is_one_sentence(queue: Instance):
+    """A solver may crash the process; that is an error of the cell, not a traceback of joblib."""
+
+    class Deadly(Fifo):
+        name = "deadly"
+
+        def reset(self) -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(SolverError, match=r"compare: a worker process died.*run it again"):
+        compare(
+            [queue],
+            [Entry("deadly", scheduler=Deadly()), "fifo"],
+            time_limit_s=LIMIT_S,
+            jobs=2,
+            parallel="loky",
+        )

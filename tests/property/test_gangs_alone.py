@@ -1,0 +1,72 @@
+"""Whether a gang stands on the empty cluster: the exact test against trying every placement."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from alloc.errors import InstanceError
+from alloc.instance import Instance, misfit
+from alloc.packing import HostPool, place_alone, stands_alone
+from alloc.topology import Domain, Host, HostType, Topology
+from alloc.workload import Configuration, Job, TaskGroup
+from benchmarks.tiny.cluster import packs, random_gang, random_topology
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_a_gang_is_placed_exactly_if_some_placement_exists(part: int) -> None:
+    """Groups that compete for a host, shares of GPUs, types and levels: 250 gangs a part."""
+    stood = 0
+    for seed in range(250 * part, 250 * (part + 1)):
+        rng = Random(seed)
+        topology = random_topology(rng, 3)
+        gang = random_gang(rng, 1.0)
+        exists = packs(topology, [gang])
+        tasks = place_alone(topology, gang)
+        assert (tasks is not None) == exists == stands_alone(topology, gang), seed
+        assert (misfit(topology, gang) is None) == exists, seed
+        if tasks is not None:
+            stood += 1
+            placed = {role: 0 for role in gang.counts}
+            for task in tasks:
+                placed[task.role] += task.count
+            assert placed == gang.counts, seed
+            assert HostPool(topology).fits(gang, tasks), seed
+    assert 50 < stood < 200
+
+
+def test_the_greedy_rule_may_miss_what_the_exact_test_finds() -> None:
+    """The fullest host for the large task leaves the small ones none; one host each suits all."""
+    kinds = (HostType("wide", 2, "g", 2000), HostType("narrow", 1, "g", 3000))
+    racks = (Domain("r0", "rack"),)
+    hosts = (Host("h0", "wide", "r0"), Host("h1", "narrow", "r0"))
+    topology = Topology("two", kinds, hosts, ("rack",), racks)
+    missed = [
+        gang
+        for gang in (
+            Configuration((TaskGroup("a", n, 1000, cpu), TaskGroup("b", m, gpu, more)), 1.0)
+            for n in (1, 2)
+            for m in (1, 2)
+            for gpu in (0, 1000)
+            for cpu in (1000, 2000)
+            for more in (1000, 2000, 3000)
+        )
+        if HostPool(topology).place(gang) is None and packs(topology, [gang])
+    ]
+    for gang in missed:
+        assert place_alone(topology, gang) is not None
+    assert missed
+
+
+def test_what_stands_nowhere_is_refused_with_the_reason() -> None:
+    """Three cores here and three there, on hosts of four and two."""
+    kinds = (HostType("k0", 1, "g", 4000), HostType("k1", 1, "g", 2000))
+    topology = Topology("c", kinds, (Host("h0", "k0"), Host("h1", "k1")))
+    both = Configuration((TaskGroup("a", 1, 0, 3000), TaskGroup("b", 1, 0, 3000)), 1.0)
+    with pytest.raises(InstanceError, match=r"1 a \+ 1 b fit by their totals, but not"):
+        Instance("x", topology, (Job("j", 0.0, 1.0, (both,)),))
+    shares = Configuration((TaskGroup("a", 4, 300),), 1.0)
+    assert misfit(topology, Configuration((TaskGroup("a", 6, 300),), 1.0)) is None
+    assert misfit(topology, shares) is None
+    assert misfit(topology, Configuration((TaskGroup("a", 7, 300),), 1.0)) is not None

@@ -1,0 +1,129 @@
+"""The sweep and the watchdog: what they find, what they keep, and that tiny problems agree."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from misbehaving import misbehave
+
+from benchmarks import exhaustive, watchdog
+from benchmarks.tiny.families import FAMILIES, chosen
+from benchmarks.tiny.family import Answer, Truth, disagreement
+from benchmarks.tiny.record import Record
+from benchmarks.tiny.running import Crash, run_checks
+
+PLAIN = [family.name for family in chosen("plain")]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_every_way_of_a_family_finds_the_optimum(name: str) -> None:
+    """A few of the instances of the sweep, with each method and backend."""
+    family = FAMILIES[name]
+    for seed in range(4):
+        problem = family.problem(1_000_000 + seed)
+        truth = family.truth(problem)
+        for way in family.ways:
+            assert disagreement(truth, family.solve(problem, way, 20.0)) is None, (seed, way)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_seed_makes_one_problem(name: str) -> None:
+    """A report names a seed; it must say which instance that was."""
+    family = FAMILIES[name]
+    for large in (False, True):
+        assert repr(family.problem(7, large=large)) == repr(family.problem(7, large=large))
+
+
+@pytest.mark.parametrize(
+    ("status", "value", "bound", "false"),
+    [
+        ("optimal", 10.0, 10.0, False),
+        ("feasible", 12.0, 9.0, False),
+        ("no_solution", None, 3.0, False),
+        ("optimal", 10.1, 10.1, True),
+        ("optimal", 10.1, 9.9, True),
+        ("feasible", 9.9, 9.0, True),
+        ("feasible", 12.0, 10.1, True),
+        ("feasible", 12.0, float("nan"), True),
+        ("infeasible", None, float("inf"), True),
+    ],
+)
+def test_false_claims_are_told_from_true_ones(
+    status: str, value: float | None, bound: float, false: bool
+) -> None:
+    """Against an optimum of 10, minimising; the same mirrored, and a billionth of it."""
+    for factor in (1.0, 1e-9, 1e12):
+        for sign, sense in ((1.0, "min"), (-1.0, "max")):
+            found = None if value is None else sign * factor * value
+            answer = Answer((status,), (found,), (sign * factor * bound,))
+            truth = Truth((sign * factor * 10.0,), (sense,))
+            assert (disagreement(truth, answer) is not None) == false
+
+
+def test_where_nothing_is_feasible_only_infeasible_is_true() -> None:
+    """Nothing found is true as well, where a limit came first."""
+    proved = Answer(("infeasible",), (None,), (float("inf"),))
+    assert disagreement(Truth(None), proved) is None
+    stopped = Answer(("no_solution",), (None,), (0.0,), limited=True)
+    assert disagreement(Truth(None), stopped) is None
+    for status, value in (("optimal", 1.0), ("feasible", 1.0), ("no_solution", None)):
+        assert disagreement(Truth(None), Answer((status,), (value,), (0.0,))) is not None
+
+
+def test_an_answer_that_the_checker_refuses_is_false() -> None:
+    answer = Answer(("optimal",), (1.0,), (1.0,), violations=["a rule is broken"])
+    assert disagreement(Truth((1.0,)), answer) == "the checker refuses it: a rule is broken"
+
+
+def test_hangs_and_crashes_are_found_with_their_seed_and_the_rest_goes_on() -> None:
+    """One worker loops for ever, one dies; the kernel and the parent end them."""
+    chunks = iter([("f", (0, 1, 2, 3)), ("g", (4,))])
+    found = {
+        seed: outcome
+        for _, seed, outcome in run_checks(misbehave, chunks, 2, 1.0, time.monotonic() + 600)
+    }
+    assert found[0] == 0
+    assert found[3] == 30
+    assert found[4] == 40
+    assert isinstance(found[1], Crash)
+    assert "hangs" in found[1].reason
+    assert isinstance(found[2], Crash)
+    assert "died" in found[2].reason
+
+
+def test_a_sweep_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
+    """Seeds done are left out, seeds that disagreed are tried again."""
+    path = tmp_path / "record.json"
+    record = Record(path)
+    for seed in (0, 1, 2, 5):
+        record.add("round", seed, Counter(optimal=1), 0.1, "")
+    record.add("round", 3, Counter(), 0.1, "highs: false")
+    record.write()
+    again = Record(path)
+    assert list(again.todo("round", range(7))) == [3, 4, 6]
+    assert again.disagreements["round"] == {3: "highs: false"}
+    again.add("round", 3, Counter(optimal=1), 0.1, "")
+    again.write()
+    assert Record(path).disagreements["round"] == {}
+    assert '"seeds": "0:4,5:6"' in path.read_text()
+
+
+def test_the_command_line_sweeps_and_keeps_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = tmp_path / "record.json"
+    options = ["--families", "colocation", "--record", str(record)]
+    assert exhaustive.main([*options, "--seeds", "0:6"]) == 0
+    assert "6 instances checked" in capsys.readouterr().out
+    assert exhaustive.main([*options, "--seeds", "0:8"]) == 0
+    assert "2 instances checked" in capsys.readouterr().out
+    with pytest.raises(ValueError, match='unknown family "rounds"; known: all, plain'):
+        chosen("rounds")
+
+
+def test_the_watchdog_measures_every_instance(capsys: pytest.CaptureFixture[str]) -> None:
+    assert watchdog.main(["--families", "colocation", "--seeds", "0:6"]) == 0
+    assert "0 of 6 instances late or lost" in capsys.readouterr().out
