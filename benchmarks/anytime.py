@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.environment import describe_environment
@@ -259,7 +260,7 @@ def _worse_with_time(stories: Sequence[Story]) -> list[str]:
             by_task.setdefault((story.run.hosts, story.run.seed, story.run.goal), []).append(story)
     for own in by_task.values():
         own.sort(key=lambda story: story.run.limit_s)
-        for short, long in zip(own, own[1:], strict=False):
+        for short, long in pairwise(own):
             if long.last[2] > short.last[2] + 1e-6 or long.last[3] < short.last[3] - 1e-6:
                 found.append(f"{long.run.name} after {short.run.name}")
     return found

@@ -1,7 +1,7 @@
 """Rebalancing sets of any size and seed: fragmented racks of running gangs.
 
-They look like the stored sets (`alloc.instances.readers.rebalancing`) and are drawn independently of
-them, so that a search can be measured on instances nobody has tuned it on.
+They look like the stored sets (`alloc.instances.readers.rebalancing`) and are drawn independently
+of them, so that a search can be measured on instances nobody has tuned it on.
 """
 
 from __future__ import annotations

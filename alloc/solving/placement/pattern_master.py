@@ -13,17 +13,18 @@ Marsten, Hogan, Blankenship, "The boxstep method for large-scale optimization", 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import highspy
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from alloc.backends import SolverOptions
 from alloc.backends.highs import quiet_solver
 from alloc.formulation import Array
+from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.patterns import Ints, Patterns, Priced, Pricing, lagrangian
 
 _CONVERGED = 1e-4
@@ -185,6 +186,28 @@ class Master:
         self.num_columns += len(costs)
         return len(costs)
 
+    def add_known(self, known: Columns) -> None:
+        """Add patterns of single hosts, each once, to a master in which hosts are by themselves."""
+        if not len(known.host):
+            return
+        counts = csr_array(known.counts)
+        budget = np.full_like(known.host, self._budget_row)
+        rows = np.stack([budget, budget + 1 + known.host])
+        tails = csr_array(
+            (
+                np.stack([known.moved.astype(float), np.ones(len(known.host))], axis=1).ravel(),
+                rows.T.ravel(),
+                np.arange(0, 2 * len(known.host) + 1, 2),
+            ),
+            shape=(len(known.host), self._budget_row + 1 + self.patterns.num_hosts),
+        )
+        counts.resize(tails.shape)
+        matrix = csr_array(counts.astype(float) + tails)
+        self._add(known.cost, matrix.indptr[:-1], matrix.indices, matrix.data)
+        for h, row, moved in zip(known.host, known.counts, known.moved, strict=True):
+            self._known.add((int(h), row.astype(np.int32).tobytes() + np.float64(moved).tobytes()))
+        self.num_columns += len(known.host)
+
     def set_box(self, centre: Array, width: Array, most_move_price: float) -> None:
         """Keep the prices of items within a width of the centre, and that of moves below a limit.
 
@@ -195,19 +218,21 @@ class Master:
         edges = np.append(edges, most_move_price) / self.unit
         self.solver.changeColsCost(len(edges), np.arange(len(edges), dtype=np.int32), edges)
 
-    def solve(self) -> tuple[float, Array, float, Array, bool]:
-        """Solve the linear master.
+    def solve(self, seconds: float) -> tuple[float, Array, float, Array, bool]:
+        """Solve the linear master, for some seconds at most.
 
         Returns
         -------
         value, prices, move_price : float, ndarray, float
-            Its optimum, infinite if HiGHS gave up, and its dual prices.
+            Its optimum, infinite if HiGHS gave up or time was up, and its dual prices.
         share : ndarray
             z of each column.
         inside : bool
             Whether nothing was bought or sold outside.
         """
         p = self.patterns
+        # HiGHS counts the time of all runs.
+        self.solver.setOptionValue("time_limit", self.solver.getRunTime() + max(seconds, 0.01))
         self.solver.run()
         solution = self.solver.getSolution()
         dual = np.array(solution.row_dual) * self.unit
@@ -226,12 +251,14 @@ class Master:
 def generate(
     patterns: Patterns,
     prices: Array,
-    seconds: float,
+    clock: Clock,
     report: Callable[[str], None],
     *,
     blocks: Ints | None = None,
     width: float = 0.2,
     tolerance: float = _CONVERGED,
+    known: Columns | None = None,
+    on_round: Callable[[float], None] | None = None,
 ) -> Generated:
     """Generate patterns until the bound reaches the linear relaxation, or time is up.
 
@@ -241,8 +268,8 @@ def generate(
         The program.
     prices
         Where to start, shape (I,).
-    seconds
-        Wall time, seconds. One evaluation is always finished.
+    clock
+        Tells the seconds left. One evaluation is always finished.
     report
         Takes a line of progress.
     blocks
@@ -251,8 +278,11 @@ def generate(
         First width of the box, in units of what a full host costs.
     tolerance
         Relative difference between master and bound at which to stop.
+    known
+        Patterns to start with, each once; only without `blocks`.
+    on_round
+        Called after each round with the best bound so far.
     """
-    deadline = time.perf_counter() + seconds
     own = blocks is None
     blocks = np.arange(patterns.num_hosts) if blocks is None else blocks
     pricing = Pricing(patterns)
@@ -265,12 +295,15 @@ def generate(
     idle = 0
     master = Master(patterns, blocks, size)
     standing = stand_still(patterns, pricing)
+    if known is not None and own:
+        master.add_known(known)
+        met.add_known(known)
     for first in (priced,) if standing is None else (standing, priced):
         master.add(first)
         met.add(first)
-    while time.perf_counter() < deadline:
+    while clock() > 0:
         master.set_box(centre, width * scale, move_price + width * size)
-        value, query, move_query, share, inside = master.solve()
+        value, query, move_query, share, inside = master.solve(clock())
         if not math.isfinite(value):
             break
         if value - best <= tolerance * abs(best) + _NOTHING * size:
@@ -280,7 +313,7 @@ def generate(
             # The edge of the box is what holds the master down.
             width *= 3.0
             continue
-        if time.perf_counter() >= deadline:
+        if clock() <= 0:
             break
         priced = pricing.solve(query, move_query)
         found = lagrangian(patterns, query, move_query, priced.value)
@@ -292,6 +325,8 @@ def generate(
         added = master.add(priced)
         met.add(priced)
         rounds += 1
+        if on_round is not None:
+            on_round(best)
         idle = 0 if added or gain > 0 else idle + 1
         if idle == _IDLE:
             break  # what is left is rounding
@@ -345,6 +380,13 @@ class _Met:
                 self._rows.append(
                     (h, priced.counts[h], float(priced.cost[h]), int(priced.moved[h]))
                 )
+
+    def add_known(self, known: Columns) -> None:
+        for h, row, cost, moved in zip(
+            known.host.tolist(), known.counts, known.cost, known.moved, strict=True
+        ):
+            self._known.add((h, row.tobytes()))
+            self._rows.append((h, row, float(cost), int(moved)))
 
     def columns(self) -> Columns:
         if not self._rows:

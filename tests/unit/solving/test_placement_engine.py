@@ -223,7 +223,7 @@ def test_interrupt_returns_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("alloc.solving.placement.placement._FEW_CELLS", 0)
     monkeypatch.setattr("alloc.solving.placement.search.Search._kick", interrupted)
-    monkeypatch.setattr("alloc.solving.placement.search.Search._price", lambda self: None)
+    monkeypatch.setattr("alloc.solving.placement.search.Search._price", lambda self: True)
     outcome = solve_placement(instance, REBALANCE, Settings(30.0), None, lambda line: None)
     standing = parse_level(REBALANCE).evaluate(instance, Allocation(instance.running))
     assert outcome.limit == "interrupt"
@@ -361,7 +361,6 @@ def test_dive_that_decides_every_host_at_once(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("alloc.solving.placement.placement._FEW_CELLS", 0)
     monkeypatch.setattr("alloc.solving.placement.placement._MANY_CELLS", 0)
     monkeypatch.setattr("alloc.solving.placement.guided._TAIL", 0)
-    monkeypatch.setattr("alloc.solving.placement.search._PRICING_S", 0.0)
     instance = gangs_on_racks()
     standing = parse_level(REBALANCE).evaluate(instance, Allocation(instance.running))
     assert solved(instance, EMPTY, seconds=2.0) == 18.0  # proved with a longer limit
