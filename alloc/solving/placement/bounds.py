@@ -37,6 +37,8 @@ _SECONDS_PER_CELL = 4e-9
 """What filling a cell of a table takes at most, seconds."""
 _MOST_UNDECIDED = 100
 """Gangs that stay in part up to which branching moves the bound: it takes a node for each."""
+_MOST_COUNTED = 200
+"""Hosts up to which counting whole ones is worth while: it gains less than one."""
 _LATTICE_TOLERANCE = 1e-7
 _FACTORS = 12
 """Most weights of hosts that are tried."""
@@ -158,8 +160,11 @@ def sharper_bounds(
     """
     if not found.converged:
         return
-    if weights.of["gpu_hosts_used"] > 0 and not any(
-        weights.of[name] for name in ("balance", "hosts_used", "whole_hosts_free")
+    few = patterns.num_hosts <= _MOST_COUNTED
+    if (
+        few
+        and weights.of["gpu_hosts_used"] > 0
+        and not any(weights.of[name] for name in ("balance", "hosts_used", "whole_hosts_free"))
     ):
         yield from whole_hosts_bounds(patterns, found, weights, clock, report)
     undecided = int(((found.stays > 1e-4) & (found.stays < 1.0 - 1e-4)).sum())

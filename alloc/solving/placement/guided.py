@@ -106,6 +106,7 @@ class Guide:
         rng: np.random.Generator,
     ) -> None:
         self.state = state
+        self.relaxation = relaxation
         self.patterns = relaxation.patterns
         self.generated = generated
         self.rng = rng
@@ -204,7 +205,7 @@ class Guide:
         """
         prices, free = self.prices, hosts
         left = np.asarray(self.tasks()[hosts].sum(axis=0)).ravel()
-        known = self._known(free)
+        known = self.known(free)
         fixed: dict[int, Counts] = {}
         while len(free):
             rest = self._rest(free, left)
@@ -240,7 +241,7 @@ class Guide:
         finally:
             self.prices = lasting
 
-    def _known(self, hosts: Counts) -> Columns:
+    def known(self, hosts: Counts) -> Columns:
         """Return the patterns of the pool that pay best on some hosts, by position in them."""
         pool = self.pool
         position = np.full(self.patterns.num_hosts, -1, dtype=np.int64)

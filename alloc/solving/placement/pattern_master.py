@@ -107,7 +107,8 @@ class Master:
         gangs = sorted({stay.gang for stay in p.stays})
         num_blocks = int(self.blocks.max()) + 1
         budget = p.budget if np.isfinite(p.budget) else infinite
-        lower = np.array([*p.least, *(-infinite for _ in gangs), -infinite, *np.ones(num_blocks)])
+        fewest = 1.0 if p.together else -infinite
+        lower = np.array([*p.least, *(fewest for _ in gangs), -infinite, *np.ones(num_blocks)])
         upper = np.array([*p.most, *(1.0 for _ in gangs), budget, *np.ones(num_blocks)])
         none = np.array([], dtype=np.int32)
         self.solver.addRows(

@@ -180,6 +180,8 @@ class Patterns:
         Cost of the pinned tasks.
     exact
         Whether every pattern fits its host and costs what it says.
+    together
+        Whether every gang stands in one of its domains: (P4) is an equation.
     """
 
     kinds: tuple[Kind, ...]
@@ -197,6 +199,7 @@ class Patterns:
     budget: float
     constant: float
     exact: bool
+    together: bool = False
 
     @property
     def num_hosts(self) -> int:
@@ -404,7 +407,7 @@ def lagrangian(patterns: Patterns, prices: Array, move_price: float, value: Arra
     least: dict[int, float] = {}
     for stay in p.stays:
         gain = float(stay.counts @ (prices[stay.items] - prices[stay.classes]))
-        least[stay.gang] = min(least.get(stay.gang, 0.0), gain)
+        least[stay.gang] = min(least.get(stay.gang, gain if p.together else 0.0), gain)
     budget = 0.0 if move_price == 0.0 else move_price * p.budget
     total = float(supply.sum() + value.sum()) - budget + sum(least.values()) + p.constant
     size = float(np.abs(supply).sum() + np.abs(value).sum()) + budget + abs(p.constant)
@@ -421,19 +424,28 @@ def fill_table(
     worth: Array,
     pool: npt.NDArray[np.bool_] | None = None,
 ) -> list[npt.NDArray[np.bool_]]:
-    """Let every load of a table take each piece where that is cheaper; return where it is."""
+    """Let every load of a table take each piece where that is cheaper; return where it is.
+
+    The table must not decrease with the load, so that a piece without worth is never taken.
+    """
     took = []
     used = 0
+    # One buffer for all pieces: fresh memory for each would take longer than the sums.
+    buffer = np.empty(table.size)
     for item, times, shift in items:
         size = tuple(n - s for n, s in zip(table.shape, shift, strict=True))
         cells = int(np.prod(size))
         flags = np.empty(size, bool) if pool is None else pool[used : used + cells].reshape(size)
         used += cells
+        took.append(flags)
+        if worth[item] <= 0:
+            flags[...] = False
+            continue
         without = table[tuple(slice(0, n) for n in size)]
-        taking = table[tuple(slice(s, None) for s in shift)] - times * worth[item]
+        taking = buffer[:cells].reshape(size)
+        np.subtract(table[tuple(slice(s, None) for s in shift)], times * worth[item], out=taking)
         np.less(taking, without, out=flags)
         np.minimum(taking, without, out=without)
-        took.append(flags)
     return took
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from alloc.solving.placement.incumbent import Incumbent
 from alloc.solving.placement.neighbourhood import Neighbourhood
 from alloc.solving.placement.pattern_master import Generated
 from alloc.solving.placement.relaxation import Relaxation, Weights, relax
+from alloc.solving.placement.relocation import relocate
 from alloc.solving.placement.sampling import components
 from alloc.solving.placement.state import GAIN
 from alloc.solving.placement.terms import Counts
@@ -36,6 +38,8 @@ Report = Callable[[str], None]
 
 _DEARER = 2.0
 """How much more a move costs at first: what pays then is worth keeping."""
+_DEAR_HOSTS = 200
+"""Hosts up to which that is tried: with more it takes longer than patterns, which do better."""
 _FEW_HOSTS = 64
 """Hosts up to which a kick may touch any."""
 _MANY_HOSTS = 1200
@@ -52,6 +56,8 @@ _DIVERS = 500
 _CHOOSERS = 250
 """Hosts that at first choose their patterns together."""
 _DIVES = 2
+_MOST_VAIN = 8
+"""Steps for the bound in a turn at most, one more for each turn without a better placement."""
 _PATTERNS_PER_HOST = 40
 _LEAST_CHOICE = 30
 _WORTH_SAYING = 0.002
@@ -103,6 +109,7 @@ class Search:
         self.rng = np.random.default_rng(settings.seed)
         self.relaxation: Relaxation | None = None
         self.generated: Generated | None = None
+        self.levels = [*(held.level for held in settings.held), level]
         self._said = bound
         self._size = min(_CHOOSERS, problem.instance.topology.num_hosts)
         self._spread, self._failures = 0.1, 0
@@ -112,8 +119,7 @@ class Search:
         """Begin with the placement of the incumbent."""
         assert self.incumbent.counts is not None
         self.counts = self.incumbent.counts
-        levels = [*(held.level for held in self.settings.held), self.level]
-        self.state = compile_state(self.problem, self.counts, levels)
+        self.state = compile_state(self.problem, self.counts, self.levels)
         self.constant = self.incumbent.cost - self.state.value
         self.best, self.best_value = self.state.snapshot(), self.state.value
 
@@ -153,15 +159,22 @@ class Search:
         guide, sharper = self._guide(), self._sharper()
         if guide is not None:
             yield from self._dive(guide)
+            guide = self._relocate(guide)
+            yield
+        vain = 0
         while True:
-            before = self.clock()
+            before, value = self.clock(), self.best_value
             if guide is None:
                 self._kick()
                 self._deal_out()
             else:
                 yield from self._choose(guide)
             yield
-            self._raise_bound(next(sharper, self.bound))
+            # The longer nothing better is found, the more there is to gain in the bound.
+            vain = 0 if self.best_value < value - GAIN else min(vain + 1, _MOST_VAIN)
+            for bound in islice(sharper, 1 + vain):
+                self._raise_bound(bound)
+                yield
             if self.rearrange is not None and self._rearrange(before - self.clock()):
                 guide = self._guide()
 
@@ -191,7 +204,7 @@ class Search:
         state.descend()
         self._keep("single moves")
         self._settle("exchanges")
-        if price > 0:
+        if price > 0 and len(state.capacity) <= _DEAR_HOSTS:
             state.restore(start)
             for now in (_DEARER * price, price):
                 state.price = now
@@ -319,6 +332,27 @@ class Search:
                 yield
             self._settle_and_keep(f"patterns of {len(hosts)} hosts, surest first", hosts)
             yield
+
+    def _relocate(self, guide: Guide) -> Guide:
+        """Let whole gangs move to other domains; return the guide to go on with."""
+        if self.state.budget is not None or len(self.state.capacity) > _DIVERS:
+            return guide
+        weights = Weights.read(self.level, self.problem.instance)
+        counts = read_counts(self.problem, self.counts, self.state)
+        found = relocate(self.problem.data, weights, guide, counts, self.clock, self.report)
+        if found is None:
+            return guide
+        state = compile_state(self.problem, found.counts, self.levels)
+        other = Guide(self.problem, state, found.relaxation, found.generated, self.rng)
+        if not other.dive(np.arange(len(state.capacity)), self.clock, self.report):
+            return guide
+        Improver(state, self.rng, self.clock).settle()
+        self._hand_over()
+        if not self.incumbent.offer_counts(read_counts(self.problem, found.counts, state)):
+            return guide
+        self._load()
+        self._say(f"{found.number} gangs in other domains")
+        return Guide(self.problem, self.state, found.relaxation, found.generated, self.rng)
 
     def _mixed_parts(self, guide: Guide, size: int) -> list[Counts]:
         """Return all hosts in parts of about a size, each with full and with empty domains."""
