@@ -5,7 +5,6 @@ Time is counted in looks at the clock, so that every run can be repeated exactly
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -96,11 +95,12 @@ def racks(seed: int, num_hosts: int = 12) -> Instance:
     topology = Topology("racks", (HostType("node", 4, "gpu", 8000, 8),), hosts, ("rack",), domains)
     free = topology.capacity.copy()
     jobs, running = [], []
-    for j in range(4 * num_hosts):
+    for j in range(3 * num_hosts):
         tasks = int(rng.choice([1, 1, 2]))
         group = TaskGroup("w", tasks, *_TASKS[int(rng.integers(len(_TASKS)))])
         first = 3 * min(int(rng.exponential(1.2)), num_hosts // 3 - 1)
-        on = [h for h in range(first, first + 3) if (free[h] >= group.demand).all()][:tasks]
+        order = first + rng.permutation(3)
+        on = [h for h in order.tolist() if (free[h] >= group.demand).all()][:tasks]
         if len(on) == tasks:
             free[on] -= group.demand
             rules = PlacementRules(required="rack") if tasks > 1 else PlacementRules()
@@ -113,17 +113,16 @@ def racks(seed: int, num_hosts: int = 12) -> Instance:
 
 def cases() -> Iterator[tuple[str, Instance]]:
     """Yield goals with small clusters, with free moves and with a budget of them."""
-    for seed, goal in itertools.product((1, 2), GOALS.values()):
-        instance = racks(seed)
-        yield goal, instance
-        yield goal, instance.replace(moves=Moves(budget=4))
+    for goal in GOALS.values():
+        yield goal, racks(1)
+        yield goal, racks(2).replace(moves=Moves(budget=4))
 
 
 @pytest.mark.parametrize(("goal", "instance"), list(cases()))
 def test_a_longer_limit_begins_with_what_a_shorter_one_does(goal: str, instance: Instance) -> None:
     """The schedule of work does not depend on the limit, so value and bound only get better."""
     values, bounds, stories = [], [], []
-    limits = (10, 40, 160, 640, 2560)
+    limits = (10, 30, 90, 300)
     for looks in limits:
         outcome, events = search(instance, goal, Looks(float(looks)))
         values.append(value_of(instance, goal, outcome))
@@ -137,13 +136,13 @@ def test_a_longer_limit_begins_with_what_a_shorter_one_does(goal: str, instance:
         assert early == long[: len(early)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("goal", GOALS.values())
 def test_time_that_jumps_ends_the_search(goal: str, seed: int) -> None:
     """On a busy machine any step may take long: wherever time is up, little is done after it."""
     rng = np.random.default_rng(seed)
     instance = racks(seed)
-    for late in rng.integers(1, 1500, size=6).tolist():
+    for late in rng.integers(1, 300, size=5).tolist():
         limit = Looks(1e6, jump=lambda look, late=late: 1e7 if look == late else 1.0)
         outcome, _ = search(instance, goal, limit)
         assert outcome.limit == "time" or limit.past[0] < late
@@ -155,10 +154,10 @@ def test_time_that_jumps_ends_the_search(goal: str, seed: int) -> None:
 def test_an_interrupt_loses_neither_placement_nor_bound(goal: str) -> None:
     """Ctrl-C at any moment gives the best that was announced until then."""
     instance = racks(3)
-    _, events = search(instance, goal, Looks(1500.0))
+    _, events = search(instance, goal, Looks(200.0))
     assert len(events) > 4
     for number, event in enumerate(events, start=1):
-        outcome, _ = search(instance, goal, Looks(1500.0), stop_at=number)
+        outcome, _ = search(instance, goal, Looks(200.0), stop_at=number)
         assert outcome.limit == "interrupt"
         assert value_of(instance, goal, outcome) <= event.value + 1e-4
         assert outcome.bound >= event.bound - 1e-4

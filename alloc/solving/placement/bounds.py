@@ -166,7 +166,8 @@ def sharper_bounds(
         and weights.of["gpu_hosts_used"] > 0
         and not any(weights.of[name] for name in ("balance", "hosts_used", "whole_hosts_free"))
     ):
-        yield from whole_hosts_bounds(patterns, found, weights, clock, report)
+        yield from whole_hosts_bounds(patterns, found, weights, clock, report, target=target)
+        return
     undecided = int(((found.stays > 1e-4) & (found.stays < 1.0 - 1e-4)).sum())
     if undecided <= _MOST_UNDECIDED:
         yield from branch_on_gangs(patterns, found, clock, report, target=target)
@@ -192,8 +193,13 @@ def whole_hosts_bounds(
     weights: Weights,
     clock: Clock,
     report: Callable[[str], None],
+    *,
+    target: Callable[[], float] = lambda: math.inf,
 ) -> Iterator[float]:
     """Yield better and better bounds that know that a whole number of hosts is used.
+
+    When no other weight of hosts helps, branching on gangs raises the bound at the number of hosts
+    where it is least, at the weight that is best there.
 
     Parameters
     ----------
@@ -207,11 +213,14 @@ def whole_hosts_bounds(
         Tells the seconds left.
     report
         Takes a line of progress.
+    target
+        Tells the value of the best placement, in minimisation: no bound above it is looked for.
     """
     weight = weights.of["gpu_hosts_used"]
     numbers = np.arange(patterns.num_hosts + 1)
     best = np.full(len(numbers), found.bound)
     tried = {1.0: _hosts_used(patterns, found)}
+    at_weight, best_weight = {1.0: found}, np.ones(len(numbers))
     prices, idle = found.prices, 0  # at weight 1
     for _ in range(_FACTORS):
         n = int(best.argmin())
@@ -224,9 +233,23 @@ def whole_hosts_bounds(
         if again.converged:
             prices = again.prices / factor
         tried[factor] = _hosts_used(patterns, again)
-        best = np.maximum(best, again.bound + (1.0 - factor) * weight * numbers)
+        at_weight[factor] = again
+        reached = again.bound + (1.0 - factor) * weight * numbers
+        best_weight = np.where(reached > best, factor, best_weight)
+        best = np.maximum(best, reached)
         idle = idle + 1 if best.min() < before + _WORTHWHILE * abs(before) else 0
         report(f"hosts weighed {factor:.3g}: bound {best.min():.4f} at {int(best.argmin())} hosts")
+        yield float(best.min())
+    trees: dict[float, Iterator[float]] = {}
+    while best.min() < target():
+        factor = float(best_weight[best.argmin()])
+        if factor not in trees:
+            scaled, again = patterns.scaled(factor), at_weight[factor]
+            trees[factor] = branch_on_gangs(scaled, again, clock, lambda _: None)
+        bound = next(trees[factor], None)
+        if bound is None:
+            return
+        best = np.maximum(best, bound + (1.0 - factor) * weight * numbers)
         yield float(best.min())
 
 

@@ -1,12 +1,14 @@
-"""Whole gangs to other domains: chosen by prices, then followed by a dive.
+"""Whole gangs to other domains: a linear program decides them one after the other.
 
 Exchanges and dives leave a gang in the domain that must hold it together. Here gangs that would
-gain by leaving get some more domains to choose from, the linear program over host patterns says
-which they prefer when each must stand in one, and a dive from there makes room for them.
+gain by leaving get some more domains to choose from. The linear program over host patterns, in
+which each must stand in one, is solved again and again; each time the gangs that it is surest of
+are decided. A dive from there makes room for those that leave.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -18,6 +20,7 @@ from alloc.models.placement.data import PlacementData
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.guided import Guide
 from alloc.solving.placement.pattern_master import Columns, Generated, generate
+from alloc.solving.placement.patterns import Stay
 from alloc.solving.placement.relaxation import Relaxation, Weights, relax
 from alloc.solving.placement.terms import Counts
 
@@ -25,8 +28,10 @@ _GANGS = 150
 """Most gangs that get other domains to choose from: each makes the linear program larger."""
 _DOMAINS = 3
 """Other domains of a gang."""
-_PREFERS = 0.5
-"""Share in the linear program from which a gang moves."""
+_SURE = 0.97
+"""Share in the linear program from which a gang counts as decided."""
+_BATCH = 6
+"""Of the undecided gangs, one in so many is decided in a round."""
 
 
 @dataclass(frozen=True)
@@ -77,28 +82,43 @@ def relocate(
     here = _domains_now(data, guide.relaxation, counts)
     others = _choices(data, guide, here)
     wider = relax(data, weights, {j: [r, *others.get(j, ())] for j, r in here.items()})
-    prices, known = _carried(guide, wider)
-    found = generate(
-        replace(wider.patterns, together=True),
-        prices,
-        clock,
-        lambda _: None,
-        width=0.05,
-        tolerance=1e-3,
-        known=known,
-    )
-    if clock() <= 0:
-        return None
-    report(f"{len(others)} gangs with other domains: {found.value:.4f} by linear programming")
-    leaving = {
-        stay.gang: _domain_of_item(wider, int(stay.items[0]))
-        for stay, y in zip(wider.patterns.stays, found.stays, strict=True)
-        if y > _PREFERS
-    }
-    leaving = {j: r for j, r in leaving.items() if j in here and here[j] != r}
+    known = guide.known(np.arange(guide.patterns.num_hosts))
+    prices, known = _carried(guide.relaxation, guide.prices, known, wider)
+    program = replace(wider.patterns, together=True)
+    while True:
+        found = generate(
+            program, prices, clock, lambda _: None, width=0.05, tolerance=1e-3, known=known
+        )
+        if clock() <= 0:
+            return None
+        stays = _decided(program.stays, found.stays)
+        if stays is None:
+            break
+        program, prices, known = replace(program, stays=stays), found.prices, found.columns
+    report(f"gangs in the domains they prefer: {found.value:.4f} by linear programming")
+    domain_of = {item: r for (_, r), item in wider.local_of.items()}
+    leaving = {stay.gang: domain_of[int(stay.items[0])] for stay in program.stays}
+    leaving = {j: r for j, r in leaving.items() if here.get(j, r) != r}
     if not leaving:
         return None
-    return Relocation(_moved(data, wider, counts, leaving), wider, found, len(leaving))
+    narrow = relax(data, weights, {j: [leaving.get(j, r)] for j, r in here.items()})
+    prices, known = _carried(wider, found.prices, found.columns, narrow)
+    generated = replace(found, prices=prices, columns=known, share=np.zeros(0))
+    return Relocation(_moved(data, wider, counts, leaving), narrow, generated, len(leaving))
+
+
+def _decided(stays: tuple[Stay, ...], share: Array) -> tuple[Stay, ...] | None:
+    """Return the ways that are left to stand when the surest gangs are decided, None if all are."""
+    ways = Counter(stay.gang for stay in stays)
+    chosen: dict[int, int] = {}
+    least = -(-sum(number > 1 for number in ways.values()) // _BATCH)
+    for n in np.argsort(-share, kind="stable").tolist():
+        gang = stays[n].gang
+        if ways[gang] > 1 and gang not in chosen and (share[n] > _SURE or len(chosen) < least):
+            chosen[gang] = n
+    if not chosen:
+        return None
+    return tuple(stay for n, stay in enumerate(stays) if chosen.get(stay.gang, n) == n)
 
 
 def _domains_now(data: PlacementData, relaxation: Relaxation, counts: csr_array) -> dict[int, int]:
@@ -139,27 +159,24 @@ def _choices(data: PlacementData, guide: Guide, here: dict[int, int]) -> dict[in
     return chosen
 
 
-def _carried(guide: Guide, wider: Relaxation) -> tuple[Array, Columns]:
-    """Return prices and patterns of a guide in terms of a wider program's items."""
-    old, num_classes = guide.relaxation, int(guide.relaxation.class_of.max(initial=-1)) + 1
-    target = np.full(guide.patterns.num_items, -1, dtype=np.int64)
+def _carried(
+    old: Relaxation, prices: Array, known: Columns, new: Relaxation
+) -> tuple[Array, Columns]:
+    """Return prices and patterns of one program in terms of another's items."""
+    num_classes = int(old.class_of.max(initial=-1)) + 1
+    target = np.full(old.patterns.num_items, -1, dtype=np.int64)
     target[:num_classes] = np.arange(num_classes)
     for key, item in old.local_of.items():
-        target[item] = wider.local_of.get(key, -1)
+        target[item] = new.local_of.get(key, -1)
     kept = np.flatnonzero(target >= 0)
-    prices = np.zeros(wider.patterns.num_items)
-    for (k, _), item in wider.local_of.items():
-        prices[item] = guide.prices[wider.class_of[k]]
-    prices[target[kept]] = guide.prices[kept]
-    known = guide.known(np.arange(guide.patterns.num_hosts))
+    carried = np.zeros(new.patterns.num_items)
+    for (k, _), item in new.local_of.items():
+        carried[item] = prices[new.class_of[k]]
+    carried[target[kept]] = prices[kept]
     whole = (known.counts[:, target < 0] == 0).all(axis=1)
-    counts = np.zeros((int(whole.sum()), len(prices)), dtype=np.int16)
+    counts = np.zeros((int(whole.sum()), len(carried)), dtype=np.int16)
     counts[:, target[kept]] = known.counts[whole][:, kept]
-    return prices, Columns(known.host[whole], counts, known.cost[whole], known.moved[whole])
-
-
-def _domain_of_item(relaxation: Relaxation, item: int) -> int:
-    return next(r for (_, r), i in relaxation.local_of.items() if i == item)
+    return carried, Columns(known.host[whole], counts, known.cost[whole], known.moved[whole])
 
 
 def _moved(
