@@ -167,7 +167,7 @@ class _Solve:
             self._exactly(self._left())
         if not self.proved and self.bound <= ranged and self._left() > 0:
             self._prove(self._left())
-        if not self.proved and self.best.counts is not None:
+        if not self.proved and self.best.counts is not None and self._whole_jobs:
             self._gangs().run(self._left, self.bound)
 
     def _left(self) -> float:
@@ -258,14 +258,12 @@ class _Solve:
 
     def _improve(self) -> None:
         """Search for better placements."""
-        split = is_split(self.level) and all(is_split(held.level) for held in self.settings.held)
         gangs = self._gangs()
-        if not split:
+        if not self._split:
             gangs.run(self._left, self.bound, _PATIENCE)
             if not self.proved and self._left() > 0:
                 self._prove(min(self._left(), _PROOF_S))
             return
-        whole_jobs = bool(self.problem.tied) or self._has_waiting()
         search = Search(
             self.problem,
             self.level,
@@ -274,7 +272,7 @@ class _Solve:
             self.settings,
             self.report,
             OPTIMALITY_GAP,
-            (lambda clock: gangs.run(clock, search.bound)) if whole_jobs else None,
+            (lambda clock: gangs.run(clock, search.bound)) if self._whole_jobs else None,
         )
         try:
             search.run()
@@ -283,6 +281,16 @@ class _Solve:
 
     def _gangs(self) -> GangSearch:
         return GangSearch(self.problem, self.best, self.settings.seed, self._say)
+
+    @property
+    def _split(self) -> bool:
+        """Whether host costs, move prices and who runs make up the whole goal."""
+        return is_split(self.level) and all(is_split(held.level) for held in self.settings.held)
+
+    @property
+    def _whole_jobs(self) -> bool:
+        """Whether there is more to gain than single tasks and host patterns can."""
+        return not self._split or bool(self.problem.tied) or self._has_waiting()
 
     def _has_waiting(self) -> bool:
         names = {term.name for _, term in self.level.terms}
