@@ -110,6 +110,8 @@ def pattern_prices(
         report("the hosts are too many or too different to price patterns in time")
         return None
     prices, width = sampled_prices(patterns, clock, report)
+    if clock() <= 0:
+        return None
     return generate(patterns, prices, clock, report, width=width, on_round=on_round)
 
 

@@ -66,6 +66,8 @@ def branch_on_gangs(
             break
         children = []
         for child, prices in _children(node, generated.prices, gang):
+            if clock() <= 0:
+                return
             again = generate(
                 child,
                 prices,

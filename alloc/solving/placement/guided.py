@@ -232,6 +232,8 @@ class Guide:
         lasting, self.prices = self.prices, prices
         try:
             for spread in (0.0, 0.05, 0.1):
+                if clock() <= 0:
+                    return False
                 self.vary(spread, free)
             self.pool.tidy()
             # Tasks that no pattern covers may find no path: then it is worth more to cover them.

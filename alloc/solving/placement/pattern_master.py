@@ -270,7 +270,8 @@ def generate(
     prices
         Where to start, shape (I,).
     clock
-        Tells the seconds left. One evaluation is always finished.
+        Tells the seconds left. One evaluation is always made; another begins only where there is
+        time for one like the last.
     report
         Takes a line of progress.
     blocks
@@ -289,7 +290,9 @@ def generate(
     pricing = Pricing(patterns)
     size, scale = _scale(patterns)
     centre, move_price = prices.copy(), 0.0
+    before = clock()
     priced = pricing.solve(centre)
+    evaluation_s = before - clock()
     best = lagrangian(patterns, centre, 0.0, priced.value)
     met = _Met(patterns)
     value, converged, share, rounds = np.inf, False, np.zeros(0), 0
@@ -314,9 +317,11 @@ def generate(
             # The edge of the box is what holds the master down.
             width *= 3.0
             continue
-        if clock() <= 0:
+        before = clock()
+        if before <= evaluation_s:
             break
         priced = pricing.solve(query, move_query)
+        evaluation_s = before - clock()
         found = lagrangian(patterns, query, move_query, priced.value)
         gain, promised = found - best, value - best
         if gain > 0:

@@ -74,9 +74,7 @@ With prices pi for (P2) and (P3) and mu >= 0 for (P5), every placement costs at 
       + sum_h min_{p in P_h} (k_p + mu d_p - sum_i pi_i x_pi).
 
 The best prices give the value of the linear relaxation of (P1)-(P5), far above that of the plain
-linear program: on a set of 50 hosts 8.594, where no placement below 8.84 is known and a MIP solver
-reached 8.21 after minutes of branching. What is left comes mostly from y_gr between 0 and 1
-(`alloc.solving.placement.branching`).
+linear program. What is left comes mostly from y_gr between 0 and 1 (branching).
 
 Pricing problem
 ---------------
@@ -91,8 +89,7 @@ A host then tries each subset K of the tasks it has now: W(load of K) - sum_{i i
 capacities; where that grid is too fine it is coarsened and demands are rounded down, which keeps
 the bound valid and makes patterns too optimistic (`Patterns.exact` is then False).
 
-Size: (number of grid cells) x (number of items) per kind and evaluation; about 0.2 s for 500 hosts
-of 8 GPUs, 128 cores and 1 TiB with 3,587 jobs of 130 classes.
+Size: (number of grid cells) x (number of items) per kind and evaluation.
 
 References
 ----------
@@ -181,7 +178,7 @@ class Patterns:
     exact
         Whether every pattern fits its host and costs what it says.
     together
-        Whether every gang stands in one of its domains: (P4) is an equation.
+        Whether every gang must stand in a domain of its own: (P4) is an equation.
     """
 
     kinds: tuple[Kind, ...]
@@ -424,13 +421,10 @@ def fill_table(
     worth: Array,
     pool: npt.NDArray[np.bool_] | None = None,
 ) -> list[npt.NDArray[np.bool_]]:
-    """Let every load of a table take each piece where that is cheaper; return where it is.
-
-    The table must not decrease with the load, so that a piece without worth is never taken.
-    """
+    """Let every load of a table take each piece where that is cheaper; return where it is."""
     took = []
     used = 0
-    # One buffer for all pieces: fresh memory for each would take longer than the sums.
+    # One for all pieces: fresh memory for each would take longer than the sums.
     buffer = np.empty(table.size)
     for item, times, shift in items:
         size = tuple(n - s for n, s in zip(table.shape, shift, strict=True))
@@ -439,7 +433,7 @@ def fill_table(
         used += cells
         took.append(flags)
         if worth[item] <= 0:
-            flags[...] = False
+            flags[...] = False  # costs do not decrease with the load
             continue
         without = table[tuple(slice(0, n) for n in size)]
         taking = buffer[:cells].reshape(size)
