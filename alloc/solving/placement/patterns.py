@@ -89,8 +89,6 @@ A host then tries each subset K of the tasks it has now: W(load of K) - sum_{i i
 capacities; where that grid is too fine it is coarsened and demands are rounded down, which keeps
 the bound valid and makes patterns too optimistic (`Patterns.exact` is then False).
 
-Size: (number of grid cells) x (number of items) per kind and evaluation.
-
 References
 ----------
 Dantzig, Wolfe, "Decomposition principle for linear programs", Operations Research 8 (1960).

@@ -51,7 +51,7 @@ _PATIENCE = 400
 """Vain tries to put some jobs elsewhere after which an exact program is more promising."""
 _PROOF_S = 10.0
 """Most seconds for a bound from patterns on a goal that they know in part only."""
-_DRAWN_S = 1e-5
+_DRAWN_S = 5e-5
 """Seconds to draw the exact program, for each task group and host."""
 _ATTEMPTS = 30
 """Placements afresh that are tried where what runs breaks a rule."""
