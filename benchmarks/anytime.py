@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 from benchmarks.environment import describe_environment
@@ -170,7 +171,7 @@ def run_all(runs: Sequence[Run], workers: int, seconds: float, folder: Path) -> 
     context = multiprocessing.get_context("spawn")
     ends = time.perf_counter() + seconds
     waiting = list(runs)
-    active: list[multiprocessing.process.BaseProcess] = []
+    active: list[SpawnProcess] = []
     while (waiting or active) and time.perf_counter() < ends:
         while waiting and len(active) < workers:
             run = waiting.pop(0)
@@ -179,9 +180,9 @@ def run_all(runs: Sequence[Run], workers: int, seconds: float, folder: Path) -> 
             active.append(process)
         time.sleep(0.05)
         active = [process for process in active if process.is_alive()]
-    for process in active:
-        process.terminate()
-        process.join()
+    for late in active:
+        late.terminate()
+        late.join()
 
 
 def table(stories: Sequence[Story]) -> Iterator[str]:
@@ -212,7 +213,11 @@ def judge(stories: Sequence[Story]) -> list[Verdict]:
     verdicts = []
     for goal, gaps in GAPS.items():
         for hosts, promised in gaps.items():
-            own = [s for s in stories if s.run.goal == goal and s.run.hosts == hosts]
+            own = [
+                s
+                for s in stories
+                if (s.run.goal, s.run.hosts) == (goal, hosts) and s.run.limit_s >= LIMITS_S[hosts]
+            ]
             if not own:
                 continue
             worst = max(gap_of(s.last[2], s.last[3]) for s in own)

@@ -82,7 +82,7 @@ class _Search:
     def _moved(self, task: int, target: np.ndarray | int) -> np.ndarray:
         """Return by how much the charge for moves changes when a task goes to a host."""
         return _MOVE * (
-            np.not_equal(target, self.home[task]).astype(float)
+            np.asarray(np.not_equal(target, self.home[task]), dtype=float)
             - float(self.host[task] != self.home[task])
         )
 

@@ -44,7 +44,7 @@ from alloc.solving.placement.waiting import admission_obstacle
 Report = Callable[[str], None]
 
 _BACKEND = "alloc exchanges and patterns + HiGHS"
-_CHECKS, _KEPT_SHARE, _MOST_KEPT = 3.0, 0.01, 0.2
+_CHECKS, _KEPT_SHARE, _MOST_KEPT = 3.0, 0.01, 0.35
 """Time kept to read the answer back, check it and write the certificate: so many times what it took
 to check the first placement, but at least and at most such shares of the limit."""
 _PATIENCE = 400
