@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
@@ -25,7 +26,7 @@ from alloc.certificate import BoundProof
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import WeightedSum
 from alloc.solving.placement.branching import branch_on_gangs
-from alloc.solving.placement.clock import Clock, timer
+from alloc.solving.placement.clock import Clock, OutOfTime, timer
 from alloc.solving.placement.pattern_master import Generated, generate
 from alloc.solving.placement.patterns import Patterns, Pricing
 from alloc.solving.placement.relaxation import Relaxation, Weights, relax
@@ -129,8 +130,9 @@ def _least_cost(
         return least
     least = max(least, found.bound)
     report(f"patterns: bound {least:.4f}{', converged' if found.converged else ''}")
-    for bound in sharper_bounds(patterns, found, weights, clock, report):
-        least = max(least, bound)
+    with suppress(OutOfTime):
+        for bound in sharper_bounds(patterns, found, weights, clock, report):
+            least = max(least, bound)
     return least
 
 
@@ -159,6 +161,11 @@ def sharper_bounds(
         Takes a line of progress.
     target
         Tells the value of the best placement, in minimisation: no bound above it is looked for.
+
+    Raises
+    ------
+    OutOfTime
+        If time is up.
     """
     if not found.converged:
         return
@@ -227,11 +234,13 @@ def whole_hosts_bounds(
     for _ in range(_FACTORS):
         n = int(best.argmin())
         factor = _next_factor(tried, n)
-        if factor is None or idle == _PATIENCE or clock() <= 0:
+        if factor is None or idle == _PATIENCE:
             break
         before = best.min()
         # Prices are mostly shares of a host, and grow with what it costs.
         again = generate(patterns.scaled(factor), factor * prices, clock, report, width=0.05)
+        if again.stopped:
+            raise OutOfTime
         if again.converged:
             prices = again.prices / factor
         tried[factor] = _hosts_used(patterns, again)

@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from alloc.formulation import Array
-from alloc.solving.placement.clock import Clock
+from alloc.solving.placement.clock import Clock, OutOfTime
 from alloc.solving.placement.pattern_master import Generated, generate
 from alloc.solving.placement.patterns import Patterns
 
@@ -54,11 +54,16 @@ def branch_on_gangs(
         Takes a line of progress.
     target
         Tells the value of the best placement: ends of the tree that reach it need no branching.
+
+    Raises
+    ------
+    OutOfTime
+        If time is up.
     """
     order = itertools.count()
     ends = [(found.bound, next(order), patterns, found)]
     said = found.bound
-    while clock() > 0:
+    while True:
         # The end with the least bound: only there is something to gain.
         bound, _, node, generated = ends[0]
         gang = _undecided(node, generated)
@@ -67,7 +72,7 @@ def branch_on_gangs(
         children = []
         for child, prices in _children(node, generated.prices, gang):
             if clock() <= 0:
-                return
+                raise OutOfTime
             again = generate(
                 child,
                 prices,
@@ -77,6 +82,8 @@ def branch_on_gangs(
                 tolerance=1e-3,
                 known=generated.columns,
             )
+            if again.stopped:
+                raise OutOfTime
             # What holds for the whole holds for the part.
             children.append((max(bound, again.bound), next(order), child, again))
         heapq.heappop(ends)

@@ -21,7 +21,7 @@ from scipy.sparse import csr_array, hstack, vstack
 
 from alloc.backends import SolverOptions, highs
 from alloc.formulation import Array, ArrayModel
-from alloc.solving.placement.clock import Clock
+from alloc.solving.placement.clock import Clock, OutOfTime
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.exchange import Exchanger, Mask
 from alloc.solving.placement.pattern_master import Columns, Generated, generate
@@ -194,7 +194,7 @@ class Guide:
         hosts
             The hosts whose tasks are dealt out anew among them, ascending.
         clock
-            Tells the seconds left; where they end the state stays as it is.
+            Tells the seconds left.
         report
             Takes a line of progress.
 
@@ -202,6 +202,11 @@ class Guide:
         -------
         bool
             As of `choose`.
+
+        Raises
+        ------
+        OutOfTime
+            If there is no time to end it.
         """
         prices, free = self.prices, hosts
         left = np.asarray(self.tasks()[hosts].sum(axis=0)).ravel()
@@ -210,8 +215,8 @@ class Guide:
         while len(free):
             rest = self._rest(free, left)
             found = generate(rest, prices, clock, _silent, width=0.05, tolerance=1e-3, known=known)
-            if clock() <= 0:
-                return False
+            if found.stopped:
+                raise OutOfTime
             prices, columns = found.prices, found.columns
             if not fixed:
                 self.prices = np.where(left > 0, prices, self.prices)
@@ -233,9 +238,9 @@ class Guide:
         try:
             for spread in (0.0, 0.05, 0.1):
                 if clock() <= 0:
-                    return False
+                    raise OutOfTime
                 self.vary(spread, free)
-            self.pool.tidy()
+            self.tidy()
             # Tasks that no pattern covers may find no path: then it is worth more to cover them.
             return any(
                 self.choose(hosts, clock, 100 * _TAIL, fixed, penalty) for penalty in _PENALTIES
@@ -248,15 +253,27 @@ class Guide:
         pool = self.pool
         position = np.full(self.patterns.num_hosts, -1, dtype=np.int64)
         position[hosts] = np.arange(len(hosts))
-        mine = np.flatnonzero(position[pool.host] >= 0)
-        mine = mine[np.lexsort((self.reduced()[mine], pool.host[mine]))]
-        host = pool.host[mine]
-        rank = np.arange(len(mine)) - np.searchsorted(host, host, side="left")
-        mine = mine[rank < _KNOWN]
+        mine = self._best_of_hosts(_KNOWN)
+        mine = mine[position[pool.host[mine]] >= 0]
         counts, host = pool.counts[mine], pool.host[mine]
         now = self.now[host]
         moved = np.asarray((now - now.minimum(counts)).sum(axis=1)).ravel()
         return Columns(position[host], counts.toarray().astype(np.int16), pool.cost[mine], moved)
+
+    def _best_of_hosts(self, number: int) -> Counts:
+        """Return the patterns of the pool that pay best, so many of each host, host by host."""
+        order = np.lexsort((self.reduced(), self.pool.host))
+        host = self.pool.host[order]
+        rank = np.arange(len(order)) - np.searchsorted(host, host, side="left")
+        best: Counts = order[rank < number]
+        return best
+
+    def tidy(self) -> None:
+        """Keep each pattern of the pool once, and of each host those that pay best."""
+        pool = self.pool
+        pool.tidy()
+        best = self._best_of_hosts(_POOLED)
+        pool.host, pool.cost, pool.counts = pool.host[best], pool.cost[best], pool.counts[best]
 
     def _rest(self, hosts: Counts, tasks: Counts) -> Patterns:
         """Return the program of some hosts that must hold certain tasks."""

@@ -65,6 +65,8 @@ class Generated:
         z of each in the last master, shape (columns,); empty if hosts were merged into blocks.
     converged
         Whether the bound has reached the linear relaxation.
+    stopped
+        Whether time ended the generation.
     stays
         y_gr in the last master, one for each of `Patterns.stays`.
     """
@@ -77,6 +79,7 @@ class Generated:
     share: Array
     converged: bool
     stays: Array
+    stopped: bool
 
 
 class Master:
@@ -295,7 +298,7 @@ def generate(
     evaluation_s = before - clock()
     best = lagrangian(patterns, centre, 0.0, priced.value)
     met = _Met(patterns)
-    value, converged, share, rounds = np.inf, False, np.zeros(0), 0
+    value, converged, stopped, share, rounds = np.inf, False, False, np.zeros(0), 0
     idle = 0
     master = Master(patterns, blocks, size)
     standing = stand_still(patterns, pricing)
@@ -305,10 +308,11 @@ def generate(
     for first in (priced,) if standing is None else (standing, priced):
         master.add(first)
         met.add(first)
-    while clock() > 0:
+    while not stopped:
         master.set_box(centre, width * scale, move_price + width * size)
         value, query, move_query, share, inside = master.solve(clock())
         if not math.isfinite(value):
+            stopped = clock() <= 0
             break
         if value - best <= tolerance * abs(best) + _NOTHING * size:
             if inside:
@@ -319,6 +323,7 @@ def generate(
             continue
         before = clock()
         if before <= evaluation_s:
+            stopped = True
             break
         priced = pricing.solve(query, move_query)
         evaluation_s = before - clock()
@@ -344,7 +349,8 @@ def generate(
     columns = met.columns()
     # Patterns met after the last master have no share in it.
     share = np.pad(share, (0, len(columns.host) - len(share))) if own else np.zeros(0)
-    return Generated(best, centre, move_price, value, columns, share, converged, master.stays)
+    stays = master.stays
+    return Generated(best, centre, move_price, value, columns, share, converged, stays, stopped)
 
 
 def stand_still(patterns: Patterns, pricing: Pricing) -> Priced | None:

@@ -29,6 +29,7 @@ from alloc.solving.buddies import buddy_optimum
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.placement.admission import solve_admission
 from alloc.solving.placement.bounds import placement_bound
+from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.compiling import Problem, compile_state, read_counts
 from alloc.solving.placement.gang_search import (
     GangSearch,
@@ -259,6 +260,11 @@ class _Solve:
     def _improve(self) -> None:
         """Search for better placements."""
         gangs = self._gangs()
+
+        def rearrange(clock: Clock) -> None:
+            self._prove_by(search.bound, "recomputed")
+            gangs.run(clock, self.bound)
+
         if not self._split:
             gangs.run(self._left, self.bound, _PATIENCE)
             if not self.proved and self._left() > 0:
@@ -272,7 +278,7 @@ class _Solve:
             self.settings,
             self.report,
             OPTIMALITY_GAP,
-            (lambda clock: gangs.run(clock, search.bound)) if self._whole_jobs else None,
+            rearrange if self._whole_jobs else None,
         )
         try:
             search.run()

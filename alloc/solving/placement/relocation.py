@@ -17,7 +17,7 @@ from scipy.sparse import coo_array, csr_array
 
 from alloc.formulation import Array
 from alloc.models.placement.data import PlacementData
-from alloc.solving.placement.clock import Clock
+from alloc.solving.placement.clock import Clock, OutOfTime
 from alloc.solving.placement.guided import Guide
 from alloc.solving.placement.pattern_master import Columns, Generated, generate
 from alloc.solving.placement.patterns import Stay
@@ -62,7 +62,7 @@ def relocate(
     clock: Clock,
     report: Callable[[str], None],
 ) -> Relocation | None:
-    """Return gangs in domains that they prefer, or None if all stay or time is up.
+    """Return gangs in domains that they prefer, or None if all stay.
 
     Parameters
     ----------
@@ -78,6 +78,11 @@ def relocate(
         Tells the seconds left.
     report
         Takes a line of progress.
+
+    Raises
+    ------
+    OutOfTime
+        If there is no time to decide them all.
     """
     here = _domains_now(data, guide.relaxation, counts)
     others = _choices(data, guide, here)
@@ -89,8 +94,8 @@ def relocate(
         found = generate(
             program, prices, clock, lambda _: None, width=0.05, tolerance=1e-3, known=known
         )
-        if clock() <= 0:
-            return None
+        if found.stopped:
+            raise OutOfTime
         stays = _decided(program.stays, found.stays)
         if stays is None:
             break

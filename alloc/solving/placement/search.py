@@ -21,7 +21,7 @@ import numpy as np
 from alloc.objectives.goals import WeightedSum
 from alloc.solving.outcome import Settings
 from alloc.solving.placement.bounds import pattern_prices, round_up, sharper_bounds, trivial_bound
-from alloc.solving.placement.clock import Clock, within
+from alloc.solving.placement.clock import Clock, OutOfTime, within
 from alloc.solving.placement.compiling import Problem, compile_state, read_counts
 from alloc.solving.placement.guided import CHOICE_S, Guide
 from alloc.solving.placement.improvement import Improver
@@ -141,6 +141,8 @@ class Search:
             for _ in self._work():
                 if self.done:
                     break
+        except OutOfTime:
+            self.report("no time for the next step")
         finally:
             self.state.price = price
             self._hand_over()
@@ -153,8 +155,8 @@ class Search:
 
     def _work(self) -> Iterator[None]:
         """Do what there is to do after the first exchanges, piece by piece, without an end."""
-        if not self.settings.held and not self._price():
-            return
+        if not self.settings.held:
+            self._price()
         yield
         guide, sharper = self._guide(), self._sharper()
         if guide is not None:
@@ -283,20 +285,21 @@ class Search:
                 break
         return np.array(sorted(chosen), dtype=np.int64)
 
-    def _price(self) -> bool:
-        """Generate patterns and the bound; return whether there was time for it."""
+    def _price(self) -> None:
+        """Generate patterns and the bound."""
         weights = Weights.read(self.level, self.problem.instance)
         if not math.isfinite(weights.constant):
-            return True
+            return
         self.relaxation = relax(self.problem.data, weights)
         patterns = self.relaxation.patterns
         self._raise_bound(trivial_bound(patterns))
         self.generated = pattern_prices(patterns, self.clock, self.report, self._raise_bound)
         if self.generated is None:
-            return False
+            raise OutOfTime
         self._raise_bound(self.generated.bound)
         self._say("patterns priced")
-        return True
+        if self.generated.stopped:
+            raise OutOfTime
 
     def _raise_bound(self, bound: float) -> None:
         """Take a better bound, and say so where it is worth it."""
@@ -378,7 +381,7 @@ class Search:
             guide.vary(self._spread * self.rng.random(), everyone)
             yield
         guide.remember()
-        guide.pool.tidy()
+        guide.tidy()
         for hosts in parts:
             before = self.clock()
             guide.choose(hosts, self.clock, _PATTERNS_PER_HOST * len(hosts))

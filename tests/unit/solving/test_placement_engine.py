@@ -223,7 +223,7 @@ def test_interrupt_returns_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("alloc.solving.placement.placement._FEW_CELLS", 0)
     monkeypatch.setattr("alloc.solving.placement.search.Search._kick", interrupted)
-    monkeypatch.setattr("alloc.solving.placement.search.Search._price", lambda self: True)
+    monkeypatch.setattr("alloc.solving.placement.search.Search._price", lambda self: None)
     outcome = solve_placement(instance, REBALANCE, Settings(30.0), None, lambda line: None)
     standing = parse_level(REBALANCE).evaluate(instance, Allocation(instance.running))
     assert outcome.limit == "interrupt"
