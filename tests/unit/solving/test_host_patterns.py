@@ -249,6 +249,29 @@ def test_patterns_of_a_block_of_hosts_can_be_one_column() -> None:
     assert merged.bound == pytest.approx(alone.bound, rel=1e-3)
 
 
+def test_known_patterns_change_the_way_but_not_the_bound() -> None:
+    """A master that begins with patterns converges to the same value, in fewer evaluations."""
+    from alloc.solving.placement.pattern_master import generate
+
+    p = patterns_of(crowded())
+    rounds: list[float] = []
+    alone = generate(p, np.zeros(p.num_items), timer(20.0), lambda _: None, on_round=rounds.append)
+    again: list[float] = []
+    known = generate(
+        p,
+        alone.prices,
+        timer(20.0),
+        lambda _: None,
+        known=alone.columns,
+        on_round=again.append,
+    )
+    assert rounds == sorted(rounds)
+    assert known.converged
+    assert known.bound == pytest.approx(alone.bound, rel=1e-3)
+    assert len(known.share) == len(known.columns.host)
+    assert len(again) < len(rounds)
+
+
 def test_whole_hosts_are_counted() -> None:
     """Three hosts with 5 GPUs of 8 used each, single tasks: two hosts suffice, and 15/8 do not.
 
