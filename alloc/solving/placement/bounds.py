@@ -16,8 +16,8 @@ whole numbers n of the best over s is a bound; the linear relaxation uses a frac
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
@@ -26,6 +26,7 @@ from alloc.certificate import BoundProof
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import WeightedSum
 from alloc.solving.placement.branching import branch_on_gangs
+from alloc.solving.placement.clock import Clock, OutOfTime, timer
 from alloc.solving.placement.pattern_master import Generated, generate
 from alloc.solving.placement.patterns import Patterns, Pricing
 from alloc.solving.placement.relaxation import Relaxation, Weights, relax
@@ -35,8 +36,10 @@ _COUNTING = {"gpus_placed", "moves", "gpu_hosts_used", "hosts_used", "whole_host
 """Objectives whose values are whole numbers."""
 _SECONDS_PER_CELL = 4e-9
 """What filling a cell of a table takes at most, seconds."""
-_ROUNDS_OF_A_NODE = 10
-"""Rounds of pricing that a node of a tree takes."""
+_MOST_UNDECIDED = 100
+"""Gangs that stay in part up to which branching moves the bound: it takes a node for each."""
+_MOST_COUNTED = 200
+"""Hosts up to which counting whole ones is worth while: it gains less than one."""
 _LATTICE_TOLERANCE = 1e-7
 _FACTORS = 12
 """Most weights of hosts that are tried."""
@@ -75,7 +78,7 @@ def placement_bound(
     weights = Weights.read(level, data.instance)
     least = -math.inf
     if math.isfinite(weights.constant):
-        least = _least_cost(relax(data, weights), weights, seconds, report)
+        least = _least_cost(relax(data, weights), weights, timer(seconds), report)
         if not any(term.sense == "max" for _, term in level.terms):
             least = max(least, 0.0)
         least = round_up(least, level, data)
@@ -85,7 +88,10 @@ def placement_bound(
 
 
 def pattern_prices(
-    patterns: Patterns, seconds: float, report: Callable[[str], None]
+    patterns: Patterns,
+    clock: Clock,
+    report: Callable[[str], None],
+    on_round: Callable[[float], None] | None = None,
 ) -> Generated | None:
     """Return the patterns and prices of a whole cluster, or None if there is no time for them.
 
@@ -93,48 +99,53 @@ def pattern_prices(
     ----------
     patterns
         The program.
-    seconds
-        Wall time, seconds.
+    clock
+        Tells the seconds left.
     report
         Takes a line of progress.
+    on_round
+        Called after each round with the best bound so far.
     """
-    deadline = time.perf_counter() + seconds
     # At least two evaluations, at the start and at the first prices of the master.
-    if 2 * Pricing(patterns).work * _SECONDS_PER_CELL > seconds:
+    if 2 * Pricing(patterns).work * _SECONDS_PER_CELL > clock():
         report("the hosts are too many or too different to price patterns in time")
         return None
-    prices, width = sampled_prices(patterns, 0.4 * seconds, report)
-    return generate(patterns, prices, deadline - time.perf_counter(), report, width=width)
+    prices, width = sampled_prices(patterns, clock, report)
+    if clock() <= 0:
+        return None
+    return generate(patterns, prices, clock, report, width=width, on_round=on_round)
 
 
 def _least_cost(
     relaxation: Relaxation,
     weights: Weights,
-    seconds: float,
+    clock: Clock,
     report: Callable[[str], None],
 ) -> float:
     """Return a lower bound on the level in minimisation."""
     patterns = relaxation.patterns
-    deadline = time.perf_counter() + seconds
     least = trivial_bound(patterns)
-    found = pattern_prices(patterns, seconds, report)
+    found = pattern_prices(patterns, clock, report)
     if found is None:
         return least
     least = max(least, found.bound)
     report(f"patterns: bound {least:.4f}{', converged' if found.converged else ''}")
-    return max(least, sharpen(patterns, found, weights, deadline - time.perf_counter(), report))
+    with suppress(OutOfTime):
+        for bound in sharper_bounds(patterns, found, weights, clock, report):
+            least = max(least, bound)
+    return least
 
 
-def sharpen(
+def sharper_bounds(
     patterns: Patterns,
     found: Generated,
     weights: Weights,
-    seconds: float,
+    clock: Clock,
     report: Callable[[str], None],
     *,
-    target: float = math.inf,
-) -> float:
-    """Return a bound above that of the prices: by whole hosts, and by branching on gangs.
+    target: Callable[[], float] = lambda: math.inf,
+) -> Iterator[float]:
+    """Yield bounds above that of the prices: by whole hosts, and by branching on gangs.
 
     Parameters
     ----------
@@ -144,29 +155,31 @@ def sharpen(
         Its prices and patterns.
     weights
         The goal.
-    seconds
-        Wall time, seconds.
+    clock
+        Tells the seconds left.
     report
         Takes a line of progress.
     target
-        Value of a placement, in minimisation: no bound above it is looked for.
+        Tells the value of the best placement, in minimisation: no bound above it is looked for.
+
+    Raises
+    ------
+    OutOfTime
+        If time is up.
     """
-    deadline = time.perf_counter() + seconds
-    least = found.bound
     if not found.converged:
-        return least
-    if weights.of["gpu_hosts_used"] > 0 and not any(
-        weights.of[name] for name in ("balance", "hosts_used", "whole_hosts_free")
+        return
+    few = patterns.num_hosts <= _MOST_COUNTED
+    if (
+        few
+        and weights.of["gpu_hosts_used"] > 0
+        and not any(weights.of[name] for name in ("balance", "hosts_used", "whole_hosts_free"))
     ):
-        part = 0.6 * seconds
-        least = max(least, whole_hosts_bound(patterns, found, weights, part, report))
-    left = deadline - time.perf_counter()
-    node_s = _ROUNDS_OF_A_NODE * Pricing(patterns).work * _SECONDS_PER_CELL
+        yield from whole_hosts_bounds(patterns, found, weights, clock, report, target=target)
+        return
     undecided = int(((found.stays > 1e-4) & (found.stays < 1.0 - 1e-4)).sum())
-    # With fewer nodes than undecided gangs, the bound hardly moves.
-    if least < target and undecided and left > undecided * node_s:
-        least = max(least, branch_on_gangs(patterns, found, left, report, target=target))
-    return least
+    if undecided <= _MOST_UNDECIDED:
+        yield from branch_on_gangs(patterns, found, clock, report, target=target)
 
 
 def trivial_bound(patterns: Patterns) -> float:
@@ -183,14 +196,19 @@ def trivial_bound(patterns: Patterns) -> float:
     return patterns.constant + pays + stands - 1e-12 * (abs(pays) + abs(stands))
 
 
-def whole_hosts_bound(
+def whole_hosts_bounds(
     patterns: Patterns,
     found: Generated,
     weights: Weights,
-    seconds: float,
+    clock: Clock,
     report: Callable[[str], None],
-) -> float:
-    """Return the bound that knows that a whole number of hosts is used.
+    *,
+    target: Callable[[], float] = lambda: math.inf,
+) -> Iterator[float]:
+    """Yield better and better bounds that know that a whole number of hosts is used.
+
+    When no other weight of hosts helps, branching on gangs raises the bound at the number of hosts
+    where it is least, at the weight that is best there.
 
     Parameters
     ----------
@@ -200,33 +218,50 @@ def whole_hosts_bound(
         Its prices and patterns.
     weights
         The goal.
-    seconds
-        Wall time, seconds.
+    clock
+        Tells the seconds left.
     report
         Takes a line of progress.
+    target
+        Tells the value of the best placement, in minimisation: no bound above it is looked for.
     """
-    deadline = time.perf_counter() + seconds
     weight = weights.of["gpu_hosts_used"]
     numbers = np.arange(patterns.num_hosts + 1)
     best = np.full(len(numbers), found.bound)
     tried = {1.0: _hosts_used(patterns, found)}
+    at_weight, best_weight = {1.0: found}, np.ones(len(numbers))
     prices, idle = found.prices, 0  # at weight 1
     for _ in range(_FACTORS):
         n = int(best.argmin())
         factor = _next_factor(tried, n)
-        if factor is None or idle == _PATIENCE or time.perf_counter() >= deadline:
+        if factor is None or idle == _PATIENCE:
             break
         before = best.min()
-        left = deadline - time.perf_counter()
         # Prices are mostly shares of a host, and grow with what it costs.
-        again = generate(patterns.scaled(factor), factor * prices, left, report, width=0.05)
+        again = generate(patterns.scaled(factor), factor * prices, clock, report, width=0.05)
+        if again.stopped:
+            raise OutOfTime
         if again.converged:
             prices = again.prices / factor
         tried[factor] = _hosts_used(patterns, again)
-        best = np.maximum(best, again.bound + (1.0 - factor) * weight * numbers)
+        at_weight[factor] = again
+        reached = again.bound + (1.0 - factor) * weight * numbers
+        best_weight = np.where(reached > best, factor, best_weight)
+        best = np.maximum(best, reached)
         idle = idle + 1 if best.min() < before + _WORTHWHILE * abs(before) else 0
         report(f"hosts weighed {factor:.3g}: bound {best.min():.4f} at {int(best.argmin())} hosts")
-    return float(best.min())
+        yield float(best.min())
+    trees: dict[float, Iterator[float]] = {}
+    while best.min() < target():
+        factor = float(best_weight[best.argmin()])
+        if factor not in trees:
+            scaled, again = patterns.scaled(factor), at_weight[factor]
+            trees[factor] = branch_on_gangs(scaled, again, clock, lambda _: None)
+        bound = next(trees[factor], None)
+        if bound is None:
+            return
+        best = np.maximum(best, bound + (1.0 - factor) * weight * numbers)
+        yield float(best.min())
 
 
 def _hosts_used(patterns: Patterns, found: Generated) -> float:

@@ -16,13 +16,13 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from alloc.formulation import Array
+from alloc.solving.placement.clock import Clock, OutOfTime
 from alloc.solving.placement.pattern_master import Generated, generate
 from alloc.solving.placement.patterns import Patterns
 
@@ -35,12 +35,12 @@ _BELOW = 1e-3
 def branch_on_gangs(
     patterns: Patterns,
     found: Generated,
-    seconds: float,
+    clock: Clock,
     report: Callable[[str], None],
     *,
-    target: float = math.inf,
-) -> float:
-    """Return a bound by branching on where gangs stand.
+    target: Callable[[], float] = lambda: math.inf,
+) -> Iterator[float]:
+    """Yield better and better bounds by branching on where gangs stand, one a gang decided.
 
     Parameters
     ----------
@@ -48,27 +48,42 @@ def branch_on_gangs(
         The program.
     found
         Its prices, and what of each gang stays in the linear relaxation.
-    seconds
-        Wall time, seconds.
+    clock
+        Tells the seconds left.
     report
         Takes a line of progress.
     target
-        Value of a placement: ends of the tree that reach it need no branching.
+        Tells the value of the best placement: ends of the tree that reach it need no branching.
+
+    Raises
+    ------
+    OutOfTime
+        If time is up.
     """
-    deadline = time.perf_counter() + seconds
     order = itertools.count()
     ends = [(found.bound, next(order), patterns, found)]
     said = found.bound
-    while time.perf_counter() < deadline:
+    while True:
         # The end with the least bound: only there is something to gain.
         bound, _, node, generated = ends[0]
         gang = _undecided(node, generated)
-        if bound >= target or gang is None:
+        if bound >= target() or gang is None:
             break
         children = []
         for child, prices in _children(node, generated.prices, gang):
-            left = max(deadline - time.perf_counter(), 0.0)
-            again = generate(child, prices, left, lambda _: None, width=_WIDTH, tolerance=1e-3)
+            if clock() <= 0:
+                raise OutOfTime
+            again = generate(
+                child,
+                prices,
+                clock,
+                lambda _: None,
+                width=_WIDTH,
+                tolerance=1e-3,
+                known=generated.columns,
+            )
+            if again.stopped:
+                raise OutOfTime
             # What holds for the whole holds for the part.
             children.append((max(bound, again.bound), next(order), child, again))
         heapq.heappop(ends)
@@ -77,8 +92,8 @@ def branch_on_gangs(
         if ends[0][0] > said + 1e-3 * abs(said):
             said = ends[0][0]
             report(f"branching on gangs: bound {said:.4f}, {len(ends)} open ends")
+        yield ends[0][0]
     report(f"branching on gangs: bound {ends[0][0]:.4f} after {next(order)} programs")
-    return ends[0][0]
 
 
 def _undecided(patterns: Patterns, found: Generated) -> int | None:

@@ -6,12 +6,14 @@ for rules that tie tasks together, for jobs that wait, and for goals that hosts 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from alloc.objectives.goals import WeightedSum
+from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.gangs import Gangs
 from alloc.solving.placement.incumbent import Incumbent
@@ -103,7 +105,7 @@ class GangSearch:
     seed
         Of the random choices.
     report
-        Takes a line of progress.
+        Told what has made the incumbent better.
     """
 
     def __init__(
@@ -115,16 +117,32 @@ class GangSearch:
         self.report = report
         self.required = must_run(problem)
 
-    def run(self, clock: Callable[[], float], bound: float) -> None:
-        """Search until time is up or the bound, in minimisation, is reached."""
+    def run(self, clock: Clock, bound: float, patience: float = math.inf) -> None:
+        """Search until time is up or the bound is reached.
+
+        Parameters
+        ----------
+        clock
+            Tells the seconds left.
+        bound
+            In minimisation.
+        patience
+            Tries without a better placement after which to end.
+        """
         assert self.best.counts is not None
         gangs = Gangs(self.problem, self.best.counts)
         current = self.best.cost
         movable = [j for j in range(len(self.problem.instance.jobs)) if j not in self._stuck()]
-        if not movable:
-            return
-        while clock() > 0 and self.best.cost > bound + 1e-9 * abs(bound):
+        vain = 0
+        while (
+            movable
+            and vain < patience
+            and clock() > 0
+            and self.best.cost > bound + 1e-9 * abs(bound)
+        ):
+            before = self.best.cost
             cost = self._try(gangs, movable, current)
+            vain = 0 if self.best.cost < before else vain + 1
             if cost is not None:
                 current = cost
 
@@ -149,7 +167,7 @@ class GangSearch:
             cost = self.best.cost_of(allocation)
             if cost <= current and self._within_budget(gangs):
                 if cost < self.best.cost and self.best.offer(allocation):
-                    self.report(f"jobs put elsewhere: {self.best.sign * self.best.cost:.6g}")
+                    self.report("jobs put elsewhere")
                 return cost
         for j in put:
             gangs.remove(j)

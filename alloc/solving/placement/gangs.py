@@ -47,9 +47,8 @@ class Gangs:
         self.tenants = {t.name: t for t in problem.instance.tenants}
         self.held = dict.fromkeys(self.tenants, 0)
         for (j, c), rows in problem.rows_of.items():
-            tasks = {k: counts[[k]].toarray().ravel() for k in rows}
-            if any(row.any() for row in tasks.values()):
-                self.placed[j] = (c, tasks)
+            if any(counts.indptr[k] < counts.indptr[k + 1] for k in rows):
+                self.placed[j] = (c, {k: _dense(counts, k) for k in rows})
                 self._charge(j, c, 1)
 
     def counts(self) -> csr_array:
@@ -204,7 +203,7 @@ class Gangs:
             room = self._room(k, free, mask & self.problem.data.allowed[k])
             slices = its.placement.slices if ruled else ()
             dealer = _Dealer(self.topology.domain_of_host, spread if ruled else {}, rng)
-            dealer.favoured = self.problem.data.initial[[k]].toarray().ravel()
+            dealer.favoured = _dense(self.problem.data.initial, k)
             row = dealer.deal(room, group.count, slices)
             if row is None:
                 return None
@@ -220,6 +219,14 @@ class Gangs:
         if needed.any():
             room = np.minimum(room, (free[:, needed] // demand[needed]).min(axis=1))
         return np.where(mask, np.maximum(room, 0), 0)
+
+
+def _dense(counts: csr_array, k: int) -> Counts:
+    """Return the tasks of a group on each host, without the cost of slicing a sparse matrix."""
+    row: Counts = np.zeros(counts.shape[1], dtype=np.int64)
+    inside = slice(counts.indptr[k], counts.indptr[k + 1])
+    row[counts.indices[inside]] = counts.data[inside]
+    return row
 
 
 class _Dealer:

@@ -13,7 +13,6 @@ With patterns p of host h, x_pi tasks of item i in p, cost k_p, tasks N_i to cov
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -22,8 +21,9 @@ from scipy.sparse import csr_array, hstack, vstack
 
 from alloc.backends import SolverOptions, highs
 from alloc.formulation import Array, ArrayModel
+from alloc.solving.placement.clock import Clock, OutOfTime
 from alloc.solving.placement.compiling import Problem
-from alloc.solving.placement.exchange import Exchanger
+from alloc.solving.placement.exchange import Exchanger, Mask
 from alloc.solving.placement.pattern_master import Columns, Generated, generate
 from alloc.solving.placement.patterns import Patterns
 from alloc.solving.placement.relaxation import Relaxation
@@ -35,6 +35,12 @@ _PENALTIES = (1.0, 10.0)
 """What an uncovered task costs besides its price, in turns."""
 _TAIL = 24
 """Hosts that a dive leaves to an integer program."""
+_KNOWN = 20
+"""Patterns of a host that a linear master begins with."""
+CHOICE_S = 10.0
+"""Most seconds of an integer program: what it gains comes early."""
+_POOLED = 120
+"""Patterns of a host that are kept, those that pay best."""
 _INTEGRAL = 0.99
 """Share in the linear master from which a pattern is taken as chosen."""
 
@@ -58,7 +64,7 @@ class Pool:
     @staticmethod
     def of(columns: Columns) -> Pool:
         """Return the patterns that column generation has met."""
-        return Pool(columns.host, columns.cost, csr_array(columns.counts.astype(np.int64)))
+        return Pool(columns.host, columns.cost, csr_array(columns.counts).astype(np.int64))
 
     def add(self, host: Counts, cost: Array, counts: csr_array) -> None:
         """Add patterns."""
@@ -100,6 +106,7 @@ class Guide:
         rng: np.random.Generator,
     ) -> None:
         self.state = state
+        self.relaxation = relaxation
         self.patterns = relaxation.patterns
         self.generated = generated
         self.rng = rng
@@ -176,16 +183,18 @@ class Guide:
         excess: Array = cost - least[pool.host]
         return excess
 
-    def dive(self, seconds: float, report: Callable[[str], None]) -> bool:
+    def dive(self, hosts: Counts, clock: Clock, report: Callable[[str], None]) -> bool:
         """Follow the linear master: fix what it is sure of, solve it again for the rest, and so on.
 
         Gangs keep to the domains that they stand in: the relaxation lets those that leave stand
-        anywhere, which is no use here. The prices of this linear program guide what follows.
+        anywhere, which is no use here. The prices of the linear program guide what follows.
 
         Parameters
         ----------
-        seconds
-            Most wall time.
+        hosts
+            The hosts whose tasks are dealt out anew among them, ascending.
+        clock
+            Tells the seconds left.
         report
             Takes a line of progress.
 
@@ -193,45 +202,78 @@ class Guide:
         -------
         bool
             As of `choose`.
+
+        Raises
+        ------
+        OutOfTime
+            If there is no time to end it.
         """
-        deadline = time.perf_counter() + 0.7 * seconds
-        prices, share = self.prices, 0.6
-        left = np.asarray(self.tasks().sum(axis=0)).ravel()
-        free = np.arange(self.patterns.num_hosts)
+        prices, free = self.prices, hosts
+        left = np.asarray(self.tasks()[hosts].sum(axis=0)).ravel()
+        known = self.known(free)
         fixed: dict[int, Counts] = {}
-        while True:
-            time_left = deadline - time.perf_counter()
-            if not len(free):
-                break
+        while len(free):
             rest = self._rest(free, left)
-            found = generate(rest, prices, share * time_left, _silent, width=0.05, tolerance=1e-3)
-            prices = found.prices
+            found = generate(rest, prices, clock, _silent, width=0.05, tolerance=1e-3, known=known)
+            if found.stopped:
+                raise OutOfTime
+            prices, columns = found.prices, found.columns
             if not fixed:
-                self.prices = prices
-                report(f"gangs in their domains: {found.value:.4f} by linear programming")
-            columns = found.columns
-            self.pool.add(free[columns.host], columns.cost, csr_array(columns.counts.astype(int)))
-            if len(free) <= _TAIL or time_left <= 0:
+                self.prices = np.where(left > 0, prices, self.prices)
+                report(f"{len(hosts)} hosts by linear programming: {found.value:.4f}")
+            self.pool.add(
+                free[columns.host], columns.cost, csr_array(columns.counts).astype(np.int64)
+            )
+            if len(free) <= _TAIL:
                 break
+            sure = np.zeros(len(free), dtype=bool)
             for column in _surest(found, len(free)):
                 counts = columns.counts[column].astype(np.int64)
                 fixed[int(free[columns.host[column]])] = counts
+                sure[columns.host[column]] = True
                 left = np.maximum(left - counts, 0)
-            free = np.array([h for h in free.tolist() if h not in fixed], dtype=np.int64)
-            share = 0.3
+            known = _still_possible(columns, sure, left)
+            free = free[~sure]
         lasting, self.prices = self.prices, prices
         try:
             for spread in (0.0, 0.05, 0.1):
+                if clock() <= 0:
+                    raise OutOfTime
                 self.vary(spread, free)
-            self.pool.tidy()
-            everyone = np.arange(self.patterns.num_hosts)
+            self.tidy()
             # Tasks that no pattern covers may find no path: then it is worth more to cover them.
             return any(
-                self.choose(everyone, 0.2 * seconds, 100 * _TAIL, fixed, penalty)
-                for penalty in _PENALTIES
+                self.choose(hosts, clock, 100 * _TAIL, fixed, penalty) for penalty in _PENALTIES
             )
         finally:
             self.prices = lasting
+
+    def known(self, hosts: Counts) -> Columns:
+        """Return the patterns of the pool that pay best on some hosts, by position in them."""
+        pool = self.pool
+        position = np.full(self.patterns.num_hosts, -1, dtype=np.int64)
+        position[hosts] = np.arange(len(hosts))
+        mine = self._best_of_hosts(_KNOWN)
+        mine = mine[position[pool.host[mine]] >= 0]
+        counts, host = pool.counts[mine], pool.host[mine]
+        now = self.now[host]
+        moved = np.asarray((now - now.minimum(counts)).sum(axis=1)).ravel()
+        return Columns(position[host], counts.toarray().astype(np.int16), pool.cost[mine], moved)
+
+    def _best_of_hosts(self, number: int) -> Counts:
+        """Return the patterns of the pool that pay best, so many of each host, host by host."""
+        order = np.lexsort((self.reduced(), self.pool.host))
+        host = self.pool.host[order]
+        rank = np.arange(len(order)) - np.searchsorted(host, host, side="left")
+        best: Counts = order[rank < number]
+        return best
+
+    def tidy(self) -> None:
+        """Keep each pattern of the pool once, and of each host those that pay best."""
+        pool = self.pool
+        pool.tidy()
+        best = self._best_of_hosts(_POOLED)
+        pool.host, pool.cost, pool.counts = pool.host[best], pool.cost[best], pool.counts[best]
 
     def _rest(self, hosts: Counts, tasks: Counts) -> Patterns:
         """Return the program of some hosts that must hold certain tasks."""
@@ -251,7 +293,7 @@ class Guide:
     def choose(
         self,
         hosts: Counts,
-        seconds: float,
+        clock: Clock,
         most_columns: int,
         fixed: dict[int, Counts] | None = None,
         penalty: float | None = None,
@@ -262,8 +304,8 @@ class Guide:
         ----------
         hosts
             The hosts that choose.
-        seconds
-            Most wall time.
+        clock
+            Tells the seconds left.
         most_columns
             Patterns that take part: those that pay best.
         fixed
@@ -276,9 +318,12 @@ class Guide:
         bool
             Whether the state changed and holds all its tasks. A state that does not is restored.
         """
+        if clock() <= 0:
+            return False
         tasks = self.tasks()
+        seconds = min(CHOICE_S, clock())
         picked = self._master(tasks, hosts, seconds, most_columns, fixed or {}, penalty)
-        if picked is None:
+        if picked is None or clock() <= 0:
             return False
         before = self.state.snapshot()
         hand = self._follow(picked)
@@ -395,6 +440,15 @@ def _trim(count: Counts, total: int, initial: Counts) -> Counts:
             count[c] -= drop
             surplus -= drop
     return count
+
+
+def _still_possible(columns: Columns, gone: Mask, left: Counts) -> Columns:
+    """Return the patterns of hosts that are not gone whose tasks are left, hosts counted anew."""
+    keep = ~gone[columns.host] & (columns.counts <= left).all(axis=1)
+    position = np.cumsum(~gone) - 1
+    return Columns(
+        position[columns.host[keep]], columns.counts[keep], columns.cost[keep], columns.moved[keep]
+    )
 
 
 def _surest(found: Generated, num_free: int) -> list[int]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
+from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.exchange import Exchanger
 from alloc.solving.placement.state import GAIN, State
 
-Clock = Callable[[], float]
-"""Returns the seconds left."""
+_STRIDE = 50
+"""Single moves between two looks at the clock."""
 
 
 class Improver:
@@ -35,7 +34,8 @@ class Improver:
     def settle(self, blocks: set[int] | None = None) -> None:
         """Make single moves and exchanges until none gains, in some blocks or in all."""
         state = self.state
-        state.descend()
+        while self.clock() > 0 and state.descend(_STRIDE) == _STRIDE:
+            pass
         self.exchanger.note(range(len(state.capacity)))
         self._settle(set(range(len(state.blocks))) if blocks is None else blocks)
 

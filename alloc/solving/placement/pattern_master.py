@@ -12,15 +12,16 @@ Marsten, Hogan, Blankenship, "The boxstep method for large-scale optimization", 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from alloc.backends.linear_program import LinearProgram
 from alloc.formulation import Array
+from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.patterns import Ints, Patterns, Priced, Pricing, lagrangian
 
 _CONVERGED = 1e-4
@@ -61,6 +62,8 @@ class Generated:
         z of each in the last master, shape (columns,); empty if hosts were merged into blocks.
     converged
         Whether the bound has reached the linear relaxation.
+    stopped
+        Whether time ended the generation.
     stays
         y_gr in the last master, one for each of `Patterns.stays`.
     """
@@ -73,6 +76,7 @@ class Generated:
     share: Array
     converged: bool
     stays: Array
+    stopped: bool
 
 
 class Master:
@@ -101,7 +105,8 @@ class Master:
         gangs = sorted({stay.gang for stay in p.stays})
         num_blocks = int(self.blocks.max()) + 1
         budget = p.budget if np.isfinite(p.budget) else infinite
-        lower = np.array([*p.least, *(-infinite for _ in gangs), -infinite, *np.ones(num_blocks)])
+        fewest = 1.0 if p.together else -infinite
+        lower = np.array([*p.least, *(fewest for _ in gangs), -infinite, *np.ones(num_blocks)])
         upper = np.array([*p.most, *(1.0 for _ in gangs), budget, *np.ones(num_blocks)])
         self.program.add_rows(lower, upper)
         self._budget_row = p.num_items + len(gangs)
@@ -163,6 +168,28 @@ class Master:
         self.num_columns += len(costs)
         return len(costs)
 
+    def add_known(self, known: Columns) -> None:
+        """Add patterns of single hosts, each once, to a master in which hosts are by themselves."""
+        if not len(known.host):
+            return
+        counts = csr_array(known.counts)
+        budget = np.full_like(known.host, self._budget_row)
+        rows = np.stack([budget, budget + 1 + known.host])
+        tails = csr_array(
+            (
+                np.stack([known.moved.astype(float), np.ones(len(known.host))], axis=1).ravel(),
+                rows.T.ravel(),
+                np.arange(0, 2 * len(known.host) + 1, 2),
+            ),
+            shape=(len(known.host), self._budget_row + 1 + self.patterns.num_hosts),
+        )
+        counts.resize(tails.shape)
+        matrix = csr_array(counts.astype(float) + tails)
+        self._add(known.cost, matrix.indptr[:-1], matrix.indices, matrix.data)
+        for h, row, moved in zip(known.host, known.counts, known.moved, strict=True):
+            self._known.add((int(h), row.astype(np.int32).tobytes() + np.float64(moved).tobytes()))
+        self.num_columns += len(known.host)
+
     def set_box(self, centre: Array, width: Array, most_move_price: float) -> None:
         """Keep the prices of items within a width of the centre, and that of moves below a limit.
 
@@ -173,8 +200,8 @@ class Master:
         edges = np.append(edges, most_move_price)
         self.program.set_costs(np.arange(len(edges)), edges)
 
-    def solve(self) -> tuple[float, Array, float, Array, bool] | None:
-        """Solve the linear master; return None if HiGHS gave up.
+    def solve(self, seconds: float) -> tuple[float, Array, float, Array, bool] | None:
+        """Solve the linear master, for some seconds at most; None if there is no optimum then.
 
         Returns
         -------
@@ -186,7 +213,7 @@ class Master:
             Whether nothing was bought or sold outside.
         """
         p = self.patterns
-        found = self.program.solve()
+        found = self.program.solve(seconds)
         if found is None:
             return None
         dual, values = found.duals, found.values
@@ -202,12 +229,14 @@ class Master:
 def generate(
     patterns: Patterns,
     prices: Array,
-    seconds: float,
+    clock: Clock,
     report: Callable[[str], None],
     *,
     blocks: Ints | None = None,
     width: float = 0.2,
     tolerance: float = _CONVERGED,
+    known: Columns | None = None,
+    on_round: Callable[[float], None] | None = None,
 ) -> Generated:
     """Generate patterns until the bound reaches the linear relaxation, or time is up.
 
@@ -217,8 +246,9 @@ def generate(
         The program.
     prices
         Where to start, shape (I,).
-    seconds
-        Wall time, seconds. One evaluation is always finished.
+    clock
+        Tells the seconds left. One evaluation is always made; another begins only where there is
+        time for one like the last.
     report
         Takes a line of progress.
     blocks
@@ -227,27 +257,36 @@ def generate(
         First width of the box, in units of what a full host costs.
     tolerance
         Relative difference between master and bound at which to stop.
+    known
+        Patterns to start with, each once; only without `blocks`.
+    on_round
+        Called after each round with the best bound so far.
     """
-    deadline = time.perf_counter() + seconds
     own = blocks is None
     blocks = np.arange(patterns.num_hosts) if blocks is None else blocks
     pricing = Pricing(patterns)
     size, scale = _scale(patterns)
     centre, move_price = prices.copy(), 0.0
+    before = clock()
     priced = pricing.solve(centre)
+    evaluation_s = before - clock()
     best = lagrangian(patterns, centre, 0.0, priced.value)
     met = _Met(patterns)
-    value, converged, share, rounds = np.inf, False, np.zeros(0), 0
+    value, converged, stopped, share, rounds = np.inf, False, False, np.zeros(0), 0
     idle = 0
     master = Master(patterns, blocks)
     standing = stand_still(patterns, pricing)
+    if known is not None and own:
+        master.add_known(known)
+        met.add_known(known)
     for first in (priced,) if standing is None else (standing, priced):
         master.add(first)
         met.add(first)
-    while time.perf_counter() < deadline:
+    while not stopped:
         master.set_box(centre, width * scale, move_price + width * size)
-        solved = master.solve()
+        solved = master.solve(clock())
         if solved is None:
+            stopped = clock() <= 0
             break
         value, query, move_query, share, inside = solved
         if value - best <= tolerance * abs(best) + _NOTHING * size:
@@ -257,9 +296,12 @@ def generate(
             # The edge of the box is what holds the master down.
             width *= 3.0
             continue
-        if time.perf_counter() >= deadline:
+        before = clock()
+        if before <= evaluation_s:
+            stopped = True
             break
         priced = pricing.solve(query, move_query)
+        evaluation_s = before - clock()
         found = lagrangian(patterns, query, move_query, priced.value)
         gain, promised = found - best, value - best
         if gain > 0:
@@ -269,6 +311,8 @@ def generate(
         added = master.add(priced)
         met.add(priced)
         rounds += 1
+        if on_round is not None:
+            on_round(best)
         idle = 0 if added or gain > 0 else idle + 1
         if idle == _IDLE:
             break  # what is left is rounding
@@ -280,7 +324,8 @@ def generate(
     columns = met.columns()
     # Patterns met after the last master have no share in it.
     share = np.pad(share, (0, len(columns.host) - len(share))) if own else np.zeros(0)
-    return Generated(best, centre, move_price, value, columns, share, converged, master.stays)
+    stays = master.stays
+    return Generated(best, centre, move_price, value, columns, share, converged, stays, stopped)
 
 
 def stand_still(patterns: Patterns, pricing: Pricing) -> Priced | None:
@@ -322,6 +367,13 @@ class _Met:
                 self._rows.append(
                     (h, priced.counts[h], float(priced.cost[h]), int(priced.moved[h]))
                 )
+
+    def add_known(self, known: Columns) -> None:
+        for h, row, cost, moved in zip(
+            known.host.tolist(), known.counts, known.cost, known.moved, strict=True
+        ):
+            self._known.add((h, row.tobytes()))
+            self._rows.append((h, row, float(cost), int(moved)))
 
     def columns(self) -> Columns:
         if not self._rows:

@@ -29,6 +29,7 @@ from alloc.solving.buddies import buddy_optimum
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.placement.admission import solve_admission
 from alloc.solving.placement.bounds import placement_bound
+from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.compiling import Problem, compile_state, read_counts
 from alloc.solving.placement.gang_search import (
     GangSearch,
@@ -44,8 +45,15 @@ from alloc.solving.placement.waiting import admission_obstacle
 Report = Callable[[str], None]
 
 _BACKEND = "alloc exchanges and patterns + HiGHS"
-_SEARCH_SHARE = 0.97
-"""Part of the time limit for the search; reading back and judging the answer take the rest."""
+_CHECKS, _KEPT_SHARE, _MOST_KEPT = 3.0, 0.01, 0.35
+"""Time kept to read the answer back, check it and write the certificate: so many times what it took
+to check the first placement, but at least and at most such shares of the limit."""
+_PATIENCE = 400
+"""Vain tries to put some jobs elsewhere after which an exact program is more promising."""
+_PROOF_S = 10.0
+"""Most seconds for a bound from patterns on a goal that they know in part only."""
+_DRAWN_S = 5e-5
+"""Seconds to draw the exact program, for each task group and host."""
 _ATTEMPTS = 30
 """Placements afresh that are tried where what runs breaks a rule."""
 _FEW_CELLS = 2_500
@@ -105,7 +113,8 @@ class _Solve:
     ) -> None:
         self.instance = instance
         self.objective = objective
-        self.settings = replace(settings, time_limit_s=_SEARCH_SHARE * settings.time_limit_s)
+        self.settings = settings
+        self.time_limit_s = settings.time_limit_s
         self.warm_start = warm_start
         self.report = report
         self.level = parse_level(objective)
@@ -141,10 +150,9 @@ class _Solve:
 
     def run(self) -> None:
         """Solve."""
-        whole = self._left()
-        self._start()
         self._prove_by(self.best.sign * range_bound(self.instance, self.level), "recomputed")
         ranged = self.bound
+        self._start()
         self._pack_buddies()
         if self.proved:
             return
@@ -154,20 +162,24 @@ class _Solve:
         if not self.proved and cells <= _FEW_CELLS:
             self._exactly(self._left())
         if not self.proved and self.best.counts is not None and self._left() > 0:
-            self._improve(cells <= _MANY_CELLS)
-        if not self.proved and cells <= _MANY_CELLS and self._left() > 0.05 * whole:
+            self._improve()
+        if not self.proved and cells <= _MANY_CELLS and self._left() > _DRAWN_S * cells:
             self._exactly(self._left())
-        if not self.proved and self.bound <= ranged and self._left() > 0.05 * whole:
+        if not self.proved and self.bound <= ranged and self._left() > 0:
             self._prove(self._left())
+        if not self.proved and self.best.counts is not None and self._whole_jobs:
+            self._gangs().run(self._left, self.bound)
 
     def _left(self) -> float:
         return self.settings.seconds_left()
 
     def _start(self) -> None:
-        """Find a first placement."""
+        """Find a first placement, and see how long it takes to check one."""
         self.best.offer(self.warm_start)
         for counts in first_placements(self.problem, self.level):
+            before = self._left()
             self.best.offer_counts(counts)
+            self._keep_time(before - self._left())
         if self.best.counts is None and not self.problem.tied:
             # Hosts that start over-full: relieve them first.
             state = compile_state(self.problem, self.data.initial, [self.level])
@@ -178,7 +190,13 @@ class _Solve:
                 if self.best.offer_counts(counts) or self._left() <= 0:
                     break
         if self.best.counts is not None:
-            self.report(f"first placement: {self._value():.6g}")
+            self._say("first placement")
+
+    def _keep_time(self, checked_s: float) -> None:
+        """Keep time to read the answer back, check it and write the certificate."""
+        limit_s = self.time_limit_s
+        kept_s = min(max(_CHECKS * checked_s, _KEPT_SHARE * limit_s), _MOST_KEPT * limit_s)
+        self.settings = replace(self.settings, time_limit_s=limit_s - kept_s)
 
     def _pack_buddies(self) -> None:
         """Take first-fit decreasing where it is optimal."""
@@ -191,8 +209,9 @@ class _Solve:
             self._prove_by(cost, "recomputed")
             self.report("sizes divide each other: first-fit decreasing is optimal")
 
-    def _value(self) -> float:
-        return self.best.sign * self.best.cost
+    def _say(self, what: str) -> None:
+        sign = self.best.sign
+        self.report(f"incumbent {sign * self.best.cost:.6g}, bound {sign * self.bound:.6g}: {what}")
 
     def _admit(self) -> None:
         found = solve_admission(
@@ -237,40 +256,48 @@ class _Solve:
         if raw.status != "infeasible":
             self._prove_by(self.best.sign * raw.bound, "claimed")
 
-    def _improve(self, more_to_come: bool) -> None:
+    def _improve(self) -> None:
         """Search for better placements."""
-        split = is_split(self.level) and all(is_split(held.level) for held in self.settings.held)
-        whole_jobs = bool(self.problem.tied) or not split or self._has_waiting()
-        share = 0.5 if more_to_come and not split else 1.0
-        if split:
-            self._exchange(0.7 if whole_jobs else 1.0)
-        elif self._left() > 0:
-            self._prove(0.3 * self._left())
-        if whole_jobs and not self.proved and self._left() > 0:
-            deadline = (1.0 - share) * self._left()
-            gangs = GangSearch(self.problem, self.best, self.settings.seed, self.report)
-            gangs.run(lambda: self._left() - deadline, self.bound)
+        gangs = self._gangs()
+
+        def rearrange(clock: Clock) -> None:
+            self._prove_by(search.bound, "recomputed")
+            gangs.run(clock, self.bound)
+
+        if not self._split:
+            gangs.run(self._left, self.bound, _PATIENCE)
+            if not self.proved and self._left() > 0:
+                self._prove(min(self._left(), _PROOF_S))
+            return
+        search = Search(
+            self.problem,
+            self.level,
+            self.best,
+            self.bound,
+            self.settings,
+            self.report,
+            OPTIMALITY_GAP,
+            rearrange if self._whole_jobs else None,
+        )
+        try:
+            search.run()
+        finally:
+            self._prove_by(search.bound, "recomputed")
+
+    def _gangs(self) -> GangSearch:
+        return GangSearch(self.problem, self.best, self.settings.seed, self._say)
+
+    @property
+    def _split(self) -> bool:
+        """Whether host costs, move prices and who runs make up the whole goal."""
+        return is_split(self.level) and all(is_split(held.level) for held in self.settings.held)
+
+    @property
+    def _whole_jobs(self) -> bool:
+        """Whether there is more to gain than single tasks and host patterns can."""
+        return not self._split or bool(self.problem.tied) or self._has_waiting()
 
     def _has_waiting(self) -> bool:
         names = {term.name for _, term in self.level.terms}
         placed = bool(names & {"gpus_placed", "weight_placed"})
         return placed and len(self.data.running) < len(self.instance.jobs)
-
-    def _exchange(self, share: float) -> None:
-        """Search by exchanges and patterns, for a part of the time that is left."""
-        assert self.best.counts is not None
-        counts = self.best.counts
-        levels = [*(held.level for held in self.settings.held), self.level]
-        state = compile_state(self.problem, counts, levels)
-        end = (1.0 - share) * self._left()
-        settings = replace(self.settings, time_limit_s=self.settings.time_limit_s - end)
-        constant = self.best.cost - state.value
-        search = Search(
-            self.problem, self.level, state, constant, settings, self.report, OPTIMALITY_GAP
-        )
-        search.bound = self.bound
-        try:
-            search.run()
-        finally:
-            self.best.offer_counts(read_counts(self.problem, counts, state))
-            self._prove_by(search.bound, "recomputed")

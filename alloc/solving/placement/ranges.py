@@ -1,12 +1,20 @@
-"""How good each term of a goal could be at all: bounds that need no search."""
+"""How good each term of a goal could be at all: bounds that need no search.
+
+Hosts in use are bounded by area: what must go on running fills at least so many hosts, taken
+largest first, in each resource by itself.
+"""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+import numpy.typing as npt
+
 from alloc.instance import Instance
 from alloc.objectives.goals import WeightedSum
-from alloc.units import MILLI
+from alloc.units import MILLI, RESOURCES
+from alloc.workload import Configuration
 
 _NEVER_NEGATIVE = frozenset(
     {
@@ -14,8 +22,6 @@ _NEVER_NEGATIVE = frozenset(
         "moved_gb",
         "domains_spanned",
         "balance",
-        "gpu_hosts_used",
-        "hosts_used",
         "fragmentation",
     }
 )
@@ -57,8 +63,52 @@ def _best(instance: Instance, name: str) -> float | None:
         return min(asked / MILLI, float(topology.num_gpus))
     if name == "weight_placed":
         return math.fsum(job.weight for job in instance.jobs)
+    if name in ("gpu_hosts_used", "hosts_used"):
+        return float(fewest_hosts(instance, with_gpus=name == "gpu_hosts_used"))
     if name == "whole_hosts_free":
-        return float((topology.capacity[:, 0] > 0).sum())
+        gpu_hosts = int((topology.capacity[:, 0] > 0).sum())
+        return float(gpu_hosts - fewest_hosts(instance, with_gpus=True))
     if name == "largest_gang":
         return float(topology.num_gpus)
     return None
+
+
+def fewest_hosts(instance: Instance, *, with_gpus: bool) -> int:
+    """Return a number of hosts without which what must go on running has no room.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    with_gpus
+        Count only hosts that hold a GPU of some task, and only what tasks with GPUs need.
+    """
+    moves, topology = instance.moves, instance.topology
+    if moves is None:
+        return 0
+    needed = np.zeros(topology.capacity.shape[1], dtype=np.int64)
+    load = np.zeros_like(topology.capacity)
+    for running in instance.running:
+        job = instance.job(running.job)
+        groups = {group.role: group for group in job.configurations[running.configuration].tasks}
+        for tasks in running.tasks:
+            demand = np.array(groups[tasks.role].demand)
+            load[topology.host_index[tasks.host]] += tasks.count * demand
+        if running.tasks and not (moves.evict and job.preemptible):
+            needed += np.min([_needs(way, with_gpus) for way in job.configurations], axis=0)
+    # Hosts that start over-full may stay so.
+    capacity = np.maximum(topology.capacity, load)
+    if with_gpus:
+        capacity = capacity[topology.capacity[:, 0] > 0]
+    most = -np.sort(-capacity, axis=0).cumsum(axis=0)
+    short = (most < needed).any(axis=1)
+    return int(short.sum()) + int(needed.any() and not short.all())
+
+
+def _needs(way: Configuration, with_gpus: bool) -> npt.NDArray[np.int64]:
+    """Return what a configuration needs in all, or its tasks with GPUs alone."""
+    groups = [group for group in way.tasks if group.demand[0] > 0 or not with_gpus]
+    needs = np.zeros(len(RESOURCES), dtype=np.int64)
+    for group in groups:
+        needs += group.count * np.array(group.demand)
+    return needs

@@ -9,7 +9,7 @@ slices, spreads, affinities, preferred levels and quotas are not there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,7 +148,9 @@ def mean_utilisation(data: PlacementData) -> Array:
     return mean
 
 
-def relax(data: PlacementData, weights: Weights) -> Relaxation:
+def relax(
+    data: PlacementData, weights: Weights, others: Mapping[int, Collection[int]] | None = None
+) -> Relaxation:
     """Return the patterns of an instance.
 
     Parameters
@@ -157,13 +159,17 @@ def relax(data: PlacementData, weights: Weights) -> Relaxation:
         The numbers of the instance.
     weights
         The goal.
+    others
+        For jobs that stand together, domains in which they may besides those they have tasks in.
     """
-    return _Builder(data, weights).build()
+    return _Builder(data, weights, others or {}).build()
 
 
 class _Builder:
-    def __init__(self, data: PlacementData, weights: Weights) -> None:
-        self.data, self.weights = data, weights
+    def __init__(
+        self, data: PlacementData, weights: Weights, others: Mapping[int, Collection[int]]
+    ) -> None:
+        self.data, self.weights, self.others = data, weights, others
         self.pinned, self.staying = pinned_jobs(data), staying_jobs(data)
         initial = data.initial.tocsr()
         self.rows = [
@@ -292,7 +298,7 @@ class _Builder:
                 continue
             for r in places:
                 crowd[level, r] = crowd.get((level, r), 0) + len(own)
-            self.domains[j] = places
+            self.domains[j] = list(dict.fromkeys([*places, *self.others.get(j, ())]))
             held.update(dict.fromkeys(own, domain))
         return held
 

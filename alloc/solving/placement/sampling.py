@@ -14,6 +14,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from alloc.formulation import Array
+from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.pattern_master import generate
 from alloc.solving.placement.patterns import Ints, Patterns
 
@@ -84,15 +85,29 @@ def restrict(patterns: Patterns, hosts: Ints) -> Patterns:
 
 
 def sampled_prices(
-    patterns: Patterns, seconds: float, report: Callable[[str], None]
+    patterns: Patterns,
+    clock: Clock,
+    report: Callable[[str], None],
 ) -> tuple[Array, float]:
-    """Return prices to start with, and the width of the box that they deserve."""
+    """Return prices to start with, and the width of the box that they deserve.
+
+    Parameters
+    ----------
+    patterns
+        The program.
+    clock
+        Tells the seconds left.
+    report
+        Takes a line of progress.
+    """
     prices, width = np.zeros(patterns.num_items), 0.2
     sizes = [size for size in _SAMPLES if _WORTHWHILE * size <= patterns.num_hosts]
     for size in sizes:
+        if clock() <= 0:
+            break
         sample = restrict(patterns, choose_sample(patterns, size))
         report(f"prices of a sample of {sample.num_hosts} hosts")
-        found = generate(sample, prices, seconds / len(sizes), report, width=width, tolerance=1e-3)
+        found = generate(sample, prices, clock, report, width=width, tolerance=1e-3)
         prices, width = found.prices.copy(), 0.05
         held = {int(i) for stay in sample.stays for i in stay.items}
         for stay in patterns.stays:

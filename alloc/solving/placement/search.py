@@ -2,96 +2,127 @@
 
 1. Single moves, then exchanges over several hosts: a good placement at once.
 2. Column generation over host patterns: a bound, prices, and patterns that pay.
-3. In turns: hosts choose among patterns anew (all of them, or some), exchanges settle what they
-   chose, kicks leave local optima. More patterns come from prices slightly other.
+3. Dives: hosts follow the linear program, all of them or some hundreds at a time.
+4. In turns: hosts choose among patterns anew, exchanges settle what they chose, kicks leave local
+   optima, whole gangs move, and the bound is sharpened.
+
+What is done depends on the instance and the seed, never on the time that is left: a longer limit
+begins with all that a shorter one does, so it is never worse.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 import numpy as np
 
 from alloc.certificate import is_within
 from alloc.objectives.goals import WeightedSum
 from alloc.solving.outcome import Settings
-from alloc.solving.placement.bounds import (
-    pattern_prices,
-    round_up,
-    sharpen,
-    trivial_bound,
-)
-from alloc.solving.placement.compiling import Problem
-from alloc.solving.placement.guided import Guide
+from alloc.solving.placement.bounds import pattern_prices, round_up, sharper_bounds, trivial_bound
+from alloc.solving.placement.clock import Clock, OutOfTime, within
+from alloc.solving.placement.compiling import Problem, compile_state, read_counts
+from alloc.solving.placement.guided import CHOICE_S, Guide
 from alloc.solving.placement.improvement import Improver
+from alloc.solving.placement.incumbent import Incumbent
 from alloc.solving.placement.neighbourhood import Neighbourhood
 from alloc.solving.placement.pattern_master import Generated
 from alloc.solving.placement.relaxation import Relaxation, Weights, relax
-from alloc.solving.placement.state import GAIN, State
+from alloc.solving.placement.relocation import relocate
+from alloc.solving.placement.sampling import components
+from alloc.solving.placement.state import GAIN
 from alloc.solving.placement.terms import Counts
 
 Report = Callable[[str], None]
 
-_PRICING_S = 0.0025
-"""Seconds for each task group that patterns need to be of use."""
 _DEARER = 2.0
-_DIVES = 2
+"""How much more a move costs at first: what pays then is worth keeping."""
+_DEAR_HOSTS = 200
+"""Hosts up to which that is tried: with more it takes longer than patterns, which do better."""
 _FEW_HOSTS = 64
+"""Hosts up to which a kick may touch any."""
 _MANY_HOSTS = 1200
+"""Hosts from which exchanges are looked for region by region: tables of all would be too large."""
 _FEW_DEALT = 5
 """Hosts that are dealt out exactly together."""
+_DEALT_S = 2.0
+"""Most seconds of that."""
 _REGION = 40
 _REGION_SETTLED = 160
 """Hosts that are kicked, and settled, together when there are many."""
+_DIVERS = 500
+"""Hosts that dive together: their linear program takes seconds."""
+_CHOOSERS = 250
+"""Hosts that at first choose their patterns together."""
+_DIVES = 2
+_MOST_VAIN = 8
+"""Steps for the bound in a turn at most, one more for each turn without a better placement."""
 _PATTERNS_PER_HOST = 40
 _LEAST_CHOICE = 30
+_WORTH_SAYING = 0.002
+"""Share by which a bound must have risen to be reported by itself."""
 
 
 class Search:
-    """Improves a state until time is up or its bound is reached.
+    """Improves a placement until time is up or its bound is reached.
 
     Parameters
     ----------
     problem
         The problem.
     level
-        The level of the goal that the state's costs stand for.
-    state
-        The placement, changed in place; never left worse than it was.
-    constant
-        What the level has besides the state's value, in minimisation.
+        The level of the goal that is optimised.
+    best
+        The incumbent, with a placement.
+    bound
+        A bound on the level, in minimisation.
     settings
-        Limits.
+        Limits, and earlier levels to hold.
     report
         Takes a line of progress.
     gap
         Relative gap at which the search ends.
+    rearrange
+        Improves the incumbent by other means for as long as a clock says, or None.
     """
 
     def __init__(
         self,
         problem: Problem,
         level: WeightedSum,
-        state: State,
-        constant: float,
+        best: Incumbent,
+        bound: float,
         settings: Settings,
         report: Report,
         gap: float,
+        rearrange: Callable[[Clock], None] | None = None,
     ) -> None:
         self.problem = problem
         self.level = level
-        self.state = state
-        self.constant = constant
+        self.incumbent = best
+        self.bound = bound
         self.settings = settings
         self.report = report
         self.gap = gap
+        self.rearrange = rearrange
         self.rng = np.random.default_rng(settings.seed)
-        self.bound = -math.inf
         self.relaxation: Relaxation | None = None
         self.generated: Generated | None = None
-        self.best = state.snapshot()
-        self.best_value = state.value
+        self.levels = [*(held.level for held in settings.held), level]
+        self._said = bound
+        self._size = min(_CHOOSERS, problem.instance.topology.num_hosts)
+        self._spread, self._failures = 0.1, 0
+        self._load()
+
+    def _load(self) -> None:
+        """Begin with the placement of the incumbent."""
+        assert self.incumbent.counts is not None
+        self.counts = self.incumbent.counts
+        self.state = compile_state(self.problem, self.counts, self.levels)
+        self.constant = self.incumbent.cost - self.state.value
+        self.best, self.best_value = self.state.snapshot(), self.state.value
 
     @property
     def done(self) -> bool:
@@ -104,23 +135,51 @@ class Search:
         return self.settings.seconds_left()
 
     def run(self) -> None:
-        """Search; the best placement is in the state afterwards."""
+        """Search; the incumbent has the best placement afterwards, also after an interrupt."""
         price = self.state.price
         try:
             self._quickly()
-            if not (self.done or self.settings.held or self._short):
-                self._price()
-            if self.generated is not None and not self.done:
-                self._guided()
-            while not self.done:
-                self._kick()
-                self._keep("kicks")
-                self._deal_out()
-                self._keep("hosts dealt out anew")
+            for _ in self._work():
+                if self.done:
+                    break
+        except OutOfTime:
+            self.report("no time for the next step")
         finally:
             self.state.price = price
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Let the incumbent have the best placement."""
+        if self.best_value + self.constant < self.incumbent.cost:
             self.state.restore(self.best)
-            self.state.refresh()
+            self.incumbent.offer_counts(read_counts(self.problem, self.counts, self.state))
+
+    def _work(self) -> Iterator[None]:
+        """Do what there is to do after the first exchanges, piece by piece, without an end."""
+        if not self.settings.held:
+            self._price()
+        yield
+        guide, sharper = self._guide(), self._sharper()
+        if guide is not None:
+            yield from self._dive(guide)
+            guide = self._relocate(guide)
+            yield
+        vain = 0
+        while True:
+            before, value = self.clock(), self.best_value
+            if guide is None:
+                self._kick()
+                self._deal_out()
+            else:
+                yield from self._choose(guide)
+            yield
+            # The longer nothing better is found, the more there is to gain in the bound.
+            vain = 0 if self.best_value < value - GAIN else min(vain + 1, _MOST_VAIN)
+            for bound in islice(sharper, 1 + vain):
+                self._raise_bound(bound)
+                yield
+            if self.rearrange is not None and self._rearrange(before - self.clock()):
+                guide = self._guide()
 
     def _keep(self, what: str) -> bool:
         """Remember the state if it is the best."""
@@ -129,8 +188,14 @@ class Search:
         if self.state.value >= self.best_value - GAIN:
             return False
         self.best, self.best_value = self.state.snapshot(), self.state.value
-        self.report(f"{what}: {self.best_value + self.constant:.4f}, bound {self.bound:.4f}")
+        self._say(what)
         return True
+
+    def _say(self, what: str) -> None:
+        sign = self.incumbent.sign
+        value = sign * (self.best_value + self.constant)
+        self._said = self.bound
+        self.report(f"incumbent {value:.4f}, bound {sign * self.bound:.4f}: {what}")
 
     def _quickly(self) -> None:
         """Single moves, then exchanges.
@@ -141,64 +206,48 @@ class Search:
         state, start, price = self.state, self.state.snapshot(), self.state.price
         state.descend()
         self._keep("single moves")
-        clock = self._quick_clock()
-        if price > 0:
+        self._settle("exchanges")
+        if price > 0 and len(state.capacity) <= _DEAR_HOSTS:
             state.restore(start)
-            self._settle_at(_DEARER * price, lambda: clock() - 0.4 * self.clock())
-            self._settle_at(price, clock)
-            self._keep("exchanges")
-            if state.value > self.best_value + GAIN:
-                state.restore(self.best)
-        self._settle_at(price, clock)
-        self._keep("exchanges")
+            for now in (_DEARER * price, price):
+                state.price = now
+                state.refresh()
+                self._settle()
+            self._keep("exchanges from dear moves")
+            self._return_if_worse()
 
-    def _settle_at(self, price: float, clock: Callable[[], float]) -> None:
-        """Settle while moves have a price."""
-        if self.state.price != price:
-            self.state.price = price
-            self.state.refresh()
-        self._settle(clock)
+    def _return_if_worse(self) -> None:
+        if self.state.value > self.best_value + GAIN:
+            self.state.restore(self.best)
 
-    def _settle(self, clock: Callable[[], float]) -> None:
-        if len(self.state.capacity) <= _MANY_HOSTS:
-            Improver(self.state, self.rng, clock).settle()
-        else:
+    def _settle(self, what: str = "", hosts: Counts | None = None) -> None:
+        """Exchange until nothing gains, on some hosts or on all; keep what has a name."""
+        num_hosts = len(self.state.capacity)
+        if hosts is None and num_hosts > _MANY_HOSTS:
             self.state.descend()
-            self._settle_regions(clock)
+            for some in self._regions(math.ceil(num_hosts / _REGION_SETTLED)):
+                self._settle(what, some)
+        elif hosts is None or len(hosts) == num_hosts:
+            Improver(self.state, self.rng, self.clock).settle()
+        elif self.clock() > 0:
+            self._in_part(hosts, lambda improver: improver.settle())
+        if what:
+            self._keep(what)
 
-    @property
-    def _short(self) -> bool:
-        """Whether time is too short for patterns."""
-        return self.clock() < 1.0 + _PRICING_S * len(self.problem.data.groups)
-
-    def _quick_clock(self) -> Callable[[], float]:
-        """Return a clock that leaves time for patterns."""
-        left = 0.0 if self._short else 0.6 * self.clock()
-        return lambda: self.clock() - left
-
-    def _settle_regions(self, clock: Callable[[], float]) -> None:
-        """Settle many hosts some at a time, hosts of a domain together."""
+    def _regions(self, number: int) -> list[Counts]:
+        """Return all hosts in so many parts, hosts of a domain together."""
         state = self.state
         order = self.rng.permutation(len(state.blocks))
         place = [
             order[min(own, key=lambda b: len(state.blocks[b].hosts))] for own in state.blocks_of
         ]
-        hosts = np.lexsort((self.rng.random(len(place)), place))
-        for some in np.array_split(hosts, math.ceil(len(hosts) / _REGION_SETTLED)):
-            if clock() <= 0:
-                return
-            self._in_part(some, lambda improver: improver.settle(), clock)
+        return np.array_split(np.lexsort((self.rng.random(len(place)), place)), number)
 
-    def _in_part(
-        self,
-        hosts: Counts,
-        act: Callable[[Improver], None],
-        clock: Callable[[], float],
-    ) -> None:
+    def _in_part(self, hosts: Counts, act: Callable[[Improver], None]) -> None:
         """Act on some hosts alone, and take over what is better."""
         part = self.state.part(hosts)
         before = part.state.value
-        act(Improver(part.state, self.rng, clock))
+        act(Improver(part.state, self.rng, self.clock))
         if part.state.value < before - GAIN:
             part.adopt()
 
@@ -209,15 +258,19 @@ class Search:
         if num_hosts > _FEW_HOSTS:
             hosts = self._region(_REGION)
         slack = 0.002 * self.best_value / num_hosts * len(hosts)
-        self._in_part(hosts, lambda i: i.kick_and_settle(3, slack, 3), self.clock)
+        self._in_part(hosts, lambda improver: improver.kick_and_settle(3, slack, 3))
+        self._keep("kicks")
 
     def _deal_out(self) -> None:
         """Deal the tasks of a few hosts out anew, exactly."""
+        if self.clock() <= 0:
+            return
         region = self._region(3 * _FEW_DEALT)
         size = min(len(region), _FEW_DEALT)
         chosen = self.rng.choice(region, size, replace=False)
-        seconds = min(2.0, self.clock())
+        seconds = min(_DEALT_S, self.clock())
         Neighbourhood(self.state, chosen.tolist()).solve(seconds, self.settings.seed)
+        self._keep("hosts dealt out anew")
 
     def _region(self, size: int) -> Counts:
         """Return hosts to search together: whole domains of blocks first, costly hosts rather."""
@@ -241,81 +294,130 @@ class Search:
         self.relaxation = relax(self.problem.data, weights)
         patterns = self.relaxation.patterns
         self._raise_bound(trivial_bound(patterns))
-        self.generated = pattern_prices(patterns, 0.45 * self.clock(), self.report)
-        if self.generated is not None:
-            self._raise_bound(self.generated.bound)
-            self.report(f"patterns prove {self.bound:.4f}")
+        self.generated = pattern_prices(patterns, self.clock, self.report, self._raise_bound)
+        if self.generated is None:
+            raise OutOfTime
+        self._raise_bound(self.generated.bound)
+        self._say("patterns priced")
+        if self.generated.stopped:
+            raise OutOfTime
 
     def _raise_bound(self, bound: float) -> None:
+        """Take a better bound, and say so where it is worth it."""
         self.bound = max(self.bound, round_up(bound, self.level, self.problem.data))
+        if self.bound > self._said + _WORTH_SAYING * abs(self.bound):
+            self._say("a better bound")
 
-    def _sharpen(self) -> None:
-        """Raise the bound by counting whole hosts and by branching on gangs."""
+    def _guide(self) -> Guide | None:
+        if self.generated is None or self.relaxation is None or not self.relaxation.patterns.exact:
+            return None
+        return Guide(self.problem, self.state, self.relaxation, self.generated, self.rng)
+
+    def _sharper(self) -> Iterator[float]:
+        """Yield bounds that count whole hosts and branch on gangs."""
         if self.generated is None or self.relaxation is None:
-            return
-        self._raise_bound(
-            sharpen(
-                self.relaxation.patterns,
-                self.generated,
-                Weights.read(self.level, self.problem.instance),
-                0.5 * self.clock(),
-                self.report,
-                target=self.best_value + self.constant,
-            )
+            return iter(())
+        return sharper_bounds(
+            self.relaxation.patterns,
+            self.generated,
+            Weights.read(self.level, self.problem.instance),
+            self.clock,
+            self.report,
+            target=lambda: self.best_value + self.constant,
         )
 
-    def _guided(self) -> None:
-        """Choose patterns, settle, kick, in turns."""
-        assert self.relaxation is not None
-        assert self.generated is not None
-        if not self.relaxation.patterns.exact:
-            return
-        guide = Guide(self.problem, self.state, self.relaxation, self.generated, self.rng)
-        for _ in range(_DIVES):
+    def _dive(self, guide: Guide) -> Iterator[None]:
+        """Follow the linear program on all hosts, some hundreds at a time."""
+        for hosts in self._mixed_parts(guide, _DIVERS):
             # The second begins with the prices and patterns of the first.
-            if guide.dive(0.6 * self.clock(), self.report) or self.done:
-                break
-        self._settle_and_keep("patterns, surest first")
-        start, sharpened = self.clock(), False
-        num_hosts = len(self.state.capacity)
-        spread, size, failures = 0.1, num_hosts, 0
-        while not self.done:
-            for _ in range(3):
-                if self.done:
-                    return
-                guide.vary(spread * self.rng.random())
-            guide.remember()
-            guide.pool.tidy()
-            for _ in range(1 if size >= num_hosts else 4):
-                if self.done:
-                    return
-                before, seconds = self.clock(), min(self.clock(), max(1.0, 0.1 * start))
-                hosts = np.sort(self.rng.choice(num_hosts, size, replace=False))
-                guide.choose(hosts, seconds, _PATTERNS_PER_HOST * size)
-                taken = before - self.clock()
-                better = self._settle_and_keep(f"patterns of {size} hosts")
-                failures = 0 if better else failures + 1
-                # Programs that end soon may be larger.
-                if taken > 0.8 * seconds:
-                    size = max(min(_LEAST_CHOICE, num_hosts), size // 2)
-                elif taken < 0.2 * seconds:
-                    size = min(num_hosts, 2 * size)
-            if failures > 2:
-                failures, spread = 0, min(0.5, 1.5 * spread)
-                guide.per_host = min(_PATTERNS_PER_HOST, 2 * guide.per_host)
-                self._kick()
-                self._keep("kicks")
-            if not sharpened and self.clock() < 0.7 * start:
-                self._sharpen()
-                sharpened = True
+            for _ in range(_DIVES):
+                if guide.dive(hosts, self.clock, self.report) or self.done:
+                    break
+                yield
+            self._settle_and_keep(f"patterns of {len(hosts)} hosts, surest first", hosts)
+            yield
 
-    def _settle_and_keep(self, what: str) -> bool:
+    def _relocate(self, guide: Guide) -> Guide:
+        """Let whole gangs move to other domains; return the guide to go on with."""
+        if self.state.budget is not None or len(self.state.capacity) > _DIVERS:
+            return guide
+        weights = Weights.read(self.level, self.problem.instance)
+        counts = read_counts(self.problem, self.counts, self.state)
+        found = relocate(self.problem.data, weights, guide, counts, self.clock, self.report)
+        if found is None:
+            return guide
+        state = compile_state(self.problem, found.counts, self.levels)
+        other = Guide(self.problem, state, found.relaxation, found.generated, self.rng)
+        if not other.dive(np.arange(len(state.capacity)), self.clock, self.report):
+            return guide
+        Improver(state, self.rng, self.clock).settle()
+        self._hand_over()
+        if not self.incumbent.offer_counts(read_counts(self.problem, found.counts, state)):
+            return guide
+        self._load()
+        self._say(f"{found.number} gangs in other domains")
+        return Guide(self.problem, self.state, found.relaxation, found.generated, self.rng)
+
+    def _mixed_parts(self, guide: Guide, size: int) -> list[Counts]:
+        """Return all hosts in parts of about a size, each with full and with empty domains."""
+        component = components(guide.patterns)
+        number = math.ceil(len(component) / size)
+        load = np.bincount(component, self.state.host_cost) / np.bincount(component)
+        part = np.empty(len(load), dtype=np.int64)
+        order = np.argsort(load, kind="stable")
+        for first in range(0, len(order), number):
+            some = order[first : first + number]
+            part[some] = self.rng.permutation(number)[: len(some)]
+        return [np.flatnonzero(part[component] == n) for n in range(number)]
+
+    def _choose(self, guide: Guide) -> Iterator[None]:
+        """Let hosts choose patterns anew, settle, and kick where that does not help."""
+        num_hosts = len(self.state.capacity)
+        parts = [
+            np.sort(self.rng.choice(num_hosts, self._size, replace=False))
+            for _ in range(1 if self._size >= num_hosts else 4)
+        ]
+        everyone = np.unique(np.concatenate(parts))
+        for _ in range(3):
+            guide.vary(self._spread * self.rng.random(), everyone)
+            yield
+        guide.remember()
+        guide.tidy()
+        for hosts in parts:
+            before = self.clock()
+            guide.choose(hosts, self.clock, _PATTERNS_PER_HOST * len(hosts))
+            taken = before - self.clock()
+            better = self._settle_and_keep(f"patterns of {len(hosts)} hosts", hosts)
+            self._failures = 0 if better else self._failures + 1
+            # Programs that end soon may be larger.
+            if taken > 0.8 * CHOICE_S:
+                self._size = max(min(_LEAST_CHOICE, num_hosts), self._size // 2)
+            elif taken < 0.2 * CHOICE_S:
+                self._size = min(num_hosts, 2 * self._size)
+            yield
+        if self._failures > 2:
+            self._failures, self._spread = 0, min(0.5, 1.5 * self._spread)
+            guide.per_host = min(_PATTERNS_PER_HOST, 2 * guide.per_host)
+            self._kick()
+
+    def _settle_and_keep(self, what: str, hosts: Counts) -> bool:
         """Settle by exchanges and keep the state if it is the best; else return to the best."""
-        if self.state.value >= self.best_value + 0.02 * abs(self.best_value):
+        better = False
+        if self.state.value < self.best_value + 0.02 * abs(self.best_value):
+            self._settle(hosts=hosts)
+            better = self._keep(what)
+        if not better:
             self.state.restore(self.best)
+        return better
+
+    def _rearrange(self, seconds: float) -> bool:
+        """Improve by other means for as long as the last turn took; return whether it helped."""
+        assert self.rearrange is not None
+        self._hand_over()
+        before = self.incumbent.cost
+        self.rearrange(within(self.clock, seconds))
+        if self.incumbent.cost >= before:
             return False
-        self._settle(self.clock)
-        if self._keep(what):
-            return True
-        self.state.restore(self.best)
-        return False
+        self._load()
+        self._say("jobs put elsewhere")
+        return True

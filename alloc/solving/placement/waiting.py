@@ -105,7 +105,8 @@ def admission_obstacle(data: PlacementData, level: WeightedSum) -> str | None:
     if other:
         return f"the goal has the term {other[0]}"
     instance = data.instance
-    free = [j for j in data.running if j not in pinned_jobs(data)]
+    pinned = pinned_jobs(data)
+    free = [j for j in data.running if j not in pinned]
     if free:
         return f'job "{instance.jobs[free[0]].id}" runs and may move'
     if instance.affinities:

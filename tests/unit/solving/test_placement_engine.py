@@ -167,6 +167,22 @@ def test_search_alone_keeps_every_rule(
     assert solved(CASES[case], goal, seconds=0.7) == pytest.approx(best)
 
 
+def test_a_gang_moves_to_another_rack_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No task of it may leave alone, and nothing else may move: the gang balances the racks."""
+    monkeypatch.setattr("alloc.solving.placement.placement._FEW_CELLS", 0)
+    monkeypatch.setattr("alloc.solving.placement.placement._MANY_CELLS", 0)
+    pinned = [job(f"p{h}", 1, 2, 2000, preemptible=False) for h in (0, 2)]
+    instance = Instance(
+        "two racks",
+        cluster(4, 2),
+        (job("gang", 2, 2, 2000, IN_RACK), *pinned),
+        running=(at("gang", h0=1, h2=1), at("p0", h0=1), at("p2", h2=1)),
+        moves=Moves(),
+    )
+    assert solved(instance, REBALANCE) == pytest.approx(best_value(instance, REBALANCE))
+    assert best_value(instance, REBALANCE) == pytest.approx(0.1)
+
+
 def test_no_placement_is_said_and_not_found() -> None:
     """Two jobs that may neither stop nor share a host have no placement on one host."""
     instance = Instance(
@@ -361,7 +377,6 @@ def test_dive_that_decides_every_host_at_once(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("alloc.solving.placement.placement._FEW_CELLS", 0)
     monkeypatch.setattr("alloc.solving.placement.placement._MANY_CELLS", 0)
     monkeypatch.setattr("alloc.solving.placement.guided._TAIL", 0)
-    monkeypatch.setattr("alloc.solving.placement.search._PRICING_S", 0.0)
     instance = gangs_on_racks()
     standing = parse_level(REBALANCE).evaluate(instance, Allocation(instance.running))
     assert solved(instance, EMPTY, seconds=2.0) == 18.0  # proved with a longer limit

@@ -38,7 +38,9 @@ def instance() -> Instance:
         ("moves", 0.0),
         ("gpus_placed + 0.1 moves", 14.0),
         ("moves + 2 gpus_placed", -28.0),
-        ("whole_hosts_free", 2.0),
+        ("whole_hosts_free", 1.0),
+        ("gpu_hosts_used", 1.0),
+        ("hosts_used + 0.1 moves", 1.0),
         ("bottleneck_bandwidth", math.inf),
     ],
 )
