@@ -15,6 +15,7 @@ from alloc.errors import CertificateError, InstanceError, SolverError, nearest
 from alloc.models.right_sizing.data import SizingData
 from alloc.solving.capacity.right_sizing_decomposition import solve_by_decomposition
 from alloc.solving.capacity.right_sizing_extensive import solve_extensive
+from alloc.solving.capacity.right_sizing_marginals import is_small, marginal_values
 from alloc.solving.capacity.right_sizing_reliefs import find_reliefs
 from alloc.solving.capacity.right_sizing_state import Found, Watch
 from alloc.solving.capacity.right_sizing_words import assumptions
@@ -28,6 +29,10 @@ Method = Literal["auto", "extensive", "decomposition"]
 
 _MOST_COLUMNS = 30_000
 """Columns of the extensive form up to which it is solved as one program."""
+_LEAST_SECONDS = 1.0
+"""For marginal values, even where the plan took all the time."""
+_ANY_PLAN = 1e9
+"""Gap at which the first plan found ends a search."""
 
 
 def right_size(
@@ -87,10 +92,26 @@ def right_size(
     found = _solve(data, settings, gap, method, start, progress)
     conflict: str | None = None
     reliefs: tuple[Relief, ...] = ()
-    if found.infeasible:
-        conflict, reliefs = find_reliefs(problem, settings)
+    try:
+        if found.infeasible:
+            conflict, reliefs = find_reliefs(problem, settings, _has_plan)
+        elif found.plan is not None and found.limit != "interrupt" and is_small(data):
+            found.marginals = marginal_values(data, max(settings.seconds_left(), _LEAST_SECONDS))
+    except KeyboardInterrupt:
+        # The plan, or the proof that there is none, is kept.
+        found.limit = "interrupt"
     result = _result(problem, data, found, settings, began)
     return result.replace(conflict=conflict, reliefs=reliefs)
+
+
+def _has_plan(problem: PlanningProblem, settings: Settings) -> bool | None:
+    """Return whether a problem has a plan, checked; None if that was not found out in time."""
+    found = _solve(SizingData(problem), settings, _ANY_PLAN, "auto", None, None)
+    if found.limit == "interrupt":
+        raise KeyboardInterrupt
+    if found.plan is not None:
+        return not verify_plan(problem, found.plan)
+    return False if found.infeasible else None
 
 
 def _solve(

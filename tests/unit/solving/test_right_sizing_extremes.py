@@ -16,6 +16,7 @@ from alloc.capacity import (
     ServiceGoal,
     Site,
 )
+from alloc.capacity.reliefs import apply_reliefs
 from alloc.solving.capacity.right_sizing import right_size
 from alloc.solving.capacity.right_sizing_check import check_out_of_sample
 from alloc.topology import HostType
@@ -120,10 +121,33 @@ def test_a_host_is_bought_for_a_sliver_of_a_gpu(failures):
     assert sum(order.count for order in result.plan.orders) == 11 + failures
 
 
-def test_work_left_over_more_than_once_is_not_told_as_if_it_were_once():
-    """The amount is that of the worst case; who takes off only that is refused again."""
+def test_work_left_over_more_than_once_is_named_every_time():
+    """Who takes off only the worst case is refused again; a way out has all cases."""
     nothing = HostOffer("buy", HostType("eight", 8, "a"), "purchase", 1.0, lead_time_quarters=1)
     problem = machine_room(3).replace(offers=(nothing,))
-    (short,) = (r for r in right_size(problem).reliefs if r.kind == "demand")
-    assert (short.scenario, short.quarter, short.amount) == ("peak", 0, pytest.approx(40.0))
-    assert short.sentence.endswith('in scenario "peak", quarter 0, the worst of 3 cases')
+    result = right_size(problem)
+    short = [r for r in result.reliefs if r.kind == "demand"]
+    cases = [("peak", 0, 40.0), ("usual-0", 0, 10.0), ("usual-1", 0, 10.0)]
+    assert [(r.scenario, r.quarter, r.amount) for r in short] == cases
+    assert 'are left over in scenario "peak", quarter 0, the worst of 3 cases' in result.conflict
+    assert right_size(apply_reliefs(problem, short[:1])).certificate.status == "infeasible"
+    assert right_size(apply_reliefs(problem, short)).certificate.status == "optimal"
+
+
+def test_a_critical_class_is_not_waived_to_find_what_is_missing():
+    """Nine jobs in ten may be waived, but not of a critical class: a rack unit is not enough."""
+    buy = HostOffer("buy", HostType("one", 1, "a"), "purchase", 1000.0, rack_units=1.0)
+    problem = machine_room(2).replace(
+        num_quarters=1,
+        offers=(buy,),
+        sites=(Site("room", rack_units=1.0),),
+        classes=(JobClass("work", (JobOption("a", 1, 1.0),), critical=True),),
+        scenarios=(
+            Scenario("low", 0.8, {"work": (1.0,)}),
+            Scenario("high", 0.2, {"work": (10.0,)}),
+        ),
+        epsilon=0.2,
+    )
+    space = [r for r in right_size(problem).reliefs if r.kind == "rack_units"]
+    assert [r.amount for r in space] == [10.0]
+    assert right_size(apply_reliefs(problem, space)).certificate.status == "optimal"
