@@ -41,13 +41,33 @@ ReplayOption = Annotated[
     ),
 ]
 SchedulerOption = Annotated[
-    str,
-    typer.Option(help="Policy of the replay.", metavar="NAME", autocompletion=complete_scheduler),
+    str | None,
+    typer.Option(
+        help="With --replay: policy of the replay.  [default: fifo]",
+        metavar="NAME",
+        autocompletion=complete_scheduler,
+        show_default=False,
+    ),
 ]
-RoundsOption = Annotated[int, typer.Option(help="Most rounds of planning and replaying.", min=1)]
+RoundsOption = Annotated[
+    int | None,
+    typer.Option(
+        help="With --replay: most rounds of planning and replaying.  [default: 5]",
+        min=1,
+        show_default=False,
+    ),
+]
 JobsOption = Annotated[
-    int, typer.Option("--replay-jobs", help="Jobs of each replication of a replay.", min=20)
+    int | None,
+    typer.Option(
+        "--replay-jobs",
+        help="With --replay: jobs of each replication.  [default: 1000]",
+        min=20,
+        show_default=False,
+    ),
 ]
+_ROUNDS, _JOBS = 5, 1000
+"""Rounds of planning and replaying, and jobs of a replication, unless asked otherwise."""
 WorkersOption = Annotated[int, typer.Option(help="Processes and threads.", min=1)]
 ReportOption = Annotated[
     Path | None,
@@ -91,9 +111,9 @@ def _change(text: str) -> "Change":
 def plan_command(
     problem: ProblemArgument,
     replay: ReplayOption = False,
-    scheduler: SchedulerOption = "fifo",
-    rounds: RoundsOption = 5,
-    replay_jobs: JobsOption = 1000,
+    scheduler: SchedulerOption = None,
+    rounds: RoundsOption = None,
+    replay_jobs: JobsOption = None,
     pareto: Annotated[
         str | None,
         typer.Option(
@@ -126,6 +146,9 @@ def plan_command(
     also if the goals are proved not to hold in the simulator within the limits, 5 if they did not
     hold in any round.
     """
+    _require_replay(
+        replay, {"--scheduler": scheduler, "--rounds": rounds, "--replay-jobs": replay_jobs}
+    )
     require_writable(output)
     require_writable(report)
     asked = read_planning_problem(problem)
@@ -147,7 +170,7 @@ def plan_command(
             asked,
             settings=solver,
             replay=replayed,
-            max_rounds=rounds,
+            max_rounds=rounds or _ROUNDS,
             held_out=() if unseen is None else unseen.scenarios,
             watch=watch,
         )
@@ -162,7 +185,7 @@ def plan_command(
     else:
         from alloc.cli.planning_tables import plan_tables
 
-        show(*plan_tables(found))
+        show(*plan_tables(found, document))
     _say_outcome(found)
     return _code(found)
 
@@ -190,7 +213,7 @@ def what_if_command(
         bool, typer.Option("--each", help="Make each change by itself, not all together.")
     ] = False,
     replay: ReplayOption = False,
-    scheduler: SchedulerOption = "fifo",
+    scheduler: SchedulerOption = None,
     other_scheduler: Annotated[
         str | None,
         typer.Option(
@@ -200,8 +223,8 @@ def what_if_command(
             show_default=False,
         ),
     ] = None,
-    rounds: RoundsOption = 5,
-    replay_jobs: JobsOption = 1000,
+    rounds: RoundsOption = None,
+    replay_jobs: JobsOption = None,
     time_limit: options.TimeLimitOption = 60.0,
     gap: GapOption = 0.001,
     seed: options.SeedOption = 0,
@@ -215,9 +238,16 @@ def what_if_command(
     The difference in cost is given with the range that is proved. Exit codes are those of `alloc
     plan`, for the changed problem; of several the worst.
     """
+    _require_replay(
+        replay,
+        {
+            "--scheduler": scheduler,
+            "--other-scheduler": other_scheduler,
+            "--rounds": rounds,
+            "--replay-jobs": replay_jobs,
+        },
+    )
     require_writable(output)
-    if other_scheduler is not None and not replay:
-        raise typer.BadParameter("--other-scheduler needs --replay")
     asked = read_planning_problem(problem)
     parsed = [_change(text) for text in changes or []]
     from alloc.planning.differences import what_if
@@ -240,7 +270,7 @@ def what_if_command(
                     settings=solver,
                     replay=replayed,
                     changed_replay=other,
-                    max_rounds=rounds,
+                    max_rounds=rounds or _ROUNDS,
                     watch=watch,
                 )
             )
@@ -252,8 +282,8 @@ def what_if_command(
     else:
         from alloc.cli.planning_tables import what_if_tables
 
-        for one in found:
-            show(*what_if_tables(one))
+        for one, shown in zip(found, documents, strict=True):
+            show(*what_if_tables(one, shown))
     for one in found:
         _say_outcome(one.changed)
     return worst_code(_code(one.changed) for one in found)
@@ -295,10 +325,20 @@ def _solver(time_limit: float, gap: float, seed: int, workers: int) -> "SolveSet
     return SolveSettings(time_limit, gap, seed, workers)
 
 
-def _replay(scheduler: str, jobs: int, seed: int, workers: int) -> "ReplaySettings":
+def _replay(scheduler: str | None, jobs: int | None, seed: int, workers: int) -> "ReplaySettings":
     from alloc.planning.replay import ReplaySettings
 
-    return ReplaySettings(scheduler, jobs=jobs, seed=seed, workers=workers)
+    return ReplaySettings(scheduler or "fifo", jobs=jobs or _JOBS, seed=seed, workers=workers)
+
+
+def _require_replay(replay: bool, given: "dict[str, str | int | None]") -> None:
+    """Refuse options of a replay where there is none: the plan would say nothing about them."""
+    named = [option for option, value in given.items() if value is not None]
+    if named and not replay:
+        raise typer.BadParameter(
+            f"{' and '.join(named)} {'need' if len(named) > 1 else 'needs'} --replay: without it "
+            "nothing is simulated; add --replay"
+        )
 
 
 def _save_json(document: Any, output: Path | None) -> None:

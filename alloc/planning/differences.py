@@ -7,13 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from alloc.capacity.accounting import hosts_in_service
+from alloc.capacity.accounting import mean_hosts
 from alloc.capacity.plan import CostBreakdown, PlanResult
 from alloc.capacity.problem import PlanningProblem
 from alloc.errors import InstanceError
 from alloc.planning.changes import Change, apply_all
 from alloc.planning.replay import ReplaySettings
 from alloc.planning.report import PlanReport, SolveSettings, Watch, plan
+
+_DIGITS = 6
+"""Decimals of a mean number of hosts beyond which there is only the solver's tolerance."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +114,13 @@ class WhatIf:
         }
 
     @property
-    def hosts(self) -> Mapping[tuple[str, str], tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Hosts in service by offer and site, quarter by quarter, before and after, that differ."""
+    def hosts(self) -> Mapping[tuple[str, str], tuple[tuple[float, ...], tuple[float, ...]]]:
+        """Hosts by offer and site, quarter by quarter, before and after, that differ.
+
+        Of hosts rented by the hour, means over scenarios and hours.
+        """
         before, after = _fleet(self.base), _fleet(self.changed)
-        none = (0,) * self.base.problem.num_quarters
+        none = (0.0,) * self.base.problem.num_quarters
         return {
             place: (before.get(place, none), after.get(place, none))
             for place in sorted(before.keys() | after.keys())
@@ -211,11 +217,11 @@ def _range(low: int, high: int) -> str:
     return f"at most {high:,}" if low == 0 else f"{low:,} to {high:,}"
 
 
-def _fleet(report: PlanReport) -> dict[tuple[str, str], tuple[int, ...]]:
+def _fleet(report: PlanReport) -> dict[tuple[str, str], tuple[float, ...]]:
     found = report.result.plan
     if found is None:
         return {}
     return {
-        place: tuple(round(count) for count in counts)
-        for place, counts in hosts_in_service(report.problem, found).items()
+        place: tuple(round(count, _DIGITS) for count in counts.tolist())
+        for place, counts in mean_hosts(report.certified_problem, found).items()
     }

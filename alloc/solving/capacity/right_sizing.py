@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from alloc.backends import highs
 from alloc.capacity.accounting import account
+from alloc.capacity.headroom import require_goals_can_be_kept
 from alloc.capacity.plan import Plan, PlanResult, Relief
 from alloc.capacity.problem import PlanningProblem
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Status
@@ -75,7 +76,7 @@ def right_size(
     Raises
     ------
     InstanceError
-        If an option makes no sense.
+        If an option makes no sense, or no pool can keep a goal.
     CertificateError
         If the judge contradicts the solver.
     """
@@ -86,6 +87,7 @@ def right_size(
             f'unknown method "{method}"{nearest(str(method), get_args(Method)) or ";"} known: '
             f"{', '.join(get_args(Method))}."
         )
+    require_goals_can_be_kept(problem)
     began = time.perf_counter()
     settings = Settings(time_limit_s, seed, workers)
     data = SizingData(problem)

@@ -217,7 +217,7 @@ def test_another_policy_is_replayed(run):
         (("what-if", TINY), "nothing is changed"),
         (("what-if", TINY, "demnd=1"), 'did you mean "demand"'),
         (("what-if", TINY, "without:dgx"), 'unknown offer "dgx"'),
-        (("what-if", TINY, "demand=2", "--other-scheduler", "srtf"), "needs --replay"),
+        (("what-if", TINY, "demand=x2", "--other-scheduler", "srtf"), "needs --replay"),
         (("forecast", TINY), "one of the two"),
         (("forecast", TINY, "--rate", "x=1", "--hold-out", 1), "go together"),
         (("forecast", TINY, "--rate", "x=1"), 'unknown class "x"'),
