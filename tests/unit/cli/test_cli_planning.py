@@ -1,12 +1,15 @@
 """Planning at the command line: answers, proofs, pictures, and sentences with a cure."""
 
 import gzip
+import html
 import json
 import re
 
 import numpy as np
 import pytest
 
+from alloc.capacity.accounting import mean_hosts
+from alloc.capacity.plan_tables import count_of, plan_tables
 from alloc.cli.exit_code import ExitCode, worst_code
 from alloc.documents import load_planning_problem
 from alloc.documents.planning import decode_plan_result
@@ -16,6 +19,8 @@ from alloc.planning import report as planning_report
 from alloc.planning.change_text import GRAMMAR
 from alloc.planning.loop import Replayed, Round
 from alloc.planning.report import PlanReport
+from alloc.plotting.plans import plot_hosts
+from alloc.server.pages.plans import plan_view
 from alloc.topology import HostType
 from alloc.topology.topology import flat_cluster
 from alloc.workload import Job, rigid_gang
@@ -47,6 +52,54 @@ def test_a_plan_for_programs_is_one_document_and_the_file_the_same(run, tmp_path
     found = decode_plan_result(document["result"])
     assert found.certificate.verified
     assert found.certificate.bound <= found.certificate.objective
+
+
+def cells(text: str) -> list[str]:
+    """Return the words of a page's or a terminal's text, in order."""
+    return html.unescape(re.sub(r"<[^>]*>", " ", text)).split()
+
+
+def in_order(wanted: list[str], words: list[str]) -> bool:
+    """Return whether some words stand one after the other somewhere in a text."""
+    return any(words[i : i + len(wanted)] == wanted for i in range(len(words)))
+
+
+@pytest.mark.parametrize("name", ["planning-small", "planning-chance"])
+def test_terminal_report_page_and_document_show_the_same_plan(run, tmp_path, name):
+    """The report once left out 144 rented GPUs that the page had, beside the money for them."""
+    file, page = tmp_path / "plan.json", tmp_path / "plan.html"
+    shown = run("plan", name, "-q", "-o", file, "--report", page)
+    assert shown.exit_code == 0, shown.stderr
+    document = json.loads(file.read_text())
+    tables = plan_tables(document)
+    view = plan_view(document)
+    texts = (cells(shown.stdout), cells(page.read_text()))
+    for table in tables:
+        assert [row for one in view.tables if one.caption == table.title for row in one.rows]
+        for row in table.rows:
+            assert row in [r for one in view.tables for r in one.rows]
+            for words in texts:
+                assert in_order(" ".join(row).split(), words), row
+    # Nothing that is paid for is missing: what is rented, in every quarter.
+    problem = load_stored_planning(name)
+    plan = decode_plan_result(document["result"]).plan
+    rented = {rental.offer for rental in plan.rentals}
+    assert rented
+    hosts = next(table for table in tables if table.title.startswith("Hosts, by quarter"))
+    assert rented <= {row[0] for row in hosts.rows}
+    for offer, _ in mean_hosts(problem, plan):
+        assert offer in {row[0] for row in hosts.rows}
+    gpus = sum(
+        problem.offers[problem.offer_index[offer]].gpus * counts[0]
+        for (offer, _), counts in mean_hosts(problem, plan).items()
+    )
+    assert hosts.rows[-1][-1].split()[0] == count_of(gpus)
+    labels = [bar.get_label() for bar in plot_hosts(plan_of(problem)).containers]
+    assert {label.rpartition(" @ ")[0] for label in labels} >= rented
+
+
+def plan_of(problem) -> PlanReport:
+    return planning_report.plan(problem)
 
 
 def test_a_replayed_plan_reports_both_fidelities_on_a_page_of_its_own(run, tmp_path):
@@ -218,6 +271,11 @@ def test_another_policy_is_replayed(run):
         (("what-if", TINY, "demnd=1"), 'did you mean "demand"'),
         (("what-if", TINY, "without:dgx"), 'unknown offer "dgx"'),
         (("what-if", TINY, "demand=x2", "--other-scheduler", "srtf"), "needs --replay"),
+        (("plan", TINY, "--scheduler", "srtf"), "--scheduler needs --replay"),
+        (("plan", TINY, "--rounds", 2, "--replay-jobs", 50), "--replay-jobs need --replay"),
+        (("what-if", TINY, "demand=+20%", "--scheduler", "srtf"), "--scheduler needs --replay"),
+        (("what-if", TINY, "demand=20"), "write demand=+20% for 20 % more"),
+        (("what-if", TINY, "demand=-100%"), "write more than -100%"),
         (("forecast", TINY), "one of the two"),
         (("forecast", TINY, "--rate", "x=1", "--hold-out", 1), "go together"),
         (("forecast", TINY, "--rate", "x=1"), 'unknown class "x"'),
