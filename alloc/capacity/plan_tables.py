@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from alloc.units import in_full
@@ -107,15 +107,19 @@ def gpus_of(account: Document) -> list[tuple[str, list[float]]]:
 
 
 def difference_tables(found: Document) -> list[TextTable]:
-    """Return what differs between a what-if and its base: cost by part, and hosts."""
-    currency = next(
-        (
-            found[which]["account"]["currency"]
-            for which in ("base", "changed")
-            if found[which].get("account") is not None
-        ),
-        "",
-    )
+    """Return what differs between a what-if and its base: cost by part, and hosts.
+
+    Where one of the two has no plan, nothing is compared: the tables are those of the other.
+    """
+    for one, other in (("base", "changed"), ("changed", "base")):
+        if found[one].get("account") is None:
+            if found[other].get("account") is None:
+                return []
+            name = "Base" if other == "base" else "Changed"
+            return [
+                replace(table, title=f"{name} only: {table.title}")
+                for table in (cost_table(found[other]), hosts_table(found[other]))
+            ]
     parts = [(part, both["before"], both["after"]) for part, both in found["costs"].items()]
     total = ("total", *(math.fsum(values) for values in zip(*(p[1:] for p in parts), strict=True)))
     rows = tuple(
@@ -125,7 +129,7 @@ def difference_tables(found: Document) -> list[TextTable]:
     )
     tables = [
         TextTable(
-            f"Expected discounted cost, {currency}".rstrip(", "),
+            f"Expected discounted cost, {found['base']['account']['currency']}",
             ("part", "base", "changed", "difference"),
             rows,
             frozenset({1, 2, 3}),

@@ -10,11 +10,12 @@ from alloc.cli.completion import complete_planning_problem, complete_scheduler
 from alloc.cli.console import print_json, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_certificate, worst_code
-from alloc.cli.sources import read_planning_problem
+from alloc.cli.sources import is_sample, read_planning_problem
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
     from alloc.capacity.plan import PlanResult
+    from alloc.capacity.problem import PlanningProblem
     from alloc.certificate import Certificate
     from alloc.planning.changes import Change
     from alloc.planning.differences import WhatIf
@@ -131,6 +132,15 @@ def plan_command(
             show_default=False,
         ),
     ] = None,
+    template: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the problem, without owned hosts, budgets and caps, to a file to put your "
+            "own offers, prices and sites into, and stop.",
+            show_default=False,
+        ),
+    ] = None,
     time_limit: options.TimeLimitOption = 60.0,
     gap: GapOption = 0.01,
     seed: options.SeedOption = 0,
@@ -152,6 +162,8 @@ def plan_command(
     require_writable(output)
     require_writable(report)
     asked = read_planning_problem(problem)
+    if template is not None:
+        return _write_template(asked, problem, template)
     unseen = None if held_out is None else read_planning_problem(str(held_out))
     solver = _solver(time_limit, gap, seed, workers)
     if pareto is not None:
@@ -274,6 +286,8 @@ def what_if_command(
                     watch=watch,
                 )
             )
+            if found[-1].changed.interrupted:
+                break
     documents = [encode_what_if(one) for one in found]
     document: Any = documents if each else documents[0]
     _save_json(document, output)
@@ -286,7 +300,33 @@ def what_if_command(
             show(*what_if_tables(one, shown))
     for one in found:
         _say_outcome(one.changed)
+    if len(found) < len(together):
+        say(f"interrupted: {len(together) - len(found)} of {len(together)} what-ifs left out.")
     return worst_code(_code(one.changed) for one in found)
+
+
+def _write_template(problem: "PlanningProblem", reference: str, path: Path) -> ExitCode:
+    from alloc.capacity.problem import PRICES
+
+    require_writable(path)
+    origin = f'made up, of the sample "{reference}"'
+    if not is_sample(reference):
+        origin = problem.description.get(PRICES, "")
+    empty = problem.replace(
+        name=path.stem.partition(".")[0],
+        owned=(),
+        budget=None,
+        quarter_budgets=(),
+        carbon_caps_kg=(),
+        tightening=(),
+        description={PRICES: origin} if origin else {},
+    )
+    save(empty.to_json, path)
+    say(
+        f"{path}: put in your offers, prices, sites and the hosts that you own"
+        + (f', and take out "{PRICES}" of the description: plans repeat it.' if origin else ".")
+    )
+    return ExitCode.SOLVED
 
 
 def _front(
@@ -355,7 +395,7 @@ def _save_json(document: Any, output: Path | None) -> None:
 def _say_outcome(found: "PlanReport") -> None:
     """Say what went wrong and how it could be cured."""
     _say_conflict(found.result)
-    if found.replayed is not None and found.replayed.outcome in ("missed", "impossible"):
+    if found.replayed is not None and found.replayed.outcome != "holds":
         say(f"replay: {found.replayed.sentence}")
 
 
@@ -372,7 +412,7 @@ def say_stopped(certificate: "Certificate") -> None:
             kept = "there is proved to be no plan, and what is missing was not found yet"
         else:
             kept = "no plan was found yet"
-        say(f"interrupted: {kept}.")
+        say(f"interrupted: {kept}. To go on run it again; --time-limit ends it by itself.")
     elif certificate.status == "no_solution":
         say("no plan was found within the limits, and none is proved impossible; give more time.")
 
@@ -386,6 +426,8 @@ def _say_conflict(result: "PlanResult") -> None:
 
 
 def _code(found: "PlanReport") -> ExitCode:
+    if found.interrupted:
+        return ExitCode.INTERRUPTED
     code = code_of_certificate(found.result.certificate)
     if code is not ExitCode.SOLVED or found.holds:
         return code

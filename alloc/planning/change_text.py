@@ -91,7 +91,7 @@ def parse_change(text: str) -> Change:
         return NoMore(_named(text, name))
     if kind == "budget":
         return Budget(None if value == "none" else _number(text, value))
-    return Goal(_named(text, name), _goal(text, value))
+    return Goal(_named(text, name), parse_goal(text, value))
 
 
 def read_change(document: object) -> Change:
@@ -200,12 +200,29 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _goal(text: str, value: str | None) -> ServiceGoal | None:
+def parse_goal(text: str, value: str | None) -> ServiceGoal | None:
+    """Return the goal that ``wait 2h 95%``, ``jct 8h mean`` or ``none`` means.
+
+    Parameters
+    ----------
+    text
+        Where it stands, for the message.
+    value
+        The goal in text.
+
+    Raises
+    ------
+    InstanceError
+        If it means none.
+    """
     if value == "none":
         return None
     match = _GOAL.fullmatch((value or "").strip())
     if match is None:
-        raise InstanceError(f'change "{text}": is no goal; write {_example(text)}.')
+        raise InstanceError(
+            f'"{text}": "{value or ""}" is no goal; write for example wait 2h 95%, jct 8h mean, or '
+            "none."
+        )
     fraction = match["fraction"]
     return ServiceGoal(
         match["measure"],  # type: ignore[arg-type]

@@ -154,6 +154,12 @@ def what_if(
     changed_replay
         How the changed plan is replayed if not like the base: another policy.
 
+    Returns
+    -------
+    WhatIf
+        At an interrupt (Ctrl-C) with what was found until then: what is proved of the difference
+        is proved all the same, and a plan that was not begun is one without a solution.
+
     Raises
     ------
     InstanceError
@@ -165,18 +171,18 @@ def what_if(
     tell = watch or (lambda sentence: None)
     if base is None:
         tell("base: planning")
-        base = _whole(
-            plan(problem, settings=settings, replay=replay, max_rounds=max_rounds, watch=watch)
-        )
+        base = plan(problem, settings=settings, replay=replay, max_rounds=max_rounds, watch=watch)
     sentences = [change.sentence for change in changes]
     if changed_replay is not None and changed_replay != replay:
         sentences.append(f"policy {changed_replay.scheduler}")
     if after == problem and changed_replay in (None, replay):
         # The change is none, for example no budget where there was none.
         return WhatIf(tuple(sentences), base, base)
+    if base.interrupted:
+        return WhatIf(tuple(sentences), base, _not_planned(after, base))
     tell(f"{'; '.join(sentences)}: planning")
-    changed = _whole(
-        plan(
+    try:
+        changed = plan(
             after,
             settings=settings,
             replay=changed_replay or replay,
@@ -184,7 +190,8 @@ def what_if(
             before=base.result,
             watch=watch,
         )
-    )
+    except KeyboardInterrupt:
+        changed = _not_planned(after, base)
     return WhatIf(tuple(sentences), base, changed)
 
 
@@ -204,11 +211,19 @@ def cost_change(before: PlanResult, after: PlanResult) -> CostChange | None:
     )
 
 
-def _whole(report: PlanReport) -> PlanReport:
-    """Return a report that was not interrupted: half an answer would be held against a whole."""
-    if report.result.certificate.limit == "interrupt":
-        raise KeyboardInterrupt
-    return report
+def _not_planned(problem: PlanningProblem, base: PlanReport) -> PlanReport:
+    """Return the report of a problem whose plan an interrupt (Ctrl-C) left out."""
+    certificate = base.result.certificate.replace(
+        status="no_solution",
+        objective=None,
+        bound=-math.inf,
+        seconds=0.0,
+        fingerprint=problem.fingerprint,
+        limit="interrupt",
+        verified=False,
+        bound_proof="none",
+    )
+    return PlanReport(problem, PlanResult(None, certificate))
 
 
 def _range(low: int, high: int) -> str:

@@ -15,6 +15,7 @@ from alloc.instance import Instance
 from alloc.planning.pools import Operation, Pool, Regime
 from alloc.schedulers.registry import make_scheduler
 from alloc.simulation import simulate
+from alloc.solving.processes import worker_processes
 from alloc.topology import Host, HostType, Topology
 from alloc.units import require_count, require_non_negative
 from alloc.workload import Configuration, Job, rigid_gang
@@ -177,11 +178,9 @@ def replay_all(
         return tuple(replay(operation, settings, draw=draw) for operation in operations)
     import joblib
 
-    return tuple(
-        joblib.Parallel(n_jobs=settings.workers)(
-            joblib.delayed(replay)(operation, settings, draw=draw) for operation in operations
-        )
-    )
+    calls = [joblib.delayed(replay)(operation, settings, draw=draw) for operation in operations]
+    with worker_processes(settings.workers) as parallel:
+        return tuple(parallel(calls))
 
 
 def _replicate(

@@ -217,7 +217,7 @@ class Decomposition(Candidates):
         """Return marginal values by duals, where the relaxation is too large to solve again."""
         if self.duals is None or is_small(self.data):
             return ()
-        return estimates_of_cuts(self, self.duals, self.cost)
+        return estimates_of_cuts(self, self.duals, max(self.cost - self.relaxed_bound, 0.0))
 
 
 def solve_by_decomposition(

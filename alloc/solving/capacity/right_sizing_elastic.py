@@ -174,10 +174,10 @@ class Elastic:
     def _sites(self, kind: str) -> Iterator[_Slack]:
         sites = [site.name for site in self.problem.sites if getattr(site, kind) is not None]
         rows = np.arange(*self.form.model.rows[_ROWS[kind]].indices(10**9))
-        rows = rows.reshape(len(sites), self.data.num_quarters)
+        of_site = rows.reshape(len(sites), self.data.num_quarters)
         field = "busy_kw" if kind == "power_kw" else kind
         each = _typical([getattr(offer, field) for offer in self.problem.offers])
-        for name, own in zip(sites, rows, strict=True):
+        for name, own in zip(sites, of_site, strict=True):
             yield self._raised(What(kind, name, None, None), own, 1 / max(each, _LEAST_PRICE))
 
     def _carbon(self) -> Iterator[_Slack]:

@@ -85,7 +85,7 @@ def is_small(data: SizingData) -> bool:
     """Return whether the relaxation can be solved as one program in a few seconds."""
     scenarios, quarters = data.demand.shape[:2]
     columns = len(data.ways) + len(data.hires) + len(data.kinds)
-    return columns * data.bands.count * scenarios * quarters <= _MOST_COLUMNS
+    return columns * int(data.bands.count) * int(scenarios) * int(quarters) <= _MOST_COLUMNS
 
 
 def marginal_values(data: SizingData, seconds: float) -> tuple[MarginalValue, ...]:
@@ -98,7 +98,7 @@ def marginal_values(data: SizingData, seconds: float) -> tuple[MarginalValue, ..
 
 
 def estimates_of_cuts(
-    state: Relaxation, duals: tuple[Array, Array], cost: float
+    state: Relaxation, duals: tuple[Array, Array], slack: float
 ) -> tuple[MarginalValue, ...]:
     """Return marginal values by the duals of a decomposition's master, with what is proved of them.
 
@@ -112,12 +112,11 @@ def estimates_of_cuts(
         The relaxation, solved to a gap.
     duals
         Dual values of its master's rows and cuts at the optimum.
-    cost
-        Cost of the best plan, in units of money; infinite without one.
+    slack
+        Cost of the best plan less the master's optimum, in units of money; infinite without a plan.
     """
     data, unit = state.data, state.unit
     rows, cuts = duals
-    slack = max(cost - state.relaxed_bound, 0.0)
     begin = len(state.first.row_lower)
     blocks = np.zeros((*state.setting.shape, state.blocks.num_rows))
     for row in np.flatnonzero(np.abs(cuts) > _LEAST).tolist():

@@ -4,10 +4,12 @@ import gzip
 import html
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from alloc.capacity import ServiceGoal
 from alloc.capacity.accounting import mean_hosts
 from alloc.capacity.plan_tables import count_of, plan_tables
 from alloc.cli.exit_code import ExitCode, worst_code
@@ -281,11 +283,8 @@ def test_another_policy_is_replayed(run):
         (("forecast", TINY, "--rate", "x=1"), 'unknown class "x"'),
         (("forecast", TINY, "--rate", "x=much"), "is no number"),
         (("forecast", TINY, "--rate", "x"), "write NAME=NUMBER"),
-        (("forecast", TINY, "--history", "elastic-tiny/01"), "needs --speed"),
-        (
-            ("forecast", TINY, "--history", "elastic-tiny/01", "--speed", "a100=1"),
-            "at least one whole week",
-        ),
+        (("forecast", TINY, "--history", "elastic-tiny/01"), "--template mine.json"),
+        (("forecast", TINY, "--rate", "x=1", "--goal", "x=none"), "go with --history"),
     ],
 )
 def test_wrong_input_is_one_sentence_with_a_cure(run, arguments, sentence):
@@ -294,6 +293,93 @@ def test_wrong_input_is_one_sentence_with_a_cure(run, arguments, sentence):
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert sentence in result.stderr
+
+
+def own_prices(run, folder):
+    """Return the file of a problem that is the user's own: a template of the sample."""
+    mine = folder / "mine.json"
+    result = run("plan", TINY, "--template", mine)
+    assert result.exit_code == 0, result.stderr
+    assert "put in your offers, prices, sites and the hosts that you own" in result.stderr
+    return mine
+
+
+def a_history(folder, weeks=2.1):
+    """Return the file of a history: short jobs of 1 GPU by day, long ones of 8 at any hour."""
+    jobs = []
+    for day in range(int(7 * weeks) + 1):
+        for k in range(24):
+            hour = 24 * day + 8 + k / 3
+            jobs.append(
+                Job(f"s{day}-{k}", 3600.0 * hour, 1800.0, (rigid_gang(1),), elasticity="rigid")
+            )
+            jobs.append(
+                Job(
+                    f"l{day}-{k}",
+                    3600.0 * (24 * day + k),
+                    36_000.0,
+                    (rigid_gang(8),),
+                    elasticity="rigid",
+                )
+            )
+    path = folder / "history.json"
+    Instance("h", flat_cluster("c", HostType("h", 8, "a100"), 4), tuple(jobs)).to_json(path)
+    return path
+
+
+def test_a_forecast_keeps_what_classes_are_promised(run, tmp_path):
+    """Goals, interruptible and deferrable of the problem were dropped without a word."""
+    mine, history, out = own_prices(run, tmp_path), a_history(tmp_path), tmp_path / "f.json"
+    again = ("--history", history, "--speed", "a100=1", "--scenarios", 3, "-q", "-o", out)
+    said = run(
+        *("forecast", mine, *again, "--goal", "1-gpu*=wait 15h mean", "--goal", "8-gpu*=none"),
+        *("--interruptible", "8-*", "--deferrable", "*8-48h"),
+    )
+    assert said.exit_code == 0, said.stderr
+    assert "classes of the problem are not in the history and are left out" in said.stderr
+    assert "had no goal" not in said.stderr
+    short, long = load_planning_problem(out).classes
+    assert (short.goal, short.interruptible, short.deferrable) == (
+        ServiceGoal("wait", 15.0, None), False, False,
+    )  # fmt: skip
+    assert (long.goal, long.interruptible, long.deferrable) == (None, True, True)
+    # By day and at any hour: 8 busy hours of 24, and all of them.
+    assert short.hourly_profile == (0.0,) * 8 + (3.0,) * 8 + (0.0,) * 8
+    assert long.hourly_profile == (1.0,) * 24
+    # The next forecast for the same problem keeps them; what had none gets the default, said.
+    edited = load_planning_problem(out)
+    edited = edited.replace(
+        classes=tuple(
+            replace(c, critical=True, tenant="t", spot_overhead=0.1) for c in edited.classes
+        )
+    )
+    edited.to_json(out)
+    said = run("forecast", out, *again)
+    assert said.exit_code == 0, said.stderr
+    assert "1 of 2 classes had no goal" in said.stderr
+    kept = load_planning_problem(out).classes
+    for before, after in zip(edited.classes, kept, strict=True):
+        assert replace(after, goal=before.goal) == before
+    assert kept[0].goal == short.goal
+    assert kept[1].goal == ServiceGoal("wait", 10.0, 0.95)
+    wrong = run("forecast", out, *again, "--goal", "9-gpu*=none")
+    assert wrong.exit_code == 2
+    assert "fits no class of the history; its classes are 1-gpu 0-1h, 8-gpu 8-48h" in wrong.stderr
+
+
+def test_a_forecast_of_goals_is_held_in_the_replay(run, tmp_path):
+    """From history to a plan that is measured; without goals the replay is refused, not passed."""
+    mine, history, out = own_prices(run, tmp_path), a_history(tmp_path), tmp_path / "f.json"
+    again = ("--history", history, "--speed", "a100=1", "--scenarios", 2, "-q", "-o", out)
+    assert run("forecast", mine, *again, "--goal", "*=none").exit_code == 0
+    refused = run("plan", out, "--replay", "-q")
+    assert refused.exit_code == 2
+    assert "give the classes a goal (alloc forecast --history" in refused.stderr
+    assert run("forecast", mine, *again).exit_code == 0
+    held = run("plan", out, "--replay", "--replay-jobs", 200, "-q", "--json")
+    document = json.loads(held.stdout)
+    assert held.exit_code == (0 if document["holds"] else 5)
+    assert document["replay"]["rounds"][0]["measured"]
 
 
 def test_a_history_becomes_scenarios_ready_to_plan(run, tmp_path):
@@ -306,8 +392,9 @@ def test_a_history_becomes_scenarios_ready_to_plan(run, tmp_path):
     cluster = flat_cluster("c", HostType("h", 8, "a100"), 4)
     history, forecast = tmp_path / "history.json", tmp_path / "forecast.json"
     Instance("history", cluster, jobs).to_json(history)
+    mine = own_prices(run, tmp_path)
     result = run(
-        *("forecast", TINY, "--history", history, "--speed", "a100=1", "--keep", 3),
+        *("forecast", mine, "--history", history, "--speed", "a100=1", "--keep", 3),
         *("--hold-out", 1, "--held-out", tmp_path / "later.json", "-o", forecast),
     )
     assert result.exit_code == 0, result.stderr
@@ -315,15 +402,20 @@ def test_a_history_becomes_scenarios_ready_to_plan(run, tmp_path):
     assert "left out: " in result.stderr
     problem = load_planning_problem(forecast)
     assert [c.name for c in problem.classes] == ["1-gpu 1-8h", "8-gpu 1-8h"]
+    # Nothing of the sample's is the user's but what the file says, and its origin is repeated.
+    assert (problem.owned, problem.budget) == ((), None)
+    assert "2 of 2 classes had no goal" in result.stderr
+    assert all(c.goal == ServiceGoal("wait", 2.0, 0.95) for c in problem.classes)
     result = run("plan", forecast, "-q", "--held-out", tmp_path / "later.json")
     assert result.exit_code == 0
     assert "of held-out futures" in result.stdout
+    assert f'made up, of the sample "{TINY}"' in result.stdout
     document = json.loads(
         run("plan", forecast, "-q", "--held-out", tmp_path / "later.json", "--json").stdout
     )
     assert 0 <= document["out_of_sample"]["share"] <= 1
     # Blocks longer than the history were silently made shorter.
-    long = ("forecast", TINY, "--history", history, "--speed", "a100=1", "--block-weeks", 4)
+    long = ("forecast", mine, "--history", history, "--speed", "a100=1", "--block-weeks", 4)
     result = run(*long, "-q")
     assert result.exit_code == 2
     assert "the history has 3 weeks; draw shorter blocks" in result.stderr

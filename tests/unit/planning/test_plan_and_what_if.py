@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -23,11 +24,13 @@ from alloc.capacity import (
 from alloc.capacity.accounting import account
 from alloc.capacity.bands import bands_of
 from alloc.capacity.headroom import KEPT_OUT
+from alloc.capacity.plan_tables import difference_tables
 from alloc.errors import InstanceError
 from alloc.instances.stored_planning import load_stored_planning
+from alloc.planning import loop
 from alloc.planning.changes import Budget, Demand, NoMore
 from alloc.planning.differences import CostChange, WhatIf, cost_change, what_if
-from alloc.planning.documents import encode_what_if
+from alloc.planning.documents import encode_report, encode_what_if
 from alloc.planning.fronts import in_energy, pareto
 from alloc.planning.loop import plan_and_replay
 from alloc.planning.replay import ReplaySettings, replay, replay_all
@@ -314,7 +317,7 @@ def test_a_change_that_is_none_does_not_change_the_cost(base: PlanReport) -> Non
 
 
 def test_an_interrupt_keeps_the_plan_that_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C keeps what was found, as the README says; a what-if would need the whole answer."""
+    """Ctrl-C keeps what was found, as the README says; a front would need the whole answer."""
 
     search = Decomposition._search
 
@@ -331,12 +334,70 @@ def test_an_interrupt_keeps_the_plan_that_was_found(monkeypatch: pytest.MonkeyPa
     assert not verify_plan(problem(), report.result.plan)
     assert certificate.objective is not None
     assert 0 < certificate.bound <= certificate.objective
-    with pytest.raises(KeyboardInterrupt):
-        what_if(problem(), [Demand(1.5)], settings=EXACT)
-    with pytest.raises(KeyboardInterrupt):
-        plan(problem(), settings=EXACT, replay=REPLAY)
+    found = what_if(problem(), [Demand(1.5)], settings=EXACT)
+    assert found.base.result.plan is not None
+    assert found.changed.interrupted
+    assert found.cost is None
+    document = json.loads(json.dumps(encode_what_if(found), allow_nan=False))
+    assert document["base"]["account"] is not None
+    assert all(table.title.startswith("Base only: ") for table in difference_tables(document))
+    replayed = plan(problem(), settings=EXACT, replay=REPLAY)
+    assert replayed.interrupted
+    assert replayed.result.plan is not None
+    assert not replayed.holds
+    assert "the plan of round 1 is kept, and it was not replayed yet" in replayed.replayed.sentence
     with pytest.raises(KeyboardInterrupt):
         pareto(problem(), "energy", settings=EXACT)
+
+
+def test_an_interrupt_of_a_later_round_keeps_the_rounds_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of plan and replay in turn nothing was kept, though the first round had its plan."""
+    replays = loop.replay_all
+    calls: list[int] = []
+
+    def interrupted(*arguments: Any, **named: Any) -> Any:
+        calls.append(named["draw"])
+        if named["draw"] == 2:
+            raise KeyboardInterrupt
+        return replays(*arguments, **named)
+
+    monkeypatch.setattr(loop, "replay_all", interrupted)
+    report = plan(problem(), settings=EXACT, replay=REPLAY)
+    assert calls == [1, 2]
+    assert report.interrupted
+    assert report.replayed is not None
+    assert len(report.replayed.rounds) == 2
+    assert "interrupted in round 2" in report.replayed.sentence
+    assert "run it again to go on" in report.replayed.sentence
+    assert report.certified_problem.fingerprint == report.result.certificate.fingerprint
+    assert json.dumps(encode_report(report), allow_nan=False)
+
+
+def test_a_replay_without_goals_is_refused_and_one_that_measures_none_does_not_hold() -> None:
+    """ "Nothing to measure" ended with exit code 0, which says that all goals hold."""
+    bare = problem(classes=tuple(dataclasses.replace(c, goal=None) for c in problem().classes))
+    with pytest.raises(InstanceError, match="has a goal, so there is nothing to measure and"):
+        plan(bare, settings=EXACT, replay=REPLAY)
+    with pytest.raises(InstanceError, match="give the classes a goal"):
+        what_if(bare, [Demand(1.5)], settings=EXACT, replay=REPLAY)
+    # A class with a goal of which next to no job comes.
+    promised = dataclasses.replace(
+        problem().classes[0], name="rare", goal=ServiceGoal("wait", 500.0)
+    )
+    rare = bare.replace(
+        classes=(*bare.classes, promised),
+        scenarios=tuple(
+            dataclasses.replace(s, arrivals={**s.arrivals, "rare": (1e-7,) * bare.num_quarters})
+            for s in bare.scenarios
+        ),
+    )
+    report = plan(rare, settings=EXACT, replay=REPLAY)
+    assert report.replayed is not None
+    assert report.replayed.outcome == "unmeasured"
+    assert not report.holds
+    assert "no waiting time is promised" in report.replayed.sentence
 
 
 def test_what_ifs_know_their_sign_or_say_that_they_do_not(base: PlanReport) -> None:
