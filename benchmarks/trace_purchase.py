@@ -2,9 +2,10 @@
 
 The first weeks of the Philly table become a forecast with the default goals of `alloc forecast`
 (95 % of the jobs of a class wait no longer than its mean run time), and the forecast a plan of
-hosts of eight GPUs that are bought, replayed until its goals hold. Then the trace itself, as it was,
-goes on those hosts in the simulator: last weeks of the history to fill them, and the weeks after it
-to measure. A class is kept if as many of its jobs as were promised waited no longer than promised.
+hosts of eight GPUs that are bought, replayed until its goals hold. Then the trace itself, as it
+was, goes on those hosts in the simulator: last weeks of the history to fill them, and the weeks
+after it to measure. A class is kept if as many of its jobs as were promised waited no longer than
+promised.
 
 The table is not part of the project: ``python -m benchmarks.trace_purchase JOBS.csv.gz``.
 """
@@ -100,7 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     every = sorted(waits[job.id] for job in after)
     new = set(of_class) - {c.name for c in problem.classes}
     print(
-        f"{kept} of {len(of_class) - len(new)} classes kept, {len(new)} not in the history; wait of all jobs: mean "
+        f"{kept} of {len(of_class) - len(new)} classes kept, {len(new)} not in the history; wait of "
+        "all jobs: mean "
         f"{math.fsum(every) / len(every):.2f} h, p95 {every[int(0.95 * len(every))]:.2f} h"
     )
     return 0
