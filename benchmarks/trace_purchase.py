@@ -101,8 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     every = sorted(waits[job.id] for job in after)
     new = set(of_class) - {c.name for c in problem.classes}
     print(
-        f"{kept} of {len(of_class) - len(new)} classes kept, {len(new)} not in the history; wait of "
-        "all jobs: mean "
+        f"{kept} of {len(of_class) - len(new)} classes kept, {len(new)} not in the history; wait "
+        "of all jobs: mean "
         f"{math.fsum(every) / len(every):.2f} h, p95 {every[int(0.95 * len(every))]:.2f} h"
     )
     return 0
