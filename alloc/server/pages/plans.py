@@ -22,6 +22,8 @@ from alloc.server.pages.parts import (
 )
 from alloc.server.pages.plan_figures import mean_gpus, plan_figures
 
+_NOT_MEASURED = ("unmeasured", "interrupted")
+"""Outcomes of a replay that say nothing about goals."""
 Goals = list[tuple[str, float, float, float]]
 
 
@@ -62,7 +64,7 @@ def what_if_view(found: Document) -> View:
         missed = [
             name
             for name, one in (("the base", base), ("the changed plan", changed))
-            if not one["holds"]
+            if _replay_word(one) == "missed"
         ]
         if missed:
             verdict += f" In the replay {' and '.join(missed)} missed a goal."
@@ -190,9 +192,12 @@ def _sentence(words: str) -> str:
 
 
 def _replay_word(report: Document) -> str:
-    if report.get("replay") is None:
+    replay = report.get("replay")
+    if replay is None:
         return "not replayed"
-    return "kept" if report["holds"] else "missed"
+    if report["holds"]:
+        return "kept"
+    return str(replay["outcome"]) if replay["outcome"] in _NOT_MEASURED else "missed"
 
 
 def _proved(report: Document) -> bool:

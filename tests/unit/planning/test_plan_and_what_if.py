@@ -5,77 +5,33 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
+from planning_worlds import small_pools as problem
 
 from alloc.capacity import (
-    HostOffer,
-    JobClass,
-    JobOption,
-    Owned,
     PlanningProblem,
     PlanResult,
-    Scenario,
     ServiceGoal,
-    Site,
     Tightening,
 )
 from alloc.capacity.accounting import account
 from alloc.capacity.bands import bands_of
 from alloc.capacity.headroom import KEPT_OUT
-from alloc.capacity.plan_tables import difference_tables
 from alloc.errors import InstanceError
 from alloc.instances.stored_planning import load_stored_planning
-from alloc.planning import loop
 from alloc.planning.changes import Budget, Demand, NoMore
 from alloc.planning.differences import CostChange, WhatIf, cost_change, what_if
-from alloc.planning.documents import encode_report, encode_what_if
+from alloc.planning.documents import encode_what_if
 from alloc.planning.fronts import in_energy, pareto
 from alloc.planning.loop import plan_and_replay
 from alloc.planning.replay import ReplaySettings, replay, replay_all
 from alloc.planning.report import PlanReport, SolveSettings, plan
-from alloc.solving.capacity import right_sizing
-from alloc.solving.capacity.right_sizing_decomposition import Decomposition
-from alloc.topology import HostType
 from alloc.verification.plan import verify_plan
 
 EXACT = SolveSettings(time_limit_s=20.0, gap=1e-6)
 INF = float("inf")
 REPLAY = ReplaySettings(jobs=100, replications=2, regimes=1)
-
-
-def problem(**changes: object) -> PlanningProblem:
-    """Two GPU types, one faster and dearer; a goal that small pools miss in the replay."""
-    a100, h100 = HostType("a", 8, "a100"), HostType("h", 8, "h100")
-    base = PlanningProblem(
-        name="small",
-        currency="EUR",
-        num_quarters=2,
-        offers=(
-            HostOffer("a100-host", a100, "reserved", 1e4, service_quarters=1, idle_kw=1, busy_kw=4),
-            HostOffer(
-                "h100-host", h100, "reserved", 2.4e4, service_quarters=1, idle_kw=0.5, busy_kw=3
-            ),
-        ),
-        sites=(Site("hall", energy_price_per_kwh=(0.1,), carbon_kg_per_kwh=(0.3,)),),
-        classes=(
-            JobClass(
-                "train",
-                (JobOption("a100", 8, 4.0), JobOption("h100", 8, 2.0)),
-                goal=ServiceGoal("wait", 0.1, 0.95),
-            ),
-            JobClass("tune", (JobOption("a100", 1, 2.0), JobOption("h100", 1, 1.0))),
-        ),
-        scenarios=(
-            Scenario("low", 0.5, {"train": (0.5, 0.5), "tune": (4.0, 4.0)}),
-            Scenario("high", 0.5, {"train": (0.8, 0.9), "tune": (5.0, 8.0)}),
-        ),
-        owned=(Owned("a100-host", "hall", 1, 2),),
-        # A pool far larger than it will be: the formula then promises too much.
-        pool_gpus=4000.0,
-    )
-    return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -314,90 +270,6 @@ def test_a_change_that_is_none_does_not_change_the_cost(base: PlanReport) -> Non
     assert found.changed is base
     assert found.cost is not None
     assert found.cost.sentence == "does not change the cost, proved"
-
-
-def test_an_interrupt_keeps_the_plan_that_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C keeps what was found, as the README says; a front would need the whole answer."""
-
-    search = Decomposition._search
-
-    def interrupted(self: Decomposition) -> str | None:
-        search(self)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(right_sizing, "_MOST_COLUMNS", 0)
-    monkeypatch.setattr(Decomposition, "_search", interrupted)
-    report = plan(problem(), settings=EXACT)
-    certificate = report.result.certificate
-    assert certificate.limit == "interrupt"
-    assert report.result.plan is not None
-    assert not verify_plan(problem(), report.result.plan)
-    assert certificate.objective is not None
-    assert 0 < certificate.bound <= certificate.objective
-    found = what_if(problem(), [Demand(1.5)], settings=EXACT)
-    assert found.base.result.plan is not None
-    assert found.changed.interrupted
-    assert found.cost is None
-    document = json.loads(json.dumps(encode_what_if(found), allow_nan=False))
-    assert document["base"]["account"] is not None
-    assert all(table.title.startswith("Base only: ") for table in difference_tables(document))
-    replayed = plan(problem(), settings=EXACT, replay=REPLAY)
-    assert replayed.interrupted
-    assert replayed.result.plan is not None
-    assert not replayed.holds
-    assert "the plan of round 1 is kept, and it was not replayed yet" in replayed.replayed.sentence
-    with pytest.raises(KeyboardInterrupt):
-        pareto(problem(), "energy", settings=EXACT)
-
-
-def test_an_interrupt_of_a_later_round_keeps_the_rounds_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Of plan and replay in turn nothing was kept, though the first round had its plan."""
-    replays = loop.replay_all
-    calls: list[int] = []
-
-    def interrupted(*arguments: Any, **named: Any) -> Any:
-        calls.append(named["draw"])
-        if named["draw"] == 2:
-            raise KeyboardInterrupt
-        return replays(*arguments, **named)
-
-    monkeypatch.setattr(loop, "replay_all", interrupted)
-    report = plan(problem(), settings=EXACT, replay=REPLAY)
-    assert calls == [1, 2]
-    assert report.interrupted
-    assert report.replayed is not None
-    assert len(report.replayed.rounds) == 2
-    assert "interrupted in round 2" in report.replayed.sentence
-    assert "run it again to go on" in report.replayed.sentence
-    assert report.certified_problem.fingerprint == report.result.certificate.fingerprint
-    assert json.dumps(encode_report(report), allow_nan=False)
-
-
-def test_a_replay_without_goals_is_refused_and_one_that_measures_none_does_not_hold() -> None:
-    """ "Nothing to measure" ended with exit code 0, which says that all goals hold."""
-    bare = problem(classes=tuple(dataclasses.replace(c, goal=None) for c in problem().classes))
-    with pytest.raises(InstanceError, match="has a goal, so there is nothing to measure and"):
-        plan(bare, settings=EXACT, replay=REPLAY)
-    with pytest.raises(InstanceError, match="give the classes a goal"):
-        what_if(bare, [Demand(1.5)], settings=EXACT, replay=REPLAY)
-    # A class with a goal of which next to no job comes.
-    promised = dataclasses.replace(
-        problem().classes[0], name="rare", goal=ServiceGoal("wait", 500.0)
-    )
-    rare = bare.replace(
-        classes=(*bare.classes, promised),
-        scenarios=tuple(
-            dataclasses.replace(s, arrivals={**s.arrivals, "rare": (1e-7,) * bare.num_quarters})
-            for s in bare.scenarios
-        ),
-    )
-    report = plan(rare, settings=EXACT, replay=REPLAY)
-    assert report.replayed is not None
-    assert report.replayed.outcome == "unmeasured"
-    assert not report.holds
-    assert "no waiting time is promised" in report.replayed.sentence
 
 
 def test_what_ifs_know_their_sign_or_say_that_they_do_not(base: PlanReport) -> None:
