@@ -395,7 +395,7 @@ def _save_json(document: Any, output: Path | None) -> None:
 def _say_outcome(found: "PlanReport") -> None:
     """Say what went wrong and how it could be cured."""
     _say_conflict(found.result)
-    if found.replayed is not None and found.replayed.outcome != "holds":
+    if found.replayed is not None and found.replayed.outcome not in ("holds", "no plan"):
         say(f"replay: {found.replayed.sentence}")
 
 

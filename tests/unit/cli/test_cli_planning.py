@@ -117,7 +117,15 @@ def test_a_replayed_plan_reports_both_fidelities_on_a_page_of_its_own(run, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("outcome", "code"), [("holds", 0), ("impossible", 3), ("missed", 5), ("no plan", 4)]
+    ("outcome", "code"),
+    [
+        ("holds", 0),
+        ("impossible", 3),
+        ("no plan", 4),
+        ("missed", 5),
+        ("unmeasured", 5),
+        ("interrupted", 130),
+    ],
 )
 def test_the_exit_code_tells_a_plan_that_holds_from_one_that_does_not(
     run, monkeypatch, outcome, code
@@ -138,7 +146,7 @@ def test_the_exit_code_tells_a_plan_that_holds_from_one_that_does_not(
     done = run("plan", TINY, "--replay", "-q", "--json")
     assert done.exit_code == code
     assert json.loads(done.stdout)["result"]
-    assert ("replay: as it was." in done.stderr) == (outcome in ("missed", "impossible"))
+    assert ("replay: as it was." in done.stderr) == (outcome not in ("holds", "no plan"))
 
 
 def test_of_several_what_ifs_the_worst_is_the_exit_code():
