@@ -6,6 +6,7 @@ from alloc.capacity import (
     HostOffer,
     JobClass,
     JobOption,
+    Owned,
     PlanningProblem,
     Scenario,
     ServiceGoal,
@@ -51,3 +52,36 @@ def margins(**gpus: float) -> tuple[Tightening, ...]:
     """Margins of classes, wherever they run."""
     sites = ("north", "cloud")
     return tuple(Tightening(c, "a100", site, margin=m) for c, m in gpus.items() for site in sites)
+
+
+def small_pools(**changes: object) -> PlanningProblem:
+    """Two GPU types, one faster and dearer; a goal that small pools miss in the replay."""
+    a100, h100 = HostType("a", 8, "a100"), HostType("h", 8, "h100")
+    base = PlanningProblem(
+        name="small",
+        currency="EUR",
+        num_quarters=2,
+        offers=(
+            HostOffer("a100-host", a100, "reserved", 1e4, service_quarters=1, idle_kw=1, busy_kw=4),
+            HostOffer(
+                "h100-host", h100, "reserved", 2.4e4, service_quarters=1, idle_kw=0.5, busy_kw=3
+            ),
+        ),
+        sites=(Site("hall", energy_price_per_kwh=(0.1,), carbon_kg_per_kwh=(0.3,)),),
+        classes=(
+            JobClass(
+                "train",
+                (JobOption("a100", 8, 4.0), JobOption("h100", 8, 2.0)),
+                goal=ServiceGoal("wait", 0.1, 0.95),
+            ),
+            JobClass("tune", (JobOption("a100", 1, 2.0), JobOption("h100", 1, 1.0))),
+        ),
+        scenarios=(
+            Scenario("low", 0.5, {"train": (0.5, 0.5), "tune": (4.0, 4.0)}),
+            Scenario("high", 0.5, {"train": (0.8, 0.9), "tune": (5.0, 8.0)}),
+        ),
+        owned=(Owned("a100-host", "hall", 1, 2),),
+        # A pool far larger than it will be: the formula then promises too much.
+        pool_gpus=4000.0,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]

@@ -83,6 +83,21 @@ def hosts_in_service(problem: PlanningProblem, plan: Plan) -> dict[Place, Array]
     return dict(found)
 
 
+def mean_hosts(problem: PlanningProblem, plan: Plan) -> dict[Place, Array]:
+    """Return the hosts of each (offer, site) by quarter: in service, or rented by the hour.
+
+    Of rented hosts it is the mean over scenarios and hours.
+    """
+    found = hosts_in_service(problem, plan)
+    likely = {scenario.name: scenario.probability for scenario in problem.scenarios}
+    hours = bands_of(problem).hours
+    for rental in plan.rentals:
+        counts = found.setdefault((rental.offer, rental.site), np.zeros(problem.num_quarters))
+        share = float(hours[rental.band] / hours.sum())
+        counts[rental.quarter] += likely[rental.scenario] * share * rental.hosts
+    return {place: counts for place, counts in found.items() if counts.any()}
+
+
 def usable_gpus(problem: PlanningProblem, hosts: dict[Place, Array]) -> dict[Place, Array]:
     """Return the GPUs of each (GPU type, site) that can be counted on, by quarter.
 

@@ -97,10 +97,17 @@ class JobClass:
             )
         if self.goal is not None:
             fastest = min(option.hours for option in self.options)
-            if self.goal.wait_hours(fastest) < 0:
+            longest = self.goal.wait_hours(fastest)
+            if longest < 0:
                 raise InstanceError(
                     f"{where}: its goal is a JCT of {self.goal.hours:g} h, and its fastest option "
                     f"runs {fastest:g} h; give a longer goal or a faster option."
+                )
+            if longest == 0 and self.goal.fraction is None:
+                raise InstanceError(
+                    f"{where}: its goal leaves no time to wait, and in any pool some job waits, so "
+                    "the mean is above 0; give a longer goal, a faster option, or a fraction of "
+                    "the jobs that start at once."
                 )
 
     def at(self, site: str) -> bool:

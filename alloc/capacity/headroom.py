@@ -26,10 +26,14 @@ from alloc.capacity.bands import expected_load
 from alloc.capacity.demand import JobClass, TighteningKey
 from alloc.capacity.problem import PlanningProblem
 from alloc.capacity.queueing import wait_in_queue
+from alloc.errors import InstanceError
 
 _MOST_SERVERS = 1000
 """Beyond it a few more servers hardly matter; fewer than there are is on the safe side."""
 _STEPS = 40
+MOST_HEADROOM = 1000
+"""GPUs for a busy one from which on a goal cannot be kept: nobody buys a pool that is idle for all
+but a thousandth of the time, and one as large as that keeps the goal with far less."""
 KEPT_OUT = 1e5
 """Factor of a tightening from which on a class is kept out of a pool. A smaller one is no wall: the
 host that is there anyway has room for a few jobs whatever they count."""
@@ -91,7 +95,8 @@ def headroom(
     Returns
     -------
     float or None
-        1 or more, without any `Tightening`; None if the option is too slow for the goal.
+        1 or more, without any `Tightening`; None if the option is too slow for the goal, or would
+        need more than `MOST_HEADROOM` GPUs for a busy one.
     """
     way = job_class.options[option]
     floor = 1 / problem.utilisation
@@ -102,10 +107,37 @@ def headroom(
     if wait_hours < 0:
         return None
     servers = max(int(pool_gpus // way.gpus), 1)
-    # A pool that is never busy needs no queue; 1e-6 keeps a hopeless goal a finite number.
-    return 1 / max(
-        min(most_utilisation(servers, hours, wait_hours, job_class.goal.fraction), 1 / floor), 1e-6
-    )
+    busy = most_utilisation(servers, hours, wait_hours, job_class.goal.fraction)
+    return None if busy * MOST_HEADROOM < 1 else max(1 / busy, floor)
+
+
+def require_goals_can_be_kept(problem: PlanningProblem) -> None:
+    """Refuse a goal that a pool keeps only if next to none of its GPUs is ever busy.
+
+    Raises
+    ------
+    InstanceError
+        If for a class with jobs the formula asks for more than `MOST_HEADROOM` GPUs for a busy one
+        on every option that is fast enough.
+    """
+    pool_gpus = reference_gpus(problem)
+    types = {offer.gpu_type for offer in problem.offers}
+    for job_class in problem.classes:
+        goal = job_class.goal
+        if goal is None or not any(any(s.arrivals[job_class.name]) for s in problem.scenarios):
+            continue
+        fast = [
+            k
+            for k, option in enumerate(job_class.options)
+            if option.gpu_type in types and goal.wait_hours(option.hours) >= 0
+        ]
+        if fast and all(headroom(problem, job_class, k, pool_gpus) is None for k in fast):
+            raise InstanceError(
+                f'job class "{job_class.name}": that {goal.sentence} would take more than '
+                f"{MOST_HEADROOM:,} GPUs for each busy one in pools of {pool_gpus:,.0f} GPUs; give "
+                "a longer goal, fewer jobs that must keep it, or say in pool_gpus how large pools "
+                "are."
+            )
 
 
 def tightening_factors(problem: PlanningProblem) -> dict[TighteningKey, float]:

@@ -178,7 +178,7 @@ class CostBreakdown:
 
 @dataclass(frozen=True)
 class MarginalValue:
-    """What one more unit of something would save, by the dual values of the relaxation.
+    """What one more unit of something would save in the linear relaxation, hosts in fractions.
 
     Parameters
     ----------
@@ -191,14 +191,24 @@ class MarginalValue:
     unit
         The unit of which there would be one more.
     saving
-        Expected discounted money saved by one more unit, negative if it costs.
+        Expected discounted money saved by one more unit, negative if it costs; None if it is proved
+        that no plan has one more. It is an estimate unless the next two are equal to it.
+    lower, upper
+        What it is proved to save at least and at most, money; None where nothing is proved.
     """
 
     kind: str
     name: str
     quarter: int | None
     unit: str
-    saving: float
+    saving: float | None
+    lower: float | None = None
+    upper: float | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the saving is proved, not estimated."""
+        return self.saving is None or self.lower == self.saving == self.upper
 
 
 @dataclass(frozen=True)
@@ -208,22 +218,26 @@ class Relief:
     Parameters
     ----------
     kind
-        ``demand``, ``budget``, ``rack_units``, ``ports``, ``power_kw``, ``carbon`` or ``hosts``.
+        ``demand``, ``goal``, ``budget``, ``rack_units``, ``ports``, ``power_kw`` or ``carbon``.
     name
-        The class, site or offer; empty for the plan's budget.
+        The class or site; empty for budgets and carbon.
     scenario
         The scenario in which it is short, or None if in all.
     quarter
         The quarter, or None for all together.
     amount
-        How much is missing.
+        How much is missing, rounded up to four digits; 1 for a goal that is given up.
     unit
         Unit of the amount.
     sentence
         The same for people.
     way
         Number of the way out that it belongs to, from 0, the one that gives way least first. All
-        reliefs of a way are needed together; one way is enough.
+        reliefs of a way are needed together; one way is enough: each was applied
+        (`alloc.capacity.reliefs.apply_reliefs`), and the problem solved again.
+    least
+        Whether it is proved that no way of these kinds gives way less: of limits and demand, in
+        hosts and to four digits; of goals, that none of those given up can be kept.
     """
 
     kind: str
@@ -234,6 +248,7 @@ class Relief:
     unit: str
     sentence: str
     way: int = 0
+    least: bool = True
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from alloc.capacity.sites import Site
 from alloc.errors import InstanceError, nearest
 from alloc.units import require_count, require_finite, require_non_negative, require_positive
 
+PRICES = "prices"
+"""Word of a description that says where offers, prices and sites are from."""
 _MOST_QUARTERS = 80
 _MOST_BANDS = 168
 # Probabilities are written with few digits.

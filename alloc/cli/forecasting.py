@@ -9,13 +9,16 @@ from alloc.cli import options
 from alloc.cli.console import Report, print_text, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.planning import ProblemArgument
-from alloc.cli.sources import read_instance, read_planning_problem
+from alloc.cli.sources import is_sample, read_instance, read_planning_problem
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from alloc.capacity.demand import JobClass, Scenario
     from alloc.capacity.problem import PlanningProblem
     from alloc.planning.history import History
+    from alloc.planning.promises import Wanted
 
 RateOption = Annotated[
     list[str] | None,
@@ -34,6 +37,17 @@ SpeedOption = Annotated[
     ),
 ]
 
+GoalOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CLASS=GOAL",
+        help="With --history: goal of a class or a pattern of classes, for example '8-gpu*=wait 2h "
+        "95%', '*=jct 24h mean' or '*=none'. Without one a class keeps the goal that the problem "
+        "has for it, else 95 % of its jobs wait no longer than its mean run time.",
+        show_default=False,
+    ),
+]
+
 
 def forecast_command(
     problem: ProblemArgument,
@@ -48,6 +62,23 @@ def forecast_command(
     ] = None,
     rate: RateOption = None,
     speed: SpeedOption = None,
+    goal: GoalOption = None,
+    interruptible: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CLASS",
+            help="With --history: a class, or pattern of classes, that may run on spot hosts.",
+            show_default=False,
+        ),
+    ] = None,
+    deferrable: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CLASS",
+            help="With --history: a class, or pattern of classes, that may run at other hours.",
+            show_default=False,
+        ),
+    ] = None,
     growth: Annotated[float, typer.Option(help="Growth per quarter, a fraction.")] = 0.0,
     variation: Annotated[
         float, typer.Option(help="With --rate: coefficient of variation of a rate.", min=0.0)
@@ -90,7 +121,10 @@ def forecast_command(
         raise typer.BadParameter("--hold-out, --held-out and --history go together")
     if (history is None) == (not rate):
         raise typer.BadParameter("give --history or --rate, one of the two")
-    asked = read_planning_problem(problem)
+    if history is None and (goal or interruptible or deferrable):
+        raise typer.BadParameter("--goal, --interruptible and --deferrable go with --history")
+    asked = _base(problem, history is not None)
+    wanted = _goals(goal or [])
     later = None
     with progress(f"forecasting {asked.name}", quiet) as report:
         if history is not None:
@@ -98,6 +132,8 @@ def forecast_command(
             seen = _history(history, speed or [])
             for why, count in seen.left_out.items():
                 say(f"left out: {count} {why}")
+
+            classes = _promised(asked, seen.classes, wanted, interruptible, deferrable)
 
             def draw(weeks: "History", block: int) -> "tuple[Scenario, ...]":
                 from alloc.planning.forecasts import bootstrap_weeks
@@ -115,9 +151,9 @@ def forecast_command(
             if held_out is not None:
                 seen, unseen = seen.split(hold_out)
                 # Few weeks are left out; a block is then all of them.
-                later = _with(asked, seen.classes, draw(unseen, min(block_weeks, hold_out)))
+                later = _with(asked, classes, draw(unseen, min(block_weeks, hold_out)))
             drawn = draw(seen, block_weeks)
-            asked = _with(asked, seen.classes, _kept(drawn, keep, report))
+            asked = _with(asked, classes, _kept(drawn, keep, report))
         else:
             from alloc.planning.forecasts import scenarios_from_rates
 
@@ -131,6 +167,8 @@ def forecast_command(
                 seed=seed,
             )
             asked = asked.replace(scenarios=_kept(drawn, keep, report))
+    if is_sample(problem):
+        say(f"note: {_made_up(problem, asked)}.")
     if later is not None and held_out is not None:
         save(later.to_json, held_out)
     if output is not None:
@@ -139,6 +177,77 @@ def forecast_command(
         print_text(asked.to_json())
     else:
         _show(asked)
+
+
+def _base(reference: str, is_measured: bool) -> "PlanningProblem":
+    """Return the problem to forecast for; of a sample nothing may pass for the user's own."""
+    asked = read_planning_problem(reference)
+    if is_measured and is_sample(reference):
+        raise InstanceError(
+            f"forecast: {_made_up(reference, asked)}. Write it to a file with `alloc plan "
+            f"{reference} --template mine.json`, put in your offers, prices and sites, and "
+            "forecast for mine.json."
+        )
+    return asked
+
+
+def _made_up(reference: str, problem: "PlanningProblem") -> str:
+    hosts = sum(hosts.count for hosts in problem.owned)
+    owned = f", and so are the {hosts} hosts that it owns" if hosts else ""
+    return f'"{reference}" is a sample: its offers, prices and sites are made up{owned}'
+
+
+def _goals(pairs: list[str]) -> "list[Wanted]":
+    from alloc.planning.change_text import parse_goal
+
+    found: list[Wanted] = []
+    for pair in pairs:
+        name, equals, text = pair.rpartition("=")
+        if not equals or not name:
+            raise InstanceError(
+                f'--goal is "{pair}"; write CLASS=GOAL, for example "8-gpu*=wait 2h 95%".'
+            )
+        found.append((name, parse_goal(f"--goal {pair}", text)))
+    return found
+
+
+def _promised(
+    problem: "PlanningProblem",
+    counted: "Sequence[JobClass]",
+    wanted: "list[Wanted]",
+    interruptible: list[str] | None,
+    deferrable: list[str] | None,
+) -> "tuple[JobClass, ...]":
+    """Return the classes of a history with what they are promised, and say what is assumed."""
+    from dataclasses import replace
+    from fnmatch import fnmatchcase
+
+    from alloc.planning.promises import kept_promises, require_match, with_goals
+
+    classes, defaults = with_goals(kept_promises(counted, problem.classes), wanted)
+    for pattern in interruptible or []:
+        require_match(pattern, classes, "--interruptible")
+        classes = tuple(
+            replace(c, interruptible=True) if fnmatchcase(c.name, pattern) else c for c in classes
+        )
+    for pattern in deferrable or []:
+        require_match(pattern, classes, "--deferrable")
+        classes = tuple(
+            replace(c, deferrable=True) if fnmatchcase(c.name, pattern) else c for c in classes
+        )
+    if defaults:
+        say(
+            f"note: {len(defaults)} of {len(classes)} classes had no goal; of each of them 95 % of "
+            "the jobs are promised to wait no longer than its mean run time in the history. Set "
+            "other goals with --goal."
+        )
+    gone = sorted({c.name for c in problem.classes} - {c.name for c in classes})
+    if gone:
+        say(
+            f"note: {len(gone)} classes of the problem are not in the history and are left out, "
+            f"with their goals: {', '.join(gone[:8])}{' ...' if len(gone) > 8 else ''}."
+        )
+    return classes
 
 
 def _with(
@@ -194,8 +303,12 @@ def _show(problem: "PlanningProblem") -> None:
                 f"{min(option.hours for option in job_class.options):.3g}",
                 f"{min(first):.3g} to {max(first):.3g}",
                 f"{min(last):.3g} to {max(last):.3g}",
+                "none" if job_class.goal is None else job_class.goal.sentence,
             )
         )
     title = f"{len(problem.scenarios)} scenarios over {problem.num_quarters} quarters"
-    columns = ("class", "GPUs", "hours, fastest", "jobs/h, first quarter", "jobs/h, last quarter")
+    columns = (
+        *("class", "GPUs", "hours, fastest"),
+        *("jobs/h, first quarter", "jobs/h, last quarter", "goal"),
+    )
     show(table(columns, rows, title))

@@ -10,11 +10,12 @@ from alloc.cli.completion import complete_planning_problem, complete_scheduler
 from alloc.cli.console import print_json, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_certificate, worst_code
-from alloc.cli.sources import read_planning_problem
+from alloc.cli.sources import is_sample, read_planning_problem
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
     from alloc.capacity.plan import PlanResult
+    from alloc.capacity.problem import PlanningProblem
     from alloc.certificate import Certificate
     from alloc.planning.changes import Change
     from alloc.planning.differences import WhatIf
@@ -41,13 +42,33 @@ ReplayOption = Annotated[
     ),
 ]
 SchedulerOption = Annotated[
-    str,
-    typer.Option(help="Policy of the replay.", metavar="NAME", autocompletion=complete_scheduler),
+    str | None,
+    typer.Option(
+        help="With --replay: policy of the replay.  [default: fifo]",
+        metavar="NAME",
+        autocompletion=complete_scheduler,
+        show_default=False,
+    ),
 ]
-RoundsOption = Annotated[int, typer.Option(help="Most rounds of planning and replaying.", min=1)]
+RoundsOption = Annotated[
+    int | None,
+    typer.Option(
+        help="With --replay: most rounds of planning and replaying.  [default: 5]",
+        min=1,
+        show_default=False,
+    ),
+]
 JobsOption = Annotated[
-    int, typer.Option("--replay-jobs", help="Jobs of each replication of a replay.", min=20)
+    int | None,
+    typer.Option(
+        "--replay-jobs",
+        help="With --replay: jobs of each replication.  [default: 1000]",
+        min=20,
+        show_default=False,
+    ),
 ]
+_ROUNDS, _JOBS = 5, 1000
+"""Rounds of planning and replaying, and jobs of a replication, unless asked otherwise."""
 WorkersOption = Annotated[int, typer.Option(help="Processes and threads.", min=1)]
 ReportOption = Annotated[
     Path | None,
@@ -91,9 +112,9 @@ def _change(text: str) -> "Change":
 def plan_command(
     problem: ProblemArgument,
     replay: ReplayOption = False,
-    scheduler: SchedulerOption = "fifo",
-    rounds: RoundsOption = 5,
-    replay_jobs: JobsOption = 1000,
+    scheduler: SchedulerOption = None,
+    rounds: RoundsOption = None,
+    replay_jobs: JobsOption = None,
     pareto: Annotated[
         str | None,
         typer.Option(
@@ -108,6 +129,15 @@ def plan_command(
         typer.Option(
             metavar="FILE",
             help="Check the orders in the scenarios of this problem, which the plan does not see.",
+            show_default=False,
+        ),
+    ] = None,
+    template: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the problem, without owned hosts, budgets and caps, to a file to put your "
+            "own offers, prices and sites into, and stop.",
             show_default=False,
         ),
     ] = None,
@@ -126,9 +156,14 @@ def plan_command(
     also if the goals are proved not to hold in the simulator within the limits, 5 if they did not
     hold in any round.
     """
+    _require_replay(
+        replay, {"--scheduler": scheduler, "--rounds": rounds, "--replay-jobs": replay_jobs}
+    )
     require_writable(output)
     require_writable(report)
     asked = read_planning_problem(problem)
+    if template is not None:
+        return _write_template(asked, problem, template)
     unseen = None if held_out is None else read_planning_problem(str(held_out))
     solver = _solver(time_limit, gap, seed, workers)
     if pareto is not None:
@@ -147,7 +182,7 @@ def plan_command(
             asked,
             settings=solver,
             replay=replayed,
-            max_rounds=rounds,
+            max_rounds=rounds or _ROUNDS,
             held_out=() if unseen is None else unseen.scenarios,
             watch=watch,
         )
@@ -162,7 +197,7 @@ def plan_command(
     else:
         from alloc.cli.planning_tables import plan_tables
 
-        show(*plan_tables(found))
+        show(*plan_tables(found, document))
     _say_outcome(found)
     return _code(found)
 
@@ -190,7 +225,7 @@ def what_if_command(
         bool, typer.Option("--each", help="Make each change by itself, not all together.")
     ] = False,
     replay: ReplayOption = False,
-    scheduler: SchedulerOption = "fifo",
+    scheduler: SchedulerOption = None,
     other_scheduler: Annotated[
         str | None,
         typer.Option(
@@ -200,8 +235,8 @@ def what_if_command(
             show_default=False,
         ),
     ] = None,
-    rounds: RoundsOption = 5,
-    replay_jobs: JobsOption = 1000,
+    rounds: RoundsOption = None,
+    replay_jobs: JobsOption = None,
     time_limit: options.TimeLimitOption = 60.0,
     gap: GapOption = 0.001,
     seed: options.SeedOption = 0,
@@ -215,9 +250,16 @@ def what_if_command(
     The difference in cost is given with the range that is proved. Exit codes are those of `alloc
     plan`, for the changed problem; of several the worst.
     """
+    _require_replay(
+        replay,
+        {
+            "--scheduler": scheduler,
+            "--other-scheduler": other_scheduler,
+            "--rounds": rounds,
+            "--replay-jobs": replay_jobs,
+        },
+    )
     require_writable(output)
-    if other_scheduler is not None and not replay:
-        raise typer.BadParameter("--other-scheduler needs --replay")
     asked = read_planning_problem(problem)
     parsed = [_change(text) for text in changes or []]
     from alloc.planning.differences import what_if
@@ -240,10 +282,12 @@ def what_if_command(
                     settings=solver,
                     replay=replayed,
                     changed_replay=other,
-                    max_rounds=rounds,
+                    max_rounds=rounds or _ROUNDS,
                     watch=watch,
                 )
             )
+            if found[-1].changed.interrupted:
+                break
     documents = [encode_what_if(one) for one in found]
     document: Any = documents if each else documents[0]
     _save_json(document, output)
@@ -252,11 +296,37 @@ def what_if_command(
     else:
         from alloc.cli.planning_tables import what_if_tables
 
-        for one in found:
-            show(*what_if_tables(one))
+        for one, shown in zip(found, documents, strict=True):
+            show(*what_if_tables(one, shown))
     for one in found:
         _say_outcome(one.changed)
+    if len(found) < len(together):
+        say(f"interrupted: {len(together) - len(found)} of {len(together)} what-ifs left out.")
     return worst_code(_code(one.changed) for one in found)
+
+
+def _write_template(problem: "PlanningProblem", reference: str, path: Path) -> ExitCode:
+    from alloc.capacity.problem import PRICES
+
+    require_writable(path)
+    origin = f'made up, of the sample "{reference}"'
+    if not is_sample(reference):
+        origin = problem.description.get(PRICES, "")
+    empty = problem.replace(
+        name=path.stem.partition(".")[0],
+        owned=(),
+        budget=None,
+        quarter_budgets=(),
+        carbon_caps_kg=(),
+        tightening=(),
+        description={PRICES: origin} if origin else {},
+    )
+    save(empty.to_json, path)
+    say(
+        f"{path}: put in your offers, prices, sites and the hosts that you own"
+        + (f', and take out "{PRICES}" of the description: plans repeat it.' if origin else ".")
+    )
+    return ExitCode.SOLVED
 
 
 def _front(
@@ -295,10 +365,20 @@ def _solver(time_limit: float, gap: float, seed: int, workers: int) -> "SolveSet
     return SolveSettings(time_limit, gap, seed, workers)
 
 
-def _replay(scheduler: str, jobs: int, seed: int, workers: int) -> "ReplaySettings":
+def _replay(scheduler: str | None, jobs: int | None, seed: int, workers: int) -> "ReplaySettings":
     from alloc.planning.replay import ReplaySettings
 
-    return ReplaySettings(scheduler, jobs=jobs, seed=seed, workers=workers)
+    return ReplaySettings(scheduler or "fifo", jobs=jobs or _JOBS, seed=seed, workers=workers)
+
+
+def _require_replay(replay: bool, given: "dict[str, str | int | None]") -> None:
+    """Refuse options of a replay where there is none: the plan would say nothing about them."""
+    named = [option for option, value in given.items() if value is not None]
+    if named and not replay:
+        raise typer.BadParameter(
+            f"{' and '.join(named)} {'need' if len(named) > 1 else 'needs'} --replay: without it "
+            "nothing is simulated; add --replay"
+        )
 
 
 def _save_json(document: Any, output: Path | None) -> None:
@@ -315,7 +395,7 @@ def _save_json(document: Any, output: Path | None) -> None:
 def _say_outcome(found: "PlanReport") -> None:
     """Say what went wrong and how it could be cured."""
     _say_conflict(found.result)
-    if found.replayed is not None and found.replayed.outcome in ("missed", "impossible"):
+    if found.replayed is not None and found.replayed.outcome not in ("holds", "no plan"):
         say(f"replay: {found.replayed.sentence}")
 
 
@@ -332,7 +412,7 @@ def say_stopped(certificate: "Certificate") -> None:
             kept = "there is proved to be no plan, and what is missing was not found yet"
         else:
             kept = "no plan was found yet"
-        say(f"interrupted: {kept}.")
+        say(f"interrupted: {kept}. To go on run it again; --time-limit ends it by itself.")
     elif certificate.status == "no_solution":
         say("no plan was found within the limits, and none is proved impossible; give more time.")
 
@@ -346,6 +426,8 @@ def _say_conflict(result: "PlanResult") -> None:
 
 
 def _code(found: "PlanReport") -> ExitCode:
+    if found.interrupted:
+        return ExitCode.INTERRUPTED
     code = code_of_certificate(found.result.certificate)
     if code is not ExitCode.SOLVED or found.holds:
         return code

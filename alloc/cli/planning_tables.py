@@ -1,6 +1,6 @@
 """What plans, what-ifs and fronts show in a terminal."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from alloc.cli.tables import certificate_table, table
 
@@ -8,46 +8,41 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from alloc.capacity.plan_tables import TextTable
     from alloc.planning.differences import WhatIf
     from alloc.planning.report import PlanReport
-    from alloc.planning.tables import TextTable
 
 
-def plan_tables(report: "PlanReport") -> "list[RenderableType]":
-    """Return what a plan says: certificate, costs, hosts, goals, values, assumptions."""
-    from alloc.planning.tables import (
-        cost_table,
-        hosts_table,
-        marginals_table,
-        out_of_sample_table,
-        rounds_tables,
-    )
+def plan_tables(report: "PlanReport", document: Any) -> "list[RenderableType]":
+    """Return what a plan says: certificate, costs, hosts, goals, values, assumptions.
+
+    Parameters
+    ----------
+    report
+        The plan.
+    document
+        The same as a document, which the tables show.
+    """
+    from alloc.capacity.plan_tables import plan_tables as tables_of
 
     result = report.result
     shown: list[RenderableType] = [certificate_table(result.certificate, report.problem.currency)]
-    if result.plan is not None:
-        shown += [drawn(cost_table(report)), drawn(hosts_table(report))]
-    shown += [drawn(found) for found in rounds_tables(report)]
+    shown += [drawn(found) for found in tables_of(document)]
     if report.replayed is not None:
         shown.append(f"Replay: {report.replayed.sentence}")
-    outside = out_of_sample_table(report)
-    if outside is not None:
-        shown.append(drawn(outside))
-    if result.marginals:
-        shown.append(drawn(marginals_table(report)))
     if result.assumptions:
         shown += ["Assumptions:", *(f"  - {sentence}" for sentence in result.assumptions)]
     return shown
 
 
-def what_if_tables(found: "WhatIf") -> "list[RenderableType]":
+def what_if_tables(found: "WhatIf", document: Any) -> "list[RenderableType]":
     """Return what a what-if says: the proved difference, and what differs."""
-    from alloc.planning.tables import differences_tables
+    from alloc.capacity.plan_tables import difference_tables
 
     shown: list[RenderableType] = [f"What if: {'; '.join(found.changes)}"]
     if found.cost is not None:
         shown.append(f"It {found.cost.in_words(found.base.problem.currency)}.")
-    return shown + [drawn(part) for part in differences_tables(found)]
+    return shown + [drawn(part) for part in difference_tables(document)]
 
 
 def drawn(text: "TextTable") -> "Table":

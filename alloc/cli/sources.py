@@ -54,6 +54,11 @@ def read_planning_problem(reference: str) -> PlanningProblem:
     return load_stored_planning(reference)
 
 
+def is_sample(reference: str) -> bool:
+    """Return whether a planning problem is one of those stored here, and no file of the user's."""
+    return not _is_document(reference)
+
+
 def read_document(reference: str, parse: Callable[[str | bytes], T], load: Callable[[str], T]) -> T:
     """Return what a file or ``-`` (standard input) holds; what is wrong is said with its name.
 

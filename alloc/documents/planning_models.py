@@ -9,7 +9,7 @@ from pydantic import Field
 from alloc.capacity.demand import JobClass, Scenario, Tightening
 from alloc.capacity.goals import Measure, ServiceGoal
 from alloc.capacity.offers import HostOffer, Terms
-from alloc.capacity.plan import CostBreakdown, PlanResult, Relief
+from alloc.capacity.plan import CostBreakdown, MarginalValue, PlanResult, Relief
 from alloc.capacity.problem import PlanningProblem
 from alloc.capacity.sites import Site
 from alloc.documents.models import CertificatePart, Document, HostTypePart, Part, Whole
@@ -313,7 +313,16 @@ class MarginalValuePart(Part):
     name: str = Field(description="Site, offer or class.")
     quarter: Whole | None = Field(description="Quarter; null: all together.")
     unit: str = Field(description="Unit of which there would be one more.")
-    saving: float = Field(description="Expected discounted money saved; negative if it costs.")
+    saving: float | None = Field(
+        description="Expected discounted money saved, negative if it costs; null: no plan has one "
+        "more. An estimate unless lower and upper are equal to it."
+    )
+    lower: float | None = Field(
+        MarginalValue.lower, description="Proved to be saved at least; null: nothing is proved."
+    )
+    upper: float | None = Field(
+        MarginalValue.upper, description="Proved to be saved at most; null: nothing is proved."
+    )
 
 
 class ReliefPart(Part):
@@ -331,6 +340,7 @@ class ReliefPart(Part):
         description="Number of the way out that it belongs to; all reliefs of a way are needed "
         "together, one way is enough.",
     )
+    least: bool = Field(Relief.least, description="Whether less is proved not to be enough.")
 
 
 class PlanResultDocument(Document):

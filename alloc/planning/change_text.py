@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -38,6 +39,7 @@ KINDS: Mapping[str, type[Any]] = {
 
 GRAMMAR = (
     ("demand=+20%, demand:CLASS=-10%", "more or fewer jobs, of all classes or one"),
+    ("demand=x2, demand:CLASS=x0.5", "so many times as many jobs; x goes with prices too"),
     ("hosts:OFFER@SITE=-2", "owned hosts lost, or with + more of them without a purchase"),
     ("rack:OFFER@SITE", "a rack of owned hosts lost, with its space"),
     ("close:SITE", "a site and what is owned there gone"),
@@ -89,7 +91,7 @@ def parse_change(text: str) -> Change:
         return NoMore(_named(text, name))
     if kind == "budget":
         return Budget(None if value == "none" else _number(text, value))
-    return Goal(_named(text, name), _goal(text, value))
+    return Goal(_named(text, name), parse_goal(text, value))
 
 
 def read_change(document: object) -> Change:
@@ -163,24 +165,64 @@ def _whole(text: str, value: str | None) -> int:
 
 
 def _factor(text: str, value: str | None) -> float:
-    """Return the factor that +20%, -20% or 1.2 means."""
+    """Return the factor that +20%, -20% or x1.2 means.
+
+    A number alone could mean times, per cent, or jobs, so it is refused; and so is a fall by all
+    there is, which leaves nothing to plan.
+    """
     given = (value or "").strip()
-    if given.endswith("%"):
-        percent = _number(text, given[:-1])
-        return 1 + percent / 100 if given[0] in "+-" else percent / 100
-    if given.startswith("+"):
+    what = text.partition("=")[0].strip()
+    if given.startswith(("x", "X")):
+        factor = _number(text, given[1:])
+    elif given.endswith("%") and given[:1] in ("+", "-"):
+        factor = 1 + _number(text, given[:-1]) / 100
+    else:
+        said = f'"{given}"' if given else "no value"
+        number = given.strip("%+- ")
+        number = number if _is_number(number) else "20"
         raise InstanceError(
-            f'change "{text}": a sign goes with a percentage; write {given}%, or a factor.'
+            f'change "{text}": {said} does not say in relation to what; write {what}=+{number}% '
+            f"for {number} % more, {what}=-{number}% for {number} % less, or {what}=x{number} for "
+            f"{number} times as much."
         )
-    return _number(text, given)
+    if not 0 < factor < math.inf:
+        raise InstanceError(
+            f'change "{text}": multiplies by {factor:g}; write more than -100%, or x and a number '
+            f"above 0, for example {what}=-20% or {what}=x0.8."
+        )
+    return factor
 
 
-def _goal(text: str, value: str | None) -> ServiceGoal | None:
+def _is_number(text: str) -> bool:
+    try:
+        return float(text) > 0
+    except ValueError:
+        return False
+
+
+def parse_goal(text: str, value: str | None) -> ServiceGoal | None:
+    """Return the goal that ``wait 2h 95%``, ``jct 8h mean`` or ``none`` means.
+
+    Parameters
+    ----------
+    text
+        Where it stands, for the message.
+    value
+        The goal in text.
+
+    Raises
+    ------
+    InstanceError
+        If it means none.
+    """
     if value == "none":
         return None
     match = _GOAL.fullmatch((value or "").strip())
     if match is None:
-        raise InstanceError(f'change "{text}": is no goal; write {_example(text)}.')
+        raise InstanceError(
+            f'"{text}": "{value or ""}" is no goal; write for example wait 2h 95%, jct 8h mean, or '
+            "none."
+        )
     fraction = match["fraction"]
     return ServiceGoal(
         match["measure"],  # type: ignore[arg-type]

@@ -7,13 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from alloc.capacity.accounting import hosts_in_service
+from alloc.capacity.accounting import mean_hosts
 from alloc.capacity.plan import CostBreakdown, PlanResult
 from alloc.capacity.problem import PlanningProblem
 from alloc.errors import InstanceError
 from alloc.planning.changes import Change, apply_all
 from alloc.planning.replay import ReplaySettings
 from alloc.planning.report import PlanReport, SolveSettings, Watch, plan
+
+_DIGITS = 6
+"""Decimals of a mean number of hosts beyond which there is only the solver's tolerance."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +114,13 @@ class WhatIf:
         }
 
     @property
-    def hosts(self) -> Mapping[tuple[str, str], tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Hosts in service by offer and site, quarter by quarter, before and after, that differ."""
+    def hosts(self) -> Mapping[tuple[str, str], tuple[tuple[float, ...], tuple[float, ...]]]:
+        """Hosts by offer and site, quarter by quarter, before and after, that differ.
+
+        Of hosts rented by the hour, means over scenarios and hours.
+        """
         before, after = _fleet(self.base), _fleet(self.changed)
-        none = (0,) * self.base.problem.num_quarters
+        none = (0.0,) * self.base.problem.num_quarters
         return {
             place: (before.get(place, none), after.get(place, none))
             for place in sorted(before.keys() | after.keys())
@@ -148,6 +154,12 @@ def what_if(
     changed_replay
         How the changed plan is replayed if not like the base: another policy.
 
+    Returns
+    -------
+    WhatIf
+        At an interrupt (Ctrl-C) with what was found until then: what is proved of the difference
+        is proved all the same, and a plan that was not begun is one without a solution.
+
     Raises
     ------
     InstanceError
@@ -159,18 +171,18 @@ def what_if(
     tell = watch or (lambda sentence: None)
     if base is None:
         tell("base: planning")
-        base = _whole(
-            plan(problem, settings=settings, replay=replay, max_rounds=max_rounds, watch=watch)
-        )
+        base = plan(problem, settings=settings, replay=replay, max_rounds=max_rounds, watch=watch)
     sentences = [change.sentence for change in changes]
     if changed_replay is not None and changed_replay != replay:
         sentences.append(f"policy {changed_replay.scheduler}")
     if after == problem and changed_replay in (None, replay):
         # The change is none, for example no budget where there was none.
         return WhatIf(tuple(sentences), base, base)
+    if base.interrupted:
+        return WhatIf(tuple(sentences), base, _not_planned(after, base))
     tell(f"{'; '.join(sentences)}: planning")
-    changed = _whole(
-        plan(
+    try:
+        changed = plan(
             after,
             settings=settings,
             replay=changed_replay or replay,
@@ -178,7 +190,8 @@ def what_if(
             before=base.result,
             watch=watch,
         )
-    )
+    except KeyboardInterrupt:
+        changed = _not_planned(after, base)
     return WhatIf(tuple(sentences), base, changed)
 
 
@@ -198,11 +211,19 @@ def cost_change(before: PlanResult, after: PlanResult) -> CostChange | None:
     )
 
 
-def _whole(report: PlanReport) -> PlanReport:
-    """Return a report that was not interrupted: half an answer would be held against a whole."""
-    if report.result.certificate.limit == "interrupt":
-        raise KeyboardInterrupt
-    return report
+def _not_planned(problem: PlanningProblem, base: PlanReport) -> PlanReport:
+    """Return the report of a problem whose plan an interrupt (Ctrl-C) left out."""
+    certificate = base.result.certificate.replace(
+        status="no_solution",
+        objective=None,
+        bound=-math.inf,
+        seconds=0.0,
+        fingerprint=problem.fingerprint,
+        limit="interrupt",
+        verified=False,
+        bound_proof="none",
+    )
+    return PlanReport(problem, PlanResult(None, certificate))
 
 
 def _range(low: int, high: int) -> str:
@@ -211,11 +232,11 @@ def _range(low: int, high: int) -> str:
     return f"at most {high:,}" if low == 0 else f"{low:,} to {high:,}"
 
 
-def _fleet(report: PlanReport) -> dict[tuple[str, str], tuple[int, ...]]:
+def _fleet(report: PlanReport) -> dict[tuple[str, str], tuple[float, ...]]:
     found = report.result.plan
     if found is None:
         return {}
     return {
-        place: tuple(round(count) for count in counts)
-        for place, counts in hosts_in_service(report.problem, found).items()
+        place: tuple(round(count, _DIGITS) for count in counts.tolist())
+        for place, counts in mean_hosts(report.certified_problem, found).items()
     }

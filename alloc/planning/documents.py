@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from alloc.capacity.accounting import account
-from alloc.capacity.bands import bands_of
-from alloc.capacity.plan import Plan
-from alloc.capacity.problem import PlanningProblem
+from alloc.capacity.accounting import account, mean_hosts
 from alloc.comparison.intervals import Interval
 from alloc.documents.planning import encode_plan_result
 from alloc.planning.differences import WhatIf
@@ -35,9 +32,7 @@ def encode_report(report: PlanReport) -> Document:
         "problem": {"name": report.problem.name, "fingerprint": report.problem.fingerprint},
         "holds": report.holds,
         "result": encode_plan_result(report.result),
-        "account": None
-        if report.result.plan is None
-        else _account(report.certified_problem, report.result.plan),
+        "account": encode_account(report),
         "replay": None
         if replayed is None
         else {
@@ -102,12 +97,16 @@ def finite(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def _account(problem: PlanningProblem, plan: Plan) -> Document:
-    """Return what a plan comes to in each quarter: money, carbon, and hosts by offer."""
+def encode_account(report: PlanReport) -> Document | None:
+    """Return what a plan comes to in each quarter: money, carbon, and hosts by offer.
+
+    Hosts rented by the hour are means over scenarios and hours. None without a plan.
+    """
+    problem, plan = report.certified_problem, report.result.plan
+    if plan is None:
+        return None
     books = account(problem, plan)
     likely = np.array([scenario.probability for scenario in problem.scenarios])
-    hosts = {place: np.asarray(counts) for place, counts in books.hosts.items()}
-    hosts.update(_rented(problem, plan))
     return {
         "currency": problem.currency,
         "money": {
@@ -124,23 +123,9 @@ def _account(problem: PlanningProblem, plan: Plan) -> Document:
                 "gpus": problem.offers[problem.offer_index[name]].gpus,
                 "hosts": counts.tolist(),
             }
-            for (name, site), counts in hosts.items()
-            if counts.any()
+            for (name, site), counts in mean_hosts(problem, plan).items()
         ],
     }
-
-
-def _rented(problem: PlanningProblem, plan: Plan) -> dict[tuple[str, str], Any]:
-    """Return the hosts rented by the hour, mean over scenarios and hours, by quarter."""
-    likely = {scenario.name: scenario.probability for scenario in problem.scenarios}
-    hours = np.asarray(bands_of(problem).hours, dtype=float)
-    found: dict[tuple[str, str], Any] = {}
-    for rental in plan.rentals:
-        place = (rental.offer, rental.site)
-        counts = found.setdefault(place, np.zeros(problem.num_quarters))
-        share = float(hours[rental.band] / hours.sum())
-        counts[rental.quarter] += likely[rental.scenario] * share * rental.hosts
-    return found
 
 
 def _out_of_sample(report: PlanReport) -> Document | None:

@@ -13,6 +13,7 @@ import numpy as np
 from alloc.capacity.accounting import account
 from alloc.capacity.bands import bands_of
 from alloc.capacity.demand import JobClass
+from alloc.capacity.headroom import require_goals_can_be_kept
 from alloc.capacity.plan import PlanResult
 from alloc.capacity.problem import PlanningProblem
 from alloc.errors import InstanceError, nearest
@@ -179,8 +180,9 @@ def _goal_points(
             changed = problem.replace(
                 classes=tuple(_with_factor(job_class, factor) for job_class in problem.classes)
             )
+            require_goals_can_be_kept(changed)
         except InstanceError:
-            # A goal below the fastest run time, which no cluster can keep.
+            # A goal that no cluster can keep, for example one below the fastest run time.
             continue
         result = solver.solve(changed, before, watch)
         before = result if result.plan is not None else before

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from alloc.capacity.demand import JobClass, JobOption
 from alloc.capacity.goals import ServiceGoal
-from alloc.capacity.series import HOURS_OF_WEEK
+from alloc.capacity.series import HOURS_OF_WEEK, Series
 from alloc.errors import InstanceError
 from alloc.instance import Instance
 from alloc.instances.readers.jobs import TracedJob
@@ -28,6 +28,10 @@ GPU_EDGES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Most GPUs of a job in each class of sizes, by default."""
 HOUR_EDGES = (1.0, 8.0, 48.0)
 """Most hours of a job in each class of run times but the last, by default."""
+HOURS_OF_DAY = 24
+_PROFILED = 10 * HOURS_OF_DAY
+"""Jobs of a class from which on its own hours of the day say something: ten for each. The profile
+of a class with fewer is that of all jobs."""
 
 Goals = Mapping[str, ServiceGoal] | Callable[[int, float], ServiceGoal | None]
 
@@ -141,9 +145,10 @@ def history_of_jobs(
     """Return the history of traced jobs: one class for each size and length.
 
     A class of jobs with at most k GPUs runs on k GPUs, for so many hours that the GPU time of all
-    its jobs together stays what it was. Weeks begin with the first arrival. The last one counts if
-    jobs arrive until an hour, or three mean gaps between arrivals, but no more than a day, before
-    its end. Jobs that ran for no time are left out and counted.
+    its jobs together stays what it was. Its profile is that of its arrivals by hour of the day.
+    Weeks begin with the first arrival. The last one counts if jobs arrive until an hour, or three
+    mean gaps between arrivals, but no more than a day, before its end. Jobs that ran for no time
+    are left out and counted.
 
     Parameters
     ----------
@@ -224,9 +229,11 @@ def _history(
             "gpu_edges."
         )
     classes = []
+    counted = [job for members in groups.values() for job in members]
     weekly = np.zeros((num_weeks, len(groups)))
     for column, (key, members) in enumerate(sorted(groups.items())):
-        classes.append(_class(key, members, gpu_edges, hour_edges, speeds))
+        profile = _profile(members if len(members) >= _PROFILED else counted)
+        classes.append(_class(key, members, gpu_edges, hour_edges, speeds, profile))
         weeks = [_week(job, begin_s) for job in members]
         weekly[:, column] = np.bincount(weeks, minlength=num_weeks) / HOURS_OF_WEEK
     return History(
@@ -260,6 +267,7 @@ def _class(
     gpu_edges: Sequence[int],
     hour_edges: Sequence[float],
     speeds: Mapping[str, float],
+    profile: Series,
 ) -> JobClass:
     size, length = key
     gpus = gpu_edges[size]
@@ -271,7 +279,18 @@ def _class(
         options=tuple(
             JobOption(gpu_type, gpus, hours / speed) for gpu_type, speed in speeds.items()
         ),
+        hourly_profile=profile,
     )
+
+
+def _profile(jobs: Sequence[_Seen]) -> Series:
+    """Return arrivals by hour of the day over their mean; hour 0 is that of the clock's 0.
+
+    Weeks are whole, so every hour is there as often as any other.
+    """
+    hours = [int(job.arrival_s // HOUR_S) % HOURS_OF_DAY for job in jobs]
+    found = np.bincount(hours, minlength=HOURS_OF_DAY) * HOURS_OF_DAY / len(jobs)
+    return tuple(np.round(found, 3).tolist())
 
 
 def _with_goals(classes: Sequence[JobClass], goals: Goals | None) -> tuple[JobClass, ...]:

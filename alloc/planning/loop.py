@@ -10,6 +10,7 @@ from typing import Literal
 from alloc.capacity.demand import Tightening
 from alloc.capacity.plan import PlanResult
 from alloc.capacity.problem import PlanningProblem
+from alloc.errors import InstanceError
 from alloc.planning.pools import fullest, operations_of
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
 from alloc.planning.room import keys_of
@@ -25,7 +26,7 @@ from alloc.planning.tightening import (
 )
 from alloc.units import require_count
 
-Outcome = Literal["holds", "missed", "impossible", "no plan"]
+Outcome = Literal["holds", "missed", "impossible", "no plan", "unmeasured", "interrupted"]
 Solve = Callable[[PlanningProblem, PlanResult | None], PlanResult]
 """Solves a problem, given the result of the round before or None."""
 Watch = Callable[[str], None]
@@ -62,8 +63,8 @@ class Round:
 
     @property
     def holds(self) -> bool:
-        """Whether there is a plan and no goal was missed."""
-        return self.result.plan is not None and not self.missed
+        """Whether there is a plan, goals were measured, and none was missed."""
+        return self.result.plan is not None and bool(self.measured) and not self.missed
 
     @property
     def missed(self) -> tuple[Measured, ...]:
@@ -82,7 +83,8 @@ class Replayed:
     outcome
         ``holds``: every goal holds in the replay of the answer; ``missed``: in no round did all
         hold; ``impossible``: nor did they, and with the room that the replay asks for the problem
-        is proved infeasible; ``no plan``: there was none to replay.
+        is proved infeasible; ``no plan``: there was none to replay; ``unmeasured``: no job of a
+        class with a goal came in any replay; ``interrupted``: Ctrl-C came before any of these.
     sentence
         The outcome in words.
     """
@@ -135,16 +137,57 @@ def plan_and_replay(
         Most rounds, 1 or more.
     watch
         Told in a sentence what each step does.
+
+    Returns
+    -------
+    Replayed
+        At an interrupt (Ctrl-C) with the rounds until then, and what was found of the last one.
+
+    Raises
+    ------
+    InstanceError
+        If no class has a goal: there would be nothing to measure.
+    KeyboardInterrupt
+        If it comes before anything was found.
     """
+    if all(job_class.goal is None for job_class in problem.classes):
+        raise InstanceError(
+            f'replay: no class of "{problem.name}" has a goal, so there is nothing to measure and '
+            "the plan promises no waiting time; give the classes a goal (alloc forecast --history "
+            '... --goal "*=wait 4h 95%", or the field goal of a class), or plan without a replay.'
+        )
     require_count(max_rounds, "replay", "max_rounds", least=1)
-    tell = watch or (lambda sentence: None)
     rounds: list[Round] = []
+    try:
+        proof = _take_turns(
+            problem, solve, settings, max_rounds, watch or (lambda sentence: None), rounds
+        )
+    except KeyboardInterrupt:
+        if not rounds:
+            raise
+        return _interrupted(rounds)
+    return _ended(rounds, settings, proof)
+
+
+def _take_turns(
+    problem: PlanningProblem,
+    solve: Solve,
+    settings: ReplaySettings,
+    max_rounds: int,
+    tell: Watch,
+    rounds: list[Round],
+) -> Round | None:
+    """Add round after round; return the one that proves that there is no plan, if any does."""
     learned = Learned()
     asked, proof = problem, None
     for number in range(1, max_rounds + 1):
         tell(f"round {number}: solving the plan")
         last = _last_plan(rounds)
         result = solve(problem, None if last is None else last.result)
+        # What is known of the round should the replay be interrupted.
+        rounds.append(Round(problem.tightening, result, ()))
+        if result.certificate.limit == "interrupt":
+            raise KeyboardInterrupt
         every = () if result.plan is None else operations_of(problem, result.plan)
         operations = fullest(every, settings.regimes)
         learned.sent |= {key for operation in every for key in keys_of(operation)}
@@ -152,7 +195,7 @@ def plan_and_replay(
             tell(f"round {number}: replaying {len(operations)} regimes of pools")
         measured = replay_all(operations, settings, draw=number)
         turn = Round(problem.tightening, result, tuple(m for found in measured for m in found))
-        rounds.append(turn)
+        rounds[-1] = turn
         guesses = learned.guessed & margins_kept(problem).keys()
         if result.certificate.status == "infeasible" and not guesses:
             proof = turn
@@ -182,7 +225,24 @@ def plan_and_replay(
         if following == problem:
             break
         problem = following
-    return _ended(rounds, settings, proof)
+    return proof
+
+
+def _interrupted(rounds: Sequence[Round]) -> Replayed:
+    """Return what was found until an interrupt: the cheapest plan that holds, else the last one."""
+    ended = tuple(rounds)
+    answer = Replayed(ended, "interrupted", "").answer
+    number = next(i for i, turn in enumerate(ended, start=1) if turn is answer)
+    if answer.result.plan is None:
+        kept = "no plan was found yet"
+    elif answer.holds:
+        kept = f"the plan of round {number} is kept, and all goals replayed hold in it"
+    elif answer.measured:
+        kept = f"the plan of round {number} is kept; {_misses(answer.missed)} missed the goal in it"
+    else:
+        kept = f"the plan of round {number} is kept, and it was not replayed yet"
+    again = "run it again to go on, with fewer rounds or jobs if that takes too long"
+    return Replayed(ended, "interrupted", f"interrupted in round {len(ended)}: {kept}; {again}.")
 
 
 def _last_plan(rounds: Sequence[Round]) -> Round | None:
@@ -209,6 +269,13 @@ def _ended(rounds: Sequence[Round], settings: ReplaySettings, proof: Round | Non
         return Replayed(ended, "holds", _holds_sentence(ended, settings))
     without = next((turn for turn in reversed(ended) if turn.result.plan is None), None)
     last = _last_plan(ended)
+    if last is not None and not last.missed:
+        sentence = (
+            "no job of a class with a goal came in any pool replayed, so there was nothing to "
+            "measure and no waiting time is promised; replay more jobs, or give goals to classes "
+            "of which more jobs come."
+        )
+        return Replayed(ended, "unmeasured", sentence)
     if last is None:
         return Replayed(ended, "no plan", f"there is no plan: {_why(ended[0].result)}")
     missed = f"{_misses(last.missed)} missed the goal in the replay with {settings.scheduler}"
@@ -238,8 +305,6 @@ def _why(result: PlanResult) -> str:
 def _holds_sentence(rounds: tuple[Round, ...], settings: ReplaySettings) -> str:
     best = Replayed(rounds, "holds", "").answer
     goals = len(best.measured)
-    if not goals:
-        return "no class has a goal in any pool replayed, so there was nothing to measure."
     number = next(i for i, turn in enumerate(rounds, start=1) if turn is best)
     after = "at once" if number == 1 else f"in round {number}"
     more = f" ({len(rounds)} rounds; this plan is the cheapest that holds)" * (len(rounds) > number)

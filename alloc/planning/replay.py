@@ -16,6 +16,7 @@ from alloc.instance import Instance
 from alloc.planning.pools import Operation, Pool, Regime
 from alloc.schedulers.registry import make_scheduler
 from alloc.simulation import simulate
+from alloc.solving.processes import worker_processes
 from alloc.topology import Host, HostType, Topology
 from alloc.units import require_count, require_non_negative
 from alloc.workload import Configuration, Job, rigid_gang
@@ -178,9 +179,9 @@ def replay_all(
         return tuple(replay(operation, settings, draw=draw) for operation in operations)
     import joblib
 
-    jobs = (joblib.delayed(replay)(operation, settings, draw=draw) for operation in operations)
-    with worker_deaths("replay"):
-        return tuple(joblib.Parallel(n_jobs=settings.workers)(jobs))
+    calls = [joblib.delayed(replay)(operation, settings, draw=draw) for operation in operations]
+    with worker_processes(settings.workers) as parallel, worker_deaths("replay"):
+        return tuple(parallel(calls))
 
 
 def _replicate(

@@ -48,8 +48,8 @@ class SolveSettings:
     ) -> PlanResult:
         """Return the plan of a problem, starting from one of a similar problem if there is one.
 
-        An interrupt (Ctrl-C) ends it: with `keep` with what was found until then, else as it does
-        everything, for what is solved next would need the whole answer.
+        An interrupt (Ctrl-C) ends it: with `keep` with what was found until then and its proved
+        bound, else as it does everything.
         """
         result = right_size(
             problem,
@@ -60,7 +60,7 @@ class SolveSettings:
             start=None if before is None else before.plan,
             progress=watch,
         )
-        if _interrupted(result) and not keep:
+        if result.certificate.limit == "interrupt" and not keep:
             raise KeyboardInterrupt
         return result
 
@@ -92,6 +92,13 @@ class PlanReport:
         if self.result.plan is None:
             return False
         return self.replayed is None or self.replayed.outcome == "holds"
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended it before it was done."""
+        if self.result.certificate.limit == "interrupt":
+            return True
+        return self.replayed is not None and self.replayed.outcome == "interrupted"
 
     @property
     def certified_problem(self) -> PlanningProblem:
@@ -137,8 +144,8 @@ def plan(
     Returns
     -------
     PlanReport
-        An infeasible problem is a result too: it says what is missing and the cheapest relief.
-        Without a replay, so is an interrupt (Ctrl-C), with what was found until then.
+        An infeasible problem is a result too: it says what is missing and the cheapest relief. So
+        is an interrupt (Ctrl-C), with what was found until then (`PlanReport.interrupted`).
 
     Raises
     ------
@@ -151,7 +158,7 @@ def plan(
         return _checked(report, held_out, solver)
     replayed = plan_and_replay(
         problem,
-        lambda tightened, last: solver.solve(tightened, last or before, watch),
+        lambda tightened, last: solver.solve(tightened, last or before, watch, keep=True),
         replay,
         max_rounds=max_rounds,
         watch=watch,
@@ -161,13 +168,9 @@ def plan(
 
 def _checked(report: PlanReport, held_out: Sequence[Scenario], solver: SolveSettings) -> PlanReport:
     """Return the report with a check of its orders in scenarios held out, if there are any."""
-    if not held_out or report.result.plan is None or _interrupted(report.result):
+    if not held_out or report.result.plan is None or report.interrupted:
         return report
     found = check_out_of_sample(
         report.certified_problem, report.result.plan, tuple(held_out), workers=solver.workers
     )
     return replace(report, out_of_sample=found)
-
-
-def _interrupted(result: PlanResult) -> bool:
-    return result.certificate.limit == "interrupt"

@@ -27,6 +27,7 @@ from alloc.planning.tightening import (
     margins_everywhere,
     margins_kept,
 )
+from alloc.solving.processes import worker_processes
 
 # Part of a class, in every quarter, that is worth a pool of its own.
 _MOSTLY = 0.9
@@ -174,8 +175,8 @@ def _in_parallel(pools: Sequence[Sequence[Sample]], settings: ReplaySettings) ->
     import joblib
 
     jobs = (joblib.delayed(_margin_of)(samples, settings) for samples in pools)
-    with worker_deaths("settling margins"):
-        return list(joblib.Parallel(n_jobs=settings.workers)(jobs))
+    with worker_processes(settings.workers) as parallel, worker_deaths("settling margins"):
+        return list(parallel(jobs))
 
 
 def _margin_of(samples: Sequence[Sample], settings: ReplaySettings) -> float:

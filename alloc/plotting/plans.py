@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from alloc.capacity.accounting import account, hosts_in_service
+from alloc.capacity.accounting import account
 from alloc.capacity.plan import Plan
+from alloc.capacity.plan_tables import gpus_of
 from alloc.errors import InstanceError
+from alloc.planning.documents import encode_account
 from alloc.planning.fronts import Front
 from alloc.planning.replay import Measured
 from alloc.planning.report import PlanReport
@@ -25,7 +27,9 @@ _HATCHES = ("", "///", "...", "xxx", "\\\\\\")
 
 
 def plot_hosts(report: PlanReport, *, title: str | None = None, ax: Axes | None = None) -> Axes:
-    """Draw the GPUs in service in each quarter, stacked by offer.
+    """Draw the GPUs in service or rented in each quarter, stacked by offer.
+
+    Of hosts rented by the hour it is the mean over scenarios and hours.
 
     Parameters
     ----------
@@ -41,15 +45,12 @@ def plot_hosts(report: PlanReport, *, title: str | None = None, ax: Axes | None 
     InstanceError
         If there is no plan to draw.
     """
+    account = encode_account(report)
+    if account is None:
+        raise InstanceError("there is no plan to draw; the report says why.")
     ax = axes_to_draw_on(ax, 7.0, 3.6)
-    problem = report.problem
-    layers: dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
-    for (name, _), counts in hosts_in_service(problem, _plan(report)).items():
-        offer = problem.offers[problem.offer_index[name]]
-        base = layers.get(name, np.zeros(problem.num_quarters))
-        layers[name] = base + np.asarray(counts) * offer.gpus
-    _stack(ax, {name: counts for name, counts in layers.items() if counts.any()})
-    ax.set_ylabel("GPUs in service")
+    _stack(ax, {name: np.asarray(counts) for name, counts in gpus_of(account)})
+    ax.set_ylabel("GPUs")
     set_title(ax, title)
     return ax
 

@@ -8,19 +8,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from alloc.capacity.plan_tables import money, plan_tables
 from alloc.certificate import Certificate
 from alloc.comparison.settings import alloc_version
 from alloc.documents.files import write_text
+from alloc.planning.documents import encode_report
 from alloc.planning.report import PlanReport
-from alloc.planning.tables import (
-    TextTable,
-    cost_table,
-    hosts_table,
-    marginals_table,
-    money,
-    out_of_sample_table,
-    rounds_tables,
-)
 from alloc.plotting import inline_svg
 from alloc.plotting.plans import plot_costs, plot_goals, plot_hosts
 from alloc.report.sections import Drawing
@@ -59,15 +52,6 @@ def write_plan_report(report: PlanReport, path: str | PathLike[str]) -> Path:
 def plan_page(report: PlanReport) -> str:
     """Return the page of `write_plan_report` as text."""
     result = report.result
-    tables: list[TextTable] = []
-    if result.plan is not None:
-        tables += [cost_table(report), hosts_table(report)]
-    tables += rounds_tables(report)
-    outside = out_of_sample_table(report)
-    if outside is not None:
-        tables.append(outside)
-    if result.marginals:
-        tables.append(marginals_table(report))
     return _template().render(
         title=f"Plan: {report.problem.name}",
         version=alloc_version(),
@@ -77,7 +61,7 @@ def plan_page(report: PlanReport) -> str:
         facts=_facts(result.certificate, report.problem.currency),
         reliefs=result.ways_out,
         drawings=plan_drawings(report),
-        tables=tables,
+        tables=plan_tables(encode_report(report)),
         assumptions=result.assumptions,
         fingerprint=result.certificate.fingerprint,
         draw=lambda drawing: inline_svg(drawing.figure, drawing.name, drawing.alternative),
@@ -90,7 +74,11 @@ def plan_drawings(report: PlanReport) -> list[Drawing]:
         return []
     drawings = []
     for name, caption, ax in (
-        ("hosts", "GPUs in service in each quarter, by offer.", plot_hosts(report)),
+        (
+            "hosts",
+            "GPUs in each quarter, by offer; rented ones are means over the hours.",
+            plot_hosts(report),
+        ),
         (
             "costs",
             "Expected money of each quarter, not discounted, and its range over the scenarios.",

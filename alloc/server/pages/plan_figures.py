@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from alloc.capacity import plan_tables
 from alloc.server.pages.charts import Series, bars, dots, show
 from alloc.server.pages.parts import Document, Figure, Scenario, Table, spoken
 
@@ -27,7 +28,7 @@ def plan_figures(scenarios: Sequence[Scenario]) -> list[Figure]:
     return figures
 
 
-def gpus_of(account: Document) -> dict[str, float]:
+def mean_gpus(account: Document) -> dict[str, float]:
     """Return the GPUs of each offer, mean over the quarters."""
     found: dict[str, float] = {}
     for one in account.get("hosts", ()):
@@ -63,21 +64,18 @@ def _layers(scenario: Scenario) -> Figure:
     account = scenario.account or {}
     quarters = len(account["money"]["expected"])
     names = [f"Q{quarter}" for quarter in range(quarters)]
-    series = [
-        Series(f"{one['offer']} @ {one['site']}", [one["gpus"] * count for count in one["hosts"]])
-        for one in account["hosts"]
-    ]
-    caption = "GPUs in service in each quarter, by offer; rented ones are means over the hours."
+    series = [Series(name, counts) for name, counts in plan_tables.gpus_of(account)]
+    caption = "GPUs in each quarter, by offer; rented ones are means over the hours."
     table = Table(
-        "GPUs in service",
+        "GPUs in service or rented",
         ("offer", *names),
-        [(one.name, *(show(value) for value in one.values)) for one in series],
+        [(one.name, *(plan_tables.count_of(value) for value in one.values)) for one in series],
     )
     return Figure(caption, bars(spoken(caption, table), names, series, "GPUs", stacked=True), table)
 
 
 def _hosts_figure(scenarios: Sequence[Scenario]) -> Figure:
-    gpus = [gpus_of(one.account or {}) for one in scenarios]
+    gpus = [mean_gpus(one.account or {}) for one in scenarios]
     offers = list(dict.fromkeys(offer for found in gpus for offer in found))
     series = [
         Series(one.name, [found.get(offer, 0.0) for offer in offers])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from alloc.capacity import plan_tables
 from alloc.server.pages.charts import curve, show
 from alloc.server.pages.parts import (
     Document,
@@ -19,8 +20,10 @@ from alloc.server.pages.parts import (
     number_of,
     verdict_of,
 )
-from alloc.server.pages.plan_figures import gpus_of, plan_figures
+from alloc.server.pages.plan_figures import mean_gpus, plan_figures
 
+_NOT_MEASURED = ("unmeasured", "interrupted")
+"""Outcomes of a replay that say nothing about goals."""
 Goals = list[tuple[str, float, float, float]]
 
 
@@ -38,7 +41,7 @@ def plan_view(report: Document) -> View:
         tone,
         certificate_facts(result["certificate"], currency),
         figures,
-        [*_plan_tables(result, currency)],
+        _tables(plan_tables.plan_tables(report)),
         _lists(result),
     )
 
@@ -61,7 +64,7 @@ def what_if_view(found: Document) -> View:
         missed = [
             name
             for name, one in (("the base", base), ("the changed plan", changed))
-            if not one["holds"]
+            if _replay_word(one) == "missed"
         ]
         if missed:
             verdict += f" In the replay {' and '.join(missed)} missed a goal."
@@ -72,7 +75,7 @@ def what_if_view(found: Document) -> View:
         tone,
         (),
         plan_figures(both),
-        [scenario_table(both), *_difference_tables(found)],
+        [scenario_table(both), *_tables(plan_tables.difference_tables(found))],
         _lists(changed["result"]),
     )
 
@@ -127,7 +130,7 @@ def plan_scenario(name: str, report: Document) -> Scenario:
         "goals in the replay": _replay_word(report),
     }
     if account is not None:
-        facts["GPUs, mean"] = show(math.fsum(gpus_of(account).values()))
+        facts["GPUs, mean"] = show(math.fsum(mean_gpus(account).values()))
         facts["carbon, t"] = show(math.fsum(account["carbon_kg"]) / 1000)
         facts["currency"] = account["currency"]
     objective = (
@@ -189,64 +192,20 @@ def _sentence(words: str) -> str:
 
 
 def _replay_word(report: Document) -> str:
-    if report.get("replay") is None:
+    replay = report.get("replay")
+    if replay is None:
         return "not replayed"
-    return "kept" if report["holds"] else "missed"
+    if report["holds"]:
+        return "kept"
+    return str(replay["outcome"]) if replay["outcome"] in _NOT_MEASURED else "missed"
 
 
 def _proved(report: Document) -> bool:
     return bool(report["result"]["certificate"]["status"] == "optimal")
 
 
-def _plan_tables(result: Document, currency: str) -> Iterable[Table]:
-    costs = {word: value for word, value in (result.get("costs") or {}).items() if value}
-    if costs:
-        rows = [(word.replace("_", " "), show(value)) for word, value in costs.items()]
-        yield Table(f"Expected cost, {currency}, discounted", ("part", "money"), rows)
-    orders = (result.get("plan") or {}).get("orders", ())
-    if orders:
-        yield Table(
-            "What to order",
-            ("offer", "site", "quarter", "hosts"),
-            [(o["offer"], o["site"], f"Q{o['quarter']}", str(o["count"])) for o in orders],
-        )
-    marginals = [one for one in result.get("marginals", ()) if one["saving"]]
-    if marginals:
-        yield Table(
-            f"What one more is worth, {currency}",
-            ("resource", "name", "unit", "saving"),
-            [
-                (m["kind"].replace("_", " "), m["name"], m["unit"], show(m["saving"]))
-                for m in marginals
-            ],
-        )
-
-
-def _difference_tables(found: Document) -> Iterable[Table]:
-    costs = {part: both for part, both in found["costs"].items() if both["before"] or both["after"]}
-    if costs:
-        yield Table(
-            "Expected cost, discounted",
-            ("part", "base", "changed", "difference"),
-            [
-                (
-                    part.replace("_", " "),
-                    show(both["before"]),
-                    show(both["after"]),
-                    show(both["after"] - both["before"]),
-                )
-                for part, both in costs.items()
-            ],
-        )
-    if found["hosts"]:
-        yield Table(
-            "Hosts that differ, by quarter",
-            ("offer", "site", "base", "changed"),
-            [
-                (one["offer"], one["site"], _counts(one["before"]), _counts(one["after"]))
-                for one in found["hosts"]
-            ],
-        )
+def _tables(found: Sequence[plan_tables.TextTable]) -> list[Table]:
+    return [Table(one.title, one.columns, one.rows) for one in found]
 
 
 def _lists(result: Document) -> list[tuple[str, Sequence[str]]]:
@@ -260,7 +219,3 @@ def _lists(result: Document) -> list[tuple[str, Sequence[str]]]:
     if result.get("assumptions"):
         lists.append(("Assumptions", result["assumptions"]))
     return lists
-
-
-def _counts(values: Sequence[float]) -> str:
-    return " ".join(show(value) for value in values)

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from alloc.backends import highs
 from alloc.capacity.accounting import account
+from alloc.capacity.headroom import require_goals_can_be_kept
 from alloc.capacity.plan import Plan, PlanResult, Relief
 from alloc.capacity.problem import PlanningProblem
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Status, beats, is_within
@@ -15,6 +16,7 @@ from alloc.errors import CertificateError, InstanceError, SolverError, nearest
 from alloc.models.right_sizing.data import SizingData
 from alloc.solving.capacity.right_sizing_decomposition import solve_by_decomposition
 from alloc.solving.capacity.right_sizing_extensive import solve_extensive
+from alloc.solving.capacity.right_sizing_marginals import is_small, marginal_values
 from alloc.solving.capacity.right_sizing_reliefs import find_reliefs
 from alloc.solving.capacity.right_sizing_state import Found, Watch
 from alloc.solving.capacity.right_sizing_words import assumptions
@@ -31,6 +33,10 @@ _BOUND_TOLERANCE = 1e-5
 plan's cost is made of many of them."""
 _MOST_COLUMNS = 30_000
 """Columns of the extensive form up to which it is solved as one program."""
+_LEAST_SECONDS = 1.0
+"""For marginal values, even where the plan took all the time."""
+_ANY_PLAN = 1e9
+"""Gap at which the first plan found ends a search."""
 
 
 def right_size(
@@ -73,7 +79,7 @@ def right_size(
     Raises
     ------
     InstanceError
-        If an option makes no sense.
+        If an option makes no sense, or no pool can keep a goal.
     CertificateError
         If the judge contradicts the solver.
     """
@@ -84,16 +90,33 @@ def right_size(
             f'unknown method "{method}"{nearest(str(method), get_args(Method)) or ";"} known: '
             f"{', '.join(get_args(Method))}."
         )
+    require_goals_can_be_kept(problem)
     began = time.perf_counter()
     settings = Settings(time_limit_s, seed, workers)
     data = SizingData(problem)
     found = _solve(data, settings, gap, method, start, progress)
     conflict: str | None = None
     reliefs: tuple[Relief, ...] = ()
-    if found.infeasible:
-        conflict, reliefs = find_reliefs(problem, settings)
+    try:
+        if found.infeasible:
+            conflict, reliefs = find_reliefs(problem, settings, _has_plan)
+        elif found.plan is not None and found.limit != "interrupt" and is_small(data):
+            found.marginals = marginal_values(data, max(settings.seconds_left(), _LEAST_SECONDS))
+    except KeyboardInterrupt:
+        # The plan, or the proof that there is none, is kept.
+        found.limit = "interrupt"
     result = _result(problem, data, found, settings, began)
     return result.replace(conflict=conflict, reliefs=reliefs)
+
+
+def _has_plan(problem: PlanningProblem, settings: Settings) -> bool | None:
+    """Return whether a problem has a plan, checked; None if that was not found out in time."""
+    found = _solve(SizingData(problem), settings, _ANY_PLAN, "auto", None, None)
+    if found.limit == "interrupt":
+        raise KeyboardInterrupt
+    if found.plan is not None:
+        return not verify_plan(problem, found.plan)
+    return False if found.infeasible else None
 
 
 def _solve(

@@ -26,6 +26,7 @@ from alloc.errors import worker_deaths
 from alloc.formulation import ArrayModel, RawResult
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, Ints, SizingData
+from alloc.solving.processes import worker_processes
 
 _EMERGENCY = 30.0
 """Price of an emergency GPU, in prices of the dearest GPU that can be had."""
@@ -269,11 +270,12 @@ class BlockValues:
         self.data, self.workers = data, workers
         self._local: BlockSolver | None = None
         self._token = uuid.uuid4().hex
-        self._parallel = None if workers == 1 else joblib.Parallel(n_jobs=workers)
+        self._processes = None if workers == 1 else worker_processes(workers)
+        self._parallel: joblib.Parallel | None = None
 
     def __enter__(self) -> Self:
-        if self._parallel is not None:
-            self._parallel.__enter__()
+        if self._processes is not None:
+            self._parallel = self._processes.__enter__()
         return self
 
     def __exit__(
@@ -282,8 +284,9 @@ class BlockValues:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._parallel is not None:
-            self._parallel.__exit__(kind, error, trace)
+        if self._processes is not None:
+            self._processes.__exit__(kind, error, trace)
+            self._parallel = None
 
     def change(self, data: BlockData) -> None:
         """Solve blocks of other costs from now on."""

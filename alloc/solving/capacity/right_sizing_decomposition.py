@@ -36,11 +36,11 @@ import time
 import numpy as np
 
 from alloc.capacity.plan import MarginalValue, Plan
-from alloc.models.right_sizing.data import SizingData
+from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.reading import read_plan
 from alloc.solving.capacity.right_sizing_blocks import SHORT
 from alloc.solving.capacity.right_sizing_candidates import Candidates
-from alloc.solving.capacity.right_sizing_marginals import marginals_of_cuts
+from alloc.solving.capacity.right_sizing_marginals import estimates_of_cuts, is_small
 from alloc.solving.capacity.right_sizing_start import expected_start
 from alloc.solving.capacity.right_sizing_state import Found, Watch
 from alloc.solving.outcome import Settings
@@ -65,7 +65,8 @@ _MOST_IDLE = 30
 class Decomposition(Candidates):
     """One solve."""
 
-    marginals: tuple[MarginalValue, ...] = ()
+    duals: tuple[Array, Array] | None = None
+    """Dual values of the relaxation's rows and cuts, once it is solved."""
     _seconds_to_prove = _SECONDS_TO_PROVE
     _checked_for_hope = False
 
@@ -93,7 +94,7 @@ class Decomposition(Candidates):
         self.relaxed_bound, self.relaxed_point = relaxed
         self.bound = max(self.bound, self.relaxed_bound)
         self.mix(keep=True)
-        self.marginals = marginals_of_cuts(self)
+        self.duals = self.master.duals()
         self.say("relaxation")
         if len(self.switches):
             at = self.first.counted[self.first.open >= 0]
@@ -208,9 +209,15 @@ class Decomposition(Candidates):
             "claimed" if math.isfinite(self.bound) else "none",
             infeasible and plan is None,
             "time" if limit == "time" else "interrupt" if limit == "interrupt" else None,
-            self.marginals,
+            self._estimates(),
             self.log,
         )
+
+    def _estimates(self) -> tuple[MarginalValue, ...]:
+        """Return marginal values by duals, where the relaxation is too large to solve again."""
+        if self.duals is None or is_small(self.data):
+            return ()
+        return estimates_of_cuts(self, self.duals, max(self.cost - self.relaxed_bound, 0.0))
 
 
 def solve_by_decomposition(

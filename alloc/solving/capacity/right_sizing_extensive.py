@@ -12,7 +12,6 @@ from alloc.models.right_sizing.arrays import Extensive, extensive
 from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.reading import read_plan
 from alloc.solving.capacity.right_sizing_completing import Completing
-from alloc.solving.capacity.right_sizing_marginals import marginals_of_form
 from alloc.solving.capacity.right_sizing_state import Found, money_unit
 from alloc.solving.outcome import Settings
 
@@ -35,11 +34,7 @@ def solve_extensive(
     proof: BoundProof = raw.bound_proof if np.isfinite(raw.bound) else "none"
     infeasible = raw.status == "infeasible"
     plan = None if raw.values is None else _read(data, form, raw.values)
-    found = Found(plan, raw.bound * unit, proof, infeasible, raw.limit)
-    if plan is not None and raw.limit != "interrupt":
-        seconds = max(settings.seconds_left(), 1.0)
-        found.marginals = marginals_of_form(data, form, unit, seconds)
-    return found
+    return Found(plan, raw.bound * unit, proof, infeasible, raw.limit)
 
 
 def _read(data: SizingData, form: Extensive, values: Array) -> Plan:

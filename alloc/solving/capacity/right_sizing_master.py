@@ -180,12 +180,12 @@ class BlockMaster:
             raise SolverError(f'HiGHS ended the master of the plan with "{self.program.status}".')
         return self._optimum.value, self._optimum.values[: self.begin]
 
-    def duals(self) -> tuple[float, Array, Array]:
-        """Return the last optimum, its duals of the first stage's rows and budgets, and of cuts."""
+    def duals(self) -> tuple[Array, Array]:
+        """Return the last duals of the first stage's rows and budgets, and of the cuts."""
         if self._optimum is None:
             raise SolverError("the master of the plan has no dual values: it has no optimum.")
         found = self._optimum.duals
-        return self._optimum.value, found[: self.rows], found[self.rows :]
+        return found[: self.rows], found[self.rows :]
 
     def fix(self, columns: Ints, lower: Array, upper: Array) -> None:
         """Set the bounds of some columns."""

@@ -1,396 +1,306 @@
 """Reliefs: what to give way when there is no plan, and by how much.
 
-One kind of limit at a time is made elastic, and the least amount is found by which it must give way
-when all others stay: less demand served, goals given up, more budget, space, ports, power or
-carbon. Amounts are compared in hosts: a rack unit counts as what share of a host it holds. The
-kind that gives way least is the cheapest relief.
+One kind of limit at a time gives way, and the least amount is found by which it must when all
+others stay: less demand served, goals given up, more budget, space, ports, power or carbon. Every
+way out is applied to the problem and solved again before it is named; where it is not enough yet
+(another pool is too full, a future was not looked at), what is still missing is added. Amounts are
+rounded up first, so that what is tried is what is said.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse
 
-from alloc.backends import SolverOptions, highs
+from alloc.capacity.bands import expected_load
+from alloc.capacity.demand import JobClass
+from alloc.capacity.headroom import headroom, reference_gpus
 from alloc.capacity.plan import Relief
 from alloc.capacity.problem import PlanningProblem
-from alloc.formulation import ArrayModel
-from alloc.models.right_sizing.arrays import Extensive, extensive
-from alloc.models.right_sizing.blocks import Blocks
-from alloc.models.right_sizing.data import Array, Ints, SizingData
-from alloc.solving.capacity.right_sizing_state import linear_relaxation, money_unit
+from alloc.capacity.reliefs import apply_reliefs
+from alloc.models.right_sizing.data import SizingData
+from alloc.solving.capacity.right_sizing_elastic import LIMITS, Elastic, What
 from alloc.solving.outcome import Settings
 from alloc.units import in_full
 
+HasPlan = Callable[[PlanningProblem, Settings], bool | None]
+"""Whether a problem has a plan; None if that was not found out in time."""
+
 _MOST_COLUMNS = 60_000
-_BUSY_OVER_IDLE = 3.0
-"""About how much more carbon a busy host stands for than an idle one."""
-_NOTHING = 1e-6
-"""Hosts below which nothing gives way."""
-LIMITS = ("budget", "rack_units", "ports", "power_kw", "carbon")
-KINDS = ("demand", "goal", *LIMITS)
+"""Columns of an elastic program; with more scenarios only those with the most work are in it."""
+_ATTEMPTS = 6
+"""Times that a way out is tried, each time with more; most are enough the first or second time."""
+_A_LITTLE = 1.001
+"""By what amounts are raised that miss by no more than the solver's tolerance."""
+_LEAST_SECONDS = 2.0
+"""Looked for reliefs for so long even where the proof that there is no plan took all the time."""
+_DIGITS = 4
+"""Digits of an amount."""
+_TOGETHER = ("demand", *LIMITS)
 
 
-@dataclass(frozen=True, eq=False)
-class _Slack:
-    """Rows that may give way, what a unit counts in hosts, and which way is out."""
+@dataclass(frozen=True)
+class _Way:
+    """A way out that was tried: its reliefs, and all of them in hosts."""
 
-    rows: Ints
-    hosts: Array
-    sign: float
+    reliefs: tuple[Relief, ...]
+    hosts: float
 
 
 def find_reliefs(
-    problem: PlanningProblem, settings: Settings
-) -> tuple[str | None, tuple[Relief, ...]]:
-    """Return what is missing, in a sentence, and the reliefs of the kind that gives way least.
+    problem: PlanningProblem, settings: Settings, has_plan: HasPlan
+) -> tuple[str, tuple[Relief, ...]]:
+    """Return what is missing, in a sentence, and the ways out, the one that gives way least first.
 
-    With many scenarios only those with the most work are looked at.
+    Parameters
+    ----------
+    problem
+        A problem without a plan.
+    settings
+        Limits of the solve; the time that is left is used.
+    has_plan
+        Tries a way out.
     """
-    elastic = _Elastic(_fewer_scenarios(problem), settings)
-    found: dict[str, tuple[float, tuple[Relief, ...]]] = {}
-    for kind in KINDS:
-        answer = elastic.relieve(kind)
-        if answer is not None:
-            found[kind] = answer
-    if not set(found) - {"demand", "goal"}:
-        answer = elastic.relieve("limits")
-        if answer is not None:
-            found["limits"] = answer
-    if not found:
-        return (
-            "no plan serves the forecast, and no single kind of limit can give way enough to "
-            "change that; relax several, or wait for hosts with long lead times.",
-            (),
-        )
-    kinds = sorted(found, key=lambda kind: found[kind][0])
-    order = [kind for kind in kinds if kind != "demand"]
-    cheapest = order[0] if order else "demand"
+    search = _Search(problem, settings, has_plan)
+    ways: dict[str, _Way] = {}
+    demand = search.raised(("demand",))
+    for kind in LIMITS:
+        found = search.raised((kind,))
+        if found is not None:
+            ways[kind] = found
+    goal = search.without_goals()
+    if goal is not None:
+        ways["goal"] = goal
+    if not set(ways) & set(LIMITS):
+        found = search.raised(LIMITS)
+        if found is not None:
+            ways["limits"] = found
+    if demand is not None:
+        ways["demand"] = demand
+    if not ways:
+        found = search.raised(_TOGETHER)
+        if found is not None:
+            ways["together"] = found
+    kinds = sorted(ways, key=lambda kind: ways[kind].hosts)
     reliefs = tuple(
-        dataclasses.replace(relief, way=way)
-        for way, kind in enumerate(kinds)
-        for relief in found[kind][1]
+        replace(relief, way=way) for way, kind in enumerate(kinds) for relief in ways[kind].reliefs
     )
+    return _conflict(problem, ways, kinds, search.out_of_time), reliefs
+
+
+class _Search:
+    """Looks for ways out of one problem."""
+
+    def __init__(self, problem: PlanningProblem, settings: Settings, has_plan: HasPlan) -> None:
+        self.problem, self.settings, self._has_plan = problem, settings, has_plan
+        self._until = time.perf_counter() + max(settings.seconds_left(), _LEAST_SECONDS)
+        self.scenarios = _most_work(problem)
+        self.out_of_time = False
+        """Whether there was no time to try a way out."""
+
+    def seconds(self) -> float:
+        """Return the time that the next solve may take: a third of what is left."""
+        return max((self._until - time.perf_counter()) / 3, 0.05)
+
+    def has_plan(self, problem: PlanningProblem) -> bool | None:
+        """Return whether a problem has a plan, as far as there is time to find out."""
+        if time.perf_counter() > self._until:
+            self.out_of_time = True
+            return None
+        limits = Settings(self.seconds(), self.settings.seed, self.settings.workers)
+        found = self._has_plan(problem, limits)
+        self.out_of_time |= found is None
+        return found
+
+    def raised(self, kinds: Sequence[str]) -> _Way | None:
+        """Return how some kinds of limits give way together; None if they are no cure in time."""
+        amounts: dict[What, float] = {}
+        hosts, least = 0.0, self._is_exact(kinds)
+        eased = self.problem
+        for attempt in range(_ATTEMPTS):
+            if time.perf_counter() > self._until:
+                self.out_of_time = True
+                return None
+            missing = Elastic(_only(eased, self.scenarios)).least(kinds, self.seconds)
+            if missing is None or not (missing.amounts or amounts):
+                return None
+            least = least and missing.proved and attempt == 0
+            hosts += missing.hosts
+            if missing.amounts:
+                for what, amount in missing.amounts.items():
+                    amounts[what] = amounts.get(what, 0.0) + amount
+            else:
+                amounts = {what: _A_LITTLE * amount for what, amount in amounts.items()}
+            reliefs = self._reliefs(amounts, least)
+            eased = apply_reliefs(self.problem, reliefs)
+            enough = self.has_plan(eased)
+            if enough is None:
+                return None
+            if enough:
+                return _Way(reliefs, hosts)
+        return None
+
+    def without_goals(self) -> _Way | None:
+        """Return goals to give up, of which none can be kept; None if that is no cure in time."""
+        wanted = [c for c in self.problem.classes if c.goal is not None]
+        if not wanted or not self.has_plan(apply_reliefs(self.problem, self._given_up(wanted))):
+            return None
+        # The goals that take most room are the last that are tried to be kept.
+        wanted.sort(key=lambda job_class: self._hosts_for_goal(job_class.name))
+        kept: list[str] = []
+        needed: list[JobClass] = []
+        proved, half = True, len(wanted) // 2
+        groups = [wanted[:half], wanted[half:]] if half else [wanted]
+        while groups:
+            group = groups.pop(0)
+            names = {c.name for c in group} | set(kept)
+            rest = [c for c in wanted if c.name not in names]
+            answer = self.has_plan(apply_reliefs(self.problem, self._given_up(rest)))
+            if answer:
+                kept += [c.name for c in group]
+            elif len(group) == 1:
+                needed += group
+                proved &= answer is False
+            else:
+                middle = len(group) // 2
+                groups[:0] = [group[:middle], group[middle:]]
+        hosts = math.fsum(self._hosts_for_goal(c.name) for c in needed)
+        return _Way(self._given_up(needed, proved), hosts)
+
+    def _given_up(self, classes: Sequence[JobClass], least: bool = True) -> tuple[Relief, ...]:
+        found = []
+        for job_class in self.problem.classes:
+            if job_class in classes and job_class.goal is not None:
+                sentence = (
+                    f'the goal of job class "{job_class.name}" is given up '
+                    f"({job_class.goal.sentence})"
+                )
+                found.append(
+                    Relief("goal", job_class.name, None, None, 1.0, "goal", sentence, least=least)
+                )
+        return tuple(found)
+
+    def _hosts_for_goal(self, name: str) -> float:
+        """Return about how many hosts a goal takes, for the order of the ways."""
+        problem = self.problem
+        at = problem.class_index[name]
+        pool_gpus = reference_gpus(problem)
+        rooms = [
+            room
+            for k in range(len(problem.classes[at].options))
+            if (room := headroom(problem, problem.classes[at], k, pool_gpus)) is not None
+        ]
+        more = min(rooms, default=1 / problem.utilisation) - 1 / problem.utilisation
+        gpus = float(np.mean([offer.gpus for offer in problem.offers]))
+        return float(expected_load(problem)[at]) * more / gpus
+
+    def _is_exact(self, kinds: Sequence[str]) -> bool:
+        """Return whether the elastic program's optimum is a lower bound on what must give way.
+
+        It is not with some of the scenarios only, for these count as more probable; nor with less
+        demand, where the hours of the week may then fall into other bands.
+        """
+        if len(self.scenarios) < len(self.problem.scenarios):
+            return False
+        return "demand" not in kinds or not SizingData(self.problem).bands.merged
+
+    def _reliefs(self, amounts: dict[What, float], least: bool) -> tuple[Relief, ...]:
+        found = [
+            self._relief(what, amount, least)
+            for what, amount in sorted(amounts.items(), key=lambda item: self._order(*item))
+        ]
+        return tuple(found)
+
+    def _order(self, what: What, amount: float) -> tuple[object, ...]:
+        """Classes by how much is missing of them, each with its cases from the worst."""
+        if what.kind != "demand":
+            return (what.kind, what.name, -1 if what.quarter is None else what.quarter, "")
+        hours = min(o.gpu_hours for o in self._class(what.name).options)
+        return (what.kind, -round(amount * hours, 9), what.quarter, what.scenario)
+
+    def _class(self, name: str) -> JobClass:
+        return self.problem.classes[self.problem.class_index[name]]
+
+    def _relief(self, what: What, amount: float, least: bool) -> Relief:
+        kind, name, scenario, quarter = what
+        rounded = float(in_full(amount, _DIGITS, up=True).replace(",", ""))
+        said = in_full(rounded, _DIGITS, up=True)
+        when = "" if quarter is None else f" in quarter {quarter}"
+        if kind == "demand":
+            known = self.problem.scenarios[self.problem.scenario_index[str(scenario)]]
+            rate = known.arrivals[name][quarter or 0]
+            part = f"{said} of {in_full(rate, _DIGITS)}"
+            if rounded >= rate:
+                rounded, part = rate, f"all of {in_full(rate, _DIGITS)}"
+            sentence = (
+                f'job class "{name}" has {part} jobs per hour fewer in scenario "{scenario}", '
+                f"quarter {quarter}"
+            )
+            return Relief(kind, name, scenario, quarter, rounded, "jobs/h", sentence, least=least)
+        unit, more = {
+            "budget": (self.problem.currency, f"{self.problem.currency} of budget"),
+            "carbon": ("kg", "kg under the carbon cap"),
+            "rack_units": ("rack units", "rack units"),
+            "ports": ("ports", "ports"),
+            "power_kw": ("kW", "kW"),
+        }[kind]
+        who = f'site "{name}"' if name else "the plan"
+        sentence = f"{who} needs {said} more {more}{when}"
+        return Relief(kind, name, None, quarter, rounded, unit, sentence, least=least)
+
+
+def _conflict(
+    problem: PlanningProblem, ways: dict[str, _Way], kinds: list[str], out_of_time: bool
+) -> str:
+    """Return what is missing and the cheapest way out, with all its parts."""
     sentence = "no plan serves the forecast"
-    if "demand" in found and found["demand"][1]:
-        sentence += f": {found['demand'][1][0].sentence}"
-    if cheapest != "demand" and found[cheapest][1]:
-        sentence += f"; the cheapest relief: {found[cheapest][1][0].sentence}"
-        if len(found[cheapest][1]) > 1:
-            sentence += f", and {len(found[cheapest][1]) - 1} more with it"
-    return f"{sentence}.", reliefs
+    if not ways:
+        if out_of_time:
+            return f"{sentence}; there was no time to find what would be enough: give more time."
+        return (
+            f"{sentence}, and neither less demand nor higher limits are enough to change that; "
+            "take away hosts that are owned, or wait for those with long lead times."
+        )
+    if "demand" in ways:
+        worst = ways["demand"].reliefs[0]
+        job_class = problem.classes[problem.class_index[worst.name]]
+        goal = "" if job_class.goal is None else f" ({job_class.goal.sentence})"
+        others = len(ways["demand"].reliefs) - 1
+        sentence += (
+            f': job class "{worst.name}"{goal} cannot be served in full: '
+            f"{in_full(worst.amount, _DIGITS, up=True)} jobs per hour are left over in scenario "
+            f'"{worst.scenario}", quarter {worst.quarter}'
+            f"{f', the worst of {others + 1} cases' if others else ''}"
+        )
+    cheapest = next((kind for kind in kinds if kind != "demand"), None)
+    if cheapest is not None:
+        parts = "; and ".join(relief.sentence for relief in ways[cheapest].reliefs)
+        sentence += f"; the cheapest relief: {parts}"
+    return f"{sentence}."
 
 
-def _fewer_scenarios(problem: PlanningProblem) -> PlanningProblem:
+def _most_work(problem: PlanningProblem) -> tuple[str, ...]:
+    """Return the scenarios that an elastic program has room for: those with the most work."""
     data = SizingData(problem)
     size = len(data.ways) * data.bands.count * data.num_quarters
     most = max(_MOST_COLUMNS // max(size, 1), 1)
-    if len(problem.scenarios) <= most:
-        return problem
     load = data.demand.sum(axis=(1, 2))
     chosen = sorted(np.argsort(-load, kind="stable")[:most].tolist())
-    total = math.fsum(problem.scenarios[w].probability for w in chosen)
+    return tuple(problem.scenarios[w].name for w in chosen)
+
+
+def _only(problem: PlanningProblem, names: Sequence[str]) -> PlanningProblem:
+    """Return the problem with some of its scenarios, in relation as probable as they were."""
+    if len(names) == len(problem.scenarios):
+        return problem
+    kept = [scenario for scenario in problem.scenarios if scenario.name in names]
+    total = math.fsum(scenario.probability for scenario in kept)
     return problem.replace(
-        scenarios=tuple(
-            type(s)(s.name, s.probability / total, s.arrivals, s.spot_availability)
-            for s in (problem.scenarios[w] for w in chosen)
-        )
-    )
-
-
-class _Elastic:
-    """The extensive form with limits that give way at a price in hosts."""
-
-    def __init__(self, problem: PlanningProblem, settings: Settings) -> None:
-        self.problem, self.settings = problem, settings
-        self.data = SizingData(problem)
-        self.unit = money_unit(self.data)
-        every = [True] * len(problem.classes)
-        self.form: Extensive = extensive(self.data, blocks=Blocks(self.data, every), unit=self.unit)
-        self.scenarios, self.quarters = self.data.demand.shape[:2]
-        firm = [offer for offer in problem.offers if not offer.is_hourly]
-        self.gpus = float(np.mean([offer.gpus for offer in problem.offers]))
-        self.host_price = _typical([o.price for o in firm]) or _typical(
-            [o.price * problem.quarter_hours for o in problem.offers]
-        )
-
-    def relieve(self, kind: str) -> tuple[float, tuple[Relief, ...]] | None:
-        """Return the hosts by which a kind gives way, and where; None if that is no cure.
-
-        The kind ``limits`` is all limits but demand and goals together.
-        """
-        if kind == "goal":
-            return self._relieve_goals()
-        if kind == "demand":
-            return self._relieve_demand()
-        return self._relieve_limits(LIMITS if kind == "limits" else (kind,))
-
-    def _relieve_goals(self) -> tuple[float, tuple[Relief, ...]] | None:
-        model, count = self._with_goals(self._rigid("goal"))
-        values = self._solve(model)
-        if values is None:
-            return None
-        begin = len(self.form.model.cost)
-        return float(model.cost @ values), tuple(self._goal_reliefs(values[begin : begin + count]))
-
-    def _relieve_demand(self) -> tuple[float, tuple[Relief, ...]] | None:
-        model = self._rigid("demand")
-        values = self._solve(model)
-        if values is None:
-            return None
-        return float(model.cost @ values), tuple(self._demand_reliefs(values))
-
-    def _relieve_limits(self, kinds: Sequence[str]) -> tuple[float, tuple[Relief, ...]] | None:
-        model = self._rigid("limits")
-        begin = len(model.cost)
-        slacks = [(name, slack) for name in kinds if len((slack := self._slack(name)).rows)]
-        if not slacks:
-            return None
-        for _, slack in slacks:
-            count = len(slack.rows)
-            place = (np.full(count, slack.sign), (slack.rows, np.arange(count)))
-            extra = sparse.coo_array(place, shape=(model.matrix.shape[0], count))
-            model = _widen(model, extra.tocsr(), slack.hosts)
-        values = self._solve(model)
-        if values is None:
-            return None
-        found: list[Relief] = []
-        for name, slack in slacks:
-            end = begin + len(slack.rows)
-            found += self._limit_reliefs(name, values[begin:end])
-            begin = end
-        return float(model.cost @ values), tuple(found)
-
-    def _rigid(self, kind: str) -> ArrayModel:
-        """Return the form with no cost but that of demand left unserved, if that is the kind."""
-        form, model = self.form, self.form.model
-        cost = np.zeros(len(model.cost))
-        lower = model.row_lower.copy()
-        rows = form.blocks.num_rows
-        begin = model.rows["blocks"].start
-        waived = form.blocks.waived()
-        if kind == "demand":
-            family = form.blocks.family["short"]
-            for w in range(self.scenarios):
-                for t in range(self.quarters):
-                    at = begin + (w * self.quarters + t) * rows
-                    lower[at + family.start : at + family.stop] -= waived[w, t, family]
-            short = form.blocks.columns.short
-            share = self.data.bands.hours / self.data.bands.hours.sum()
-            own = np.zeros(form.shape[2])
-            for c, b in np.argwhere(short >= 0).tolist():
-                deferrable = self.problem.classes[c].deferrable
-                own[short[c, b]] = (1.0 if deferrable else float(share[b])) / self.gpus
-            cost[len(form.first.cost) :] = np.tile(own, self.scenarios * self.quarters)
-        return replace(model, cost=cost, row_lower=lower)
-
-    def _slack(self, kind: str) -> _Slack:
-        model = self.form.model
-        if kind == "budget":
-            rows = np.arange(*model.rows["C16"].indices(10**9))
-            return _Slack(rows, np.full(len(rows), self.unit / max(self.host_price, 1e-9)), -1.0)
-        if kind in ("rack_units", "ports", "power_kw"):
-            name = {"rack_units": "C2", "ports": "C3", "power_kw": "C4"}[kind]
-            rows = np.arange(*model.rows[name].indices(10**9))
-            field = "busy_kw" if kind == "power_kw" else kind
-            each = _typical([getattr(offer, field) for offer in self.problem.offers])
-            return _Slack(rows, np.full(len(rows), 1 / max(each, 1e-9) / self.quarters), -1.0)
-        family = self.form.blocks.family["carbon"]
-        blocks = np.arange(self.scenarios * self.quarters if family.stop > family.start else 0)
-        rows = model.rows["blocks"].start + blocks * self.form.blocks.num_rows + family.start
-        each = _typical(self.data.idle_carbon.tolist()) * _BUSY_OVER_IDLE
-        return _Slack(rows, np.full(len(rows), 1 / max(each * len(rows), 1e-9)), 1.0)
-
-    def _with_goals(self, model: ArrayModel) -> tuple[ArrayModel, int]:
-        """Let pools have less room than goals need, down to what jobs without goals need."""
-        form, blocks = self.form, self.form.blocks
-        floor = 1 / self.problem.utilisation
-        rows = self._goal_rows()
-        room = blocks.matrix[rows].tocoo()
-        ways = set(blocks.columns.way.ravel().tolist())
-        beyond = [
-            (r, c, -v - floor)
-            for r, c, v in zip(room.row, room.col, room.data, strict=True)
-            if c in ways and -v > floor
-        ]
-        blocks_count, width = self.scenarios * self.quarters, form.shape[2]
-        per = len(rows)
-        begin = model.rows["blocks"].start
-        into = (begin + np.arange(blocks_count)[:, None] * blocks.num_rows + rows).ravel()
-        extra = sparse.coo_array(
-            (np.ones(len(into)), (into, np.arange(len(into)))),
-            shape=(model.matrix.shape[0], len(into)),
-        )
-        hosts = np.full(len(into), 1 / self.gpus / self.data.bands.count)
-        wide = _widen(model, extra.tocsr(), hosts)
-        at = np.array([(r, c) for r, c, _ in beyond], dtype=np.int64).reshape(-1, 2)
-        each = sparse.coo_array(
-            (-np.array([v for _, _, v in beyond]), (at[:, 0], at[:, 1])), shape=(per, width)
-        )
-        body = sparse.hstack(
-            [
-                sparse.csr_array((per * blocks_count, len(form.first.cost))),
-                sparse.block_diag([each] * blocks_count),
-                sparse.eye_array(per * blocks_count),
-            ],
-            format="csr",
-        )
-        return (
-            replace(
-                wide,
-                matrix=sparse.vstack([wide.matrix, body], format="csr"),
-                row_lower=np.append(wide.row_lower, np.full(len(into), -np.inf)),
-                row_upper=np.append(wide.row_upper, np.zeros(len(into))),
-            ),
-            len(into),
-        )
-
-    def _solve(self, model: ArrayModel) -> Array | None:
-        """Return the values, with whole hosts if there is time, else of the relaxation."""
-        seconds = max(self.settings.seconds_left() / 4, 2.0)
-        raw = highs.solve(linear_relaxation(model), SolverOptions(seconds, self.settings.seed))
-        if raw.values is None:
-            return None
-        whole = highs.solve(model, SolverOptions(seconds, self.settings.seed, gap=0.02))
-        if whole.status == "infeasible":
-            return None
-        return raw.values if whole.values is None else whole.values
-
-    # In words ---------------------------------------------------------------------------------
-
-    def _demand_reliefs(self, values: Array) -> list[Relief]:
-        _, running = self.form.split(values)
-        short = self.form.blocks.columns.short
-        share = self.data.bands.hours / self.data.bands.hours.sum()
-        found = []
-        for c, job_class in enumerate(self.problem.classes):
-            bands = short[c] >= 0
-            if not bands.any():
-                continue
-            weights = np.ones(1) if job_class.deferrable else share[bands]
-            missing = running[:, :, short[c, bands]] @ weights / float(self.data.base[c])
-            w, t = np.unravel_index(int(missing.argmax()), missing.shape)
-            amount = float(missing[w, t])
-            least = _NOTHING * self.gpus / float(self.data.base[c])
-            if amount <= least:
-                continue
-            cases = int((missing > least).sum())
-            scenario = self.problem.scenarios[int(w)]
-            rate = scenario.arrivals[job_class.name][int(t)]
-            goal = "" if job_class.goal is None else f" ({job_class.goal.sentence})"
-            sentence = (
-                f'job class "{job_class.name}"{goal} cannot be served in full: '
-                f"{in_full(amount, 4)} of {in_full(rate, 4)} jobs per hour are left over in "
-                f'scenario "{scenario.name}", quarter {t}'
-                f"{f', the worst of {cases} cases' if cases > 1 else ''}"
-            )
-            found.append(
-                Relief("demand", job_class.name, scenario.name, int(t), amount, "jobs/h", sentence)
-            )
-        found.sort(
-            key=lambda r: -r.amount * float(self.data.base[self.problem.class_index[r.name]])
-        )
-        return found
-
-    def _goal_reliefs(self, slack: Array) -> list[Relief]:
-        data = self.data
-        missing = slack.reshape(self.scenarios, self.quarters, -1)
-        pools = self._pools_of_goal_rows()
-        found = []
-        for p in dict.fromkeys(pools):
-            mine = np.array([q == p for q in pools])
-            worst = missing[:, :, mine].max(axis=2)
-            w, t = np.unravel_index(int(worst.argmax()), worst.shape)
-            amount = float(worst[w, t])
-            if amount <= _NOTHING * self.gpus:
-                continue
-            pool, site = data.pools[p], self.problem.sites[data.pools[p].site].name
-            classes = {
-                self.problem.classes[way.job_class].name
-                for way in data.ways
-                if way.pool == p and self.problem.classes[way.job_class].goal is not None
-            }
-            names = ", ".join(f'"{name}"' for name in sorted(classes)[:4])
-            scenario = self.problem.scenarios[int(w)].name
-            sentence = (
-                f'goals of {names} on "{pool.gpu_type}" at "{site}" are given up: '
-                f"{in_full(amount, 4, up=True)} GPUs are missing for them in "
-                f'scenario "{scenario}", quarter {t}'
-            )
-            found.append(Relief("goal", pool.gpu_type, scenario, int(t), amount, "GPUs", sentence))
-        return sorted(found, key=lambda relief: -relief.amount)
-
-    def _goal_rows(self) -> Ints:
-        """Return the rows of a block that say how much room goals need."""
-        families = [self.form.blocks.family[name] for name in ("firm room", "spot room")]
-        return np.concatenate([np.arange(f.start, f.stop) for f in families])
-
-    def _pools_of_goal_rows(self) -> list[int]:
-        """Return the pool that each of these rows is about."""
-        blocks, data = self.form.blocks, self.data
-        where = {}
-        for w, way in enumerate(data.ways):
-            for b in range(data.bands.count):
-                where[int(blocks.columns.way[w, b])] = way.pool
-        found = []
-        for row in self._goal_rows().tolist():
-            columns = blocks.matrix[[row]].tocoo().col.tolist()
-            found.append(next(where[c] for c in columns if c in where))
-        return found
-
-    def _limit_reliefs(self, kind: str, slack: Array) -> list[Relief]:
-        problem, quarters = self.problem, self.quarters
-        if kind == "budget":
-            names = [*range(len(problem.quarter_budgets))]
-            whens: list[int | None] = [*names, *([None] if problem.budget is not None else [])]
-            return [
-                _relief(kind, "", when, float(amount) * self.unit, problem.currency)
-                for when, amount in zip(whens, slack, strict=True)
-                if float(amount) * self.unit > 1e-9 * self.host_price
-            ]
-        if kind == "carbon":
-            worst = slack.reshape(self.scenarios, quarters).max(axis=0)
-            return [
-                _relief(kind, "", t, float(worst[t]), "kg")
-                for t in range(quarters)
-                if worst[t] > 1e-6
-            ]
-        unit = {"rack_units": "rack units", "ports": "ports", "power_kw": "kW"}[kind]
-        sites = [site.name for site in problem.sites if getattr(site, kind) is not None]
-        most = slack.reshape(len(sites), quarters)
-        return [
-            _relief(kind, site, int(row.argmax()), float(row.max()), unit)
-            for site, row in zip(sites, most, strict=True)
-            if row.max() > 1e-6
-        ]
-
-
-def _relief(kind: str, name: str, quarter: int | None, amount: float, unit: str) -> Relief:
-    who = f'site "{name}"' if name else "the plan"
-    what = {"budget": f"more {unit} of budget", "carbon": f"more {unit} under the carbon cap"}
-    when = "" if quarter is None else f" in quarter {quarter}"
-    sentence = f"{who} needs {in_full(amount, 4, up=True)} {what.get(kind, f'more {unit}')}{when}"
-    return Relief(kind, name, None, quarter, amount, unit, sentence)
-
-
-def _typical(values: list[float]) -> float:
-    known = [value for value in values if value > 0]
-    return float(np.exp(np.mean(np.log(known)))) if known else 0.0
-
-
-def _widen(model: ArrayModel, extra: sparse.csr_array, cost: Array) -> ArrayModel:
-    """Return the model with more columns, 0 or more and without upper bound."""
-    count = extra.shape[1]
-    return replace(
-        model,
-        cost=np.append(model.cost, cost),
-        matrix=sparse.hstack([model.matrix, extra], format="csr"),
-        lower=np.append(model.lower, np.zeros(count)),
-        upper=np.append(model.upper, np.full(count, np.inf)),
-        integer=np.append(model.integer, np.zeros(count, dtype=bool)),
+        scenarios=tuple(replace(s, probability=s.probability / total) for s in kept),
+        # Goals are kept in pools as large as all scenarios make them.
+        pool_gpus=reference_gpus(problem) or None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alloc.capacity.headroom import KEPT_OUT, margins, tightening_factors
-from alloc.capacity.problem import PlanningProblem
+from alloc.capacity.problem import PRICES, PlanningProblem
 from alloc.models.right_sizing.data import SizingData
 from alloc.units import in_full
 
@@ -14,6 +14,7 @@ def assumptions(data: SizingData) -> tuple[str, ...]:
     return tuple(
         [
             f"Money is in {problem.currency}, {_discount(problem.discount_rate)}.",
+            *_origin(problem),
             f"A quarter has {in_full(problem.quarter_hours)} hours; {data.bands.sentence()}.",
             *_queueing(data),
             *_scenarios(problem),
@@ -21,6 +22,12 @@ def assumptions(data: SizingData) -> tuple[str, ...]:
             *_limits(problem),
         ]
     )
+
+
+def _origin(problem: PlanningProblem) -> list[str]:
+    """Return where offers, prices and sites are from, where the problem says so."""
+    said = problem.description.get(PRICES)
+    return [] if said is None else [f"Offers, prices and sites: {said}."]
 
 
 def _discount(rate: float) -> str:

@@ -1,12 +1,17 @@
 """Planning at the command line: answers, proofs, pictures, and sentences with a cure."""
 
 import gzip
+import html
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from alloc.capacity import ServiceGoal
+from alloc.capacity.accounting import mean_hosts
+from alloc.capacity.plan_tables import count_of, plan_tables
 from alloc.cli.exit_code import ExitCode, worst_code
 from alloc.documents import load_planning_problem
 from alloc.documents.planning import decode_plan_result
@@ -16,6 +21,8 @@ from alloc.planning import report as planning_report
 from alloc.planning.change_text import GRAMMAR
 from alloc.planning.loop import Replayed, Round
 from alloc.planning.report import PlanReport
+from alloc.plotting.plans import plot_hosts
+from alloc.server.pages.plans import plan_view
 from alloc.topology import HostType
 from alloc.topology.topology import flat_cluster
 from alloc.workload import Job, rigid_gang
@@ -49,6 +56,54 @@ def test_a_plan_for_programs_is_one_document_and_the_file_the_same(run, tmp_path
     assert found.certificate.bound <= found.certificate.objective
 
 
+def cells(text: str) -> list[str]:
+    """Return the words of a page's or a terminal's text, in order."""
+    return html.unescape(re.sub(r"<[^>]*>", " ", text)).split()
+
+
+def in_order(wanted: list[str], words: list[str]) -> bool:
+    """Return whether some words stand one after the other somewhere in a text."""
+    return any(words[i : i + len(wanted)] == wanted for i in range(len(words)))
+
+
+@pytest.mark.parametrize("name", ["planning-small", "planning-chance"])
+def test_terminal_report_page_and_document_show_the_same_plan(run, tmp_path, name):
+    """The report once left out 144 rented GPUs that the page had, beside the money for them."""
+    file, page = tmp_path / "plan.json", tmp_path / "plan.html"
+    shown = run("plan", name, "-q", "-o", file, "--report", page)
+    assert shown.exit_code == 0, shown.stderr
+    document = json.loads(file.read_text())
+    tables = plan_tables(document)
+    view = plan_view(document)
+    texts = (cells(shown.stdout), cells(page.read_text()))
+    for table in tables:
+        assert [row for one in view.tables if one.caption == table.title for row in one.rows]
+        for row in table.rows:
+            assert row in [r for one in view.tables for r in one.rows]
+            for words in texts:
+                assert in_order(" ".join(row).split(), words), row
+    # Nothing that is paid for is missing: what is rented, in every quarter.
+    problem = load_stored_planning(name)
+    plan = decode_plan_result(document["result"]).plan
+    rented = {rental.offer for rental in plan.rentals}
+    assert rented
+    hosts = next(table for table in tables if table.title.startswith("Hosts, by quarter"))
+    assert rented <= {row[0] for row in hosts.rows}
+    for offer, _ in mean_hosts(problem, plan):
+        assert offer in {row[0] for row in hosts.rows}
+    gpus = sum(
+        problem.offers[problem.offer_index[offer]].gpus * counts[0]
+        for (offer, _), counts in mean_hosts(problem, plan).items()
+    )
+    assert hosts.rows[-1][-1].split()[0] == count_of(gpus)
+    labels = [bar.get_label() for bar in plot_hosts(plan_of(problem)).containers]
+    assert {label.rpartition(" @ ")[0] for label in labels} >= rented
+
+
+def plan_of(problem) -> PlanReport:
+    return planning_report.plan(problem)
+
+
 def test_a_replayed_plan_reports_both_fidelities_on_a_page_of_its_own(run, tmp_path):
     """The page needs nothing else: no script, no address of another document."""
     page = tmp_path / "plan.html"
@@ -62,7 +117,15 @@ def test_a_replayed_plan_reports_both_fidelities_on_a_page_of_its_own(run, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("outcome", "code"), [("holds", 0), ("impossible", 3), ("missed", 5), ("no plan", 4)]
+    ("outcome", "code"),
+    [
+        ("holds", 0),
+        ("impossible", 3),
+        ("no plan", 4),
+        ("missed", 5),
+        ("unmeasured", 5),
+        ("interrupted", 130),
+    ],
 )
 def test_the_exit_code_tells_a_plan_that_holds_from_one_that_does_not(
     run, monkeypatch, outcome, code
@@ -83,7 +146,7 @@ def test_the_exit_code_tells_a_plan_that_holds_from_one_that_does_not(
     done = run("plan", TINY, "--replay", "-q", "--json")
     assert done.exit_code == code
     assert json.loads(done.stdout)["result"]
-    assert ("replay: as it was." in done.stderr) == (outcome in ("missed", "impossible"))
+    assert ("replay: as it was." in done.stderr) == (outcome not in ("holds", "no plan"))
 
 
 def test_of_several_what_ifs_the_worst_is_the_exit_code():
@@ -217,17 +280,19 @@ def test_another_policy_is_replayed(run):
         (("what-if", TINY), "nothing is changed"),
         (("what-if", TINY, "demnd=1"), 'did you mean "demand"'),
         (("what-if", TINY, "without:dgx"), 'unknown offer "dgx"'),
-        (("what-if", TINY, "demand=2", "--other-scheduler", "srtf"), "needs --replay"),
+        (("what-if", TINY, "demand=x2", "--other-scheduler", "srtf"), "needs --replay"),
+        (("plan", TINY, "--scheduler", "srtf"), "--scheduler needs --replay"),
+        (("plan", TINY, "--rounds", 2, "--replay-jobs", 50), "--replay-jobs need --replay"),
+        (("what-if", TINY, "demand=+20%", "--scheduler", "srtf"), "--scheduler needs --replay"),
+        (("what-if", TINY, "demand=20"), "write demand=+20% for 20 % more"),
+        (("what-if", TINY, "demand=-100%"), "write more than -100%"),
         (("forecast", TINY), "one of the two"),
         (("forecast", TINY, "--rate", "x=1", "--hold-out", 1), "go together"),
         (("forecast", TINY, "--rate", "x=1"), 'unknown class "x"'),
         (("forecast", TINY, "--rate", "x=much"), "is no number"),
         (("forecast", TINY, "--rate", "x"), "write NAME=NUMBER"),
-        (("forecast", TINY, "--history", "elastic-tiny/01"), "needs --speed"),
-        (
-            ("forecast", TINY, "--history", "elastic-tiny/01", "--speed", "a100=1"),
-            "at least one whole week",
-        ),
+        (("forecast", TINY, "--history", "elastic-tiny/01"), "--template mine.json"),
+        (("forecast", TINY, "--rate", "x=1", "--goal", "x=none"), "go with --history"),
     ],
 )
 def test_wrong_input_is_one_sentence_with_a_cure(run, arguments, sentence):
@@ -236,6 +301,93 @@ def test_wrong_input_is_one_sentence_with_a_cure(run, arguments, sentence):
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert sentence in result.stderr
+
+
+def own_prices(run, folder):
+    """Return the file of a problem that is the user's own: a template of the sample."""
+    mine = folder / "mine.json"
+    result = run("plan", TINY, "--template", mine)
+    assert result.exit_code == 0, result.stderr
+    assert "put in your offers, prices, sites and the hosts that you own" in result.stderr
+    return mine
+
+
+def a_history(folder, weeks=2.1):
+    """Return the file of a history: short jobs of 1 GPU by day, long ones of 8 at any hour."""
+    jobs = []
+    for day in range(int(7 * weeks) + 1):
+        for k in range(24):
+            hour = 24 * day + 8 + k / 3
+            jobs.append(
+                Job(f"s{day}-{k}", 3600.0 * hour, 1800.0, (rigid_gang(1),), elasticity="rigid")
+            )
+            jobs.append(
+                Job(
+                    f"l{day}-{k}",
+                    3600.0 * (24 * day + k),
+                    36_000.0,
+                    (rigid_gang(8),),
+                    elasticity="rigid",
+                )
+            )
+    path = folder / "history.json"
+    Instance("h", flat_cluster("c", HostType("h", 8, "a100"), 4), tuple(jobs)).to_json(path)
+    return path
+
+
+def test_a_forecast_keeps_what_classes_are_promised(run, tmp_path):
+    """Goals, interruptible and deferrable of the problem were dropped without a word."""
+    mine, history, out = own_prices(run, tmp_path), a_history(tmp_path), tmp_path / "f.json"
+    again = ("--history", history, "--speed", "a100=1", "--scenarios", 3, "-q", "-o", out)
+    said = run(
+        *("forecast", mine, *again, "--goal", "1-gpu*=wait 15h mean", "--goal", "8-gpu*=none"),
+        *("--interruptible", "8-*", "--deferrable", "*8-48h"),
+    )
+    assert said.exit_code == 0, said.stderr
+    assert "classes of the problem are not in the history and are left out" in said.stderr
+    assert "had no goal" not in said.stderr
+    short, long = load_planning_problem(out).classes
+    assert (short.goal, short.interruptible, short.deferrable) == (
+        ServiceGoal("wait", 15.0, None), False, False,
+    )  # fmt: skip
+    assert (long.goal, long.interruptible, long.deferrable) == (None, True, True)
+    # By day and at any hour: 8 busy hours of 24, and all of them.
+    assert short.hourly_profile == (0.0,) * 8 + (3.0,) * 8 + (0.0,) * 8
+    assert long.hourly_profile == (1.0,) * 24
+    # The next forecast for the same problem keeps them; what had none gets the default, said.
+    edited = load_planning_problem(out)
+    edited = edited.replace(
+        classes=tuple(
+            replace(c, critical=True, tenant="t", spot_overhead=0.1) for c in edited.classes
+        )
+    )
+    edited.to_json(out)
+    said = run("forecast", out, *again)
+    assert said.exit_code == 0, said.stderr
+    assert "1 of 2 classes had no goal" in said.stderr
+    kept = load_planning_problem(out).classes
+    for before, after in zip(edited.classes, kept, strict=True):
+        assert replace(after, goal=before.goal) == before
+    assert kept[0].goal == short.goal
+    assert kept[1].goal == ServiceGoal("wait", 10.0, 0.95)
+    wrong = run("forecast", out, *again, "--goal", "9-gpu*=none")
+    assert wrong.exit_code == 2
+    assert "fits no class of the history; its classes are 1-gpu 0-1h, 8-gpu 8-48h" in wrong.stderr
+
+
+def test_a_forecast_of_goals_is_held_in_the_replay(run, tmp_path):
+    """From history to a plan that is measured; without goals the replay is refused, not passed."""
+    mine, history, out = own_prices(run, tmp_path), a_history(tmp_path), tmp_path / "f.json"
+    again = ("--history", history, "--speed", "a100=1", "--scenarios", 2, "-q", "-o", out)
+    assert run("forecast", mine, *again, "--goal", "*=none").exit_code == 0
+    refused = run("plan", out, "--replay", "-q")
+    assert refused.exit_code == 2
+    assert "give the classes a goal (alloc forecast --history" in refused.stderr
+    assert run("forecast", mine, *again).exit_code == 0
+    held = run("plan", out, "--replay", "--replay-jobs", 200, "-q", "--json")
+    document = json.loads(held.stdout)
+    assert held.exit_code == (0 if document["holds"] else 5)
+    assert document["replay"]["rounds"][0]["measured"]
 
 
 def test_a_history_becomes_scenarios_ready_to_plan(run, tmp_path):
@@ -248,8 +400,9 @@ def test_a_history_becomes_scenarios_ready_to_plan(run, tmp_path):
     cluster = flat_cluster("c", HostType("h", 8, "a100"), 4)
     history, forecast = tmp_path / "history.json", tmp_path / "forecast.json"
     Instance("history", cluster, jobs).to_json(history)
+    mine = own_prices(run, tmp_path)
     result = run(
-        *("forecast", TINY, "--history", history, "--speed", "a100=1", "--keep", 3),
+        *("forecast", mine, "--history", history, "--speed", "a100=1", "--keep", 3),
         *("--hold-out", 1, "--held-out", tmp_path / "later.json", "-o", forecast),
     )
     assert result.exit_code == 0, result.stderr
@@ -257,15 +410,20 @@ def test_a_history_becomes_scenarios_ready_to_plan(run, tmp_path):
     assert "left out: " in result.stderr
     problem = load_planning_problem(forecast)
     assert [c.name for c in problem.classes] == ["1-gpu 1-8h", "8-gpu 1-8h"]
+    # Nothing of the sample's is the user's but what the file says, and its origin is repeated.
+    assert (problem.owned, problem.budget) == ((), None)
+    assert "2 of 2 classes had no goal" in result.stderr
+    assert all(c.goal == ServiceGoal("wait", 2.0, 0.95) for c in problem.classes)
     result = run("plan", forecast, "-q", "--held-out", tmp_path / "later.json")
     assert result.exit_code == 0
     assert "of held-out futures" in result.stdout
+    assert f'made up, of the sample "{TINY}"' in result.stdout
     document = json.loads(
         run("plan", forecast, "-q", "--held-out", tmp_path / "later.json", "--json").stdout
     )
     assert 0 <= document["out_of_sample"]["share"] <= 1
     # Blocks longer than the history were silently made shorter.
-    long = ("forecast", TINY, "--history", history, "--speed", "a100=1", "--block-weeks", 4)
+    long = ("forecast", mine, "--history", history, "--speed", "a100=1", "--block-weeks", 4)
     result = run(*long, "-q")
     assert result.exit_code == 2
     assert "the history has 3 weeks; draw shorter blocks" in result.stderr

@@ -26,9 +26,9 @@ from alloc.planning.changes import (
     ("text", "change"),
     [
         ("demand=+20%", Demand(1.2)),
-        ("demand=120%", Demand(1.2)),
+        ("demand=x1.2", Demand(1.2)),
         ("demand:large batch=-10%", Demand(0.9, "large batch")),
-        ("demand:x=0.5", Demand(0.5, "x")),
+        ("demand:x=x0.5", Demand(0.5, "x")),
         ("hosts:dgx@north=-2", Hosts("dgx", "north", -2)),
         ("hosts:dgx@a100@north=+3", Hosts("dgx@a100", "north", 3)),
         ("rack:dgx@north", LostRack("dgx", "north")),
@@ -36,7 +36,7 @@ from alloc.planning.changes import (
         ("without:dgx", NoMore("dgx")),
         ("price:dgx=-10%", Price("dgx", 0.9)),
         ("energy-price=+30%", EnergyPrice(1.3)),
-        ("energy-price:north=2", EnergyPrice(2.0, "north")),
+        ("energy-price:north=x2", EnergyPrice(2.0, "north")),
         ("budget=2e6", Budget(2e6)),
         ("budget=none", Budget(None)),
         ("goal:x=wait 2h 95%", Goal("x", ServiceGoal("wait", 2.0, 0.95))),
@@ -71,8 +71,11 @@ def test_every_example_of_the_grammar_is_understood() -> None:
         ("goal:x=2h", "is no goal"),
         ("goal:x=wiat 2h 95%", 'did you mean "wait"'),
         ("price=3", "names nothing"),
-        ("demand", "is no number"),
-        ("demand=-120%", "0 or more"),
+        ("demand", "no value does not say in relation to what; write demand=\\+20%"),
+        ("demand=-120%", "multiplies by -0.2; write more than -100%"),
+        ("demand=lots%", "does not say in relation to what"),
+        ("demand=+lots%", '"\\+lots" is no number'),
+        ("demand=xx", '"x" is no number'),
         ("budget=lots", '"lots" is no number'),
     ],
 )
@@ -126,7 +129,20 @@ def test_documents_without_meaning_are_refused(document: object, sentence: str) 
         read_change(document)
 
 
-def test_a_sign_without_a_percentage_is_no_factor():
-    """``+20`` means a fifth more to whoever writes it, and not twenty times as much."""
-    with pytest.raises(InstanceError, match="write \\+20%"):
-        parse_change("demand=+20")
+@pytest.mark.parametrize("kind", ["demand", "demand:a", "price:a", "energy-price"])
+@pytest.mark.parametrize("value", ["20", "+20", "-20", "20%", "1.2", "0", "120%"])
+def test_a_number_that_could_mean_many_things_names_them_all(kind: str, value: str):
+    """``20`` is a fifth more to one and twenty times as much to another; so it is asked."""
+    number = value.strip("+-%") if value != "0" else "20"
+    with pytest.raises(InstanceError) as refused:
+        parse_change(f"{kind}={value}")
+    for spelling in (f"{kind}=+{number}%", f"{kind}=-{number}%", f"{kind}=x{number}"):
+        assert spelling in str(refused.value)
+        if number != "120" or "-" not in spelling:
+            parse_change(spelling)
+
+
+@pytest.mark.parametrize("value", ["-100%", "-150%", "x0", "x-1", "xnan", "xinf", "+infinity%"])
+def test_a_factor_that_leaves_nothing_is_refused_with_the_cure(value: str):
+    with pytest.raises(InstanceError, match="write more than -100%, or x and a number"):
+        parse_change(f"demand={value}")

@@ -7,17 +7,12 @@ import json
 from collections.abc import Callable
 
 import pytest
+from planning_worlds import small_pools as problem
 
 from alloc.capacity import (
-    HostOffer,
-    JobClass,
-    JobOption,
-    Owned,
     PlanningProblem,
     PlanResult,
-    Scenario,
     ServiceGoal,
-    Site,
     Tightening,
 )
 from alloc.capacity.accounting import account
@@ -32,47 +27,11 @@ from alloc.planning.fronts import in_energy, pareto
 from alloc.planning.loop import plan_and_replay
 from alloc.planning.replay import ReplaySettings, replay, replay_all
 from alloc.planning.report import PlanReport, SolveSettings, plan
-from alloc.solving.capacity import right_sizing
-from alloc.solving.capacity.right_sizing_decomposition import Decomposition
-from alloc.topology import HostType
 from alloc.verification.plan import verify_plan
 
 EXACT = SolveSettings(time_limit_s=20.0, gap=1e-6)
 INF = float("inf")
 REPLAY = ReplaySettings(jobs=100, replications=2, regimes=1)
-
-
-def problem(**changes: object) -> PlanningProblem:
-    """Two GPU types, one faster and dearer; a goal that small pools miss in the replay."""
-    a100, h100 = HostType("a", 8, "a100"), HostType("h", 8, "h100")
-    base = PlanningProblem(
-        name="small",
-        currency="EUR",
-        num_quarters=2,
-        offers=(
-            HostOffer("a100-host", a100, "reserved", 1e4, service_quarters=1, idle_kw=1, busy_kw=4),
-            HostOffer(
-                "h100-host", h100, "reserved", 2.4e4, service_quarters=1, idle_kw=0.5, busy_kw=3
-            ),
-        ),
-        sites=(Site("hall", energy_price_per_kwh=(0.1,), carbon_kg_per_kwh=(0.3,)),),
-        classes=(
-            JobClass(
-                "train",
-                (JobOption("a100", 8, 4.0), JobOption("h100", 8, 2.0)),
-                goal=ServiceGoal("wait", 0.1, 0.95),
-            ),
-            JobClass("tune", (JobOption("a100", 1, 2.0), JobOption("h100", 1, 1.0))),
-        ),
-        scenarios=(
-            Scenario("low", 0.5, {"train": (0.5, 0.5), "tune": (4.0, 4.0)}),
-            Scenario("high", 0.5, {"train": (0.8, 0.9), "tune": (5.0, 8.0)}),
-        ),
-        owned=(Owned("a100-host", "hall", 1, 2),),
-        # A pool far larger than it will be: the formula then promises too much.
-        pool_gpus=4000.0,
-    )
-    return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -311,32 +270,6 @@ def test_a_change_that_is_none_does_not_change_the_cost(base: PlanReport) -> Non
     assert found.changed is base
     assert found.cost is not None
     assert found.cost.sentence == "does not change the cost, proved"
-
-
-def test_an_interrupt_keeps_the_plan_that_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C keeps what was found, as the README says; a what-if would need the whole answer."""
-
-    search = Decomposition._search
-
-    def interrupted(self: Decomposition) -> str | None:
-        search(self)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(right_sizing, "_MOST_COLUMNS", 0)
-    monkeypatch.setattr(Decomposition, "_search", interrupted)
-    report = plan(problem(), settings=EXACT)
-    certificate = report.result.certificate
-    assert certificate.limit == "interrupt"
-    assert report.result.plan is not None
-    assert not verify_plan(problem(), report.result.plan)
-    assert certificate.objective is not None
-    assert 0 < certificate.bound <= certificate.objective
-    with pytest.raises(KeyboardInterrupt):
-        what_if(problem(), [Demand(1.5)], settings=EXACT)
-    with pytest.raises(KeyboardInterrupt):
-        plan(problem(), settings=EXACT, replay=REPLAY)
-    with pytest.raises(KeyboardInterrupt):
-        pareto(problem(), "energy", settings=EXACT)
 
 
 def test_what_ifs_know_their_sign_or_say_that_they_do_not(base: PlanReport) -> None:

@@ -183,7 +183,7 @@ def test_a_plan_shows_its_proof_its_orders_and_its_assumptions(shared):
     job = done(shared, "plan", problem="planning-tiny", replay={"jobs": 40, "rounds": 1})
     tree = view(shared, job)
     text = words(tree)
-    for part in ("checked by the judge", "What to order", "Assumptions", "kept over promised"):
+    for part in ("checked by the judge", "Hosts, by quarter", "Assumptions", "kept over promised"):
         assert part in text
     assert len(list(tree.iter("svg"))) == 3
     assert all(figure.find(".//table") is not None for figure in tree.iter("figure"))

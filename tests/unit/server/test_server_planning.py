@@ -77,7 +77,7 @@ def test_a_forecast_that_no_plan_serves_is_a_result_with_its_cure(shared):
         ("what-if", {"problem": "planning-tiny"}, "nothing is changed"),
         (
             "what-if",
-            {"problem": "planning-tiny", "changes": ["demand=2"], "other_scheduler": "srtf"},
+            {"problem": "planning-tiny", "changes": ["demand=x2"], "other_scheduler": "srtf"},
             "needs a replay",
         ),
         ("plan", {"problem": {"schema_version": 1, "kind": "planning", "nam": "x"}}, "nam"),

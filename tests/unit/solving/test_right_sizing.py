@@ -132,7 +132,7 @@ def test_a_goal_can_be_the_relief():
     result = right_size(without_cloud(sites=(Site("north", rack_units=162.0), Site("cloud"))))
     assert result.certificate.status == "infeasible"
     goal = next(relief for relief in result.reliefs if relief.kind == "goal")
-    assert 'goals of "train" on "a100" at "north"' in goal.sentence
+    assert goal.sentence.startswith('the goal of job class "train" is given up (95 % of jobs')
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -148,7 +148,7 @@ def test_a_waived_scenario_lets_work_go_unserved(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_marginal_values_are_the_slopes_of_the_relaxation(method):
+def test_marginal_values_are_what_the_relaxation_of_either_method_saves(method):
     """Each is held against the change of the relaxed optimum for a small change of the limit."""
     problem = world(budget=3.2e6, failures=0)
     result = right_size(problem, method=method, gap=1e-9)
@@ -180,7 +180,7 @@ def test_marginal_values_are_the_slopes_of_the_relaxation(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_host_that_the_plan_does_without_is_worth_what_it_saves(method):
-    """Its dual value is one of many: a solver named 98,644 for what saves 47,184."""
+    """Its dual value is one of many: a solver named 98,644 for what saves 46,727."""
     problem = load_stored_planning("planning-tiny")
     result = right_size(problem, method=method, gap=1e-6)
     values = {v.name: v.saving for v in result.marginals if v.kind == "host"}
@@ -200,8 +200,8 @@ def test_a_host_that_the_plan_does_without_is_worth_what_it_saves(method):
     base = relaxed(rows, 0.0)
     for k, stand in enumerate(data.stands):
         own = rows.reshape(len(data.stands), -1)[k]
-        slope = (base - relaxed(own, 0.01)) / 0.01
-        assert values[data.offer(stand).name] == pytest.approx(slope, rel=1e-3, abs=1.0)
+        saved = base - relaxed(own, 1.0)
+        assert values[data.offer(stand).name] == pytest.approx(saved, rel=1e-5, abs=0.1)
 
 
 def test_out_of_sample_repeats_the_cost_in_sample_and_tells_what_does_not_fit():
