@@ -128,8 +128,8 @@ def _cure(questions: Questions, given_up: frozenset[str]) -> Relaxation | None:
         left -= set(amounts)
     if not fits(questions, left):
         return None
-    chosen = [parts[name] for name in reversed(REQUIREMENTS) if name in given_up]
     names = [name for name in reversed(REQUIREMENTS) if name in given_up]
+    chosen = [parts[name] for name in names]
     sentence = chosen[0].alone
     if len(chosen) > 1:
         sentence = f"{_listed([p.beside for p in chosen])} let it start, but only together"
@@ -206,7 +206,7 @@ def _less(
     questions: Questions, names: Sequence[str], drop: frozenset[str]
 ) -> tuple[Questions, dict[str, _Part]] | None:
     """Return the job with as much memory and CPU a task as does, or None if that is nothing."""
-    most = {
+    most: dict[str, int] = {
         name: max(getattr(g, _FIELD[name]) for q in questions for g in q.configuration.tasks)
         for name in names
     }
@@ -235,7 +235,7 @@ def _less(
     whole = question.gpus(question.main.count)
     parts = {}
     for name in names:
-        shown = f"{limits[name] / MILLI:g} cores" if name == "CPU" else f"{limits[name]} MiB"
+        shown = amount(limits[name] / MILLI, "core") if name == "CPU" else f"{limits[name]} MiB"
         beside = f"{shown} of {name} a task"
         cost = whole * _share_lost(question, name, limits[name])
         parts[name] = _Part(f"with {beside} it would start", beside, cost)

@@ -296,6 +296,24 @@ class TestBrokenFromTheStart:
             'job "four" cannot start whatever moves while torn stay as they are, against a rule.'
         )
 
+    def test_a_neighbour_of_jobs_too_close_may_move(self) -> None:
+        """Two jobs break their rule on a host; a third there has no part in it."""
+        jobs = (
+            *(gang(name, 1, 1) for name in ("x", "y")),
+            gang("third", 1, 2),
+            gang("fixed", 3, 1, preemptible=False),
+            gang("wide", 1, 6),
+        )
+        instance = Instance(
+            "close",
+            cluster(),
+            jobs,
+            running=(on("x", h0=1), on("y", h0=1), on("third", h0=1), on("fixed", h1=3)),
+            affinities=(Affinity("apart", "host", ("x", "y")),),
+        ).replace(topology=cluster().replace(hosts=cluster().hosts[:2]))
+        found = make_room(instance, "wide", backend=BACKEND)
+        assert found.num_moved == 1
+
 
 class TestFewestMoves:
     """Only whether the job starts counts before the moves."""
