@@ -21,8 +21,9 @@ _STEP = {"CPU": 100, "memory": 1}
 """How finely a smaller demand is looked for: tenths of a core, and MiB."""
 _FIELD = {"CPU": "cpu_milli", "memory": "memory_mib"}
 _SHARES = 1000
-"""Parts in which CPU and memory are cut down together, before each is raised on its own."""
-_AT_ONCE = "level", "GPU type", "quota"
+"""Parts in which CPU and memory are cut down together, before each is raised on its own; a
+tenth of a per cent is finer than anybody asks for."""
+_IN_PART = "level", "GPU type", "quota"
 """Requirements of which less than the whole may be given up, apart from CPU and memory."""
 
 Questions = tuple[Question, ...]
@@ -113,7 +114,7 @@ def _cure(questions: Questions, given_up: frozenset[str]) -> Relaxation | None:
     for name in ("slices", "spread", "affinity"):
         if name in left:
             parts[name] = _Part(f"without its {name} it would start", f"no {name}", short)
-    for name in _AT_ONCE:
+    for name in _IN_PART:
         if name in left:
             step = {"level": _wider_level, "GPU type": _other_type, "quota": _more_quota}[name]
             questions, parts[name] = step(questions, left)
