@@ -51,10 +51,14 @@ def leave_broken(instance: Instance, broken: Sequence[Violation]) -> Instance:
 
 def jobs_concerned(instance: Instance, broken: Sequence[Violation]) -> set[str]:
     """Return the running jobs that have a part in what is broken from the start."""
-    named = {identity for violation in broken for identity in violation.ids}
     cohorts = _cohorts(instance, broken)
-    tenants = {job.tenant for job in instance.jobs if job.tenant in named}
+    tenants = {v.ids[0] for v in broken if v.code == "quota"}
     tenants |= {t.name for t in instance.tenants if t.cohort in cohorts}
+    # Affinities name a domain or a level and then the jobs; all else the job or the host first.
+    named = {job for v in broken if v.code in ("apart", "together") for job in v.ids[1:]}
+    named |= {
+        v.ids[0] for v in broken if v.code not in ("apart", "together", "quota", "cohort") and v.ids
+    }
     return {
         a.job
         for a in instance.running
@@ -107,7 +111,7 @@ def only(instance: Instance, jobs: Collection[str]) -> Instance:
 
 def _cohorts(instance: Instance, broken: Sequence[Violation]) -> set[str]:
     named = {v.ids[0] for v in broken if v.code == "cohort"}
-    return {t.cohort for t in instance.tenants if t.cohort is not None and t.cohort in named}
+    return {tenant.cohort for tenant in instance.tenants if tenant.cohort in named} - {None}
 
 
 def _affinities(instance: Instance) -> tuple[list[Affinity], set[str]]:

@@ -276,7 +276,7 @@ class Facts:
     def _with_reasons(self, allocation: Allocation) -> Allocation:
         placed = allocation.configuration_of
         unplaced = {
-            job.id: "the goal gains more from other jobs, or no hosts are left for it as a gang"
+            job.id: "no hosts were found for it as a gang, or the goal gains nothing from it"
             for job in self.instance.jobs
             if job.id not in placed
         }

@@ -162,7 +162,7 @@ class Relaxation:
 
     def mix(self, keep: bool = False) -> None:
         """Add to the quarterly master the cuts that hold the relaxation's optimum together."""
-        _, _, duals = self.master.duals()
+        _, duals = self.master.duals()
         used: dict[Task, list[int]] = {task: [] for task in self.tasks}
         for row in np.flatnonzero(duals > _LEAST_DUAL).tolist():
             w, t, _ = self.master.cuts[row]

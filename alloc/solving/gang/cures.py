@@ -21,8 +21,9 @@ _STEP = {"CPU": 100, "memory": 1}
 """How finely a smaller demand is looked for: tenths of a core, and MiB."""
 _FIELD = {"CPU": "cpu_milli", "memory": "memory_mib"}
 _SHARES = 1000
-"""Parts in which CPU and memory are cut down together, before each is raised on its own."""
-_AT_ONCE = "level", "GPU type", "quota"
+"""Parts in which CPU and memory are cut down together, before each is raised on its own; a
+tenth of a per cent is finer than anybody asks for."""
+_IN_PART = "level", "GPU type", "quota"
 """Requirements of which less than the whole may be given up, apart from CPU and memory."""
 
 Questions = tuple[Question, ...]
@@ -113,7 +114,7 @@ def _cure(questions: Questions, given_up: frozenset[str]) -> Relaxation | None:
     for name in ("slices", "spread", "affinity"):
         if name in left:
             parts[name] = _Part(f"without its {name} it would start", f"no {name}", short)
-    for name in _AT_ONCE:
+    for name in _IN_PART:
         if name in left:
             step = {"level": _wider_level, "GPU type": _other_type, "quota": _more_quota}[name]
             questions, parts[name] = step(questions, left)
@@ -128,8 +129,8 @@ def _cure(questions: Questions, given_up: frozenset[str]) -> Relaxation | None:
         left -= set(amounts)
     if not fits(questions, left):
         return None
-    chosen = [parts[name] for name in reversed(REQUIREMENTS) if name in given_up]
     names = [name for name in reversed(REQUIREMENTS) if name in given_up]
+    chosen = [parts[name] for name in names]
     sentence = chosen[0].alone
     if len(chosen) > 1:
         sentence = f"{_listed([p.beside for p in chosen])} let it start, but only together"
@@ -206,7 +207,7 @@ def _less(
     questions: Questions, names: Sequence[str], drop: frozenset[str]
 ) -> tuple[Questions, dict[str, _Part]] | None:
     """Return the job with as much memory and CPU a task as does, or None if that is nothing."""
-    most = {
+    most: dict[str, int] = {
         name: max(getattr(g, _FIELD[name]) for q in questions for g in q.configuration.tasks)
         for name in names
     }
@@ -235,7 +236,7 @@ def _less(
     whole = question.gpus(question.main.count)
     parts = {}
     for name in names:
-        shown = f"{limits[name] / MILLI:g} cores" if name == "CPU" else f"{limits[name]} MiB"
+        shown = amount(limits[name] / MILLI, "core") if name == "CPU" else f"{limits[name]} MiB"
         beside = f"{shown} of {name} a task"
         cost = whole * _share_lost(question, name, limits[name])
         parts[name] = _Part(f"with {beside} it would start", beside, cost)

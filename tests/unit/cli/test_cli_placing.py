@@ -109,6 +109,29 @@ def test_explain_says_why_and_what_would_do(run, queue_file):
     assert document["train"]["relaxations"][0]["requirement"] == "level"
 
 
+def test_explain_counts_whole_gpus_and_tasks(run, tmp_path):
+    """A share of a gang's memory concerns whole GPUs; a job without GPUs is counted in tasks."""
+    kind = HostType("server", 4, "h100", 8_000, 1_000)
+    topology = Topology("one", (kind,), (Host("h0", "server"),))
+
+    def job(name: str, group: TaskGroup) -> Job:
+        return Job(name, 0.0, 1.0, (Configuration((group,), 1.0),), elasticity="rigid")
+
+    jobs = (
+        job("runs", TaskGroup("worker", 1, 0, 4_000, 600)),
+        job("train", TaskGroup("worker", 2, 1000, 0, 300)),
+        job("etl", TaskGroup("worker", 1, 0, 6_000)),
+    )
+    running = (Assignment("runs", 0, (TaskPlacement("h0", "worker", 1),)),)
+    path = tmp_path / "short.json"
+    Instance("short", topology, jobs, running=running).to_json(path)
+    done = run("explain", path, "--no-moves")
+    assert done.exit_code == 0, done.stderr
+    lines = " ".join(done.stdout.split())
+    assert "with 200 MiB of memory a task it would start (1 GPU concerned)" in lines
+    assert "with 4 cores of CPU a task it would start (1 task concerned)" in lines
+
+
 def test_explain_of_an_unknown_job_names_a_near_one(run, queue_file):
     done = run("explain", queue_file, "trian", "--no-moves")
     assert done.exit_code == 2

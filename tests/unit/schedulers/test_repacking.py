@@ -119,6 +119,16 @@ def test_the_queue_stops_at_its_head_unless_it_may_be_skipped() -> None:
     assert ends(instance, skip=True)["small"] == pytest.approx(12.0)
 
 
+def test_a_host_outside_every_rack_is_no_rack() -> None:
+    """The job waits for the rack, though a host in none is free; the run once ended in an error."""
+    kind = HostType("server", 8, "h100")
+    hosts = (Host("in", "server", "r"), Host("out", "server"))
+    topology = Topology("c", (kind,), hosts, ("rack",), (Domain("r", "rack"),))
+    rules = PlacementRules(required="rack")
+    jobs = tuple(gang(name, 0.0, 100.0, 1, 8, placement=rules) for name in "ab")
+    assert sorted(ends(Instance("outside", topology, jobs)).values()) == [100.0, 200.0]
+
+
 def test_affinities_are_refused_and_not_ignored() -> None:
     """A rule it does not look at is an error before anything runs."""
     instance = spread_out().replace(affinities=(Affinity("apart", "host", ("left", "right")),))

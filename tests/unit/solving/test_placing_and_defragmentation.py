@@ -242,3 +242,140 @@ class TestBrokenFromTheStart:
         assert set(running) == {"a", "b", "other"}
         reason = solution_of(placement).unplaced["more"]
         assert 'its tenant "t" has 0 GPUs of quota left' in reason
+
+    @pytest.mark.parametrize("kind", ["apart", "together"])
+    def test_a_third_job_of_a_broken_affinity_makes_it_no_worse(self, kind: str) -> None:
+        """It keeps away from both that are too close, and joins no group that is torn."""
+        where = ("h0", "h0") if kind == "apart" else ("h0", "h2")
+        full = {"h2": 1, "h3": 1} if kind == "apart" else {"h1": 1, "h3": 1}
+        instance = Instance(
+            "third",
+            cluster(),
+            (*(gang(name, 1, 1) for name in ("x", "y", "z")), gang("full", 2, 8)),
+            running=(on("x", **{where[0]: 1}), on("y", **{where[1]: 1}), on("full", **full)),
+            affinities=(Affinity(kind, "rack", ("x", "y", "z")),),  # type: ignore[arg-type]
+            moves=Moves(0),
+        )
+        placement = place(instance, backend=BACKEND)
+        solution = solution_of(placement)
+        assert [v.code for v in placement.broken] == [kind]
+        assert verify(instance, solution, accept=placement.broken) == []
+        assert "without its affinity it would start" in solution.unplaced["z"]
+        free = place(instance.replace(affinities=()), backend=BACKEND)
+        assert "z" in solution_of(free).configuration_of
+
+    def test_a_cohort_lends_no_more_than_it_has_beside_one_beyond_its_quota(self) -> None:
+        """Tenant t holds 8 of its 4 GPUs; of the 12 of its cohort, 4 are left, and not 8."""
+        jobs = (
+            gang("a", 1, 8, tenant="t"),
+            gang("b", 1, 8, tenant="u"),
+            gang("c", 1, 4, tenant="u"),
+        )
+        instance = Instance(
+            "lent",
+            cluster(),
+            jobs,
+            tenants=(Tenant("t", 4000, "all"), Tenant("u", 8000, "all")),
+            running=(on("a", h0=1),),
+            moves=Moves(0),
+        )
+        placement = place(instance, backend=BACKEND)
+        assert [v.code for v in placement.broken] == ["quota"]
+        assert set(solution_of(placement).configuration_of) == {"a", "c"}
+
+    def test_moves_let_a_job_in_beside_what_stays_broken(self) -> None:
+        """The torn gang stays as it is; only the job in the way moves."""
+        instance = self.split().replace(
+            jobs=(*self.split().jobs, gang("small", 1, 2), gang("four", 4, 8)),
+            running=(*self.split().running, on("small", h1=1)),
+        )
+        found = make_room(instance, "new", backend=BACKEND)
+        assert found.num_moved == 0
+        blocked = make_room(instance, "four", backend=BACKEND).blocked
+        assert blocked == (
+            'job "four" cannot start whatever moves while torn stay as they are, against a rule.'
+        )
+
+    def test_a_neighbour_of_jobs_too_close_may_move(self) -> None:
+        """Two jobs break their rule on a host; a third there has no part in it."""
+        jobs = (
+            *(gang(name, 1, 1) for name in ("x", "y")),
+            gang("third", 1, 2),
+            gang("fixed", 3, 1, preemptible=False),
+            gang("wide", 1, 6),
+        )
+        instance = Instance(
+            "close",
+            cluster(),
+            jobs,
+            running=(on("x", h0=1), on("y", h0=1), on("third", h0=1), on("fixed", h1=3)),
+            affinities=(Affinity("apart", "host", ("x", "y")),),
+        ).replace(topology=cluster().replace(hosts=cluster().hosts[:2]))
+        found = make_room(instance, "wide", backend=BACKEND)
+        assert found.num_moved == 1
+
+
+class TestFewestMoves:
+    """Only whether the job starts counts before the moves."""
+
+    def two(self, jobs: tuple[Job, ...], running: tuple[Assignment, ...]) -> Instance:
+        kind = HostType("server", 4, "h100", 8_000, 1_000)
+        topology = Topology("two", (kind,), (Host("h0", "server"), Host("h1", "server")))
+        return Instance("two", topology, jobs, running=running)
+
+    def elastic(self, name: str, *sizes: int) -> Job:
+        ways = tuple(Configuration((TaskGroup("worker", n, 1000),), float(n)) for n in sizes)
+        return Job(name, 0.0, 1.0, ways, elasticity="malleable")
+
+    def test_a_job_without_gpus_is_let_in(self) -> None:
+        """No GPU is gained by it, and it starts all the same."""
+
+        def cores(name: str, number: int) -> Job:
+            group = TaskGroup("worker", 1, 0, 1000 * number)
+            return Job(name, 0.0, 1.0, (Configuration((group,), 1.0),), elasticity="rigid")
+
+        jobs = (cores("a", 3), cores("b", 3), cores("etl", 6))
+        found = make_room(self.two(jobs, (on("a", h0=1), on("b", h1=1))), "etl", backend=BACKEND)
+        assert found.num_moved == 1
+        assert found.result.certificate.status == "optimal"
+        assert found.result.certificate.objective_name == "moves"
+
+    @pytest.mark.parametrize("larger", [4, 6, 7])
+    def test_a_neighbour_that_could_grow_keeps_its_size(self, larger: int) -> None:
+        """Growing would win more GPUs than the job; it is no move, and it is not asked."""
+        jobs = (
+            self.elastic("m", 2, larger),
+            gang("big", 1, 4).replace(
+                configurations=(Configuration((TaskGroup("worker", 1, 4000),), 1.0),)
+            ),
+        )
+        found = make_room(self.two(jobs, (on("m", h0=1, h1=1),)), "big", backend=BACKEND)
+        assert found.num_moved == 1
+        explanation = explain(self.two(jobs, (on("m", h0=1, h1=1),)), "big", backend=BACKEND)
+        assert explanation is not None
+        assert explanation.sentence.endswith("; moving job m frees it, 1 task.")
+
+    def test_of_several_configurations_the_one_with_fewest_moves_is_taken(self) -> None:
+        """It starts with three GPUs where nothing has to move, and not with four."""
+        ways = tuple(Configuration((TaskGroup("worker", 1, 1000 * n),), float(n)) for n in (3, 4))
+        wanted = Job("b", 0.0, 1.0, ways, elasticity="moldable")
+        jobs = (*(self.elastic(name, 1) for name in "xyz"), wanted)
+        running = (on("x", h0=1), on("y", h1=1), on("z", h1=1))
+        found = make_room(self.two(jobs, running), "b", backend=BACKEND)
+        assert found.num_moved == 0
+
+    def test_a_job_whose_partner_waits_is_not_torn_by_a_move(self) -> None:
+        """One of its two tasks would make room enough, but both have to stay on one host."""
+        large = Configuration((TaskGroup("worker", 1, 3000),), 1.0)
+        jobs = (
+            self.elastic("m", 2),
+            self.elastic("n", 2).replace(preemptible=False),
+            self.elastic("later", 1),
+            self.elastic("b", 1).replace(configurations=(large,)),
+        )
+        free = self.two(jobs, (on("m", h0=2), on("n", h1=2)))
+        assert make_room(free, "b", backend=BACKEND).num_moved == 1
+        bound = free.replace(affinities=(Affinity("together", "host", ("m", "later")),))
+        found = make_room(bound, "b", backend=BACKEND)
+        assert found.num_moved == 2
+        assert verify(bound.replace(moves=Moves()), solution_of(found)) == []
