@@ -1,9 +1,19 @@
 """What every test shares: tests without what they need are not run, and the end says so."""
 
+import signal
 from collections import Counter
 
 import pytest
 from needs import NEEDS, NOT_RUN, need
+
+
+def pytest_configure():
+    """Hear Ctrl-C also in the background of a script, where a shell has it ignored.
+
+    Processes that tests start inherit that; then every test of an interrupt would fail.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):

@@ -91,6 +91,6 @@ def backend(name: str) -> Backend:
     except ImportError as error:
         raise BackendUnavailableError(
             f"backend {name} cannot be loaded ({error}); install the pinned solvers: "
-            '"highspy>=1.12,<1.14" and "ortools>=9.12,<9.16" (newer highspy and ortools ship '
+            '"highspy>=1.13,<1.14" and "ortools>=9.12,<9.16" (newer highspy and ortools ship '
             "clashing libraries)."
         ) from error

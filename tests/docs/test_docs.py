@@ -37,7 +37,7 @@ def marked(page: Path) -> object:
     return pytest.param(page, marks=[pytest.mark.torch] if torch else [])
 
 
-@pytest.mark.parametrize("page", map(marked, PAGES), ids=names)
+@pytest.mark.parametrize("page", [marked(page) for page in PAGES], ids=names)
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     chosen = [block for block in blocks(page) if not block.slow]
     run_all(page, chosen, tmp_path, monkeypatch)
@@ -47,7 +47,7 @@ SLOW = [page for page in PAGES if any(block.slow for block in blocks(page))]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", map(marked, SLOW), ids=[page.name for page in SLOW])
+@pytest.mark.parametrize("page", [marked(page) for page in SLOW], ids=[page.name for page in SLOW])
 def test_the_slow_examples_of_a_page_run_with_the_others(page, tmp_path, monkeypatch):
     run_all(page, blocks(page), tmp_path, monkeypatch)
 
