@@ -13,21 +13,23 @@ import pytest
 from alloc.formulation import FORMULATIONS
 from alloc.solving import solve
 from benchmarks.scales import (
-    Case,
-    Claim,
-    colocation,
     disagreements,
-    inference,
     of_formulation,
     one_host_round,
-    operation,
-    quotas,
-    ranks,
-    right_sizing,
     rigid,
     small_schedule,
     tiny_instance,
     weighted,
+)
+from benchmarks.scales_planning import (
+    Case,
+    Claim,
+    colocation,
+    inference,
+    operation,
+    quotas,
+    ranks,
+    right_sizing,
 )
 
 FEW = (1e-9, 1e-4, 1e5, 1e12)
