@@ -68,10 +68,13 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """Name for people: with its options when it has any."""
+        """Name for people, as the command line takes it: with its options when it has any."""
         if not self.options or self.scheduler is not None:
             return self.name
-        inner = ", ".join(f"{key}={value}" for key, value in sorted(self.options.items()))
+        inner = ", ".join(
+            f"{key}={value if isinstance(value, str) else json.dumps(value, default=str)}"
+            for key, value in sorted(self.options.items())
+        )
         return f"{self.name}({inner})"
 
     def build(self) -> Scheduler:

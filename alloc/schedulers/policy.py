@@ -9,7 +9,7 @@ from types import MappingProxyType
 from alloc.packing import HostPool
 from alloc.schedulers.honouring import REQUIRED_LEVELS
 from alloc.schedulers.ladder import LadderCache
-from alloc.schedulers.published import PublishedRule, published_rule
+from alloc.schedulers.published import PublishedRule, Rules, published_rule
 from alloc.schedulers.round import Outcome, Round, Watch
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 
@@ -38,7 +38,7 @@ class Policy(ABC):
 
     def __init__(
         self,
-        rules: str = "alloc",
+        rules: Rules = "alloc",
         max_tasks: int | None = None,
         departures: Mapping[str, bool] = NO_DEPARTURES,
     ) -> None:

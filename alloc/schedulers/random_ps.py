@@ -29,6 +29,9 @@ class RandomPs(Policy):
     needs: Knowledge = "none"
     information = "nothing but which pairs of workers and PSs a job can run"
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
         round_, competing = self._open(state)

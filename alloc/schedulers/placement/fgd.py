@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class Fgd(TaskRule):
         mix: Mapping[Shape, float] | None = None,
         popularity: float = 0.95,
         points: int | None = 100,
-        ties: str = "first",
+        ties: Literal["first", "random"] = "first",
     ) -> None:
         super().__init__(skip=skip)
         if not 0 < popularity <= 1:
