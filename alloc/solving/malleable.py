@@ -5,6 +5,7 @@
 3. Incumbents: price-guided insertion, the integer master, large-neighbourhood search.
 4. Proof: when few profiles can be in a better schedule, the integer master over all of them.
 5. Tasks on hosts, slot by slot.
+6. In continuous time, list scheduling from the schedule on the grid, and a local search.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from alloc.solving.column_generation import (
 from alloc.solving.enumeration import enumerate_profiles
 from alloc.solving.improvement import Improver, Plan, guided_plans
 from alloc.solving.insertion import Builder, serial_horizon, total_cost
+from alloc.solving.list_search import ListSearch, best_of
 from alloc.solving.master import Column, make_column, solve_integer_master
 from alloc.solving.outcome import Outcome, Settings
 
@@ -42,6 +44,8 @@ _MOST_PROFILES = 120_000
 _FEW_PROFILES = 4_000
 _GRID_SLOTS = 300
 _SEARCH_SHARE = 0.96
+_GRID_SHARE = 0.5
+"""Part of the time for the grid in continuous time; the rest is for what the grid cannot say."""
 _MOST_COLUMNS = 50_000
 _BACKEND = "alloc column generation + HiGHS"
 
@@ -62,16 +66,20 @@ def solve_malleable(
 ) -> Outcome:
     """Solve an instance of F2: the method behind ``solve(..., "malleable")``.
 
-    In continuous time the incumbent is a schedule on a grid of slots, and the bound is the fluid
-    one, which holds for schedules on any grid and none.
+    In continuous time a schedule on a grid of slots is improved off the grid, and the bound is the
+    fluid one, which holds for schedules on any grid and none. The answer is never worse than a warm
+    start that keeps every rule.
     """
-    continuous = instance.slot_s is None
+    asked, continuous = instance, instance.slot_s is None
     if continuous:
         instance = instance.replace(slot_s=_grid_slot_s(instance))
     data = slot_data(instance)
     version = highs.version()
     # Placing the answer and judging it take their part of the time limit.
     settings = replace(settings, time_limit_s=_SEARCH_SHARE * settings.time_limit_s)
+    whole = settings
+    if continuous:
+        settings = replace(settings, time_limit_s=_GRID_SHARE * settings.time_limit_s)
     if (conflict := too_late(data, continuous)) is not None:
         return Outcome(
             None, math.inf, "recomputed", _BACKEND, version, infeasible=True, conflict=conflict
@@ -100,6 +108,11 @@ def solve_malleable(
     if continuous:
         bound, bound_proof = _continuous_bound(data, search.prices), "recomputed"
         report(f"in continuous time the prices prove {bound:g} s")
+        schedule, limit = _search_lists(asked, [schedule, warm_start], bound, whole, limit, report)
+    elif isinstance(warm_start, Schedule):
+        # Hosts found slot by slot may lose what the plan gained.
+        best = best_of(asked, [schedule, warm_start])
+        schedule = None if best is None else best.schedule
     return Outcome(
         solution=schedule,
         bound=bound,
@@ -108,6 +121,27 @@ def solve_malleable(
         backend_version=version,
         limit=limit,
     )
+
+
+def _search_lists(
+    instance: Instance,
+    given: list[Schedule | Solution | None],
+    bound: float,
+    settings: Settings,
+    limit: Limit | None,
+    report: Report,
+) -> tuple[Schedule | None, Limit | None]:
+    """Return the best schedule in continuous time that is found in the time left, and its end."""
+    schedules = [schedule for schedule in given if isinstance(schedule, Schedule)]
+    lists = ListSearch(instance, schedules, settings.seed, settings.seconds_left)
+    if limit != "interrupt":
+        limit = None
+        try:
+            lists.run(bound * (1 + OPTIMALITY_GAP), report)
+            limit = "time" if settings.seconds_left() <= 0 else None
+        except KeyboardInterrupt:
+            limit = "interrupt"
+    return None if lists.best is None else lists.best.schedule, limit
 
 
 def _pays_restarts(instance: Instance) -> bool:
