@@ -35,6 +35,8 @@ _REACH = 8
 _NEW_PLAN = 0.3
 """Chance that a change is of a plan, where a job has several configurations."""
 
+_LATE = frozenset({"deadline", "horizon"})
+
 Part = tuple[int, float]
 """A configuration, and the work to be done in it, work units."""
 
@@ -96,7 +98,8 @@ class ListSearch:
     instance
         An instance without slots.
     schedules
-        The schedules to begin from; those that break a rule are left out.
+        The schedules to begin from. Those that break a rule are left out, except that the search
+        may begin from one that misses a deadline or the horizon.
     seed
         Random seed.
     seconds_left
@@ -115,7 +118,11 @@ class ListSearch:
         seed: int,
         seconds_left: Callable[[], float],
     ) -> None:
-        given = [schedule for schedule in schedules if schedule is not None]
+        given = [
+            schedule
+            for schedule in schedules
+            if schedule is not None and _LATE.issuperset(v.code for v in verify(instance, schedule))
+        ]
         self.best = best_of(instance, given)
         self._instance = instance
         self._given = given

@@ -183,11 +183,13 @@ def _time_indexed(
 def _grid_slot_s(instance: Instance) -> float:
     """Return the slot of the grid for an instance without slots, seconds.
 
-    Fine enough for the shortest jobs to lose little, coarse enough for a few hundred slots.
+    Fine enough for the shortest jobs to lose little, coarse enough for a few hundred slots and for
+    every restart to take one slot at most.
     """
+    restart = max(job.restart_cost_s for job in instance.jobs)
     runs = np.array([job.min_run_s for job in instance.jobs])
     span = max(job.arrival_s for job in instance.jobs) + float(runs.max())
-    return float(max(np.median(runs) / 8, span / _GRID_SLOTS))
+    return float(max(np.median(runs) / 8, span / _GRID_SLOTS, restart))
 
 
 def _continuous_bound(data: SlotData, prices: Array | None) -> float:
