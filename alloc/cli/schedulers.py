@@ -1,7 +1,7 @@
 """``alloc schedulers``: the policies there are."""
 
 import dataclasses
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +9,9 @@ from alloc.cli import completion, options
 from alloc.cli.console import print_json, show
 from alloc.cli.door import say
 from alloc.errors import AllocError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 app = typer.Typer(help="The scheduling policies.", no_args_is_help=True)
 
@@ -84,7 +87,7 @@ def show_scheduler(
         "estimate": "an estimate of the work of jobs, or the exact work",
         "exact": "the exact work of jobs",
     }[found.needs]
-    parts: list[object] = [Text(f"{found.name}: {found.title}")]
+    parts: list[RenderableType] = [Text(f"{found.name}: {found.title}")]
     if found.text:
         parts.append(Text(f"\n{found.text}"))
     parts.append(

@@ -36,6 +36,7 @@ class ExactRound:
 
     needs: Knowledge = "estimate"
     information = "remaining work and rates of all configurations"
+    draws = False
 
     def __init__(self, utility: str = "progress") -> None:
         self._utility = round_utility(utility).name

@@ -35,6 +35,7 @@ class Policy(ABC):
     # What `HostPool` keeps, whichever policy asks it.
     features: tuple[str, ...] = (REQUIRED_LEVELS, "GPU memory", "MIG slices")
     preemptive = False
+    draws = False
 
     def __init__(
         self,

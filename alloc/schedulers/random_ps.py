@@ -27,6 +27,7 @@ class RandomPs(Policy):
 
     name = "random-ps"
     needs: Knowledge = "none"
+    draws = True
     information = "nothing but which pairs of workers and PSs a job can run"
 
     def __init__(self) -> None:

@@ -48,6 +48,7 @@ class PolicyScheduler:
         self.needs: Knowledge = kind.needs
         self.information = policy.card.information
         self.features = kind.features
+        self.draws = sample
         self.sample = sample
         self.policy = policy
         self._decider: Decider | None = None

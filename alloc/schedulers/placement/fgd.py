@@ -73,7 +73,7 @@ class Fgd(TaskRule):
         if ties not in ("first", "random"):
             raise InstanceError(f'ties is "{ties}"; it is "first" or "random".')
         self._given = mix is not None
-        self._random_ties = ties == "random"
+        self._random_ties = self.draws = ties == "random"
         self._popularity = popularity
         self._points = points
         self._seen: Counter[Shape] = Counter()

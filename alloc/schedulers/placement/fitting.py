@@ -91,6 +91,7 @@ class RandomFit(TaskRule):
     """
 
     name = "random-fit"
+    draws = True
     information = "whether a task fits"
 
     def pick(

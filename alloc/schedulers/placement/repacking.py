@@ -41,6 +41,7 @@ class Repacking:
     time_limit_s: float = 2.0
     skip: bool = False
     name = "repack"
+    draws = False
     needs: ClassVar[Knowledge] = "none"
     information = "order of arrival, where running jobs are; solves for the fewest moves"
     features: ClassVar[tuple[str, ...]] = ("placement rules",)
