@@ -49,7 +49,7 @@ DRAWS = 5
 
 RULES: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("DRF", "drf", {"rules": "dl2"}),
-    ("SRTF", "srtf", {"rules": "dl2"}),
+    ("SRTF", "srtf-dl2", {"rules": "dl2"}),
     ("Tetris", "tetris", {"rules": "dl2"}),
     ("Optimus", "optimus", {"rules": "dl2"}),
     ("FIFO", "fifo", {"rules": "dl2"}),

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -104,12 +105,18 @@ def compare_command(
     from alloc.comparison import compare
 
     names = scheduler_list(schedulers)
+    require_errors_seen(knowledge, work_error)
+    if schedulers == ALL:
+        names = _told_enough(names, knowledge)
+    elif seeds > 1 and not (work_error or speed_error):
+        _require_chance(names, seeds)
     if not quiet:
         say(
-            f"{len(names)} schedulers on {len(problems)} instances with {seeds} seeds; first each "
-            f"instance's bound, in up to {time_limit:g} s."
+            f"{_count(len(names), 'scheduler')} on {_count(len(problems), 'instance')} with "
+            f"{_count(seeds, 'seed')}; then each instance's bound, in up to {time_limit:g} s."
         )
-    with progress("comparing", quiet) as line, kept_store(store, line) as (location, tell):
+    shown = partial(_show_unfinished, by=by, json=json, markdown=markdown)
+    with progress("comparing", quiet) as line, kept_store(store, line, shown) as (location, tell):
         comparison = compare(
             problems,
             names,
@@ -131,6 +138,75 @@ def compare_command(
         if report is not None:
             say_report(comparison, report, context)
     return code_of_comparison(comparison, whoever=schedulers == ALL)
+
+
+def require_errors_seen(knowledge: str, work_error: float) -> None:
+    """Refuse an error of estimates where nothing is estimated.
+
+    Raises
+    ------
+    InstanceError
+        If there is an error of work but schedulers see no estimates.
+    """
+    if work_error > 0 and knowledge != "estimate":
+        raise InstanceError(
+            f"--work-error {work_error:g} needs estimates to be wrong, but schedulers are told "
+            f'"{knowledge}"; add --knowledge estimate, or leave --work-error out.'
+        )
+
+
+def _told_enough(names: "list[str | Entry]", knowledge: str) -> "list[str | Entry]":
+    """Return the schedulers that can work with what they are told, and name the others."""
+    from alloc.errors import AllocError
+    from alloc.schedulers import make_scheduler
+    from alloc.simulation.information import LEVELS, require_knowledge
+
+    able: list[str | Entry] = []
+    for name in names:
+        try:
+            if knowledge in LEVELS:
+                require_knowledge(make_scheduler(str(name)), knowledge)
+        except UnsupportedFeatureError as error:
+            say(f"left out: {error}")
+            continue
+        except AllocError:
+            pass  # a policy that cannot be made is a row that failed, with its reason
+        able.append(name)
+    return able
+
+
+def _require_chance(names: "list[str | Entry]", seeds: int) -> None:
+    """Refuse seeds that change nothing.
+
+    Raises
+    ------
+    InstanceError
+        If no scheduler draws and nothing is estimated.
+    """
+    from alloc.comparison import Entry
+
+    made = [Entry.of(name).build() for name in names]
+    if made and not any(getattr(scheduler, "draws", True) for scheduler in made):
+        raise InstanceError(
+            f"--seeds {seeds} changes nothing: none of these schedulers draws, and what they are "
+            "told is exact; leave it out, or add --knowledge estimate --work-error 0.3 or "
+            "--speed-error 0.1."
+        )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _show_unfinished(place: str, *, by: str, json: bool, markdown: bool) -> None:
+    """Show the rows that were done before an interrupt."""
+    from alloc.comparison import Comparison
+
+    comparison = Comparison.from_store(place)
+    if json:
+        print_text(comparison.to_json())
+    elif comparison.rows:
+        print_tables(comparison, by, markdown=markdown)
 
 
 def say_report(comparison: "Comparison", folder: Path, context: typer.Context) -> None:
@@ -219,13 +295,13 @@ def describe(event: "CellEvent") -> str:
 
 @contextmanager
 def kept_store(
-    location: str | None, line: Report
+    location: str | None, line: Report, show_unfinished: Callable[[str], None]
 ) -> Iterator[tuple[str, Callable[["CellEvent"], None]]]:
     """Give finished work a place to stay if the comparison does not come to its end.
 
     Without a place chosen by the user it is a file that goes when all went well: work kept from one
     version of a scheduler to the next would be mistaken for the new one's. Yields the place, and
-    what is to be told of every finished piece.
+    what is to be told of every finished piece. After Ctrl-C what is done is shown.
     """
     folder = None if location is not None else Path(tempfile.mkdtemp(prefix="alloc-compare-"))
     place = str(location if folder is None else folder / "runs.sqlite")
@@ -238,11 +314,20 @@ def kept_store(
 
     try:
         yield place, tell
-    except BaseException:
+    except BaseException as error:
         if pieces:
+            if isinstance(error, KeyboardInterrupt):
+                show_unfinished(place)
             say(f"finished work is in {place}; the same command with --store {place} goes on.")
-        elif folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            if isinstance(error, KeyboardInterrupt):
+                where = "FILE" if folder is not None else location
+                say(
+                    f"nothing was finished yet; the same command with --store {where} keeps each "
+                    "row as it is done, and goes on from there."
+                )
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
         raise
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)

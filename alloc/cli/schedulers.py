@@ -1,52 +1,110 @@
 """``alloc schedulers``: the policies there are."""
 
-import inspect
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alloc.cli import options
+from alloc.cli import completion, options
 from alloc.cli.console import print_json, show
 from alloc.cli.door import say
 from alloc.errors import AllocError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 app = typer.Typer(help="The scheduling policies.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_schedulers(json: options.JsonOption = False) -> None:
-    """List the scheduling policies, and what each needs to know."""
-    from alloc.schedulers import make_scheduler, scheduler_names
+    """List the scheduling policies, their options, and what each needs to know."""
+    from alloc.schedulers import scheduler_names
+    from alloc.schedulers.describing import describe_scheduler
 
-    made = []
+    found = []
     for name in scheduler_names():
         try:
-            made.append((name, make_scheduler(name)))
+            found.append(describe_scheduler(name))
         except AllocError as error:  # somebody's package or policy file does not hide the others
             say(f"left out {name}: {error}")
     if json:
         print_json(
             [
                 {
-                    "name": name,
-                    "title": _title(scheduler),
-                    "needs": scheduler.needs,
-                    "information": scheduler.information,
+                    "name": each.name,
+                    "title": each.title,
+                    "options": [option.name for option in each.options],
+                    "needs": each.needs,
+                    "information": each.information,
                 }
-                for name, scheduler in made
+                for each in found
             ]
         )
         return
     from alloc.cli.tables import table
 
-    rows = [(name, _title(s), s.needs, s.information) for name, s in made]
-    show(table(("name", "policy", "needs", "information"), rows))
+    rows = [
+        (
+            each.name,
+            each.title,
+            ", ".join(option.name for option in each.options),
+            each.needs,
+            each.information,
+        )
+        for each in found
+    ]
+    show(table(("name", "policy", "options", "needs", "information"), rows))
+    say("`alloc schedulers show NAME` explains a policy and its options.")
 
 
-def _title(scheduler: object) -> str:
-    """Return what a policy calls itself, or the first line of its class's docstring."""
-    title = getattr(scheduler, "title", None)
-    return (
-        title
-        if isinstance(title, str)
-        else (inspect.getdoc(type(scheduler)) or "").partition("\n")[0]
+@app.command("show")
+def show_scheduler(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FILE",
+            help="A policy by name, or the path of a policy file (.onnx).",
+            autocompletion=completion.complete_scheduler,
+            show_default=False,
+        ),
+    ],
+    json: options.JsonOption = False,
+) -> None:
+    """Explain a scheduling policy: what it does, its options, what it may know, its sources."""
+    from alloc.schedulers.describing import describe_scheduler
+
+    found = describe_scheduler(name)
+    if json:
+        print_json(dataclasses.asdict(found))
+        return
+    from rich.text import Text
+
+    from alloc.cli.tables import facts, table
+
+    needed = {
+        "none": "nothing of the work of jobs",
+        "estimate": "an estimate of the work of jobs, or the exact work",
+        "exact": "the exact work of jobs",
+    }[found.needs]
+    parts: list[RenderableType] = [Text(f"{found.name}: {found.title}")]
+    if found.text:
+        parts.append(Text(f"\n{found.text}"))
+    parts.append(
+        facts(
+            (
+                ("needs", needed),
+                ("uses", found.information),
+                ("honours", ", ".join(found.features) or "no rules of placement"),
+            ),
+            title="\nWhat it may know",
+        )
     )
+    if found.options:
+        rows = [(o.name, o.default, o.values, o.meaning) for o in found.options]
+        parts.append(table(("option", "default", "values", "meaning"), rows, "\nOptions"))
+        first = found.options[0]
+        parts.append(Text(f'In a list: --schedulers "{found.name}({first.name}={first.default})".'))
+    if found.sources:
+        parts.append(Text(f"\nSources\n{found.sources}"))
+    show(*parts)

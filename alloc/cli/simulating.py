@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from alloc.cli import completion, options
+from alloc.cli.comparing import require_errors_seen
 from alloc.cli.console import print_json, progress, require_writable, save, show
+from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.settings import parse_settings
 from alloc.cli.sources import read_instance
@@ -58,6 +60,7 @@ def simulate_command(
 ) -> ExitCode:
     """Run a scheduler on an instance and say what happened."""
     require_writable(output)
+    require_errors_seen(knowledge, work_error)
     problem = read_instance(instance)
     from alloc.schedulers import make_scheduler
     from alloc.simulation import simulate
@@ -73,6 +76,7 @@ def simulate_command(
             rng=seed,
             max_time_s=max_time,
             progress=lambda done, total: report(f"{done} of {total} jobs complete"),
+            keep_interrupted=True,
         )
     if output is not None:
         from alloc.documents import write_solution
@@ -85,6 +89,13 @@ def simulate_command(
         from alloc.cli.tables import facts, solution_table
 
         show(facts(_for_people(summary)), solution_table(problem, outcome.schedule))
+    if "interrupted" in outcome.notes:
+        where = "" if output is None else f" and in {output}"
+        say(
+            f"error: interrupted at {outcome.end_s:g} s of simulated time; what happened until "
+            f"then is above{where}."
+        )
+        return ExitCode.INTERRUPTED
     return ExitCode.SOLVED
 
 

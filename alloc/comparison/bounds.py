@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from alloc.certificate import Certificate, Result
+from alloc.certificate import OPTIMALITY_GAP, Certificate, Result
 from alloc.comparison.measures import measure_schedule
 from alloc.comparison.settings import Settings, alloc_version, key_of
 from alloc.comparison.store import Item, StoreError
 from alloc.errors import AllocError, CertificateError
 from alloc.instance import Instance
+from alloc.objectives import objective
 from alloc.solution import Schedule
 
 
@@ -32,6 +33,8 @@ class Bound:
         The measures of the solved schedule, as for every scheduler; empty without one.
     error
         Why there is no result, in one sentence, or None.
+    source
+        Who ran the schedule of the result, where it is a simulated one, or None.
     """
 
     instance: str
@@ -39,6 +42,7 @@ class Bound:
     result: Result | None
     metrics: Mapping[str, float] = field(default_factory=dict)
     error: str | None = None
+    source: str | None = None
 
     @property
     def certificate(self) -> Certificate | None:
@@ -80,8 +84,17 @@ def bound_key(instance: Instance, settings: Settings) -> str:
     )
 
 
-def solve_bound(instance: Instance, settings: Settings) -> Bound:
+def solve_bound(instance: Instance, settings: Settings, start: Schedule | None = None) -> Bound:
     """Solve an instance with full knowledge of the future.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    settings
+        The terms.
+    start
+        A schedule that keeps every rule, to start from.
 
     Returns
     -------
@@ -103,6 +116,7 @@ def solve_bound(instance: Instance, settings: Settings) -> Bound:
             objective=settings.objective,
             time_limit_s=settings.time_limit_s,
             seed=settings.solver_seed,
+            warm_start=start,
         )
     except CertificateError:
         raise
@@ -115,6 +129,62 @@ def solve_bound(instance: Instance, settings: Settings) -> Bound:
     if result.certificate.status == "infeasible":
         error_line = f"no schedule is feasible: {result.conflict}"
     return Bound(instance.name, instance.fingerprint, result, metrics, error_line)
+
+
+def with_schedule(bound: Bound, instance: Instance, schedule: Schedule, source: str) -> Bound:
+    """Return a bound with a simulated schedule as its best one, where that is better.
+
+    Parameters
+    ----------
+    bound
+        What is proved, and the best schedule so far.
+    instance
+        The instance.
+    schedule
+        A schedule that keeps every rule.
+    source
+        Who ran it.
+    """
+    certificate = bound.certificate
+    if bound.result is None or certificate is None:
+        return bound
+    value = objective(certificate.objective_name).evaluate(instance, schedule)
+    if certificate.objective is not None and certificate.objective <= value:
+        return bound
+    # Within rounding the schedule itself shows how far the bound can hold; see `check_bound`.
+    better = certificate.replace(
+        objective=value, bound=min(certificate.bound, value), verified=True, status="feasible"
+    )
+    if better.gap is not None and better.gap <= OPTIMALITY_GAP:
+        better = better.replace(status="optimal")
+    return replace(
+        bound,
+        result=Result(schedule, better, bound.result.log),
+        metrics=measure_schedule(instance, schedule),
+        error=None,
+        source=source,
+    )
+
+
+def stronger(bound: Bound, stored: Bound | None) -> Bound:
+    """Return a bound with the proof of an earlier solve of the same instance, where that is more.
+
+    Parameters
+    ----------
+    bound
+        What was solved last, from a schedule no worse than the earlier one.
+    stored
+        The earlier solve, or None.
+    """
+    if bound.result is None or stored is None or stored.certificate is None:
+        return bound
+    now, then = bound.result.certificate, stored.certificate
+    if then.bound <= now.bound or now.objective is None:
+        return bound
+    proved = now.replace(bound=min(then.bound, now.objective), bound_proof=then.bound_proof)
+    if proved.gap is not None and proved.gap <= OPTIMALITY_GAP:
+        proved = proved.replace(status="optimal")
+    return replace(bound, result=replace(bound.result, certificate=proved))
 
 
 def pack_bound(key: str, bound: Bound) -> Item:

@@ -18,6 +18,10 @@ from alloc.errors import AllocError
 from alloc.instance import Instance
 from alloc.objectives import objective
 
+_MEANING = 2
+"""Raised when a scheduler's name or default comes to mean something else within a version: work
+stored under the old meaning must not stand in for the new. 2: `srtf` goes by time."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -50,6 +54,7 @@ class Cell:
             speed_error=self.settings.speed_error,
             objective=self.settings.objective,
             version=alloc_version(),
+            meaning=_MEANING,
         )
 
     @property

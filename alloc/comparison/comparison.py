@@ -11,7 +11,7 @@ from os import PathLike
 from typing import Any
 
 from alloc.certificate import Certificate
-from alloc.comparison.bounds import Bound, unpack_bound
+from alloc.comparison.bounds import Bound, unpack_bound, with_schedule
 from alloc.comparison.cells import Outcome
 from alloc.comparison.intervals import Interval, Method
 from alloc.comparison.records import (
@@ -22,7 +22,7 @@ from alloc.comparison.records import (
     unpack_instance,
     unpack_outcome,
 )
-from alloc.comparison.rows import Row, check_bound, gap_to, plain
+from alloc.comparison.rows import Row, best_outcomes, check_bound, gap_to, plain
 from alloc.comparison.schedules import unpack_schedule
 from alloc.comparison.settings import OPTIMUM, Settings
 from alloc.comparison.store import Store, StoreError
@@ -51,12 +51,37 @@ class Comparison:
         What is proved about each instance, by fingerprint.
     outcomes
         What came of each cell, by key. An unfinished comparison lacks some.
+
+    The best schedule found of an instance is the best of all: the solved one and every simulated
+    one that keeps every rule. So no row of a table is better than it.
     """
 
     experiment: Experiment
     instances: Mapping[str, Instance]
     bounds: Mapping[str, Bound]
     outcomes: Mapping[str, Outcome]
+
+    def __post_init__(self) -> None:
+        best = best_outcomes(self.experiment.cells, self.outcomes)
+        bounds = dict(self.bounds)
+        for fingerprint, (label, seed, outcome) in best.items():
+            bound = bounds.get(fingerprint)
+            if bound is None or outcome.schedule is None:
+                continue
+            certificate = bound.certificate
+            if certificate is None or certificate.status == "infeasible":
+                continue
+            known = certificate.objective
+            # A schedule below the bound is left for `rows` to refuse.
+            gap = gap_to(bound.value, outcome.objective)
+            if (known is None or outcome.objective < known) and (gap is None or gap >= 0):
+                bounds[fingerprint] = with_schedule(
+                    bound,
+                    self.instances[fingerprint],
+                    unpack_schedule(outcome.schedule),
+                    f"{label}, seed {seed}",
+                )
+        object.__setattr__(self, "bounds", bounds)
 
     @property
     def settings(self) -> Settings:
@@ -67,6 +92,11 @@ class Comparison:
     def missing(self) -> int:
         """Number of cells that are not done yet."""
         return len(self.experiment.cells) - len(self.outcomes)
+
+    @property
+    def unbounded(self) -> tuple[str, ...]:
+        """Names of the instances of which nothing was tried to be proved yet."""
+        return tuple(i.name for f, i in self.instances.items() if f not in self.bounds)
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:

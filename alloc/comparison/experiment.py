@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +11,14 @@ from importlib.metadata import PackageNotFoundError, version
 from os import PathLike, cpu_count
 from typing import Any, Literal, TypeVar
 
-from alloc.comparison.bounds import Bound, bound_key, pack_bound, solve_bound, unpack_bound
+from alloc.comparison.bounds import (
+    Bound,
+    bound_key,
+    pack_bound,
+    solve_bound,
+    stronger,
+    unpack_bound,
+)
 from alloc.comparison.cells import Cell, Outcome, run_cell
 from alloc.comparison.comparison import Comparison
 from alloc.comparison.records import (
@@ -21,12 +28,14 @@ from alloc.comparison.records import (
     pack_outcome,
     unpack_outcome,
 )
-from alloc.comparison.rows import check_bound
+from alloc.comparison.rows import BOUND_TOLERANCE, best_outcomes, check_bound
+from alloc.comparison.schedules import unpack_schedule
 from alloc.comparison.settings import OPTIMUM, Entry, Settings, alloc_version, key_of
 from alloc.comparison.store import Item, Store
 from alloc.errors import InstanceError, worker_deaths
 from alloc.instance import Instance
 from alloc.schedulers.state import Knowledge, Scheduler
+from alloc.simulation.information import require_knowledge
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -94,7 +103,8 @@ def compare(
     objective
         Name of the objective that the gap is about, a cost of schedules.
     formulation, backend, time_limit_s
-        The solve for the bound of each instance, its time in seconds.
+        The solve for the bound of each instance, its time in seconds. It begins from the best
+        schedule that was simulated, and improves it until the gap is closed or the time is over.
     store
         Where finished work is kept: path of an SQLite file, database URL, or an open store. In
         memory by default: then an interrupt loses it.
@@ -118,7 +128,9 @@ def compare(
     Raises
     ------
     InstanceError
-        If something is missing, doubled or unknown.
+        If something is missing, doubled, unknown or contradicts something else.
+    UnsupportedFeatureError
+        If a scheduler needs to know more of the jobs' work than the terms tell it.
     CertificateError
         If a simulated schedule is better than the proved bound: then the bound is false.
     StoreError
@@ -138,6 +150,9 @@ def compare(
     chosen = _distinct_instances(instances)
     entries = _distinct_entries(schedulers)
     numbers = _distinct_seeds(seeds)
+    # Refused here, and not row by row after all else has run.
+    for entry in entries:
+        require_knowledge(entry.build(), settings.knowledge)
     cells = [
         Cell(instance, entry, seed, settings)
         for instance in chosen
@@ -148,8 +163,9 @@ def compare(
     with opened as kept:
         experiment = _register(kept, chosen, entries, cells, settings)
         run = _Run(kept, jobs, parallel, progress, resume, len(chosen) + len(cells))
-        bounds = run.bounds(chosen, settings)
-        outcomes = run.cells(cells, bounds)
+        # The solves come last: each begins from the best schedule of its instance.
+        outcomes = run.cells(cells)
+        bounds = run.bounds(chosen, settings, cells, outcomes)
         return Comparison(experiment, {i.fingerprint: i for i in chosen}, bounds, outcomes)
 
 
@@ -175,41 +191,55 @@ class _Run:
         self._total = total
         self._done = 0
 
-    def bounds(self, instances: Sequence[Instance], settings: Settings) -> dict[str, Bound]:
-        """Return the bound of each instance, by fingerprint."""
+    def bounds(
+        self,
+        instances: Sequence[Instance],
+        settings: Settings,
+        cells: Sequence[Cell],
+        outcomes: Mapping[str, Outcome],
+    ) -> dict[str, Bound]:
+        """Return the bound of each instance, by fingerprint, and the best schedule with it."""
         keys = {bound_key(instance, settings): instance for instance in instances}
+        rows = [(c.key, c.instance.fingerprint, c.entry.label, c.seed) for c in cells]
+        best = best_outcomes(rows, outcomes)
         found: dict[str, Bound] = {}
+        stored: dict[str, Bound] = {}
         for key, item in self._stored(keys):
-            bound = unpack_bound(item)
-            found[keys[key].fingerprint] = bound
+            bound = stored[key] = unpack_bound(item)
+            start = best.get(bound.fingerprint)
+            if start is not None and _begins_better(start[2], bound):
+                continue
+            found[bound.fingerprint] = bound
             self._report("bound", f"bound of {bound.instance}", bound.error, stored=True)
-        todo = [
-            (key, instance, settings)
-            for key, instance in keys.items()
-            if instance.fingerprint not in found
-        ]
-        for key, bound in self._fan_out(_solve, todo):
+        todo = []
+        for key, instance in keys.items():
+            if instance.fingerprint not in found:
+                start = best.get(instance.fingerprint)
+                todo.append((key, instance, settings, None if start is None else start[2].schedule))
+        for key, solved in self._fan_out(_solve, todo):
+            bound = stronger(solved, stored.get(key))
             self._store.put(pack_bound(key, bound))
             # The solver turns Ctrl-C into a result; to the user it still means: stop everything.
             if bound.interrupted:
                 raise KeyboardInterrupt
             found[bound.fingerprint] = bound
             self._report("bound", f"bound of {bound.instance}", bound.error)
+        for cell in cells:
+            if cell.key in outcomes:
+                check_bound(found[cell.instance.fingerprint], cell.label, outcomes[cell.key])
         return found
 
-    def cells(self, cells: Sequence[Cell], bounds: dict[str, Bound]) -> dict[str, Outcome]:
+    def cells(self, cells: Sequence[Cell]) -> dict[str, Outcome]:
         """Return the outcome of each cell, by key."""
         by_key = {cell.key: cell for cell in cells}
         found: dict[str, Outcome] = {}
         for key, item in self._stored(by_key):
             found[key] = unpack_outcome(item)
-            check_bound(bounds[by_key[key].instance.fingerprint], by_key[key].label, found[key])
             self._report("cell", by_key[key].label, None, stored=True)
         todo = [(cell,) for key, cell in by_key.items() if key not in found]
         for outcome in self._fan_out(run_cell, todo):
             cell = by_key[outcome.cell_key]
             self._store.put(pack_outcome(cell, outcome))
-            check_bound(bounds[cell.instance.fingerprint], cell.label, outcome)
             found[cell.key] = outcome
             self._report("cell", cell.label, outcome.error)
         return found
@@ -270,8 +300,21 @@ def _backend(parallel: str | None, jobs: int) -> dict[str, Any]:
     return chosen
 
 
-def _solve(key: str, instance: Instance, settings: Settings) -> tuple[str, Bound]:
-    return key, solve_bound(instance, settings)
+def _begins_better(outcome: Outcome, bound: Bound) -> bool:
+    """Return whether a simulated schedule gives a stored solve something new to begin from."""
+    certificate = bound.certificate
+    if certificate is None or certificate.status in ("optimal", "infeasible"):
+        return False
+    known = certificate.objective
+    # Above rounding: what is simulated again is the same to the last digit, the solve is not.
+    return known is None or outcome.objective < known * (1 - BOUND_TOLERANCE)
+
+
+def _solve(
+    key: str, instance: Instance, settings: Settings, start: bytes | None
+) -> tuple[str, Bound]:
+    schedule = None if start is None else unpack_schedule(start)
+    return key, solve_bound(instance, settings, schedule)
 
 
 def _distinct_instances(instances: Iterable[Instance]) -> list[Instance]:

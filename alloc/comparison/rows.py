@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,10 +70,24 @@ class Row:
 
 
 def gap_to(bound: float | None, objective: float, late: float = 0.0) -> float | None:
-    """Return ``objective / bound - 1``, or None when the two cannot be compared."""
+    """Return ``objective / bound - 1``, or None when the two cannot be compared.
+
+    What rounding puts below the bound has a gap of 0.
+    """
     if bound is None or late or not math.isfinite(objective):
         return None
-    return objective / bound - 1.0
+    gap = objective / bound - 1.0
+    return 0.0 if -BOUND_TOLERANCE <= gap < 0 else gap
+
+
+def is_schedule(outcome: Outcome) -> bool:
+    """Return whether a simulation left a schedule of all jobs that keeps every rule."""
+    return (
+        outcome.error is None
+        and outcome.schedule is not None
+        and math.isfinite(outcome.objective)
+        and not outcome.metrics.get("num_late", 0.0)
+    )
 
 
 def check_bound(bound: Bound, label: str, outcome: Outcome) -> None:
@@ -86,9 +100,16 @@ def check_bound(bound: Bound, label: str, outcome: Outcome) -> None:
     """
     if outcome.error is not None:
         return
-    gap = gap_to(bound.value, outcome.objective, outcome.metrics.get("num_late", 0.0))
-    if gap is not None and gap < -BOUND_TOLERANCE:
-        certificate = bound.certificate
+    late = outcome.metrics.get("num_late", 0.0)
+    gap = gap_to(bound.value, outcome.objective, late)
+    certificate = bound.certificate
+    if certificate is not None and certificate.status == "infeasible" and is_schedule(outcome):
+        raise CertificateError(
+            f"{label} keeps every rule of {bound.instance}, of which {certificate.backend} "
+            f"({certificate.backend_version}) claims that no schedule does; the claim is false, so "
+            "report it with the instance."
+        )
+    if gap is not None and gap < 0:
         by = (
             ""
             if certificate is None
@@ -99,6 +120,28 @@ def check_bound(bound: Bound, label: str, outcome: Outcome) -> None:
             f"{by} for {bound.instance}; the bound is false, so report it with the instance and "
             "trust no gap to it."
         )
+
+
+def best_outcomes(
+    cells: Iterable[tuple[str, str, str, int]], outcomes: Mapping[str, Outcome]
+) -> dict[str, tuple[str, int, Outcome]]:
+    """Return the best simulated schedule of each instance: scheduler, seed and outcome.
+
+    Parameters
+    ----------
+    cells
+        For each cell its key, the fingerprint of the instance, the scheduler and the seed.
+    outcomes
+        What came of each cell, by key.
+    """
+    best: dict[str, tuple[str, int, Outcome]] = {}
+    for key, fingerprint, label, seed in cells:
+        outcome = outcomes.get(key)
+        if outcome is None or not is_schedule(outcome):
+            continue
+        if fingerprint not in best or outcome.objective < best[fingerprint][2].objective:
+            best[fingerprint] = (label, seed, outcome)
+    return best
 
 
 def plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from typing import Any, get_args
 
 from alloc.errors import InstanceError, nearest
+from alloc.formulation import require_formulation
 from alloc.objectives import ScheduleObjective, objective
 from alloc.schedulers.state import Knowledge, Scheduler
 from alloc.units import require_non_negative, require_positive
@@ -68,10 +69,13 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """Name for people: with its options when it has any."""
+        """Name for people, as the command line takes it: with its options when it has any."""
         if not self.options or self.scheduler is not None:
             return self.name
-        inner = ", ".join(f"{key}={value}" for key, value in sorted(self.options.items()))
+        inner = ", ".join(
+            f"{key}={value if isinstance(value, str) else json.dumps(value, default=str)}"
+            for key, value in sorted(self.options.items())
+        )
         return f"{self.name}({inner})"
 
     def build(self) -> Scheduler:
@@ -130,6 +134,13 @@ class Settings:
             raise InstanceError(
                 f'{where}: objective "{self.objective}" is not a cost of schedules; '
                 "choose for example weighted_jct."
+            )
+        # Refused here, and not after all schedulers have run, for want of a bound.
+        require_formulation(self.formulation).require_objective(self.objective)
+        if self.work_error and self.knowledge != "estimate":
+            raise InstanceError(
+                f'{where}: work_error is {self.work_error:g} but knowledge is "{self.knowledge}", '
+                'which leaves no estimates to be wrong; set knowledge="estimate".'
             )
 
     def to_dict(self) -> dict[str, Any]:

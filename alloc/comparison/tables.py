@@ -14,6 +14,7 @@ from alloc.comparison.intervals import Interval, Method
 from alloc.comparison.measures import MEASURES, Measure
 from alloc.comparison.settings import OPTIMUM, Settings
 from alloc.comparison.summaries import Summary
+from alloc.instance import Instance
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -131,16 +132,23 @@ def _gap_table(comparison: Comparison, by: By, name: str, group: Sequence[Summar
         for summary in group
     )
     remarks = [terms(comparison.settings)]
-    if by == "instance":
+    if by == "instance" and name in comparison.unbounded:
+        remarks.append(f"Nothing was tried yet to prove how good a schedule of {name} can be.")
+    elif by == "instance":
         remarks.append(certificate_sentence(comparison.bound(name)))
-    over = {s.over for s in group if s.gap.low is not None and s.scheduler != OPTIMUM}
-    if over:
-        remarks.append(f"± is the half width of the 95 % confidence interval over {over.pop()}.")
+        remarks.append(_time_sentence(comparison.instance(name)))
+    sampled = [s for s in group if s.gap.low is not None and s.scheduler != OPTIMUM]
+    if any(s.gap.low != s.gap.high for s in sampled):
+        over = sampled[0].over
+        remarks.append(f"± is the half width of the 95 % confidence interval over {over}.")
+    elif sampled:
+        remarks.append(f"All {sampled[0].over} gave the same gap, so that no interval is shown.")
     if any("num_late" in s.metrics and s.metrics["num_late"].mean > 0 for s in group):
         remarks.append(
             "No gap is shown where jobs miss a hard deadline: the bound is for schedules that "
             "keep them."
         )
+    remarks += _fallbacks(comparison, by, name)
     remarks += _failures(comparison, by, name)
     if comparison.missing:
         remarks.append(f"Unfinished: {comparison.missing} cells are still to be run.")
@@ -159,6 +167,7 @@ def row_name(comparison: Comparison, by: By, summary: Summary) -> str:
         failed = f" ({summary.failures} of {summary.runs} failed)" if summary.failures else ""
         return summary.scheduler + failed
     names = [summary.group] if by == "instance" else _members(comparison, summary.group)
+    names = [n for n in names if comparison.instance(n).fingerprint in comparison.bounds]
     certificates = [comparison.bound(name).certificate for name in names]
     proved = sum(c is not None and c.status == "optimal" for c in certificates)
     if proved == len(names):
@@ -170,6 +179,20 @@ def row_name(comparison: Comparison, by: By, summary: Summary) -> str:
 
 def _members(comparison: Comparison, family: str) -> list[str]:
     return list(dict.fromkeys(r.fingerprint for r in comparison.rows if r.family == family))
+
+
+def _fallbacks(comparison: Comparison, by: By, name: str) -> list[str]:
+    """Return a sentence for each scheduler that left decisions to another rule."""
+    counts: dict[str, tuple[float, float]] = {}
+    for row in comparison.rows:
+        if name == (row.instance if by == "instance" else row.family) and "fallbacks" in row.notes:
+            fallen, asked = counts.get(row.scheduler, (0.0, 0.0))
+            asked += row.notes.get("solves", 0.0)
+            counts[row.scheduler] = (fallen + row.notes["fallbacks"], asked)
+    return [
+        f"{scheduler} left {fallen:,.0f} of {asked:,.0f} decisions to its rule."
+        for scheduler, (fallen, asked) in counts.items()
+    ]
 
 
 def _failures(comparison: Comparison, by: By, name: str) -> list[str]:
@@ -227,10 +250,21 @@ def certificate_sentence(bound: Bound) -> str:
     judged = "checked by the judge" if certificate.verified else "not checked"
     if certificate.status == "optimal":
         return f"{proof} The optimum reaches it ({judged})."
+    whose = "" if bound.source is None else f"; it is that of {bound.source}"
     return (
         f"{proof} The best schedule found has {show_exact(certificate.objective)} s, at most "
-        f"{show_percent(certificate.gap or 0.0)} from the optimum ({judged}; "
-        f"{_stopped(certificate)})."
+        f"{show_percent(certificate.objective / bound.value - 1.0)} above the optimum "
+        f"({judged}{whose}; {_stopped(certificate)})."
+    )
+
+
+def _time_sentence(instance: Instance) -> str:
+    """Return for which schedules the bound holds."""
+    if instance.slot_s is None:
+        return "Time is continuous: the bound holds for schedules that change at any moment."
+    return (
+        f"Time is in slots of {instance.slot_s:g} s: the bound says nothing of schedules that "
+        "change within a slot."
     )
 
 
@@ -241,7 +275,9 @@ def solver_name(certificate: Certificate) -> str:
 
 def _stopped(certificate: Certificate) -> str:
     if certificate.limit is None:
-        return f"the solve ended after {certificate.seconds:.1f} s"
+        return f"the solve ended after {certificate.seconds:.1f} s, when its method was through"
+    if certificate.limit == "interrupt":
+        return f"the solve was interrupted after {certificate.seconds:.1f} s"
     return f"the solve met its {certificate.limit} limit after {certificate.seconds:.1f} s"
 
 

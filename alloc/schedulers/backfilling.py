@@ -207,6 +207,7 @@ class EasyBackfill:
     """
 
     name = "easy-backfill"
+    draws = False
     needs: Knowledge = "estimate"
     information = "order of arrival and run time"
     features = ("required levels", "GPU memory", "MIG slices")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 
 from alloc.schedulers.policy import Policy
+from alloc.schedulers.published import Rules
 from alloc.schedulers.round import Outcome
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 
@@ -41,7 +42,7 @@ class Drf(Policy):
     information = "demands and arrival"
 
     def __init__(
-        self, *, skip: bool = False, rules: str = "alloc", max_tasks: int | None = None
+        self, *, skip: bool = False, rules: Rules = "alloc", max_tasks: int | None = None
     ) -> None:
         super().__init__(rules, max_tasks, {"skip": skip})
         self._skip = skip

@@ -36,6 +36,7 @@ class ExactRound:
 
     needs: Knowledge = "estimate"
     information = "remaining work and rates of all configurations"
+    draws = False
 
     def __init__(self, utility: str = "progress") -> None:
         self._utility = round_utility(utility).name
@@ -168,15 +169,32 @@ def _offered(view: JobView) -> JobView:
 
 
 def exact_progress() -> ExactRound:
-    """Return the exact round with DL2's progress."""
+    """Maximise, exactly in every slot, the work done as a fraction of each job's whole work.
+
+    This is DL2's reward. Jobs that must not be paused keep what they have.
+
+    References
+    ----------
+    Peng et al., "DL2", IEEE TPDS 2021; choosing exactly is this project's yardstick.
+    """
     return ExactRound("progress")
 
 
 def exact_remaining_time() -> ExactRound:
-    """Return the exact round with Optimus' drop in remaining time."""
+    """Maximise, exactly in every slot, the drop in the jobs' remaining times.
+
+    This is what Optimus chooses greedily. Jobs that must not be paused keep what they have.
+
+    References
+    ----------
+    Peng et al., "Optimus", EuroSys 2018; choosing exactly is this project's yardstick.
+    """
     return ExactRound("remaining_time")
 
 
 def exact_goodput() -> ExactRound:
-    """Return the exact round with goodput."""
+    """Maximise, exactly in every slot, the work done, each job's in its own units.
+
+    Jobs that must not be paused keep what they have.
+    """
     return ExactRound("goodput")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from alloc.schedulers.policy import Policy, serve
+from alloc.schedulers.published import Rules
 from alloc.schedulers.round import Round
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
 
@@ -38,7 +39,7 @@ class Fifo(Policy):
     information = "order of arrival"
 
     def __init__(
-        self, *, skip: bool = False, rules: str = "alloc", max_tasks: int | None = None
+        self, *, skip: bool = False, rules: Rules = "alloc", max_tasks: int | None = None
     ) -> None:
         super().__init__(rules, max_tasks, {"skip": skip})
         self._skip = skip

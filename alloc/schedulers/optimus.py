@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from alloc.schedulers.ladder import SERVER, WORKER, TaskLadder
 from alloc.schedulers.policy import Policy
+from alloc.schedulers.published import Rules
 from alloc.schedulers.round import Grant, Outcome, Round
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
@@ -69,7 +70,7 @@ class Optimus(Policy):
         *,
         per_dominant_resource: bool = False,
         skip: bool = False,
-        rules: str = "alloc",
+        rules: Rules = "alloc",
         max_tasks: int | None = None,
     ) -> None:
         departures = {"per_dominant_resource": per_dominant_resource, "skip": skip}

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from alloc.packing import HostPool
 from alloc.schedulers.honouring import REQUIRED_LEVELS
 from alloc.schedulers.ladder import LadderCache
-from alloc.schedulers.published import PublishedRule, published_rule
+from alloc.schedulers.published import PublishedRule, Rules, published_rule
 from alloc.schedulers.round import Outcome, Round, Watch
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 
@@ -35,10 +35,11 @@ class Policy(ABC):
     # What `HostPool` keeps, whichever policy asks it.
     features: tuple[str, ...] = (REQUIRED_LEVELS, "GPU memory", "MIG slices")
     preemptive = False
+    draws = False
 
     def __init__(
         self,
-        rules: str = "alloc",
+        rules: Rules = "alloc",
         max_tasks: int | None = None,
         departures: Mapping[str, bool] = NO_DEPARTURES,
     ) -> None:

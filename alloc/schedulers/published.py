@@ -23,6 +23,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, get_args
 
 from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
 from alloc.schedulers.ladder import SERVER, WORKER, TaskLadder, ladder_of
@@ -32,8 +33,9 @@ from alloc.solution import Assignment, TaskPlacement
 from alloc.topology import Topology
 from alloc.units import MILLI, require_count
 
-RULES = ("alloc", "dl2")
+Rules = Literal["alloc", "dl2"]
 """Whose rules a policy follows: its own, or those of DL2's evaluation to the letter."""
+RULES: tuple[Rules, ...] = get_args(Rules)
 
 _SAME = 1e-9
 """Progress that agrees this well, as a fraction of the work, is the same up to rounding."""
@@ -281,7 +283,7 @@ def _gain(now: float | None, then: float | None) -> float:
 _FILLS: Mapping[str, Callable[[PublishedSlot], None]] = {
     "drf": drf,
     "fifo": fifo,
-    "srtf": srtf,
+    "srtf-dl2": srtf,
     "tetris": tetris,
     "optimus": optimus,
 }
@@ -293,7 +295,7 @@ class PublishedRule:
     Parameters
     ----------
     name
-        Of the rule: ``drf``, ``fifo``, ``srtf``, ``tetris`` or ``optimus``.
+        Of the rule: ``drf``, ``fifo``, ``srtf-dl2``, ``tetris`` or ``optimus``.
     max_tasks
         Most workers, and most PSs, of a job (MAX_NUM_WORKERS); None: as many as its table has.
     """
@@ -347,7 +349,7 @@ class PublishedRule:
 
 
 def published_rule(
-    name: str, rules: str, max_tasks: int | None, departures: Mapping[str, bool]
+    name: str, rules: Rules, max_tasks: int | None, departures: Mapping[str, bool]
 ) -> PublishedRule | None:
     """Return the published rule of a policy if its `rules` ask for it, or None.
 

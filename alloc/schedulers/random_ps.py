@@ -27,7 +27,11 @@ class RandomPs(Policy):
 
     name = "random-ps"
     needs: Knowledge = "none"
+    draws = True
     information = "nothing but which pairs of workers and PSs a job can run"
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""

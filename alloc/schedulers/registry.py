@@ -27,6 +27,7 @@ SCHEDULERS: Mapping[str, str] = {
     "fifo": "alloc.schedulers.fifo:Fifo",
     "easy-backfill": "alloc.schedulers.backfilling:EasyBackfill",
     "srtf": "alloc.schedulers.srtf:Srtf",
+    "srtf-dl2": "alloc.schedulers.srtf:SrtfDl2",
     "las": "alloc.schedulers.las:Las",
     "drf": "alloc.schedulers.drf:Drf",
     "tetris": "alloc.schedulers.tetris:Tetris",
@@ -88,13 +89,18 @@ def make_scheduler(name: str, **options: Any) -> Scheduler:
     InstanceError
         If there is no such policy or it has no such option.
     """
-    factory = _factory(name)
+    factory = scheduler_factory(name)
     taken = inspect.signature(factory).parameters
     for option in options:
         if option not in taken:
             choices = f"it takes {', '.join(taken)}" if taken else "it takes none"
             raise InstanceError(
                 f'scheduler {name} has no option "{option}"{nearest(option, taken, ";")} {choices}.'
+            )
+        # Any text is true to Python, "False" too.
+        if isinstance(taken[option].default, bool) and not isinstance(options[option], bool):
+            raise InstanceError(
+                f'scheduler {name}: {option} is "{options[option]}"; it must be true or false.'
             )
     made = factory(**options)
     if is_policy_path(name) and made.name in SCHEDULERS and made.name not in shipped_policies():
@@ -105,8 +111,14 @@ def make_scheduler(name: str, **options: Any) -> Scheduler:
     return made
 
 
-def _factory(name: str) -> Callable[..., Scheduler]:
-    """Return what makes the policy of that name."""
+def scheduler_factory(name: str) -> Callable[..., Scheduler]:
+    """Return what makes the policy of that name.
+
+    Raises
+    ------
+    InstanceError
+        If there is no such policy.
+    """
     if is_policy_path(name):
         return ShelvedPolicy(Path(name))
     known = {**_announced(), **SCHEDULERS}

@@ -101,6 +101,12 @@ class ShelvedPolicy:
     def __call__(self, sample: bool = False) -> PolicyScheduler:
         """Return the scheduler.
 
+        Parameters
+        ----------
+        sample
+            Draw each action from the network's distribution, as in training, instead of taking the
+            likeliest.
+
         Raises
         ------
         InstanceError

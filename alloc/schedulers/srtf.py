@@ -1,34 +1,77 @@
-"""SRTF: shortest remaining first."""
+"""SRTF: shortest remaining time first, and the rule of that name in DL2's evaluation."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
+
 from alloc.errors import InstanceError, nearest
 from alloc.schedulers.policy import Policy, serve
+from alloc.schedulers.published import Rules
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
-
-MEASURES = ("fraction", "time")
-"""What may be remaining: the fraction of the job's work, or its time at full speed."""
 
 
 class Srtf(Policy):
-    """Serve jobs by what they have left, the least first; each takes all it can use in turn.
+    """Serve the job with the shortest remaining time first; each takes all it can use in turn.
 
     Preemptive: a job with less left takes the place of one with more. Ties: arrival, then order of
-    the instance. The first job that does not fit ends the round.
+    the instance. A job that does not fit is passed over, so that a large gang does not idle the
+    GPUs that others can use. On rigid gangs this is a strong rule; jobs that can share the cluster
+    are better served together (`set-rule`).
 
     Parameters
     ----------
     by
-        ``fraction``: the remaining fraction of the work, as in DL2's evaluation (new jobs all have
-        1, so it is close to FIFO); ``time``: remaining work over the job's highest rate, which is
-        what the name says.
+        What is compared: ``time``, the remaining work over the job's highest rate, or
+        ``fraction``, the remaining fraction of the work, in which all new jobs are equal (with
+        ``skip=false`` this is `srtf-dl2`).
     skip
-        Go on to the next job when one does not fit (departure: the published rule stops).
+        Go on to the next job when one does not fit; otherwise it ends the round.
+
+    References
+    ----------
+    Schrage, "A proof of the optimality of the shortest remaining processing time discipline",
+    Operations Research 16(3), 1968, for one machine; here for gangs, in list order.
+    """
+
+    name = "srtf"
+    needs: Knowledge = "estimate"
+    information = "remaining work"
+    preemptive = True
+
+    def __init__(self, *, by: Literal["time", "fraction"] = "time", skip: bool = True) -> None:
+        super().__init__()
+        if by not in _MEASURES:
+            raise InstanceError(
+                f'srtf: by is "{by}"{nearest(by, _MEASURES, ".")} It must be time or fraction.'
+            )
+        self._measure = _MEASURES[by]
+        self._skip = skip
+
+    def decide(self, state: ClusterState) -> Decision:
+        """Return the decision at `state.now_s`."""
+        round_, competing = self._open(state)
+        order = sorted(competing, key=lambda view: (self._measure(view), view.in_order))
+        serve(round_, order, skip=self._skip)
+        return self._close(round_, competing)
+
+
+class SrtfDl2(Policy):
+    """Serve the job with the smallest remaining fraction of its work first, as DL2's SRTF does.
+
+    This is not shortest remaining time (`srtf` is): all new jobs have all of their work left, so it
+    is close to FIFO, and on rigid gangs comes out as FIFO.
+    Preemptive. Ties: arrival, then order of the instance. The first job that does not fit ends the
+    round.
+
+    Parameters
+    ----------
     rules
         ``dl2`` follows the rules of DL2's evaluation to the letter (`alloc.schedulers.published`),
         for comparisons with its code; ``alloc`` as far as they make sense on any cluster and table.
     max_tasks
-        With the rules of DL2, most workers, and most PSs, of a job; None: as its table has.
+        With the rules of DL2, most workers, and most PSs, of a job, 1 or more; None: as its table
+        has.
 
     References
     ----------
@@ -37,34 +80,21 @@ class Srtf(Policy):
     for gangs, a job takes the fastest configuration that fits.
     """
 
-    name = "srtf"
+    name = "srtf-dl2"
     needs: Knowledge = "estimate"
-    information = "remaining work"
+    information = "remaining fraction of the work"
     preemptive = True
 
-    def __init__(
-        self,
-        *,
-        by: str = "fraction",
-        skip: bool = False,
-        rules: str = "alloc",
-        max_tasks: int | None = None,
-    ) -> None:
-        super().__init__(rules, max_tasks, {"by": by != "fraction", "skip": skip})
-        if by not in MEASURES:
-            raise InstanceError(
-                f'srtf: by is "{by}"{nearest(by, MEASURES, ".")} It must be fraction or time.'
-            )
-        self._measure = remaining_fraction if by == "fraction" else _remaining_time_s
-        self._skip = skip
+    def __init__(self, *, rules: Rules = "alloc", max_tasks: int | None = None) -> None:
+        super().__init__(rules, max_tasks)
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
         if self._published is not None:
             return self._published.decide(state)
         round_, competing = self._open(state)
-        order = sorted(competing, key=lambda view: (self._measure(view), view.in_order))
-        serve(round_, order, skip=self._skip)
+        order = sorted(competing, key=lambda view: (remaining_fraction(view), view.in_order))
+        serve(round_, order, skip=False)
         return self._close(round_, competing)
 
 
@@ -95,3 +125,9 @@ def _remaining_time_s(view: JobView) -> float:
     if bound is not None and (rate := view.configurations[bound].rate) > 0:
         return work_of(view)[1] / rate
     return work_of(view)[1] / max(configuration.rate for configuration in view.configurations)
+
+
+_MEASURES: dict[str, Callable[[JobView], float]] = {
+    "time": _remaining_time_s,
+    "fraction": remaining_fraction,
+}

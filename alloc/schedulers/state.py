@@ -248,7 +248,8 @@ class Scheduler(Protocol):
     `name` is unique; `needs` is the least knowledge it works with (``none`` for policies that never
     look at work); `information` says in one sentence what it uses. An optional attribute `features`
     names the rules that it honours (`alloc.schedulers.honouring`); without it, it honours none, and
-    instances with such rules are refused.
+    instances with such rules are refused. An optional attribute `draws` says whether the policy
+    uses `ClusterState.rng`; without it, it may.
     """
 
     name: str

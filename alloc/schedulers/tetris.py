@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from alloc.schedulers.ladder import GangLadder, TaskLadder
 from alloc.schedulers.policy import Policy
+from alloc.schedulers.published import Rules
 from alloc.schedulers.round import Outcome, Round
 from alloc.schedulers.srtf import remaining_fraction
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
@@ -62,7 +63,7 @@ class Tetris(Policy):
         *,
         shortest_first: bool = False,
         skip: bool = False,
-        rules: str = "alloc",
+        rules: Rules = "alloc",
         max_tasks: int | None = None,
     ) -> None:
         super().__init__(rules, max_tasks, {"shortest_first": shortest_first, "skip": skip})

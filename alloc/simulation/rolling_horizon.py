@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from alloc.certificate import Result
 from alloc.errors import AllocError, InstanceError, UnsupportedFeatureError
 from alloc.instance import Instance, Tenant
+from alloc.objectives import objective
 from alloc.schedulers import make_scheduler
-from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
+from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge, Scheduler
+from alloc.simulation.simulator import simulate
 from alloc.solution import Assignment, Run, Schedule, Solution
 from alloc.topology import Topology
 from alloc.verification import verify
 from alloc.workload import Job
+
+_LEAST_SHARE = 0.1
+"""Part of the limit that must be left for a solve to be worth beginning."""
+_SAME = 1e-9
+"""Relative difference of costs that is rounding."""
 
 
 class Solve(Protocol):
@@ -53,8 +62,11 @@ class RollingHorizon:
     to run, or would pause a job that must not be paused (both happen when work was underestimated).
     The next solve starts from the tail of the plan.
 
-    When a solve fails, because it found no solution or raised an error of alloc's, a named
-    heuristic decides that slot. The notes count ``solves`` and ``fallbacks``.
+    A solve begins from the tail of the plan or from what a rule would do with the same jobs,
+    whichever is better. The rule itself decides where the solve fails, where its plan is worse than
+    the rule's, and where the last solve took so long that the limit leaves no time for one. The
+    notes count ``solves`` (decisions that asked for a plan) and ``fallbacks`` (those that the rule
+    took).
 
     Parameters
     ----------
@@ -63,22 +75,32 @@ class RollingHorizon:
     window
         Length of the plan in slots: jobs are planned shortest first (least time to completion per
         weight) until the least resources they can do with fill the cluster for that long; the rest
-        wait. At least one waiting job, and all that run, are always planned. None: all jobs.
+        wait. At least one waiting job, and all that run, are always planned. None: any length.
+    max_jobs
+        Most jobs planned, the shortest first, 1 or more; more only where these do not ask for the
+        whole cluster. Jobs that run are always planned. None: all jobs.
     commit
         Slots carried out before the next solve, 1 or more.
     time_limit_s
-        Time limit of each solve, seconds.
+        Time limit of a decision, seconds, more than 0; where a solve overruns it, as on a loaded
+        machine, the rule decides until the limit is kept on average.
     fallback
-        Name of the heuristic that decides when a solve fails.
+        The rules that may decide, joined by ``+``: the one whose plan is best is taken.
+    rollout
+        Whether the rules' plans are worked out. Without, the first rule decides where a solve
+        fails, and only there.
     seed
         Seed of each solve.
     solve
         The solver; `alloc.solving.solve` by default.
+    clock
+        Tells the time for the limit, seconds; `time.perf_counter` by default.
     """
 
     name = "rolling-horizon"
     needs: Knowledge = "estimate"
     information = "remaining work and rates of all configurations of the jobs in the system"
+    draws = False
 
     def __init__(
         self,
@@ -86,11 +108,14 @@ class RollingHorizon:
         formulation: str = "malleable",
         backend: str = "auto",
         window: int | None = None,
+        max_jobs: int | None = 40,
         commit: int = 1,
-        time_limit_s: float = 10.0,
-        fallback: str = "optimus",
+        time_limit_s: float = 0.5,
+        fallback: str = "srtf+set-rule",
+        rollout: bool = True,
         seed: int = 0,
         solve: Solve | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         if commit < 1:
             raise InstanceError(f"rolling-horizon: commit is {commit}; it must be 1 slot or more.")
@@ -98,6 +123,10 @@ class RollingHorizon:
             raise InstanceError(
                 f"rolling-horizon: window is {window} slots, less than the {commit} it commits to; "
                 "look at least that far."
+            )
+        if max_jobs is not None and max_jobs < 1:
+            raise InstanceError(
+                f"rolling-horizon: max_jobs is {max_jobs}; it must be 1 or more, or null for all."
             )
         if not time_limit_s > 0:
             raise InstanceError(
@@ -108,7 +137,12 @@ class RollingHorizon:
         self._window = window
         self._commit = commit
         self._time_limit_s = time_limit_s
-        self._fallback = make_scheduler(fallback)
+        self._max_jobs = max_jobs
+        self._rules = [make_scheduler(name) for name in fallback.split("+")]
+        # Rollouts must not disturb what the rules remember of the simulation itself.
+        self._rehearsing = [make_scheduler(name) for name in fallback.split("+")] * rollout
+        self._clock = clock or time.perf_counter
+        self._overrun_s = 0.0
         self._seed = seed
         self._solve = solve
         self._plan: _Plan | None = None
@@ -116,7 +150,9 @@ class RollingHorizon:
     def reset(self) -> None:
         """Forget the plan; called before each simulation."""
         self._plan = None
-        self._fallback.reset()
+        self._overrun_s = 0.0
+        for rule in self._rules:
+            rule.reset()
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`.
@@ -139,18 +175,35 @@ class RollingHorizon:
         return self._replan(state, state.slot_s)
 
     def _replan(self, state: ClusterState, slot_s: float) -> Decision:
-        """Solve, and return the first slot of the plan, or what the fallback decides."""
+        """Solve, and return the first slot of the plan, or what a rule decides."""
+        began = self._clock()
         views = self._in_window(state, slot_s)
         tail = None if self._plan is None else _tail(self._plan, state.now_s, views)
         self._plan = None
         try:
             instance = sub_instance(state, views, slot_s)
-            # Where jobs have come or work is not as forecast, what is left of it is no answer.
-            fits = tail is not None and not verify(instance, tail)
-            result = self._call_solve(instance, tail if fits else None)
+        except AllocError:
+            return self._fall_back(state, self._rules[0])
+        # Where jobs have come or work is not as forecast, what is left of a plan is no answer.
+        tail = _valid(instance, tail)
+        rule, rehearsed, cost = self._rehearse(instance)
+        left_s = self._time_limit_s - (self._clock() - began) - self._overrun_s
+        if self._rehearsing and left_s <= _LEAST_SHARE * self._time_limit_s:
+            # What this decision does not use pays for the last solve's overrun.
+            self._overrun_s = max(self._overrun_s - self._time_limit_s, 0.0)
+            return self._fall_back(state, rule)
+        start = rehearsed if rehearsed is not None and cost < _cost(instance, tail) else tail
+        asked = self._clock()
+        try:
+            seconds = max(left_s, 0.0) or self._time_limit_s
+            result = self._call_solve(instance, _valid(instance, start), seconds)
+            if result.certificate.limit == "interrupt":
+                # The solver turns Ctrl-C into a result; here it means: stop everything.
+                raise KeyboardInterrupt
             solution = result.require_solution()
         except AllocError:
-            return self._fall_back(state)
+            return self._fall_back(state, rule)
+        self._overrun_s = max(self._clock() - asked - max(left_s, 0.0), 0.0)
         if not isinstance(solution, Schedule):
             raise InstanceError(
                 f'rolling-horizon: formulation "{self._formulation}" gives no schedule; '
@@ -159,23 +212,40 @@ class RollingHorizon:
         plan = _Plan(solution, state.now_s, age=1)
         assign = _due(plan, state)
         if not assign or not _keeps_running(assign, state):
-            return self._fall_back(state)
+            return self._fall_back(state, rule)
+        if cost < _cost(instance, solution) * (1 - _SAME):
+            return self._fall_back(state, rule)
         self._plan = plan
         return Decision(assign=assign, notes={"solves": 1})
 
-    def _call_solve(self, instance: Instance, tail: Schedule | None) -> Result:
+    def _rehearse(self, instance: Instance) -> tuple[Scheduler, Schedule | None, float]:
+        """Return the rule whose plan for an instance is best, the plan, and its cost."""
+        best, schedule, least = self._rules[0], None, math.inf
+        for rule, rehearsing in zip(self._rules, self._rehearsing, strict=False):
+            try:
+                found = simulate(instance, rehearsing, check=False).schedule
+            except AllocError:
+                continue  # a rule that is not made for these jobs
+            cost = _cost(instance, found)
+            if cost < least:
+                best, schedule, least = rule, found, cost
+        return best, schedule, least
+
+    def _call_solve(
+        self, instance: Instance, start: Schedule | None, time_limit_s: float
+    ) -> Result:
         solve = self._solve or _default_solve()
         return solve(
             instance,
             self._formulation,
             self._backend,
-            time_limit_s=self._time_limit_s,
+            time_limit_s=time_limit_s,
             seed=self._seed,
-            warm_start=tail,
+            warm_start=start,
         )
 
-    def _fall_back(self, state: ClusterState) -> Decision:
-        decision = self._fallback.decide(state)
+    def _fall_back(self, state: ClusterState, rule: Scheduler) -> Decision:
+        decision = rule.decide(state)
         notes = dict(decision.notes)
         notes["solves"] = notes.get("solves", 0) + 1
         notes["fallbacks"] = notes.get("fallbacks", 0) + 1
@@ -183,9 +253,10 @@ class RollingHorizon:
 
     def _in_window(self, state: ClusterState, slot_s: float) -> list[JobView]:
         """Return the jobs to plan, in order of arrival."""
-        if self._window is None:
+        if self._window is None and (self._max_jobs is None or len(state.jobs) <= self._max_jobs):
             return list(state.jobs)
-        room = self._window * slot_s
+        room_s = math.inf if self._window is None else self._window * slot_s
+        most = math.inf if self._max_jobs is None else self._max_jobs
         shortest = sorted(
             state.jobs, key=lambda view: (_least_time_s(view) / view.weight, view.in_order)
         )
@@ -193,11 +264,16 @@ class RollingHorizon:
         waiting = [view for view in shortest if view.current is None]
         chosen = list(running)
         filled_s = sum(_least_load_s(view, state.topology) for view in running)
+        asked = sum(_least_gpus(view) for view in running)
+        gpus = int(state.topology.capacity[:, 0].sum())
         for view in waiting:
-            if filled_s > room and len(chosen) > len(running):
+            if filled_s > room_s and len(chosen) > len(running):
+                break
+            if len(chosen) >= most and asked >= gpus:
                 break
             chosen.append(view)
             filled_s += _least_load_s(view, state.topology)
+            asked += _least_gpus(view)
         return sorted(chosen, key=lambda view: view.in_order)
 
 
@@ -280,6 +356,23 @@ def _tail(plan: _Plan, now_s: float, views: Sequence[JobView]) -> Schedule | Non
         if run.end_s > shift_s and run.job in present
     )
     return Schedule(runs) if runs else None
+
+
+def _valid(instance: Instance, schedule: Schedule | None) -> Schedule | None:
+    """Return a schedule if it keeps every rule of an instance, else None."""
+    return None if schedule is None or verify(instance, schedule) else schedule
+
+
+def _cost(instance: Instance, schedule: Schedule | None) -> float:
+    """Return the weighted JCT of a plan, seconds; infinite without one, or if a job is left."""
+    if schedule is None:
+        return math.inf
+    return objective("weighted_jct").evaluate(instance, schedule)
+
+
+def _least_gpus(view: JobView) -> int:
+    """Return the least GPU that a job runs with, milli-GPU."""
+    return min((c.demand[0] for c in view.configurations if c.rate > 0), default=0)
 
 
 def _least_time_s(view: JobView) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from alloc.errors import InstanceError, SimulationError
+from alloc.errors import AllocError, InstanceError, SimulationError
 from alloc.instance import Instance
 from alloc.progress import completions
 from alloc.schedulers.honouring import require_honoured
@@ -158,8 +158,16 @@ class Simulation:
         self._engine.accept(decision, took_s)
         self._clock.apply(decision)
 
-    def stop(self) -> None:
-        """End the simulation here; jobs that are left count as unfinished."""
+    def stop(self, *, interrupted: bool = False) -> None:
+        """End the simulation here; jobs that are left count as unfinished.
+
+        Parameters
+        ----------
+        interrupted
+            Whether to say so in the notes.
+        """
+        if interrupted:
+            self._engine.notes["interrupted"] = 1.0
         if not self._over:
             self._clock.stop()
             self._asked_s = None
@@ -200,6 +208,7 @@ def simulate(
     max_time_s: float | None = None,
     check: bool = True,
     progress: Progress | None = None,
+    keep_interrupted: bool = False,
 ) -> SimulationResult:
     """Run a scheduler on an instance and return what happened.
 
@@ -238,6 +247,9 @@ def simulate(
         Whether the judge checks the whole schedule once more in the end.
     progress
         Called with the number of completed jobs and of all jobs at each completion.
+    keep_interrupted
+        Whether Ctrl-C ends the simulation and what happened until then is returned, with the note
+        ``interrupted``; jobs that are left count as unfinished.
 
     Returns
     -------
@@ -253,6 +265,8 @@ def simulate(
         that the instance has (`alloc.schedulers.honouring`).
     InstanceError
         If an option is out of range.
+    KeyboardInterrupt
+        On Ctrl-C, unless it is to be kept.
     """
     simulation = Simulation(
         instance,
@@ -268,9 +282,23 @@ def simulate(
     require_knowledge(scheduler, knowledge)
     require_honoured(scheduler, instance)
     scheduler.reset()
-    while (state := simulation.next_decision()) is not None:
-        simulation.apply(scheduler.decide(state))
+    try:
+        while (state := simulation.next_decision()) is not None:
+            simulation.apply(scheduler.decide(state))
+    except KeyboardInterrupt:
+        if not keep_interrupted:
+            raise
+        return _until_now(simulation, check)
     return simulation.result(check=check)
+
+
+def _until_now(simulation: Simulation, check: bool) -> SimulationResult:
+    """Return what happened until Ctrl-C; raise it where it came in the middle of a step."""
+    try:
+        simulation.stop(interrupted=True)
+        return simulation.result(check=check)
+    except (AllocError, AssertionError, LookupError):
+        raise KeyboardInterrupt from None
 
 
 def _result(engine: Engine, forecast: Forecast, check: bool) -> SimulationResult:

@@ -5,6 +5,7 @@
 3. Incumbents: price-guided insertion, the integer master, large-neighbourhood search.
 4. Proof: when few profiles can be in a better schedule, the integer master over all of them.
 5. Tasks on hosts, slot by slot.
+6. In continuous time, list scheduling from the schedule on the grid, and a local search.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from alloc.solving.column_generation import (
 from alloc.solving.enumeration import enumerate_profiles
 from alloc.solving.improvement import Improver, Plan, guided_plans
 from alloc.solving.insertion import Builder, serial_horizon, total_cost
+from alloc.solving.list_search import ListSearch, best_of
 from alloc.solving.master import Column, make_column, solve_integer_master
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.quick_insertion import is_exact
@@ -50,6 +52,8 @@ _GRID_SLOTS = 300
 _SEARCH_SHARE = 0.96
 _FIRST_SHARE, _GUIDED_SHARE = 0.3, 0.3
 """Shares of the time left after which the first schedule, and those guided by prices, hurry."""
+_GRID_SHARE = 0.5
+"""Part of the time for the grid in continuous time; the rest is for what the grid cannot say."""
 _MOST_COLUMNS = 50_000
 _MOST_ASKED = 1_000_000
 """Choices (job, slot, configuration) up to which HiGHS is asked for a schedule: building the model
@@ -73,8 +77,9 @@ def solve_malleable(
 ) -> Outcome:
     """Solve an instance of F2: the method behind ``solve(..., "malleable")``.
 
-    In continuous time the incumbent is a schedule on a grid of slots, and the bound is the fluid
-    one, which holds for schedules on any grid and none.
+    In continuous time a schedule on a grid of slots is improved off the grid, and the bound is the
+    fluid one, which holds for schedules on any grid and none. The answer is never worse than a warm
+    start that keeps every rule.
     """
     # The search compares values with fixed tolerances, so the largest weight is about 1 to it.
     unit = power_of_two(max((job.weight for job in instance.jobs), default=1.0))
@@ -90,13 +95,16 @@ def _solve(
     instance: Instance, settings: Settings, warm_start: Solution | None, report: Report
 ) -> Outcome:
     """Solve an instance whose largest weight is about 1."""
-    continuous = instance.slot_s is None
+    asked, continuous = instance, instance.slot_s is None
     if continuous:
         instance = instance.replace(slot_s=_grid_slot_s(instance))
     data = slot_data(instance)
     version = highs.version()
     # Checking the answer takes its part of the time limit.
     settings = replace(settings, time_limit_s=_SEARCH_SHARE * settings.time_limit_s)
+    whole = settings
+    if continuous:
+        settings = replace(settings, time_limit_s=_GRID_SHARE * settings.time_limit_s)
     if (conflict := too_late(data, continuous)) is not None:
         return Outcome(
             None, math.inf, "recomputed", _BACKEND, version, infeasible=True, conflict=conflict
@@ -127,6 +135,11 @@ def _solve(
     if continuous:
         bound, bound_proof = _continuous_bound(data, search.prices), "recomputed"
         report(f"in continuous time the prices prove {bound:g} s")
+        schedule, limit = _search_lists(asked, [schedule, warm_start], bound, whole, limit, report)
+    elif isinstance(warm_start, Schedule):
+        # Hosts found slot by slot may lose what the plan gained.
+        best = best_of(asked, [schedule, warm_start])
+        schedule = None if best is None else best.schedule
     return Outcome(
         solution=schedule,
         bound=bound,
@@ -135,6 +148,27 @@ def _solve(
         backend_version=version,
         limit=limit,
     )
+
+
+def _search_lists(
+    instance: Instance,
+    given: list[Schedule | Solution | None],
+    bound: float,
+    settings: Settings,
+    limit: Limit | None,
+    report: Report,
+) -> tuple[Schedule | None, Limit | None]:
+    """Return the best schedule in continuous time that is found in the time left, and its end."""
+    schedules = [schedule for schedule in given if isinstance(schedule, Schedule)]
+    lists = ListSearch(instance, schedules, settings.seed, settings.seconds_left)
+    if limit != "interrupt":
+        limit = None
+        try:
+            lists.run(bound * (1 + OPTIMALITY_GAP), report)
+            limit = "time" if settings.seconds_left() <= 0 else None
+        except KeyboardInterrupt:
+            limit = "interrupt"
+    return None if lists.best is None else lists.best.schedule, limit
 
 
 def _pays_restarts(instance: Instance) -> bool:
@@ -178,11 +212,13 @@ def _time_indexed(
 def _grid_slot_s(instance: Instance) -> float:
     """Return the slot of the grid for an instance without slots, seconds.
 
-    Fine enough for the shortest jobs to lose little, coarse enough for a few hundred slots.
+    Fine enough for the shortest jobs to lose little, coarse enough for a few hundred slots and for
+    every restart to take one slot at most.
     """
+    restart = max(job.restart_cost_s for job in instance.jobs)
     runs = np.array([job.min_run_s for job in instance.jobs])
     span = max(job.arrival_s for job in instance.jobs) + float(runs.max())
-    return float(max(np.median(runs) / 8, span / _GRID_SLOTS))
+    return float(max(np.median(runs) / 8, span / _GRID_SLOTS, restart))
 
 
 def _continuous_bound(data: SlotData, prices: Array | None) -> float:

@@ -44,8 +44,8 @@ class Contender:
 GREEDY = (
     Entry("optimus"),
     Entry("drf"),
+    Entry("srtf-dl2"),
     Entry("srtf"),
-    Entry("srtf", {"by": "time"}),
     Entry("tetris"),
     Entry("fifo"),
 )
@@ -84,7 +84,7 @@ def learned(shelf: Mapping[str, Path] | None = None) -> tuple[Contender, ...]:
 
 def absent(contenders: Sequence[Contender]) -> tuple[str, ...]:
     """Return what the study asks for and the shelf does not have yet, in words."""
-    # A policy that draws says so behind its name: "dl2(sample=True)".
+    # A policy that draws says so behind its name: "dl2(sample=true)".
     names = {contender.entry.name.partition("(")[0] for contender in contenders}
     return tuple(
         f"{what} (`{name}`, kind {kind})"

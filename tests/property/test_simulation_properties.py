@@ -21,7 +21,7 @@ from alloc.topology import Host, HostType, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Job, rigid_gang
 
-RULES = ("fifo", "srtf", "las", "drf", "tetris", "optimus", "random-ps")
+RULES = ("fifo", "srtf", "srtf-dl2", "las", "drf", "tetris", "optimus", "random-ps")
 LEARNED = tuple(shipped_policies())
 SOLVERS = tuple(name for name in SCHEDULERS if name not in (*RULES, *LEARNED))
 LATENESS = {"deadline", "horizon"}

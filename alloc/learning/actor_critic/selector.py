@@ -26,7 +26,7 @@ from alloc.learning.environments.rewards import jobs_in_system
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 from alloc.schedulers.learned.policy_choice import PolicyChoice
 
-POLICIES = ("drf", "optimus", "srtf", "tetris", "random-ps")
+POLICIES = ("drf", "optimus", "srtf-dl2", "tetris", "random-ps")
 """The policies to choose from: none of them solves anything."""
 
 WORLDS: tuple[World, ...] = tuple(

@@ -235,7 +235,7 @@ ABLATIONS: Mapping[str, Mapping[str, Any]] = {
     "no-critic": {"critic": False},
     "no-replay": {"replay": 256},
     "teacher-fifo": {"teacher": "fifo"},
-    "teacher-srtf": {"teacher": "srtf"},
+    "teacher-srtf": {"teacher": "srtf-dl2"},
     "teacher-optimus": {"teacher": "optimus"},
     "teacher-optimum": {"teacher": "exact-remaining-time", "from_pairs": True, "shuffled": False},
     "aligned-reward": {"reward": "jobs-in-system"},

@@ -111,6 +111,7 @@ class JobSetDecider:
     needs: Knowledge = "estimate"
     information = "remaining work and rates of all configurations"
     features = JobSetKind.features
+    draws = False
 
     def __init__(self, network: Network, name: str) -> None:
         self.name = name

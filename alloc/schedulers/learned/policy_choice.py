@@ -25,7 +25,7 @@ from alloc.schedulers.state import ClusterState, Decision, Knowledge, Scheduler
 
 POOL = (
     "fifo",
-    "srtf",
+    "srtf-dl2",
     "las",
     "drf",
     "tetris",
@@ -74,7 +74,7 @@ class PolicyChoiceParameters(KindParameters):
     """
 
     policies: Annotated[tuple[str, ...], AfterValidator(_known)] = Field(
-        default=("drf", "optimus", "srtf", "tetris", "random-ps"), min_length=2, max_length=16
+        default=("drf", "optimus", "srtf-dl2", "tetris", "random-ps"), min_length=2, max_length=16
     )
 
 

@@ -43,11 +43,12 @@ class PolicyScheduler:
                 "leave out sample."
             )
         # Drawn, it is another row of the table.
-        self.name = f"{policy.name}(sample=True)" if sample else policy.name
+        self.name = f"{policy.name}(sample=true)" if sample else policy.name
         self.title = policy.card.title
         self.needs: Knowledge = kind.needs
         self.information = policy.card.information
         self.features = kind.features
+        self.draws = sample
         self.sample = sample
         self.policy = policy
         self._decider: Decider | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class Fgd(TaskRule):
         mix: Mapping[Shape, float] | None = None,
         popularity: float = 0.95,
         points: int | None = 100,
-        ties: str = "first",
+        ties: Literal["first", "random"] = "first",
     ) -> None:
         super().__init__(skip=skip)
         if not 0 < popularity <= 1:
@@ -72,7 +73,7 @@ class Fgd(TaskRule):
         if ties not in ("first", "random"):
             raise InstanceError(f'ties is "{ties}"; it is "first" or "random".')
         self._given = mix is not None
-        self._random_ties = ties == "random"
+        self._random_ties = self.draws = ties == "random"
         self._popularity = popularity
         self._points = points
         self._seen: Counter[Shape] = Counter()

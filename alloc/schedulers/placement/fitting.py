@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from alloc.errors import InstanceError
@@ -89,6 +91,7 @@ class RandomFit(TaskRule):
     """
 
     name = "random-fit"
+    draws = True
     information = "whether a task fits"
 
     def pick(
@@ -127,7 +130,9 @@ class KaiBinPack(TaskRule):
     name = "kai"
     information = "free capacity"
 
-    def __init__(self, *, skip: bool = False, strategy: str = "binpack") -> None:
+    def __init__(
+        self, *, skip: bool = False, strategy: Literal["binpack", "spread"] = "binpack"
+    ) -> None:
         super().__init__(skip=skip)
         if strategy not in ("binpack", "spread"):
             raise InstanceError(f'strategy is "{strategy}"; it is "binpack" or "spread".')

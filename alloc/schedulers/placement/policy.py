@@ -57,6 +57,7 @@ class PlacementPolicy(ABC):
     needs: Knowledge = "none"
     information: str
     features: tuple[str, ...] = ("placement rules", "GPU memory")
+    draws = False
 
     def __init__(self, *, skip: bool = False) -> None:
         self._skip = skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from alloc.errors import AllocError
 from alloc.instance import Instance, Tenant
@@ -39,12 +40,13 @@ class Repacking:
     move_budget: int = 8
     time_limit_s: float = 2.0
     skip: bool = False
-    name: str = "repack"
-    needs: Knowledge = "none"
-    information: str = "order of arrival, where running jobs are; solves for the fewest moves"
-    features: tuple[str, ...] = ("placement rules",)
-    _tree: Tree | None = field(default=None, repr=False)
-    _hopeless: tuple[str, frozenset[str]] | None = field(default=None, repr=False)
+    name = "repack"
+    draws = False
+    needs: ClassVar[Knowledge] = "none"
+    information = "order of arrival, where running jobs are; solves for the fewest moves"
+    features: ClassVar[tuple[str, ...]] = ("placement rules",)
+    _tree: Tree | None = field(default=None, init=False, repr=False)
+    _hopeless: tuple[str, frozenset[str]] | None = field(default=None, init=False, repr=False)
 
     def reset(self) -> None:
         """Forget everything; called before each simulation."""

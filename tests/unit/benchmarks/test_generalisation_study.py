@@ -119,7 +119,7 @@ def test_everything_that_the_study_asks_for_is_shipped_and_dl2_draws() -> None:
     found = learned()
     assert absent(found) == ()
     drawn = {contender.label for contender in found if "sample" in contender.label}
-    assert drawn == {"dl2(sample=True)", "dl2-rl-only(sample=True)"}
+    assert drawn == {"dl2(sample=true)", "dl2-rl-only(sample=true)"}
 
 
 def test_policies_that_are_not_shipped_are_named(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_policies_that_are_not_shipped_are_named(tmp_path: Path) -> None:
     assert "Not shipped with this alloc, so not in the tables: DL2 as published" in empty
     labels = [contender.label for contender in contenders()]
     assert len(set(labels)) == len(labels)
-    assert {"set-rule", "optimus", "drf", "srtf", "srtf(by=time)", "tetris", "fifo"} <= set(labels)
+    assert {"set-rule", "optimus", "drf", "srtf", "srtf-dl2", "tetris", "fifo"} <= set(labels)
 
 
 def test_levels_cover_the_factors_and_share_the_starting_world() -> None:

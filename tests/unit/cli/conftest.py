@@ -74,3 +74,11 @@ def infeasible_file(instance: Instance, tmp_path: Path) -> Path:
     path = tmp_path / "late.json"
     instance.replace(horizon_s=150.0).to_json(path)
     return path
+
+
+@pytest.fixture
+def continuous_file(instance: Instance, tmp_path: Path) -> Path:
+    """Return a file with the same jobs in continuous time."""
+    path = tmp_path / "continuous.json"
+    instance.replace(slot_s=None).to_json(path)
+    return path

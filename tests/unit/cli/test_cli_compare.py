@@ -8,6 +8,7 @@ import alloc.comparison
 from alloc.comparison import Comparison
 
 PAIR = ("--schedulers", "fifo,srtf")
+ESTIMATES = ("--knowledge", "estimate", "--work-error", 0.3)
 
 
 def test_the_table_puts_schedulers_beside_the_optimum(run, instance_file):
@@ -18,7 +19,7 @@ def test_the_table_puts_schedulers_beside_the_optimum(run, instance_file):
 
 
 def test_json_is_one_document_with_every_row(run, instance_file):
-    done = run("compare", instance_file, *PAIR, "--seeds", 2, "--json")
+    done = run("compare", instance_file, *PAIR, *ESTIMATES, "--seeds", 2, "--json")
     document = json.loads(done.stdout)
     assert document["kind"] == "comparison"
     # The optimum once, and two schedulers with two seeds.
@@ -51,14 +52,12 @@ def test_all_means_every_scheduler(run, instance_file):
     assert done.exit_code == 0
 
 
-def test_of_all_schedulers_those_made_for_other_instances_are_left_out(run, instance, tmp_path):
+def test_of_all_schedulers_those_made_for_other_instances_are_left_out(run, continuous_file):
     """Exact rounds need slots: that fails a comparison that asked for them, and no other."""
-    path = tmp_path / "continuous.json"
-    instance.replace(slot_s=None).to_json(path)
-    done = run("compare", path, "--json")
+    done = run("compare", continuous_file, "--json", "--time-limit", 2)
     assert done.exit_code == 0, done.stderr
     assert "left out: exact-progress on two in a row: UnsupportedFeatureError" in done.stderr
-    done = run("compare", path, "--schedulers", "exact-progress", "--json")
+    done = run("compare", continuous_file, "--schedulers", "exact-progress", "--time-limit", 2)
     assert done.exit_code == 1
     assert "failed: exact-progress" in done.stderr
 
@@ -94,7 +93,29 @@ def test_an_interrupt_keeps_what_is_done(run, instance_file, tmp_path, monkeypat
     assert done.exit_code == 130
     [store] = tmp_path.glob("alloc-compare-*/runs.sqlite")
     assert f"--store {store}" in done.stderr
-    assert Comparison.from_store(store).missing == 1
+    kept = Comparison.from_store(store)
+    assert (kept.missing, kept.unbounded) == (0, ("two in a row",))
+    # What is done is shown, and not only kept.
+    assert "fifo" in done.stdout
+    assert "srtf" in done.stdout
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_an_interrupt_before_the_first_row_says_how_to_go_on(
+    run, instance_file, tmp_path, monkeypatch, store
+):
+    """There is nothing to keep yet, and the next time there will be."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(alloc.comparison, "compare", interrupted)
+    chosen = ["--store", tmp_path / "mine.sqlite"] if store else []
+    done = run("compare", instance_file, *PAIR, *chosen)
+    assert done.exit_code == 130
+    assert f"--store {chosen[1] if store else 'FILE'} keeps each row" in done.stderr
+    assert list(tmp_path.glob("alloc-compare-*")) == []
 
 
 def test_an_interrupt_names_the_store_that_was_chosen(run, instance_file, tmp_path, monkeypatch):
@@ -118,11 +139,11 @@ def test_a_refused_comparison_leaves_no_litter(run, instance_file, tmp_path, mon
     assert list(tmp_path.glob("alloc-compare-*")) == []
 
 
-def test_a_row_that_failed_is_no_success(run, instance_file):
-    # SRTF cannot work without knowing the work; FIFO can.
-    done = run("compare", instance_file, *PAIR, "--knowledge", "none")
+def test_a_row_that_failed_is_no_success(run, continuous_file):
+    # An exact round needs slots; FIFO does not.
+    done = run("compare", continuous_file, "--schedulers", "fifo,exact-progress")
     assert done.exit_code == 1
-    assert "failed: srtf" in done.stderr
+    assert "failed: exact-progress" in done.stderr
     assert "fifo" in done.stdout
 
 
@@ -147,7 +168,11 @@ def test_the_report_is_written_with_its_plots(run, instance_file, tmp_path):
         (["--json", "--markdown"], "exclude each other"),
         (["--by", "week"], "--by"),
         (["--jobs", "0"], "jobs is 0"),
-        (["--work-error", "-1"], "work_error"),
+        (["--work-error", "-1", "--knowledge", "estimate"], "work_error"),
+        ([*PAIR, "--work-error", "0.5"], "add --knowledge estimate"),
+        ([*PAIR, "--knowledge", "none"], 'srtf needs knowledge "estimate"'),
+        ([*PAIR, "--objective", "makespan"], "It takes: weighted_jct"),
+        ([*PAIR, "--seeds", "3"], "--seeds 3 changes nothing"),
     ],
 )
 def test_a_wrong_option_is_exit_2(run, instance_file, arguments, message):

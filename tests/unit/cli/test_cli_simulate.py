@@ -64,3 +64,31 @@ def test_a_wrong_option_is_exit_2(run, instance_file, arguments, message):
     assert done.exit_code == 2, done.output
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_an_interrupt_keeps_what_happened_until_then(run, instance_file, tmp_path, monkeypatch):
+    """Ctrl-C in the second decision: the first job's runs are shown and written, and the code."""
+    from alloc.schedulers.fifo import Fifo
+
+    decide, calls = Fifo.decide, []
+
+    def interrupted(self, state):
+        calls.append(state.now_s)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return decide(self, state)
+
+    monkeypatch.setattr(Fifo, "decide", interrupted)
+    output = tmp_path / "schedule.json"
+    done = run("simulate", instance_file, "--scheduler", "fifo", "-o", output)
+    assert done.exit_code == 130, done.output
+    assert len(calls) == 4
+    assert "interrupted at" in done.stderr
+    assert "job-0" in done.stdout
+    assert output.exists()
+
+
+def test_an_error_of_estimates_needs_estimates(run, instance_file):
+    done = run("simulate", instance_file, "--scheduler", "srtf", "--work-error", 0.3)
+    assert done.exit_code == 2
+    assert "add --knowledge estimate" in done.stderr

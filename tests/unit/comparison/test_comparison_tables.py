@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import math
 
@@ -110,6 +111,46 @@ def test_unfinished_comparisons_say_so(comparison: Comparison):
     assert "Unfinished: 9 cells are still to be run." in to_markdown(gap_tables(partial)[0])
 
 
+def test_rows_without_a_bound_yet_are_shown(comparison: Comparison):
+    """After Ctrl-C before the solves: tables of instances and families, without gaps."""
+    first, second = comparison.experiment.fingerprints
+    for bounds in ({}, {first: comparison.bounds[first]}):
+        partial = Comparison(
+            comparison.experiment, comparison.instances, bounds, comparison.outcomes
+        )
+        text = to_markdown(gap_tables(partial)[1])
+        assert "| fifo | – | 30.0 |" in text
+        assert "Nothing was tried yet to prove how good a schedule of queue-02" in text
+        (family,) = gap_tables(partial, "family")
+        assert any(row[0] == "fifo" for row in family.rows)
+        assert partial.unbounded[-1] == comparison.instances[second].name
+
+
+def test_who_ran_the_best_schedule_and_who_left_decisions_is_said(comparison: Comparison):
+    """A best schedule that is a row's is named, and fallbacks are counted under the table."""
+    outcomes = {
+        key: dataclasses.replace(outcome, notes={"solves": 10.0, "fallbacks": 3.0})
+        for key, outcome in comparison.outcomes.items()
+        if outcome.error is None
+    }
+    weak = {
+        fingerprint: dataclasses.replace(
+            bound,
+            result=Result(
+                None,
+                bound.certificate.replace(
+                    status="no_solution", objective=None, bound=40.0, limit="time"
+                ),
+            ),
+        )
+        for fingerprint, bound in comparison.bounds.items()
+    }
+    changed = Comparison(comparison.experiment, comparison.instances, weak, outcomes)
+    text = to_markdown(gap_tables(changed)[0])
+    assert "it is that of fifo, seed 0; the solve met its time limit" in text
+    assert "fifo left 6 of 20 decisions to its rule." in text
+
+
 def test_unproved_schedules_are_not_called_optimum(
     queue: Instance, monkeypatch: pytest.MonkeyPatch
 ):
@@ -125,7 +166,7 @@ def test_unproved_schedules_are_not_called_optimum(
     comparison = compare([queue], ["fifo"], time_limit_s=20)
     text = to_markdown(gap_tables(comparison)[0])
     assert "| best found | 25.0 |" in text
-    assert "The best schedule found has 50 s, at most 20.0 % from the optimum" in text
+    assert "The best schedule found has 50 s, at most 25.0 % above the optimum" in text
     assert "met its time limit" in text
 
 

@@ -56,7 +56,7 @@ def decided(name: str) -> list[dict[str, tuple[int, int]]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["drf", "fifo", "srtf", "tetris", "optimus", "random-ps"])
+@pytest.mark.parametrize("name", ["drf", "fifo", "srtf-dl2", "tetris", "optimus", "random-ps"])
 def test_the_grants_of_a_rule_lead_to_its_decision(name: str) -> None:
     """Counted up, the labels give each job what the scheduler gave it, slot by slot."""
     slots = lessons(name)

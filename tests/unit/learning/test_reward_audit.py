@@ -128,7 +128,7 @@ def test_no_scheduler_earns_more_than_the_maximiser(crowded: Instance) -> None:
     reward = audited_reward("discounted-progress", 0.9)
     found = maximise_return(crowded, reward, time_limit_s=20)
     assert found is not None
-    for name in ("fifo", "srtf", "drf", "optimus", "exact-progress"):
+    for name in ("fifo", "srtf-dl2", "drf", "optimus", "exact-progress"):
         assert earn(crowded, make_scheduler(name), reward).value <= found.bound + 1e-6
 
 

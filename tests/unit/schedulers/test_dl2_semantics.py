@@ -198,7 +198,7 @@ def ref_optimus(jobs: list[RefJob], cluster: RefCluster) -> None:
 
 REFERENCES: dict[str, Callable[[list[RefJob], RefCluster], None]] = {
     "drf": ref_drf,
-    "srtf": ref_srtf,
+    "srtf-dl2": ref_srtf,
     "fifo": ref_fifo,
     "tetris": ref_tetris,
     "optimus": ref_optimus,
@@ -368,8 +368,9 @@ def test_srtf_by_fraction_is_not_srtf_by_time() -> None:
     """The published rule compares fractions: a long new job ties with a short new one."""
     jobs = [RefJob(0, "resnet-50", 0, 1e6), RefJob(1, "resnet-50", 0, 10.0)]
     instance = as_instance(jobs, 1)
-    assert first_decision(instance, make_scheduler("srtf")) == {"job-0": (2, 2)}
-    assert first_decision(instance, make_scheduler("srtf", by="time")) == {"job-1": (2, 2)}
+    assert first_decision(instance, make_scheduler("srtf-dl2")) == {"job-0": (2, 2)}
+    assert first_decision(instance, make_scheduler("srtf", by="fraction")) == {"job-0": (2, 2)}
+    assert first_decision(instance, make_scheduler("srtf")) == {"job-1": (2, 2)}
 
 
 def test_tetris_sign_decides_between_long_and_short_work() -> None:

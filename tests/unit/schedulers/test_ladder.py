@@ -100,6 +100,6 @@ def test_nobody_starves_where_the_rule_starts_nothing() -> None:
     hosts = (Host("b", "big"), Host("s", "small"))
     topology = Topology("uneven", kinds, hosts)
     instance = Instance("uneven", topology, (Job("a", 0.0, 10.0, (pair(4, 4),)),), slot_s=10.0)
-    for name in ("fifo", "drf", "optimus", "tetris", "random-ps", "srtf", "las"):
+    for name in ("fifo", "drf", "optimus", "tetris", "random-ps", "srtf", "srtf-dl2", "las"):
         result = simulate(instance, make_scheduler(name))
         assert result.completion_s == {"a": 10.0}, name

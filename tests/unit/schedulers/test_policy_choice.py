@@ -13,7 +13,7 @@ from alloc.schedulers.learned.policy_choice import QUEUE_COLUMNS, PolicyChoice
 from alloc.schedulers.learned.stepwise import StepwiseDecider
 from alloc.simulation import simulate
 
-POLICIES = ("drf", "optimus", "srtf")
+POLICIES = ("drf", "optimus", "srtf-dl2")
 
 
 class Choosing:

@@ -98,9 +98,9 @@ def reference(rule: str, case: dict[str, Any]) -> tuple[dict[str, float], list[d
         for job in here:
             job["w"] = job["u"] = 0
         if here:
-            {"drf": drf, "fifo": fifo, "srtf": srtf, "tetris": tetris, "optimus": optimus}[rule](
-                case, here, nodes
-            )
+            {"drf": drf, "fifo": fifo, "srtf-dl2": srtf, "tetris": tetris, "optimus": optimus}[
+                rule
+            ](case, here, nodes)
             history.append({j["id"]: (j["w"], j["u"]) for j in here if j["w"] and j["u"]})
         for job in here:
             epochs = per_slot(case, job, job["w"], job["u"])
@@ -270,7 +270,7 @@ def slots_had(result: SimulationResult) -> list[dict[str, tuple[int, int]]]:
     return [had[slot] for slot in sorted(had)]
 
 
-@pytest.mark.parametrize("rule", ["drf", "fifo", "srtf", "tetris", "optimus"])
+@pytest.mark.parametrize("rule", ["drf", "fifo", "srtf-dl2", "tetris", "optimus"])
 def test_rule_does_what_dl2s_evaluation_does(rule: str) -> None:
     """Decisions are equal slot by slot, and completions within 1e-6 slots, in random cases."""
     crowded = overrun = at_most = 0
@@ -331,11 +331,11 @@ def test_ends_are_counted_as_dl2_counts_them() -> None:
 
 
 def test_estimate_is_what_policies_see() -> None:
-    """SRTF serves the job with the smaller remaining fraction of its *estimate*."""
+    """The SRTF of DL2 serves the job with the smaller remaining fraction of its *estimate*."""
     jobs = [Dl2Job("a", "m", 0, 4800.0, 2400.0), Dl2Job("b", "m", 0, 2400.0, 4800.0)]
     made = dl2_case("seen", jobs, {"m": lambda u, w: 1.0}, num_nodes=1, max_workers=1)
     # One node holds both in slot 0 and 1; then b is at 0 % of its estimate, and a is complete.
-    result = run("srtf", made)
+    result = run("srtf-dl2", made)
     assert made.ends(result.completion_s) == {"a": 1.0, "b": 3.0}
     assert result.work_error == 1.0
     assert result.knowledge == "estimate"

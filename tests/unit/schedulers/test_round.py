@@ -68,7 +68,9 @@ def test_optimus_steps_over_pairs_that_were_never_measured() -> None:
     assert first_slot(4, "optimus", Job("a", 0.0, 1e6, (*table, pair(9, 9)))) == {"a": 1}
 
 
-@pytest.mark.parametrize("name", ["fifo", "srtf", "las", "drf", "tetris", "optimus", "random-ps"])
+@pytest.mark.parametrize(
+    "name", ["fifo", "srtf", "srtf-dl2", "las", "drf", "tetris", "optimus", "random-ps"]
+)
 def test_quota_holds_a_tenant_back_and_nobody_else(name: str) -> None:
     """One GPU for red: its second job is passed over, and the job behind it is served."""
     table = (pair(1, 1), pair(2, 2, 1.9))
@@ -122,11 +124,13 @@ def test_bound_jobs_compare_by_the_rate_they_are_bound_to() -> None:
     topology = flat_cluster("one", NODE, 1)
     running = (Assignment("stuck", 0, (TaskPlacement("host-0", "worker", 2),)),)
     instance = Instance("bound", topology, (stuck, quick), running=running)
-    result = simulate(instance, make_scheduler("srtf", by="time"))
+    result = simulate(instance, make_scheduler("srtf"))
     assert result.completion_s == {"stuck": 150.0, "quick": 50.0}
 
 
-@pytest.mark.parametrize("name", ["drf", "fifo", "optimus", "random-ps", "srtf", "tetris"])
+@pytest.mark.parametrize(
+    "name", ["drf", "fifo", "optimus", "random-ps", "srtf", "srtf-dl2", "tetris"]
+)
 def test_job_that_must_stay_in_one_leaf_is_given_a_gang(name: str) -> None:
     """Its tasks, given out one by one, would go to the least loaded hosts of every leaf.
 

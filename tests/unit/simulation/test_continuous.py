@@ -189,14 +189,14 @@ def test_las_demotes_on_time() -> None:
 def test_srtf_by_time_preempts_and_resumes() -> None:
     """A shorter job takes the GPUs at once; the longer one goes on afterwards where it left off."""
     instance = stream(gang("a", 0.0, 10.0, 4), gang("b", 2.0, 3.0, 4), gang("c", 3.0, 30.0, 4))
-    result = simulate(instance, make_scheduler("srtf", by="time"))
+    result = simulate(instance, make_scheduler("srtf"))
     assert result.completion_s == {"b": 5.0, "a": 13.0, "c": 43.0}
 
 
 def test_preemptive_policies_leave_running_jobs_on_their_hosts() -> None:
     """A newcomer goes to free hosts, although it is served before the job that runs on others."""
     instance = stream(gang("a", 0.0, 100.0, 2), gang("b", 1.0, 1.0, 2))
-    result = simulate(instance, make_scheduler("srtf", by="time"))
+    result = simulate(instance, make_scheduler("srtf"))
     assert result.completion_s == {"a": 100.0, "b": 2.0}
     assert (result.restarts, result.migrations) == (0, 0)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import signal
+from collections.abc import Callable, Iterator
 
 import pytest
 
+import alloc
+import alloc.instances
 from alloc.certificate import Certificate, Result
 from alloc.errors import InstanceError, SolverError, UnsupportedFeatureError
 from alloc.instance import Instance, Tenant
@@ -79,7 +83,7 @@ def slots(*jobs: Job, **changes: object) -> Instance:
 def test_each_slot_is_a_fresh_instance_of_what_is_left() -> None:
     """Arrival 0, work done so far, running placements, quotas: the solver sees the present only."""
     solve = OneByOne()
-    policy = RollingHorizon(solve=solve, time_limit_s=3.0, seed=7)
+    policy = RollingHorizon(rollout=False, solve=solve, time_limit_s=3.0, seed=7, clock=lambda: 0.0)
     job = Job("a", 0.0, 60.0, GANG, tenant="red", weight=2.0, restart_cost_s=1.0)
     late = Job("b", 10.0, 20.0, GANG)
     outcome = simulate(slots(job, late, tenants=(Tenant("red", 2000),)), policy)
@@ -102,7 +106,8 @@ def test_next_solve_starts_from_the_tail_of_the_plan() -> None:
     """What the last plan said about the jobs that are left is the best guess there is."""
     solve = OneByOne()
     simulate(
-        slots(Job("a", 0.0, 40.0, GANG), Job("b", 0.0, 20.0, GANG)), RollingHorizon(solve=solve)
+        slots(Job("a", 0.0, 40.0, GANG), Job("b", 0.0, 20.0, GANG)),
+        RollingHorizon(rollout=False, solve=solve),
     )
     tasks = (TaskPlacement("host-0", "worker", 2),)
     assert solve.starts[0] is None
@@ -116,7 +121,7 @@ def test_commit_carries_out_several_slots() -> None:
     """With commit 3 a job that arrives in between waits for the next plan."""
     solve = OneByOne()
     jobs = (Job("a", 0.0, 60.0, GANG), Job("b", 10.0, 20.0, GANG))
-    outcome = simulate(slots(*jobs), RollingHorizon(solve=solve, commit=3))
+    outcome = simulate(slots(*jobs), RollingHorizon(rollout=False, solve=solve, commit=3))
     assert [len(i.jobs) for i in solve.instances] == [1, 1]
     assert outcome.completion_s == {"a": 30.0, "b": 40.0}
     assert outcome.notes == {"solves": 2}
@@ -125,7 +130,7 @@ def test_commit_carries_out_several_slots() -> None:
 def test_empty_plan_is_replaced_early() -> None:
     """A job that outlives its estimate is not left waiting for the rest of the commitment."""
     solve = OneByOne()
-    policy = RollingHorizon(solve=solve, commit=50)
+    policy = RollingHorizon(rollout=False, solve=solve, commit=50)
     instance = slots(*(Job(f"j{k}", 0.0, 60.0, GANG) for k in range(3)))
     outcome = simulate(instance, policy, knowledge="estimate", work_error=0.8, rng=1)
     assert outcome.unfinished == ()
@@ -143,7 +148,7 @@ FAILURES: dict[str, Callable[[int], Solution | Exception | None]] = {
 def test_failed_solve_falls_back_and_is_counted(failure: str) -> None:
     """The show goes on with the named heuristic, and the table shows how often it had to."""
     instance = slots(Job("a", 0.0, 30.0, GANG), Job("b", 0.0, 30.0, GANG))
-    policy = RollingHorizon(solve=OneByOne(FAILURES[failure]), fallback="drf")
+    policy = RollingHorizon(rollout=False, solve=OneByOne(FAILURES[failure]), fallback="drf")
     outcome = simulate(instance, policy)
     assert outcome.notes["fallbacks"] == outcome.notes["solves"] == len(outcome.decision_s)
     assert outcome.completion_s == simulate(instance, make_scheduler("drf")).completion_s
@@ -155,7 +160,7 @@ def test_plan_that_would_pause_what_must_not_pause_falls_back() -> None:
     plans = {1: Schedule((Run("a", 0, 0.0, 10.0, tasks),))}
     solve = OneByOne(lambda call: plans.get(call, Schedule((Run("b", 0, 0.0, 10.0, tasks),))))
     jobs = (Job("a", 0.0, 30.0, GANG, preemptible=False), Job("b", 0.0, 5.0, GANG))
-    outcome = simulate(slots(*jobs), RollingHorizon(solve=solve, fallback="fifo"))
+    outcome = simulate(slots(*jobs), RollingHorizon(rollout=False, solve=solve, fallback="fifo"))
     assert outcome.unfinished == ()
     assert outcome.notes["fallbacks"] > 0
 
@@ -164,10 +169,10 @@ def test_window_plans_the_shortest_jobs_first() -> None:
     """One slot of the cluster does 20 units: the window of one slot holds two jobs of 10."""
     solve = OneByOne()
     jobs = [Job(f"j{k}", 0.0, work, GANG) for k, work in enumerate((50.0, 10.0, 10.0, 30.0))]
-    simulate(slots(*jobs), RollingHorizon(solve=solve, window=1))
+    simulate(slots(*jobs), RollingHorizon(rollout=False, solve=solve, window=1))
     assert [job.id for job in solve.instances[0].jobs] == ["j1", "j2", "j3"]
     wide = OneByOne()
-    simulate(slots(*jobs), RollingHorizon(solve=wide, window=100))
+    simulate(slots(*jobs), RollingHorizon(rollout=False, solve=wide, window=100))
     assert len(wide.instances[0].jobs) == 4
 
 
@@ -194,3 +199,115 @@ def test_real_solver_plans_to_the_optimum() -> None:
     outcome = simulate(slots(*jobs), make_scheduler("rolling-horizon", time_limit_s=10.0))
     assert outcome.notes.get("fallbacks", 0) == 0
     assert outcome.completion_s == {"a": 20.0, "b": 10.0}
+
+
+class Interrupted:
+    """Alloc's own solver; a signal comes in the middle of the second solve, at its first line."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.calls = 0
+        self._number = number
+
+    def __call__(self, instance: Instance, formulation: str, backend: str, /, **options) -> Result:
+        self.calls += 1
+
+        def progress(line: str) -> None:
+            if self.calls == 2:
+                os.kill(os.getpid(), self._number)
+
+        return alloc.solve(instance, formulation, backend, progress=progress, **options)
+
+
+@pytest.fixture
+def sigterm_interrupts() -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C, as the command line does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("sigterm_interrupts")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_run_and_not_one_decision(number: signal.Signals) -> None:
+    """The solver turns it into a result; six in a row once ended a decision each."""
+    solve = Interrupted(number)
+    jobs = [Job(f"j{k}", 0.0, 60.0, GANG) for k in range(4)]
+    with pytest.raises(KeyboardInterrupt):
+        simulate(slots(*jobs), RollingHorizon(solve=solve, time_limit_s=1.0))
+    assert solve.calls == 2
+
+
+def test_a_plan_worse_than_the_rules_is_not_carried_out() -> None:
+    """The long job first costs more than the short one first, so the rule decides, and is named."""
+    jobs = (Job("long", 0.0, 100.0, GANG), Job("short", 0.0, 20.0, GANG))
+    by_itself = simulate(slots(*jobs), RollingHorizon(rollout=False, solve=OneByOne()))
+    assert by_itself.completion_s == {"long": 50.0, "short": 60.0}
+    guarded = simulate(slots(*jobs), RollingHorizon(solve=OneByOne(), fallback="srtf"))
+    assert guarded.completion_s == simulate(slots(*jobs), make_scheduler("srtf")).completion_s
+    assert guarded.notes["fallbacks"] >= 1
+    assert guarded.notes["solves"] >= guarded.notes["fallbacks"]
+
+
+def test_a_solve_begins_from_what_the_rule_would_do() -> None:
+    """So that hardly any time is enough not to be worse than the rule."""
+    solve = OneByOne()
+    jobs = (Job("long", 0.0, 100.0, GANG), Job("short", 0.0, 20.0, GANG))
+    simulate(slots(*jobs), RollingHorizon(solve=solve, fallback="srtf"))
+    (start,) = solve.starts[:1]
+    assert isinstance(start, Schedule)
+    assert start.runs_of["short"][0].start_s == 0.0
+
+
+class Slow(OneByOne):
+    """A solver that takes so long, by a clock of its own, whatever its limit."""
+
+    def __init__(self, takes_s: float) -> None:
+        super().__init__()
+        self.now_s = 0.0
+        self._takes_s = takes_s
+
+    def __call__(self, *arguments, **options) -> Result:
+        self.now_s += self._takes_s
+        return super().__call__(*arguments, **options)
+
+
+@pytest.mark.parametrize("takes_s", [0.5, 2.0, 20.0])
+def test_the_limit_is_kept_on_average_when_solves_overrun(takes_s: float) -> None:
+    """On a loaded machine the rule decides until a solve is likely to be in time again."""
+    solve = Slow(takes_s)
+    jobs = [Job(f"j{k}", 10.0 * k, 200.0, GANG) for k in range(20)]
+    policy = RollingHorizon(
+        solve=solve, time_limit_s=1.0, fallback="fifo", clock=lambda: solve.now_s
+    )
+    outcome = simulate(slots(*jobs), policy)
+    decisions = len(outcome.decision_s)
+    assert solve.now_s <= 1.0 * decisions + 2 * takes_s
+    if takes_s > 1.0:
+        assert outcome.notes["fallbacks"] >= decisions - decisions / takes_s - 2
+    assert len(solve.instances) >= 1
+
+
+def test_at_most_so_many_jobs_are_planned() -> None:
+    """The shortest of a long queue, but never fewer than ask for the whole cluster."""
+    jobs = [Job(f"j{k}", 0.0, 10.0 * (k + 1), GANG) for k in range(9)]
+    solve = OneByOne()
+    simulate(slots(*jobs), RollingHorizon(rollout=False, solve=solve, max_jobs=3))
+    assert [job.id for job in solve.instances[0].jobs] == ["j0", "j1", "j2"]
+    one = OneByOne()
+    simulate(slots(*jobs), RollingHorizon(rollout=False, solve=one, max_jobs=1))
+    assert [job.id for job in one.instances[0].jobs] == ["j0", "j1"]
+    with pytest.raises(InstanceError, match="max_jobs is 0"):
+        RollingHorizon(max_jobs=0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_defaults_are_never_much_worse_than_their_rules(seed: int) -> None:
+    """With alloc's own solver on elastic jobs: planning is there to gain, not to lose."""
+    instance = alloc.instances.generate_elastic(
+        "guard", num_jobs=4, num_hosts=2, max_workers=3, max_ps=3, seed=seed
+    )
+    value = alloc.objective("weighted_jct").evaluate
+    planned = simulate(instance, make_scheduler("rolling-horizon"))
+    rules = [simulate(instance, make_scheduler(name)) for name in ("srtf", "set-rule")]
+    best = min(value(instance, found.schedule) for found in rules)
+    assert value(instance, planned.schedule) <= 1.05 * best
