@@ -31,8 +31,10 @@ Index = npt.NDArray[np.int64]
 
 CELLS = 24
 """Cells of time: the first is the coming slot, the others grow geometrically to the horizon."""
-ITERATIONS = 20
+ITERATIONS = 12
 """Steps of the prices in one decision; the next decision goes on from where this one ended."""
+FIRST_TIMES = 3
+"""How many times as many steps the first decision takes, which has nothing to go on from."""
 WORK_LIMIT = 4_000_000
 """Most evaluations of a configuration in one decision, about 60 ms; cells and steps give way."""
 _LEAST_CELLS, _LEAST_ITERATIONS = 8, 6
@@ -122,6 +124,7 @@ class FluidPrices:
         floor = _FLOOR * mean_weight
         resources = kinds.share.shape[2]
         if self._before is None:
+            iterations *= FIRST_TIMES
             # Any start will do that falls with time as the jobs in the system do.
             ramp = mean_weight * len(left) * np.linspace(1.0, 0.05, cells)
             prices = np.tile(ramp[:, None], (1, resources))
@@ -129,13 +132,17 @@ class FluidPrices:
             then, old = self._before
             prices = np.stack([np.interp(middles, then, row) for row in old.T], axis=1)
         prices = np.maximum(prices, floor)
+        logs = np.zeros(prices.shape)
         for step in range(iterations):
             courses = follow(kinds, prices, self.lengths)
             use = _usage(courses, of_job, left)
             excess = np.clip(np.log(np.maximum(use, 1e-2)), -1.0, 1.0)
             prices = np.maximum(prices * np.exp(_STEP / (1 + step / 8) * excess), floor)
-        self.prices = prices
-        self._before = (middles, prices)
+            if step >= iterations // 2:
+                logs += np.log(prices)
+        # What jobs take jumps with the prices, so they swing; their mean is nearer the optimum.
+        self.prices = np.exp(logs / (iterations - iterations // 2))
+        self._before = (middles, self.prices)
 
     def _affordable(self, kinds: Kinds) -> tuple[int, int]:
         """Return as many cells and steps as the work limit allows."""

@@ -1,4 +1,4 @@
-"""The online scheduler that prices the future: rollouts for gangs, fluid prices for elastic jobs."""
+"""An online scheduler that prices the future: rollouts for gangs, fluid prices for elastic jobs."""
 
 from __future__ import annotations
 
@@ -108,14 +108,15 @@ class Rollout(Policy):
         """Serve all jobs in the order that costs the known jobs least."""
         round_, competing = self._open(state)
         if competing:
-            free = round_.pool.free.sum(axis=0).tolist()
-            jobs = [_known(view) for view in competing]
-            future = ListFuture(jobs, free, state.slot_s)
+            # What must not be paused takes part, too: its capacity comes back one day.
+            views = [*competing, *(view for view, _ in round_.pinned.values())]
+            jobs = [_known(view) for view in views]
+            future = ListFuture(jobs, state.topology.capacity.sum(axis=0).tolist(), state.slot_s)
             place = {job_id: k for k, job_id in enumerate(self._order)}
-            before = [place.get(view.id) for view in competing]
-            found = best_order(future, before, self._moves, self._rng)
-            competing = [competing[j] for j in found.order]
-            self._order = [view.id for view in competing]
+            before = [place.get(view.id) for view in views]
+            order = best_order(future, before, self._moves, self._rng).order
+            self._order = [views[j].id for j in order]
+            competing = [views[j] for j in order if j < len(competing)]
             serve(round_, competing, skip=True)
         return self._close(round_, competing)
 
