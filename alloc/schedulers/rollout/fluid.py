@@ -124,7 +124,6 @@ class FluidPrices:
         floor = _FLOOR * mean_weight
         resources = kinds.share.shape[2]
         if self._before is None:
-            iterations *= FIRST_TIMES
             # Any start will do that falls with time as the jobs in the system do.
             ramp = mean_weight * len(left) * np.linspace(1.0, 0.05, cells)
             prices = np.tile(ramp[:, None], (1, resources))
@@ -147,6 +146,8 @@ class FluidPrices:
     def _affordable(self, kinds: Kinds) -> tuple[int, int]:
         """Return as many cells and steps as the work limit allows."""
         cells, iterations = self._cells, self._iterations
+        if self._before is None:
+            iterations *= FIRST_TIMES
         each = max(kinds.rate.size, 1)
         while each * cells**2 * iterations > WORK_LIMIT:
             if iterations > _LEAST_ITERATIONS:

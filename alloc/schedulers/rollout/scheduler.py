@@ -20,6 +20,7 @@ from alloc.schedulers.rollout.orders import best_order
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.solution import Assignment
+from alloc.units import require_positive
 
 Array = npt.NDArray[np.float64]
 
@@ -48,15 +49,21 @@ class Rollout(Policy):
 
     **Elastic jobs**: the fluid relaxation of all known jobs is brought near its optimum by prices
     of capacity over time. Its prices say what a unit of each job's work is worth; the round with
-    the largest worth is chosen under the capacity of this slot.
+    the largest worth under the capacity of the cluster is chosen, and each choice is proved within
+    `gap` of the best one. The notes add up ``worth`` and its proved ``worth_bound``, the rounds
+    that needed the integer program (``exact_rounds``), and the jobs that were chosen and found no
+    hosts (``unplaced``).
 
-    Running jobs that must not be paused keep what they have. No order is followed blindly: jobs
-    that do not fit on hosts are passed over.
+    Running jobs that must not be paused keep what they have; jobs that do not fit on hosts are
+    passed over. Capacity ahead is the whole cluster's, by resource: hosts, GPU types, domains and
+    quotas bind this round and are not foreseen. Deadlines and due dates are not looked at.
 
     Parameters
     ----------
     moves
         Changes to the best order that are tried in each decision on gangs, 0 or more.
+    gap
+        Relative gap within which the round of elastic jobs is proved, more than 0.
     seed
         Seed of the choice of those changes.
 
@@ -75,11 +82,12 @@ class Rollout(Policy):
     information = "remaining work and rates of all configurations of the jobs in the system"
     preemptive = True
 
-    def __init__(self, *, moves: int = 30, seed: int = 0) -> None:
+    def __init__(self, *, moves: int = 30, gap: float = 1e-3, seed: int = 0) -> None:
         super().__init__()
         if moves < 0:
             raise InstanceError(f"rollout: moves is {moves}; it must be 0 or more.")
-        self._moves, self._seed = moves, seed
+        require_positive(gap, "rollout", "gap")
+        self._moves, self._gap, self._seed = moves, gap, seed
         self._book: LadderBook | None = None
         self._usher: Usher | None = None
         self.reset()
@@ -128,22 +136,34 @@ class Rollout(Policy):
         assert self._usher is not None
         shown = state if state.slot_s is not None else self._as_round(state)
         round_ = JobSetRound(shown, self._book)
+        from alloc.solving.round_choice import prove_choice
+
         seated: list[Assignment] = []
+        notes: dict[str, float] = {}
         if round_.views:
             score, prices = self._score(round_)
             free = np.maximum(round_.free, LEAST_FREE)
             table = round_.jobs.table
-            column = Chooser(score, table, self._book.share, round_.free).choose(
+            chosen = Chooser(score, table, self._book.share, round_.free).choose(
                 prices * round_.slot_s / free
             )
-            seated = self._usher.seat(shown, round_.views, table, column, score)
+            choice = prove_choice(
+                state.topology, score, self._book.share[table], round_.free, chosen, gap=self._gap
+            )
+            seated = self._usher.seat(shown, round_.views, table, choice.column, score)
+            unplaced = int((choice.column >= 0).sum()) - len(seated)
+            notes = {
+                "worth": choice.value,
+                "worth_bound": choice.bound,
+                "exact_rounds": float(choice.solved),
+                "unplaced": float(max(unplaced, 0)),
+            }
         assign = (*round_.kept, *seated)
         if state.slot_s is not None:
-            return Decision(assign=assign)
+            return Decision(assign=assign, notes=notes)
         runs = {assignment.job for assignment in assign}
-        return Decision(
-            assign=assign, release=tuple(view.id for view in state.running if view.id not in runs)
-        )
+        release = tuple(view.id for view in state.running if view.id not in runs)
+        return Decision(assign=assign, release=release, notes=notes)
 
     def _score(self, round_: JobSetRound) -> tuple[Array, Array]:
         """Return the score of each job in each column, and the prices of the coming round."""

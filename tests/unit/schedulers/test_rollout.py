@@ -18,6 +18,7 @@ from alloc.schedulers.rollout.future import KnownJob, ListFuture
 from alloc.schedulers.rollout.orders import base_orders, best_order
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
 from alloc.simulation import SimulationResult, simulate
+from alloc.solving.round_choice import prove_choice
 from alloc.topology import HostType
 from alloc.topology.topology import flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
@@ -257,6 +258,28 @@ def test_one_alone_pays_nothing_and_runs_at_full_speed():
     assert worth[0] == pytest.approx(1 / 1.5, rel=0.01)
 
 
+# The choice.
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_proved_choice_is_within_the_gap_of_the_best_by_enumeration(seed):
+    rng = np.random.default_rng(seed)
+    score = rng.uniform(-1.0, 5.0, size=(5, 3)) * 10.0 ** rng.integers(-9, 10)
+    share = rng.uniform(0.05, 0.7, size=(5, 3, 2))
+    free = rng.uniform(0.3, 1.0, size=2)
+    best = 0.0
+    for way in itertools.product(range(-1, 3), repeat=5):
+        runs = [(j, c) for j, c in enumerate(way) if c >= 0]
+        if all(sum(share[j, c, r] for j, c in runs) <= free[r] for r in range(2)):
+            best = max(best, sum(score[j, c] for j, c in runs))
+    nothing = np.full(5, -1)
+    found = prove_choice(cluster(), score, share, free, nothing, gap=1e-3)
+    assert best <= found.bound * (1 + 1e-6)
+    assert best * (1 - 1e-3 - 1e-6) <= found.value <= best * (1 + 1e-6)
+    again = prove_choice(cluster(), score, share, free, found.column, gap=1e-3)
+    assert again.value == pytest.approx(found.value)
+
+
 # The scheduler.
 
 
@@ -289,6 +312,12 @@ def test_elastic_jobs_with_estimates_and_errors_of_speed_complete():
 def test_it_needs_an_idea_of_the_work():
     with pytest.raises(Exception, match="rollout"):
         simulate(gangs(0, 60.0), make_scheduler("rollout"), knowledge="none")
+
+
+def test_every_round_of_elastic_jobs_is_proved_within_the_gap():
+    result = simulate(TINY.make(3), make_scheduler("rollout", gap=1e-3))
+    assert 0 < result.notes["worth"] <= result.notes["worth_bound"] * (1 + 1e-9)
+    assert result.notes["worth"] >= result.notes["worth_bound"] * (1 - 1e-3 - 1e-9)
 
 
 def test_moves_below_0_are_refused():
