@@ -82,7 +82,7 @@ class Rollout(Policy):
     information = "remaining work and rates of all configurations of the jobs in the system"
     preemptive = True
 
-    def __init__(self, *, moves: int = 30, gap: float = 1e-3, seed: int = 0) -> None:
+    def __init__(self, *, moves: int = 30, gap: float = 5e-3, seed: int = 0) -> None:
         super().__init__()
         if moves < 0:
             raise InstanceError(f"rollout: moves is {moves}; it must be 0 or more.")

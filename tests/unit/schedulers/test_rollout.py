@@ -315,9 +315,9 @@ def test_it_needs_an_idea_of_the_work():
 
 
 def test_every_round_of_elastic_jobs_is_proved_within_the_gap():
-    result = simulate(TINY.make(3), make_scheduler("rollout", gap=1e-3))
+    result = simulate(TINY.make(3), make_scheduler("rollout"))
     assert 0 < result.notes["worth"] <= result.notes["worth_bound"] * (1 + 1e-9)
-    assert result.notes["worth"] >= result.notes["worth_bound"] * (1 - 1e-3 - 1e-9)
+    assert result.notes["worth"] >= result.notes["worth_bound"] * (1 - 5e-3 - 1e-9)
 
 
 def test_moves_below_0_are_refused():
