@@ -105,7 +105,7 @@ def _philly() -> list[Case]:
 
 
 def _elastic_weeks() -> list[Case]:
-    weeks = [
+    weeks: list[tuple[str, int, float, Elasticity, bool]] = [
         # cluster, week, load, elasticity, held out
         ("cluster06", 3, 0.85, "malleable", False),
         ("cluster06", 3, 0.85, "moldable", False),
