@@ -32,6 +32,8 @@ although it is not filled. Of 1, 1.5 and 2, 1.5 was best on the tuned rows of `b
 """
 _ROUND_QUANTILE = 0.1
 """In continuous time a round is taken to last as long as a tenth of the jobs need to complete."""
+_LEAST_RATE = 1e-12
+"""Rate at which a job that stands still is followed, work units per second: practically for ever."""
 _LEAST_LEFT = 1e-12
 """Least remaining work, work units: an estimate may have run out."""
 
@@ -202,7 +204,8 @@ def _known(view: JobView) -> KnownJob:
     return KnownJob(
         weight=view.weight,
         left=_left(view),
-        ways=((fastest.rate, fastest.demand),),
+        # What ran before the start may be bound to a configuration in which it stands still.
+        ways=((max(fastest.rate, _LEAST_RATE), fastest.demand),),
         restart_s=view.restart_cost_s,
         started=view.last is not None,
         runs=view.current is not None,
