@@ -13,6 +13,7 @@ from alloc.schedulers.learned.job_set import JobSetRound
 from alloc.schedulers.learned.job_set_choice import Chooser
 from alloc.schedulers.learned.job_set_hosts import Usher
 from alloc.schedulers.learned.job_set_ladders import LadderBook
+from alloc.schedulers.learned.job_set_rule import SetRule
 from alloc.schedulers.policy import Policy, serve
 from alloc.schedulers.rollout.fluid import LEAST_FREE, FluidPrices, Kinds, follow, worth_of_work
 from alloc.schedulers.rollout.future import KnownJob, ListFuture
@@ -33,7 +34,7 @@ although it is not filled. Of 1, 1.5 and 2, 1.5 was best on the tuned rows of `b
 _ROUND_QUANTILE = 0.1
 """In continuous time a round is taken to last as long as a tenth of the jobs need to complete."""
 _LEAST_RATE = 1e-12
-"""Rate at which a job that stands still is followed, work units per second: practically for ever."""
+"""Rate at which a job that stands still is followed, work units per second: as good as never."""
 _LEAST_LEFT = 1e-12
 """Least remaining work, work units: an estimate may have run out."""
 
@@ -55,6 +56,9 @@ class Rollout(Policy):
     `gap` of the best one. The notes add up ``worth`` and its proved ``worth_bound``, the rounds
     that needed the integer program (``exact_rounds``), and the jobs that were chosen and found no
     hosts (``unplaced``).
+
+    While a moldable job is there, which its first configuration binds, rounds are those of
+    ``set-rule``: neither case foresees that.
 
     Running jobs that must not be paused keep what they have; jobs that do not fit on hosts are
     passed over. Capacity ahead is the whole cluster's, by resource: hosts, GPU types, domains and
@@ -100,6 +104,7 @@ class Rollout(Policy):
         self._rng = np.random.default_rng(self._seed)
         self._order: list[str] = []
         self._prices = FluidPrices()
+        self._rule = SetRule()
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
@@ -107,6 +112,9 @@ class Rollout(Policy):
             self._book = LadderBook(state.topology)
             self._usher = Usher(self._book)
         views = list(state.jobs)
+        if any(view.elasticity == "moldable" and len(view.configurations) > 1 for view in views):
+            # The first choice binds such a job, which neither orders nor fluid prices foresee.
+            return self._by_rule(state)
         tables = self._book.tables_of(views)
         if ((self._book.rate > 0).sum(axis=1)[tables] <= 1).all():
             return self._serve_gangs(state)
@@ -129,6 +137,19 @@ class Rollout(Policy):
             competing = [views[j] for j in order if j < len(competing)]
             serve(round_, competing, skip=True)
         return self._close(round_, competing)
+
+    def _by_rule(self, state: ClusterState) -> Decision:
+        """Decide as `set-rule` does."""
+        if state.slot_s is not None:
+            return self._rule.decide(state)
+        return self._change(state, self._rule.decide(self._as_round(state)))
+
+    @staticmethod
+    def _change(state: ClusterState, decision: Decision) -> Decision:
+        """Return the decision of a round as a change to what runs."""
+        runs = {assignment.job for assignment in decision.assign}
+        release = tuple(view.id for view in state.running if view.id not in runs)
+        return dataclasses.replace(decision, release=release)
 
     # Elastic jobs.
 
@@ -160,12 +181,8 @@ class Rollout(Policy):
                 "exact_rounds": float(choice.solved),
                 "unplaced": float(max(unplaced, 0)),
             }
-        assign = (*round_.kept, *seated)
-        if state.slot_s is not None:
-            return Decision(assign=assign, notes=notes)
-        runs = {assignment.job for assignment in assign}
-        release = tuple(view.id for view in state.running if view.id not in runs)
-        return Decision(assign=assign, release=release, notes=notes)
+        decision = Decision(assign=(*round_.kept, *seated), notes=notes)
+        return decision if state.slot_s is not None else self._change(state, decision)
 
     def _score(self, round_: JobSetRound) -> tuple[Array, Array]:
         """Return the score of each job in each column, and the prices of the coming round."""
