@@ -46,6 +46,7 @@ SCHEDULERS: Mapping[str, str] = {
     "kueue-best-fit": "alloc.schedulers.placement:KueueBestFit",
     "kueue-balanced": "alloc.schedulers.placement:KueueBalanced",
     "repack": "alloc.schedulers.placement:Repacking",
+    "rollout": "alloc.schedulers.rollout:Rollout",
     "rolling-horizon": "alloc.simulation.rolling_horizon:RollingHorizon",
     # Learned, each a file in learned/policies.
     **shipped_entries(),
