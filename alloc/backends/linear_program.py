@@ -81,6 +81,9 @@ class LinearProgram:
         Whether the first solve may simplify; without, a basis is never thrown away.
     method
         ``choose``, or ``simplex`` where a basis is wanted whatever HiGHS thinks best.
+    cost_size
+        Size of the costs that matter, more than 0; None: that of the largest. With penalties among
+        the costs, which may grow without end, it is the size of the others.
     """
 
     def __init__(
@@ -91,13 +94,16 @@ class LinearProgram:
         seed: int = 0,
         presolve: bool = True,
         method: str = "choose",
+        cost_size: float | None = None,
     ) -> None:
         self._solver = quiet_solver(SolverOptions(time_limit_s=1e9, seed=seed))
         self._solver.setOptionValue("solver", method)
         if not presolve:
             self._solver.setOptionValue("presolve", "off")
         self._sense: Sense = sense
-        self._scaling = Scaling(1.0, np.zeros(0), np.zeros(0))
+        self._cost_size = cost_size
+        unit = 1.0 if cost_size is None else power_of_two(cost_size)
+        self._scaling = Scaling(unit, np.zeros(0), np.zeros(0))
         self._cost: Array = np.zeros(0)
         self._offset = 0.0
         self.interrupted = False
@@ -109,7 +115,10 @@ class LinearProgram:
 
     def _begin_with(self, model: ArrayModel) -> None:
         relaxed = replace(model, integer=np.zeros(len(model.cost), dtype=bool))
-        self._sense, self._scaling = model.sense, Scaling.of(relaxed)
+        self._sense, scaling = model.sense, Scaling.of(relaxed)
+        if self._cost_size is not None:
+            scaling = replace(scaling, objective=self._scaling.objective)
+        self._scaling = scaling
         self._cost, self._offset = model.cost.astype(float), model.offset
         given = highs_model(self._scaling.apply(relaxed))
         if self._solver.passModel(given) == highspy.HighsStatus.kError:
@@ -325,6 +334,8 @@ class LinearProgram:
 
     def _rescale(self) -> None:
         """Scale all costs anew if the largest is no longer of ordinary size."""
+        if self._cost_size is not None:
+            return
         costs = self._cost * self._scaling.columns
         largest = float(np.abs(costs).max(initial=0.0))
         scaled = largest * self._scaling.objective

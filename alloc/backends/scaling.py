@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from alloc.formulation import Array, ArrayModel
@@ -73,15 +74,26 @@ class Scaling:
     def of(model: ArrayModel) -> Scaling:
         """Return the factors that suit a program."""
         matrix = abs(model.matrix)
-        rows = factors(_largest(_of_free_columns(model, matrix).tocsr(), 1))
-        whole = np.flatnonzero(rows < 1.0)
-        for row in whole.tolist():
-            divisor = _common_divisor(model, row)
-            rows[row] = 1.0 / divisor if divisor > 1.0 else rows[row]
+        free = _without(matrix, model.lower == model.upper)
+        # Where all columns of a row are fixed, HiGHS still looks at its entries.
+        free = free + _times(matrix, (_largest(free.tocsr(), 1) == 0.0).astype(float))
+        whole = _largest(_without(free, ~model.integer).tocsr(), 1)
+        has_whole = whole > 0.0
+        # Integer columns keep their unit, so theirs is the unit of the rows that they are in.
+        sizes = np.where(has_whole, whole, _largest(free.tocsr(), 1))
+        divisors = np.ones(len(sizes))
+        for row in np.flatnonzero(sizes > _LARGEST).tolist():
+            divisors[row] = _common_divisor(model, row)
+        rows = factors(sizes / divisors) / divisors
         columns = np.ones(len(model.cost))
         if not model.integer.all():
-            sizes = _largest((matrix if (rows == 1.0).all() else _times(matrix, rows)).tocsc(), 0)
-            columns = np.where(model.integer, 1.0, factors(sizes))
+            beside = _largest(_times(matrix, np.where(has_whole, rows, 0.0)).tocsc(), 0)
+            columns = np.where(model.integer, 1.0, factors(beside))
+            # Rows of continuous columns alone follow these, and columns in no other row, them.
+            scaled = _times(free.T, columns).T
+            rows = np.where(has_whole, rows, factors(_largest(scaled.tocsr(), 1)))
+            sizes = _largest(_times(matrix, rows).tocsc(), 0)
+            columns = np.where(model.integer | (beside > 0.0), columns, factors(sizes))
         largest = float(np.abs(model.cost * columns).max(initial=0.0))
         return Scaling(power_of_two(largest), rows, columns)
 
@@ -108,10 +120,11 @@ class Scaling:
         return replace(self, objective=self.objective * factor)
 
 
-def _of_free_columns(model: ArrayModel, matrix: Any) -> Any:
-    """Return a matrix of sizes without columns that are fixed: they decide nothing about a row."""
-    fixed = model.lower == model.upper
-    return matrix @ sparse.diags_array((~fixed).astype(float)) if fixed.any() else matrix
+def _without(matrix: Any, columns: npt.NDArray[np.bool_]) -> Any:
+    """Return a matrix of sizes without some columns; a fixed one decides nothing about a row."""
+    if not columns.any():
+        return matrix
+    return matrix @ sparse.diags_array((~columns).astype(float))
 
 
 def _largest(matrix: Any, axis: int) -> Array:

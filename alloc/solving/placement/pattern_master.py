@@ -89,13 +89,15 @@ class Master:
     blocks
         Block of each host, shape (hosts,): the patterns that the hosts of a block get at one time
         are one column. Fewer blocks make smaller programs that take more rounds.
+    size
+        What a full host costs, more than 0: beside it the prices outside the box may be any.
     """
 
-    def __init__(self, patterns: Patterns, blocks: Ints) -> None:
+    def __init__(self, patterns: Patterns, blocks: Ints, size: float) -> None:
         self.patterns, self.blocks = patterns, blocks
         self.num_columns = 0
         self._known: set[tuple[int, bytes]] = set()
-        self.program = LinearProgram()
+        self.program = LinearProgram(cost_size=size)
         self._artificial = 0
         self.stays: Array = np.zeros(len(patterns.stays))
         self._build()
@@ -274,7 +276,7 @@ def generate(
     met = _Met(patterns)
     value, converged, stopped, share, rounds = np.inf, False, False, np.zeros(0), 0
     idle = 0
-    master = Master(patterns, blocks)
+    master = Master(patterns, blocks, size)
     standing = stand_still(patterns, pricing)
     if known is not None and own:
         master.add_known(known)

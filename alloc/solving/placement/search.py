@@ -348,8 +348,8 @@ class Search:
             return guide
         state = compile_state(self.problem, found.counts, self.levels)
         other = Guide(self.problem, state, found.relaxation, found.generated, self.rng)
-        if not other.dive(np.arange(len(state.capacity)), self.clock, self.report):
-            return guide
+        # Where the dive changes nothing, the gangs stand as they were dealt out, which may do.
+        other.dive(np.arange(len(state.capacity)), self.clock, self.report)
         Improver(state, self.rng, self.clock).settle()
         self._hand_over()
         if not self.incumbent.offer_counts(read_counts(self.problem, found.counts, state)):
