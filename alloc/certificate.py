@@ -72,6 +72,9 @@ def beats(
         Difference relative to the larger of the two that counts as none.
     """
     better = value - bound if sense == "max" else bound - value
+    if math.isinf(better):
+        # A bound of infinity on the wrong side says that there is no solution; here is one.
+        return better > 0
     return better > max(tolerance * max(abs(value), abs(bound)), rounding)
 
 

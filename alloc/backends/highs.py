@@ -296,9 +296,10 @@ def _second_opinion(
     a little above a whole number of hosts), and its false optima (see `NO_AGGREGATOR`) are most
     often of programs of which it leaves nothing to search. Those take a millisecond to check.
     """
-    seconds = max(SECONDS_FOR_SECOND, first.getRunTime() * _TIMES_FOR_SECOND)
+    spent = first.getRunTime()
+    seconds = min(spent * _TIMES_FOR_SECOND, options.time_limit_s - spent)
     solver = quiet_solver(options)
-    solver.setOptionValue("time_limit", min(seconds, options.time_limit_s))
+    solver.setOptionValue("time_limit", max(seconds, SECONDS_FOR_SECOND))
     solver.setOptionValue("presolve", "off")
     if model.matrix.nnz <= _SMALL:
         solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)

@@ -26,7 +26,7 @@ _WORK = 50_000
 """Entries times leaves that may be looked at, some twenty milliseconds."""
 _MOST_NODES = 100
 _BRIEF_S = 0.25
-"""For the second run of HiGHS, seconds."""
+"""For the second run of HiGHS at most, for the tree at least, seconds."""
 _WHOLE = 1e-6
 """Distance from a whole number that counts as none, as HiGHS has it."""
 
@@ -58,7 +58,7 @@ def with_proof(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
         return raw
     if model.matrix.nnz > _MOST_ENTRIES:
         return raw
-    search = _Tree(bounded(model), raw.objective, raw.values)
+    search = _Tree(bounded(model), raw.objective, raw.values, max(options.time_limit_s, _BRIEF_S))
     proved = search.run()
     if search.is_better:
         # The claim was false; of its bound nothing is left.
@@ -102,7 +102,7 @@ def _confirmed(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
 class _Tree:
     """Depth-first branch and bound that closes a leaf only by a bound proved in numpy."""
 
-    def __init__(self, model: ArrayModel, value: float, values: Array) -> None:
+    def __init__(self, model: ArrayModel, value: float, values: Array, seconds: float) -> None:
         self.sign = 1.0 if model.sense == "min" else -1.0
         self.model, self.value, self.values = model, value, values
         self.is_better = False
@@ -110,6 +110,7 @@ class _Tree:
         self.step = _step(model)
         self.root = -self.sign * np.inf
         self.bound = value
+        self.ends = time.perf_counter() + seconds
 
     def run(self) -> bool:
         """Search; return whether every leaf is closed, which proves `bound`."""
@@ -124,7 +125,8 @@ class _Tree:
             lower, upper = leaves.pop()
             box = replace(self.model, lower=lower, upper=upper)
             self.program.set_column_bounds(columns, lower, upper)
-            found = self.program.solve()
+            # A relaxation takes a millisecond, but the simplex method may go round in circles.
+            found = self.program.solve(self.ends - time.perf_counter())
             if found is None:
                 ray = self.program.infeasibility_ray() if self.program.is_infeasible else None
                 if ray is None or not proves_infeasible(box, ray):

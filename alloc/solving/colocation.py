@@ -248,7 +248,8 @@ def _solve(
             again, better, raw = _integers(problem, everything, settings)
             if better > value:
                 chosen, value = again, better
-            if max(raw.bound, value) < bound:
+            # An empty packing is one: whoever calls the program infeasible proves nothing.
+            if raw.status != "infeasible" and max(raw.bound, value) < bound:
                 bound, proof = max(raw.bound, value), raw.bound_proof
     if beats(value, bound, "max"):
         raise CertificateError(

@@ -201,6 +201,9 @@ def _time_indexed(
         ),
     )
     report(f"time-indexed program: {raw.native_status}, bound {raw.bound:g} s")
+    if raw.status == "infeasible":
+        # It is not: here is a schedule.
+        return schedule, -math.inf, "none"
     if raw.values is not None:
         other = drawing.extract(raw.values)
         value = objective_of("weighted_jct").evaluate
@@ -448,11 +451,14 @@ class _Search:
             if self.value < before - 1e-9:
                 return self._prove(relaxation)
         raw = self._choose(columns, self.settings.seconds_left(), prove=True)
+        if raw.status == "infeasible":
+            # It is not, for the incumbent is among the columns: nothing is proved.
+            return False
         # Schedules outside the enumerated profiles are no better than the incumbent was.
         proved = min(raw.bound, self.value)
         if proved > self.bound:
             self.bound, self.bound_proof = proved, raw.bound_proof
-        return raw.status in ("optimal", "infeasible")
+        return raw.status == "optimal"
 
     def _choose(self, columns: list[Column], seconds: float, *, prove: bool = False) -> RawResult:
         """Choose the best schedule among columns and the incumbent's; return what is proved."""

@@ -318,7 +318,8 @@ class _TreeSearch:
         raw = cpsat.solve(cpsat_counts(problem), options)
         self.cut_short |= raw.status != "optimal"
         counts = None if raw.values is None else counts_of(problem, raw.values)
-        return counts, max(raw.bound, 0.0)
+        # The equal runs are a solution: whoever calls it infeasible proves nothing.
+        return counts, 0.0 if raw.status == "infeasible" else max(raw.bound, 0.0)
 
 
 def _assign(

@@ -248,6 +248,9 @@ def _solve_columns(
         replace(model, offset=fixed_value),
         SolverOptions(seconds, settings.seed, settings.workers, gap=gap / 2),
     )
+    if raw.status == "infeasible":
+        # It is not: nothing need run. So nothing is proved; the prices' bound stands.
+        return x, np.inf, "none", False
     if raw.values is not None:
         x[free] = np.rint(raw.values)
     return x, raw.bound, raw.bound_proof, raw.limit is not None

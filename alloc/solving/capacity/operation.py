@@ -136,7 +136,9 @@ class _Search:
             if self._done():
                 return
         raw = self._integer(arrays, self._in_play(reduced), 1.0)
-        self.raise_bound(min(raw.bound, self.value), raw.bound_proof, "integer program")
+        # The incumbent is among its solutions: whoever calls it infeasible proves nothing.
+        if raw.status != "infeasible":
+            self.raise_bound(min(raw.bound, self.value), raw.bound_proof, "integer program")
 
     def offer(self, plan: OperationPlan, who: str) -> None:
         """Take a plan if it is the best so far."""

@@ -133,7 +133,7 @@ def _hosts(question: Question, conflict: tuple[str, ...]) -> str:
     hosts, who = np.arange(tree.topology.num_hosts), "the cluster"
     if level is not None and tree.proper[level][units].any():
         units = units[tree.proper[level][units]]
-        free = np.bincount(tree.unit[level], question.pool.free[:, 0], tree.size)
+        free = np.bincount(tree.unit[level], question.pool.free[:, 0].clip(0), tree.size)
         # Of domains with equal room the one with most free GPUs is the nearest to doing.
         best = int(units[np.lexsort((-units, free[units], room[units]))[-1]])
         units, hosts = np.array([best]), np.flatnonzero(tree.unit[level] == best)
@@ -143,7 +143,7 @@ def _hosts(question: Question, conflict: tuple[str, ...]) -> str:
         limits = [name for name in conflict if name in _TASK_LIMITS]
         by = f", limited by {' and '.join(limits)}" if limits else ""
         return f"{who} has room for {have} of its tasks{by}"
-    free_gpus = float(question.pool.free[hosts, 0].sum()) / MILLI
+    free_gpus = _free_gpus(question, hosts)
     if len(question.configuration.tasks) > 1 and have >= group.count:
         return f"{who} has {free_gpus:g} free, but not beside its other tasks"
     return f"{who} has {free_gpus:g} free{_listed(_losses(question, hosts, have))}"
@@ -151,6 +151,11 @@ def _hosts(question: Question, conflict: tuple[str, ...]) -> str:
 
 _TASK_LIMITS = ("CPU", "memory", "slices", "spread", "affinity")
 """Requirements to name where tasks without GPUs find no room."""
+
+
+def _free_gpus(question: Question, hosts: Counts) -> float:
+    """Return the free GPUs on some hosts; those that lack on an over-full one are not owed."""
+    return float(np.maximum(question.pool.free[hosts, 0], 0).sum()) / MILLI
 
 
 def _losses(question: Question, hosts: Counts, have: int) -> list[tuple[float, str]]:
@@ -168,7 +173,7 @@ def _losses(question: Question, hosts: Counts, have: int) -> list[tuple[float, s
         (frozenset({"level"}), "on hosts kept from it by affinity"),
         (none, "on hosts outside its level"),
     ]
-    before = float(question.pool.free[hosts, 0].sum()) / MILLI
+    before = _free_gpus(question, hosts)
     losses = []
     for drop, reason in steps:
         now = question.gpus(int(question.hosts_room(group, drop)[hosts].sum()))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Literal
 
 import numpy as np
 import pytest
 
-from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, relative_gap
+from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, beats, relative_gap
 from alloc.errors import AllocError, InstanceError
 from alloc.instance import Instance
 from alloc.objectives import (
@@ -168,6 +169,27 @@ def test_the_base_class_measures_nothing() -> None:
 def test_the_gap_has_one_definition(value: float | None, bound: float, gap: float | None) -> None:
     """HiGHS and CP-SAT divide by different things; a table must not."""
     assert relative_gap(value, bound) == (None if gap is None else pytest.approx(gap))
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "sense", "beaten"),
+    [
+        (5.0, -math.inf, "max", True),
+        (5.0, math.inf, "min", True),
+        (0.0, math.inf, "min", True),
+        (5.0, math.inf, "max", False),
+        (math.inf, -math.inf, "min", False),
+        (math.inf, 3.0, "min", False),
+        (math.inf, math.inf, "min", False),
+        (5.0, 4.0, "max", True),
+        (5.0, 5.0 - 1e-9, "max", False),
+    ],
+)
+def test_a_solution_beats_a_bound_that_says_there_is_none(
+    value: float, bound: float, sense: Literal["min", "max"], beaten: bool
+) -> None:
+    """Infinity times a tolerance is infinity: no difference exceeds it."""
+    assert beats(value, bound, sense) is beaten
 
 
 CERTIFICATE = Certificate(

@@ -38,6 +38,7 @@ def on(name: str, **counts: int) -> Assignment:
     return Assignment(name, 0, tuple(TaskPlacement(h, "worker", n) for h, n in counts.items()))
 
 
+RACKS = (Domain("r0", "rack"),)
 IN_A_RACK = PlacementRules(required="rack")
 
 
@@ -218,6 +219,15 @@ class TestBrokenFromTheStart:
         assert where == {"a": {"h0"}, "b": {"h0"}, "new": {"h1", "h2", "h3"}}
         repaired = place(full, "moves", repair=True, backend=BACKEND)
         assert repaired.result.certificate.objective == 1.0
+
+    def test_what_an_over_full_host_lacks_is_not_taken_from_what_is_free(self) -> None:
+        """Twelve GPUs of eight are in use on one host; the other has two free, not less."""
+        two = Topology("two", cluster().host_types, cluster().hosts[:2], ("rack",), RACKS)
+        jobs = (gang("a", 1, 8), gang("b", 1, 4), gang("c", 1, 6), gang("new", 1, 4))
+        running = (on("a", h0=1), on("b", h0=1), on("c", h1=1))
+        full = Instance("full", two, jobs, running=running, moves=Moves(0))
+        reason = solution_of(place(full, backend=BACKEND)).unplaced["new"]
+        assert "has 2 free" in reason
 
     def test_quotas_and_affinities_broken_from_the_start_hold_nobody_else_up(self) -> None:
         """A tenant above its quota starts nothing more; jobs too close stay as they are."""
