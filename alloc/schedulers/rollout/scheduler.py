@@ -51,12 +51,12 @@ class Rollout(Policy):
     sum of completion times decides this round: the rollout algorithm, whose base rules are the
     rules that it must not lose to.
 
-        **Elastic jobs**: the fluid relaxation of all known jobs is brought near its optimum by
-    prices     of capacity over time. Its prices say what a unit of each job's work is worth; the
-    round with     the largest worth under the capacity of the cluster is chosen, and each choice is
-    proved within     `gap` of the best one, unless the integer program meets its limit of 1 s. The
-    notes add up ``worth`` and its proved ``worth_bound``, the rounds     that needed the integer
-    program (``exact_rounds``), and the jobs that were chosen and found no     hosts (``unplaced``).
+    **Elastic jobs**: the fluid relaxation of all known jobs is brought near its optimum by prices
+    of capacity over time. Its prices say what a unit of each job's work is worth; the round with
+    the largest worth under the capacity of the cluster is chosen, and each choice is proved within
+    `gap` of the best one, unless the integer program meets its limit of 1 s. The notes add up
+    ``worth`` and its proved ``worth_bound``, the rounds that needed the integer program
+    (``exact_rounds``), and the jobs that were chosen and found no hosts (``unplaced``).
 
     While a moldable job is there, which its first configuration binds, rounds are those of
     ``set-rule``: neither case foresees that.
