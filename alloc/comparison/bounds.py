@@ -16,6 +16,9 @@ from alloc.instance import Instance
 from alloc.objectives import objective
 from alloc.solution import Schedule
 
+BOUND_TOLERANCE = 1e-6
+"""Relative amount by which rounding may put a schedule below a bound; more is a false bound."""
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -175,12 +178,23 @@ def stronger(bound: Bound, stored: Bound | None) -> Bound:
         What was solved last, from a schedule no worse than the earlier one.
     stored
         The earlier solve, or None.
+
+    Raises
+    ------
+    CertificateError
+        If the schedule found since is better than the earlier bound: then that bound is false.
     """
     if bound.result is None or stored is None or stored.certificate is None:
         return bound
     now, then = bound.result.certificate, stored.certificate
     if then.bound <= now.bound or now.objective is None:
         return bound
+    if now.objective < then.bound * (1 - BOUND_TOLERANCE):
+        raise CertificateError(
+            f"a schedule of {bound.instance} has {now.objective:g} s, better than the bound of "
+            f"{then.bound:g} s that {then.backend} ({then.backend_version}) claimed in an earlier "
+            "solve; the claim is false, so report it with the instance."
+        )
     proved = now.replace(bound=min(then.bound, now.objective), bound_proof=then.bound_proof)
     if proved.gap is not None and proved.gap <= OPTIMALITY_GAP:
         proved = proved.replace(status="optimal")

@@ -12,6 +12,7 @@ from os import PathLike, cpu_count
 from typing import Any, Literal, TypeVar
 
 from alloc.comparison.bounds import (
+    BOUND_TOLERANCE,
     Bound,
     bound_key,
     pack_bound,
@@ -28,7 +29,7 @@ from alloc.comparison.records import (
     pack_outcome,
     unpack_outcome,
 )
-from alloc.comparison.rows import BOUND_TOLERANCE, best_outcomes, check_bound
+from alloc.comparison.rows import best_outcomes, check_bound
 from alloc.comparison.schedules import unpack_schedule
 from alloc.comparison.settings import OPTIMUM, Entry, Settings, alloc_version, key_of
 from alloc.comparison.store import Item, Store

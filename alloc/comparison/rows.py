@@ -7,12 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from alloc.comparison.bounds import Bound
+from alloc.comparison.bounds import BOUND_TOLERANCE, Bound
 from alloc.comparison.cells import Outcome
 from alloc.errors import CertificateError
-
-BOUND_TOLERANCE = 1e-6
-"""Relative amount by which rounding may put a schedule below a bound; more is a false bound."""
 
 
 @dataclass(frozen=True)

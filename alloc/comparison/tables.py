@@ -137,6 +137,14 @@ def _gap_table(comparison: Comparison, by: By, name: str, group: Sequence[Summar
     elif by == "instance":
         remarks.append(certificate_sentence(comparison.bound(name)))
         remarks.append(_time_sentence(comparison.instance(name)))
+    else:
+        members = _members(comparison, name)
+        open_ = sum(fingerprint not in comparison.bounds for fingerprint in members)
+        if open_:
+            remarks.append(
+                f"Nothing was tried yet to prove how good a schedule can be of {open_} of the "
+                f"{len(members)} instances: they are in no gap."
+            )
     sampled = [s for s in group if s.gap.low is not None and s.scheduler != OPTIMUM]
     if any(s.gap.low != s.gap.high for s in sampled):
         over = sampled[0].over
@@ -167,8 +175,8 @@ def row_name(comparison: Comparison, by: By, summary: Summary) -> str:
         failed = f" ({summary.failures} of {summary.runs} failed)" if summary.failures else ""
         return summary.scheduler + failed
     names = [summary.group] if by == "instance" else _members(comparison, summary.group)
-    names = [n for n in names if comparison.instance(n).fingerprint in comparison.bounds]
-    certificates = [comparison.bound(name).certificate for name in names]
+    bounds = [comparison.bounds.get(comparison.instance(name).fingerprint) for name in names]
+    certificates = [None if bound is None else bound.certificate for bound in bounds]
     proved = sum(c is not None and c.status == "optimal" for c in certificates)
     if proved == len(names):
         return OPTIMUM

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, cast
 
@@ -98,10 +99,9 @@ def make_scheduler(name: str, **options: Any) -> Scheduler:
             raise InstanceError(
                 f'scheduler {name} has no option "{option}"{nearest(option, taken, ";")} {choices}.'
             )
-        # Any text is true to Python, "False" too.
-        if isinstance(taken[option].default, bool) and not isinstance(options[option], bool):
+        if wanted := _unmet(taken[option], options[option]):
             raise InstanceError(
-                f'scheduler {name}: {option} is "{options[option]}"; it must be true or false.'
+                f'scheduler {name}: {option} is "{options[option]}"; it must be {wanted}.'
             )
     made = factory(**options)
     if is_policy_path(name) and made.name in SCHEDULERS and made.name not in shipped_policies():
@@ -110,6 +110,36 @@ def make_scheduler(name: str, **options: Any) -> Scheduler:
             "another name in its model card."
         )
     return made
+
+
+_PLAIN: Mapping[str, tuple[type, str]] = {
+    "bool": (bool, "true or false"),
+    "int": (Integral, "a whole number"),
+    "float": (Real, "a number"),
+    "str": (str, "text"),
+    "None": (type(None), "null"),
+}
+"""Plain types by name: what is an instance of them, and what they are called."""
+
+
+def _unmet(option: inspect.Parameter, value: object) -> str | None:
+    """Return in words what an option takes, if the value is nothing of the kind.
+
+    Options come from command lines and files, where nobody checks types. Types that are not plain
+    are for the policy to look at.
+    """
+    written = option.annotation
+    if written is option.empty and isinstance(option.default, bool):
+        written = bool
+    text = written if isinstance(written, str) else inspect.formatannotation(written)
+    names = ["str"] if text.startswith("Literal[") else text.split(" | ")
+    if not all(name in _PLAIN for name in names):
+        return None
+    for name in names:
+        # To Python true and false are numbers, and any text is true.
+        if isinstance(value, _PLAIN[name][0]) and (name == "bool" or not isinstance(value, bool)):
+            return None
+    return " or ".join(_PLAIN[name][1] for name in names)
 
 
 def scheduler_factory(name: str) -> Callable[..., Scheduler]:

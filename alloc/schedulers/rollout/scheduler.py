@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -53,9 +54,9 @@ class Rollout(Policy):
     **Elastic jobs**: the fluid relaxation of all known jobs is brought near its optimum by prices
     of capacity over time. Its prices say what a unit of each job's work is worth; the round with
     the largest worth under the capacity of the cluster is chosen, and each choice is proved within
-    `gap` of the best one. The notes add up ``worth`` and its proved ``worth_bound``, the rounds
-    that needed the integer program (``exact_rounds``), and the jobs that were chosen and found no
-    hosts (``unplaced``).
+    `gap` of the best one, unless the integer program meets its limit of 1 s. The notes add up
+    ``worth`` and its proved ``worth_bound``, the rounds that needed the integer program
+    (``exact_rounds``), and the jobs that were chosen and found no hosts (``unplaced``).
 
     While a moldable job is there, which its first configuration binds, rounds are those of
     ``set-rule``: neither case foresees that.
@@ -117,18 +118,24 @@ class Rollout(Policy):
             return self._by_rule(state)
         tables = self._book.tables_of(views)
         if ((self._book.rate > 0).sum(axis=1)[tables] <= 1).all():
-            return self._serve_gangs(state)
+            return self._serve_gangs(
+                state, {view.id: t for view, t in zip(views, tables.tolist(), strict=True)}
+            )
         return self._share_out(state)
 
     # Gangs.
 
-    def _serve_gangs(self, state: ClusterState) -> Decision:
+    def _serve_gangs(self, state: ClusterState, tables: Mapping[str, int]) -> Decision:
         """Serve all jobs in the order that costs the known jobs least."""
+        assert self._book is not None
+        ladders = self._book.ladders
         round_, competing = self._open(state)
+        # A gang that can never run would make every order cost the same: more than any sum.
+        competing = [view for view in competing if ladders[tables[view.id]].positions]
         if competing:
             # What must not be paused takes part, too: its capacity comes back one day.
             views = [*competing, *(view for view, _ in round_.pinned.values())]
-            jobs = [_known(view) for view in views]
+            jobs = [_known(view, ladders[tables[view.id]].positions) for view in views]
             future = ListFuture(jobs, state.topology.capacity.sum(axis=0).tolist(), state.slot_s)
             place = {job_id: k for k, job_id in enumerate(self._order)}
             before = [place.get(view.id) for view in views]
@@ -213,16 +220,23 @@ class Rollout(Policy):
         )
 
 
-def _known(view: JobView) -> KnownJob:
-    """Return what the future needs of a job: it runs as fast as it can, or as it is bound to."""
-    bound = view.bound_to
-    ways = view.configurations if bound is None else (view.configurations[bound],)
-    fastest = max(ways, key=lambda way: way.rate)
+def _known(view: JobView, ways: tuple[int, ...]) -> KnownJob:
+    """Return what the future needs of a job, which has one way to run.
+
+    Parameters
+    ----------
+    view
+        The job.
+    ways
+        Positions of the configurations that its ladder leaves, at most one.
+    """
+    now = view.current
+    way = view.configurations[ways[0] if now is None or view.preemptible else now.configuration]
     return KnownJob(
         weight=view.weight,
         left=_left(view),
         # What ran before the start may be bound to a configuration in which it stands still.
-        ways=((max(fastest.rate, _LEAST_RATE), fastest.demand),),
+        ways=((max(way.rate, _LEAST_RATE), way.demand),),
         restart_s=view.restart_cost_s,
         started=view.last is not None,
         runs=view.current is not None,

@@ -17,7 +17,8 @@ import pytest
 from alloc import solving
 from alloc.certificate import Result
 from alloc.comparison import Comparison, Entry, Store, StoreError, compare
-from alloc.comparison.settings import OPTIMUM
+from alloc.comparison.bounds import solve_bound, stronger
+from alloc.comparison.settings import OPTIMUM, Settings
 from alloc.errors import CertificateError, InstanceError, SolverError, UnsupportedFeatureError
 from alloc.instance import Instance
 from alloc.schedulers.fifo import Fifo
@@ -486,3 +487,19 @@ def test_a_worker_that_dies_is_one_sentence(queue: Instance):
             jobs=2,
             parallel="loky",
         )
+
+
+def test_an_earlier_bound_above_a_schedule_found_since_is_refused(queue: Instance):
+    """Cut down to the schedule, the false bound would prove it optimal."""
+    found = solve_bound(queue, Settings(time_limit_s=LIMIT_S))
+    certificate = found.certificate.replace(bound=40.0, status="feasible")
+    solved = dataclasses.replace(found, result=Result(found.schedule, certificate, ()))
+
+    def earlier(bound: float):
+        then = certificate.replace(objective=90.0, bound=bound)
+        return dataclasses.replace(found, result=Result(found.schedule, then, ()))
+
+    assert stronger(solved, earlier(45.0)).certificate.bound == 45.0
+    assert stronger(solved, earlier(50.0 * (1 + 1e-9))).certificate.status == "optimal"
+    with pytest.raises(CertificateError, match="better than the bound of 60 s"):
+        stronger(solved, earlier(60.0))

@@ -123,6 +123,9 @@ def test_rows_without_a_bound_yet_are_shown(comparison: Comparison):
         assert "Nothing was tried yet to prove how good a schedule of queue-02" in text
         (family,) = gap_tables(partial, "family")
         assert any(row[0] == "fifo" for row in family.rows)
+        open_ = f"of {2 - len(bounds)} of the 2 instances: they are in no gap."
+        assert open_ in to_markdown(family)
+        assert "optimum" not in [row[0] for row in family.rows]  # one instance is not the family
         assert partial.unbounded[-1] == comparison.instances[second].name
 
 

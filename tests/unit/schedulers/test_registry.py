@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint
 from typing import get_args
 
+import numpy as np
 import pytest
 
 from alloc.errors import InstanceError
@@ -53,3 +54,28 @@ def test_other_packages_can_announce_policies(monkeypatch: pytest.MonkeyPatch) -
         assert make_scheduler("drf").name == "drf"
     finally:
         registry._announced.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "wanted"),
+    [
+        ("rollout", {"moves": "abc"}, 'moves is "abc"; it must be a whole number'),
+        ("rollout", {"moves": 1.5}, "it must be a whole number"),
+        ("rollout", {"moves": True}, "it must be a whole number"),
+        ("rollout", {"gap": "x"}, "it must be a number"),
+        ("rolling-horizon", {"max_jobs": "all"}, "it must be a whole number or null"),
+        ("rolling-horizon", {"fallback": 3}, "it must be text"),
+        ("srtf", {"by": 3}, "it must be text"),
+    ],
+)
+def test_an_option_of_another_type_is_refused_in_words(
+    name: str, options: dict[str, object], wanted: str
+) -> None:
+    """Options are typed by people; a TypeError of Python's is no answer to a typo."""
+    with pytest.raises(InstanceError, match=wanted):
+        make_scheduler(name, **options)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    make_scheduler("rollout", moves=np.int64(3), gap=np.float64(0.01))
+    make_scheduler("rolling-horizon", max_jobs=None, time_limit_s=1)

@@ -385,3 +385,19 @@ def _ratio(instance: Instance, rule) -> float:
         return math.fsum(job.weight * (ends[job.id] - job.arrival_s) for job in instance.jobs)
 
     return cost(make_scheduler("rollout")) / cost(rule)
+
+
+def test_a_way_that_no_host_can_hold_is_not_foreseen():
+    """One host of two GPUs: the fast way asks for more than there is, so that every order looked
+    endless, and any was as good as another."""
+    slow = Configuration((TaskGroup("worker", 2, 1000, 0, 0),), 1.0)
+    fast = Configuration((TaskGroup("worker", 9, 1000, 0, 0),), 3.0)
+    jobs = tuple(
+        Job(f"job-{j}", 0.0, float(100 * (8 - j)), (slow, fast), elasticity="malleable")
+        for j in range(8)
+    )
+    instance = Instance("unreachable", cluster(1, 2), jobs, slot_s=10.0)
+    rollout, srtf = (simulate(instance, make_scheduler(name)) for name in ("rollout", "srtf"))
+    # One after the other, the shortest first, is the optimum.
+    assert weighted_ends(rollout) == 100.0 * sum(k * (9 - k) for k in range(1, 9))
+    assert weighted_ends(rollout) <= weighted_ends(srtf)
