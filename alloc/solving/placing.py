@@ -107,7 +107,7 @@ def _reasons(instance: Instance, allocation: Allocation, *, proved: bool) -> dic
     """Return for each job without hosts why it cannot start beside the others."""
     placed = allocation.configuration_of
     waiting = [job for job in instance.jobs if job.id not in placed]
-    settled = Decider(instance.replace(running=allocation.assignments, moves=None))
+    settled = Decider(instance.replace(running=allocation.assignments))
     fits = (
         "it would fit, but the goal gains nothing from it"
         if proved
