@@ -194,6 +194,8 @@ def _type(hint: Any) -> Any:
         if len(arguments) == 2 and arguments[1] is Ellipsis:
             return Annotated[list[_type(arguments[0])], Strict(False)]  # type: ignore[misc]
         return Annotated[tuple[tuple(map(_type, arguments))], Strict(False)]  # type: ignore[misc]
+    if origin is Mapping:
+        return dict[tuple(map(_type, arguments))]  # type: ignore[misc]
     if origin in (Union, types.UnionType):
         records = [a for a in arguments if dataclasses.is_dataclass(a)]
         if len(records) > 1:
@@ -240,6 +242,8 @@ def _built(value: Any, owner: str = "", label: str = "") -> Any:
     """
     if isinstance(value, list | tuple):
         return tuple(_built(item, owner, f"{label}[{k}]") for k, item in enumerate(value))
+    if isinstance(value, dict):
+        return {key: _built(item, owner, f"{label}[{key!r}]") for key, item in value.items()}
     if not isinstance(value, Part):
         return value
     name = getattr(value, "name", None)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from sqlalchemy import (
     Connection,
     bindparam,
+    case,
     delete,
     extract,
     func,
@@ -173,7 +174,7 @@ class Store:
                 found = connection.execute(
                     _BY_KEY, {"whose": job.client, "key": job.idempotency_key}
                 ).one()
-                return Job(*found)
+                return _as_of_now(Job(*found))
             connection.execute(_INSERT_REQUEST, {"job": job.id, "body": packed})
             return None
 
@@ -277,7 +278,9 @@ class Store:
         if created_before is not None:
             query = query.where(jobs.c.created < created_before)
         if states:
-            query = query.where(jobs.c.state.in_(states))
+            # As `_as_of_now` says: what is past its time is expired, swept out or not.
+            gone = jobs.c.expires <= time.time()
+            query = query.where(case((gone, "expired"), else_=jobs.c.state).in_(states))
         return await self._read(lambda c: [_as_of_now(Job(*row)) for row in c.execute(query)])
 
     async def expire(self) -> int:
@@ -303,7 +306,10 @@ class Store:
     async def trouble(self) -> str | None:
         """Return why nothing can be stored, or None if it can."""
         if self._folder is not None:
-            free = shutil.disk_usage(self._folder).free
+            try:
+                free = shutil.disk_usage(self._folder).free
+            except OSError:
+                return "the folder of the database is not there"
             if free < self._settings.max_body_bytes:
                 return "the disk of the database is full"
         if self._writer.is_stuck:

@@ -1,6 +1,7 @@
 """Documents made from dataclasses: structure, meaning and schema come from the class itself."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jsonschema
@@ -13,6 +14,7 @@ from alloc.capacity.quotas import QuotaProblem, QuotaTenant
 from alloc.documents.records import (
     fingerprint,
     record_format,
+    record_of,
     record_schema,
 )
 from alloc.errors import InstanceError
@@ -53,8 +55,33 @@ class Whole:
     other: int | tuple[int, ...] = 1
 
 
+@dataclass(frozen=True)
+class Named:
+    """What has names.
+
+    Parameters
+    ----------
+    series
+        Numbers of each name.
+    parts
+        A part of each name.
+    """
+
+    series: Mapping[str, tuple[int, ...]]
+    parts: Mapping[str, Part]
+
+
 WHOLES = record_format(Whole, "whole")
 WHOLE = Whole((Part("a", ((1, 0.5), (2, 1.0))), Part("b")), 2.5, (1, 2))
+
+
+def test_what_stands_under_names_is_built_as_everywhere():
+    """Lists become tuples, whole numbers may have a point, and records are made."""
+    given = {"series": {"a": [1, 2.0]}, "parts": {"b": {"name": "x", "sizes": [[1, 0.5]]}}}
+    named = record_of(given, Named, "names")
+    assert named == Named({"a": (1, 2)}, {"b": Part("x", ((1, 0.5),))})
+    with pytest.raises(InstanceError, match=r'series.* is "1"; give a whole number without quotes'):
+        record_of({**given, "series": {"a": ["1"]}}, Named, "names")
 
 
 def test_a_record_comes_back_as_it_was(tmp_path):

@@ -8,10 +8,13 @@ from types import SimpleNamespace
 import httpx
 import pytest
 from server_harness import act, wait_for
+from sqlalchemy import inspect
 from sqlalchemy.exc import OperationalError
 
 from alloc.server import Settings
 from alloc.server.store import Store
+from alloc.server.tables import events as stored_events
+from alloc.server.tables import open_database
 
 
 def test_the_same_key_and_body_is_the_same_job(shared):
@@ -169,6 +172,35 @@ def test_a_watcher_that_comes_back_after_the_end_misses_nothing(shared):
         assert rest[-1][0] > number
 
 
+def test_a_watcher_whose_ids_run_ahead_of_the_clock_still_hears_of_the_end(
+    open_client, settings, monkeypatch
+):
+    """A burst of lines has later ids than the end of the job: 204 would say that it was seen."""
+    monkeypatch.setattr(
+        "alloc.server.feed.time", SimpleNamespace(time=lambda: time.time() + 1000.0)
+    )
+    client = open_client(settings)
+    job = act(client, act="sleep", seconds=1.0).json()
+    with client.stream("GET", job["links"]["events"]) as response:
+        seen = list(events(response))
+    for number, _, _ in seen[:-1]:
+        headers = {"Last-Event-ID": str(number)}
+        with client.stream("GET", job["links"]["events"], headers=headers) as response:
+            assert response.status_code == 200
+            assert list(events(response))[-1][2]["state"] == "done"
+    headers = {"Last-Event-ID": str(seen[-1][0])}
+    assert client.get(job["links"]["events"], headers=headers).status_code == 204
+
+
+def test_every_server_of_a_process_streams_to_the_end(open_client, settings, tmp_path):
+    """Older versions of sse-starlette tied the whole process to the loop of its first stream."""
+    for k in range(2):
+        client = open_client(settings.replace(workers=1, database=str(tmp_path / f"{k}.sqlite")))
+        job = act(client).json()
+        with client.stream("GET", job["links"]["events"]) as response:
+            assert list(events(response))[-1][2]["state"] == "done"
+
+
 def test_a_job_that_was_stored_unheard_is_run_all_the_same(open_client, settings, monkeypatch):
     """The database went away with the answer to the commit: the client is told to come again.
 
@@ -259,12 +291,25 @@ def test_a_result_past_its_time_is_gone_before_it_is_swept_out(open_client, sett
     later = [0.0]
     clock = SimpleNamespace(time=lambda: time.time() + later[0])
     client = open_client(settings.replace(result_ttl_s=1000.0))
-    location = act(client, wait=30).headers["location"]
+    key = {"Idempotency-Key": "k"}
+    location = act(client, wait=30, headers=key).headers["location"]
     monkeypatch.setattr("alloc.server.store.time", clock)
     later[0] = 1001.0
     for part in ("result", "request"):
         assert client.get(f"{location}/{part}").status_code == 410
     assert client.get(location).json()["state"] == "expired"
+    assert act(client, headers=key).json()["state"] == "expired"
+    for state, num_jobs in (("done", 0), ("expired", 1)):
+        assert len(client.get("/v1/jobs", params={"state": state}).json()["jobs"]) == num_jobs
+
+
+def test_a_database_from_before_events_were_kept_gets_their_table(settings):
+    engine = open_database(settings.database)
+    stored_events.drop(engine)
+    engine.dispose()
+    engine = open_database(settings.database)
+    assert inspect(engine).has_table(stored_events.name)
+    engine.dispose()
 
 
 def test_labels_are_short_and_printable(shared):
