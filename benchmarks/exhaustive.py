@@ -105,7 +105,8 @@ def table(record: Record) -> str:
     """Return what has been done, a line a family."""
     header = (
         f"{'family':18s} {'instances':>9s} {'optimal':>8s} {'infeasible':>10s} {'open':>6s} "
-        f"{'limit':>6s} {'disagree':>8s} {'recomputed':>10s} {'claimed':>8s} {'worst s':>8s}"
+        f"{'limit':>6s} {'disagree':>8s} {'recomputed':>10s} {'confirmed':>9s} {'claimed':>8s} "
+        f"{'worst s':>8s}"
     )
     lines = [header]
     total: Counter[str] = Counter()
@@ -119,6 +120,7 @@ def table(record: Record) -> str:
             limit=counts["limit"],
             disagree=len(record.disagreements.get(family, {})),
             recomputed=counts["bound recomputed"],
+            confirmed=counts["bound confirmed"],
             claimed=counts["bound claimed"],
         )
         total += row
@@ -131,7 +133,7 @@ def _row(name: str, row: Counter[str], slowest_s: float) -> str:
     return (
         f"{name:18s} {row['instances']:9,d} {row['optimal']:8,d} {row['infeasible']:10,d} "
         f"{row['open']:6,d} {row['limit']:6,d} {row['disagree']:8,d} {row['recomputed']:10,d} "
-        f"{row['claimed']:8,d} {slowest_s:8.2f}"
+        f"{row['confirmed']:9,d} {row['claimed']:8,d} {slowest_s:8.2f}"
     )
 
 

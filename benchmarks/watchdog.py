@@ -1,8 +1,8 @@
 """Time limits kept: tiny instances of every family at limits of 0.1 to 4 s, back in limit + 1 s.
 
-``python -m benchmarks.watchdog [--families all] [--seeds 0:500] [--workers 1]``. Every second
-instance is too large to enumerate, so that limits are met. CPU time counts, so that a busy machine
-changes nothing; a solve that does not come back is ended, and reported with its seed.
+``python -m benchmarks.watchdog [--families all] [--seeds 0:500] [--workers 1]``. Three of four
+instances are too large to enumerate, so that limits are met. CPU time counts, so that a busy
+machine changes nothing; a solve that does not come back is ended, and reported with its seed.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ def version() -> str:
 def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -> RawResult:
     """Solve a Pyomo model, an incumbent never lost at a limit.
 
-    The objective that the Pyomo model states decides the sense, and start values are those of its
-    variables.
+    The objective that the Pyomo model states decides the sense. A start is not used: its values are
+    in the order of the model's variables, not of the columns that Pyomo writes out.
     """
     assert isinstance(model, PyomoModel)
     try:

@@ -111,6 +111,16 @@ def test_a_sweep_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
     assert '"seeds": "0:4,5:6"' in path.read_text()
 
 
+def test_the_table_has_every_kind_of_proof() -> None:
+    """Of what is proved in three ways, all three are counted."""
+    record = Record(None)
+    for seed, proof in enumerate(("recomputed", "recomputed", "confirmed", "claimed")):
+        record.add("round", seed, Counter({"optimal": 1, f"bound {proof}": 1}), 0.1, "")
+    header, row, _ = exhaustive.table(record).splitlines()
+    assert header.split()[-5:] == ["recomputed", "confirmed", "claimed", "worst", "s"]
+    assert row.split()[-4:] == ["2", "1", "1", "0.10"]
+
+
 def test_the_command_line_sweeps_and_keeps_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
