@@ -136,7 +136,10 @@ class ListFuture:
                 return math.inf
             if pauses is not None:
                 soonest_s = pauses.charge(running, left)
-            step_s = soonest_s if slot_s is None else slot_s * math.ceil(soonest_s / slot_s - 1e-9)
+            step_s = soonest_s
+            if slot_s is not None:
+                # What is left may be less than rounding; it takes a slot all the same.
+                step_s = slot_s * max(math.ceil(soonest_s / slot_s - 1e-9), 1)
             done = []
             for i, rate in running:
                 rest_s = left[i] / rate - step_s

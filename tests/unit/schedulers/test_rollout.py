@@ -401,3 +401,10 @@ def test_a_way_that_no_host_can_hold_is_not_foreseen():
     # One after the other, the shortest first, is the optimum.
     assert weighted_ends(rollout) == 100.0 * sum(k * (9 - k) for k in range(1, 9))
     assert weighted_ends(rollout) <= weighted_ends(srtf)
+
+
+def test_next_to_nothing_left_takes_a_slot_and_not_for_ever():
+    """A billionth of a slot was rounded to no slot at all, and time stood still."""
+    jobs = [KnownJob(1.0, left, ((1.0, (1000, 0, 0)),)) for left in (1e-12, 600.0)]
+    future = ListFuture(jobs, (1000, 0, 0), 300.0)
+    assert future.cost([0, 1]) == pytest.approx(1e-12 + 900.0)
