@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strategies import topologies
 from topology_strategies import BOX, forests, host_names, trees
@@ -190,6 +190,9 @@ def test_readers_answer_or_refuse(source: str) -> None:
 
     @settings(max_examples=60, deadline=None, database=None)
     @given(damaged(content), st.booleans())
+    # One that is whole and one that is empty, so that both outcomes are met whatever is drawn.
+    @example(content.encode(), False)
+    @example(b"", True)
     def fuzz(data: bytes, told: bool) -> None:
         path.write_bytes(data)
         try:

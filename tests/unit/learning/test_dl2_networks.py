@@ -41,8 +41,10 @@ def test_the_fast_network_says_what_the_trained_one_says(
         wanted = net(torch.from_numpy(seen)).numpy()
     forward = DenseForward(net)
     flat = seen.reshape(11, -1)
-    np.testing.assert_allclose(forward(flat), wanted, rtol=1e-5, atol=1e-4)
-    np.testing.assert_allclose(forward(flat[0]), wanted[0], rtol=1e-5, atol=1e-4)
+    # Single precision: what terms of hundreds leave after they cancel is as exact as they are.
+    rounding = 1e-6 * float(np.abs(wanted).max())
+    np.testing.assert_allclose(forward(flat), wanted, rtol=1e-5, atol=rounding)
+    np.testing.assert_allclose(forward(flat[0]), wanted[0], rtol=1e-5, atol=rounding)
     # Observations are given in place: they must not be changed.
     before = flat.copy()
     forward(flat)
