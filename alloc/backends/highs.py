@@ -72,7 +72,7 @@ reduced costs is then more than a ten-thousandth of the objective."""
 _MOST_FINER = 2.0**30
 """With costs beyond this, the rounding of double precision reaches HiGHS' tolerances."""
 _TOLERANCE = 1e-7
-"""To how much HiGHS holds reduced costs."""
+"""To how much HiGHS holds reduced costs, and here also rows and whole numbers."""
 
 
 @cache
@@ -91,6 +91,8 @@ def quiet_solver(options: SolverOptions) -> highspy.Highs:
     # The default of 1e-4 accepts real money on large objectives.
     solver.setOptionValue("mip_rel_gap", options.gap)
     solver.setOptionValue("mip_abs_gap", _SAME)
+    # The default of 1e-6 is all that the checkers allow, and rounding needs a part of that.
+    solver.setOptionValue("mip_feasibility_tolerance", _TOLERANCE)
     # HiGHS would drop entries below 1e-9 without a word.
     solver.setOptionValue("small_matrix_value", 1e-12)
     return solver

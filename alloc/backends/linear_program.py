@@ -158,7 +158,7 @@ class LinearProgram:
         columns = _positions(index)
         entries = np.asarray(value, dtype=float) * self._scaling.columns[columns]
         rows = factors(_largest_of(entries, begin))
-        self._solver.addRows(
+        done = self._solver.addRows(
             count,
             lower * rows,
             upper * rows,
@@ -167,6 +167,7 @@ class LinearProgram:
             columns,
             entries * np.repeat(rows, _lengths(begin, len(columns))),
         )
+        _require(done, "rows")
         self._scaling = replace(self._scaling, rows=np.concatenate([self._scaling.rows, rows]))
 
     def add_columns(
@@ -182,7 +183,7 @@ class LinearProgram:
         begin, rows = _positions(starts), _positions(index)
         entries = np.asarray(value, dtype=float) * self._scaling.rows[rows]
         columns = factors(_largest_of(entries, begin))
-        self._solver.addCols(
+        done = self._solver.addCols(
             len(cost),
             cost * (columns * self._scaling.objective),
             lower / columns,
@@ -192,6 +193,7 @@ class LinearProgram:
             rows,
             entries * np.repeat(columns, _lengths(begin, len(rows))),
         )
+        _require(done, "columns")
         self._cost = np.concatenate([self._cost, cost])
         known = np.concatenate([self._scaling.columns, columns])
         self._scaling = replace(self._scaling, columns=known)
@@ -346,6 +348,12 @@ class LinearProgram:
         every = np.arange(len(costs), dtype=np.int32)
         self._solver.changeColsCost(len(costs), every, costs * factor)
         self._solver.changeObjectiveOffset(self._offset * factor)
+
+
+def _require(status: highspy.HighsStatus, what: str) -> None:
+    """Refuse to go on without what HiGHS did not take."""
+    if status == highspy.HighsStatus.kError:
+        raise SolverError(f"HiGHS refuses {what} of a program; their numbers are out of range.")
 
 
 def _positions(of: Positions) -> npt.NDArray[np.int32]:

@@ -326,3 +326,11 @@ def test_highs_itself_is_wrong_without_scaling() -> None:
     solver.run()
     claimed = solver.getInfo().objective_function_value
     assert claimed != pytest.approx(best_of_all(model), rel=1e-6, abs=0.0)
+
+
+def test_rows_and_columns_that_highs_refuses_are_an_error() -> None:
+    """Left out without a word, they would make a bound of another program."""
+    program = LinearProgram()
+    program.add_columns(np.ones(1), np.zeros(1), np.ones(1), [0], [], [])
+    with pytest.raises(SolverError, match="refuses rows"):
+        program.add_rows(np.array([2.0]), np.array([np.nan]), [0], [0], [1.0])
