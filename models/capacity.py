@@ -116,9 +116,9 @@ def fitting_configurations(
     use
         Their use of the rows, shape (configurations, R).
     """
-    within_rows = np.flatnonzero((use <= rows.capacity).all(axis=1))
-    able = [stands_alone(topology, configurations[c]) for c in within_rows]
-    return within_rows[np.array(able, dtype=bool)]
+    within_rows = np.flatnonzero((use <= rows.capacity).all(axis=1)).tolist()
+    able = [c for c in within_rows if stands_alone(topology, configurations[c])]
+    return np.array(able, dtype=np.int64)
 
 
 def shape_of(configurations: Sequence[Configuration]) -> Hashable:

@@ -82,13 +82,13 @@ def _catch_up(
         choice = last_choice[j]
         if not _within_rows(data, j, choice, placed):
             continue
-        tasks = pool.place(jobs[j].configurations[choice])
-        if tasks is None and not placed:
+        found = pool.place(jobs[j].configurations[choice])
+        if found is None and not placed:
             # The greedy rule is not exact; on the empty cluster this is, so there is progress.
-            tasks = place_alone(data.instance.topology, jobs[j].configurations[choice])
-            pool.take(jobs[j].configurations[choice], tasks or ())
-        if tasks is not None:
-            placed[j] = (choice, tasks)
+            found = place_alone(data.instance.topology, jobs[j].configurations[choice])
+            pool.take(jobs[j].configurations[choice], found or ())
+        if found is not None:
+            placed[j] = (choice, found)
 
 
 def _place_slot(
