@@ -37,13 +37,13 @@ def test_every_integer_program_has_finite_bounds(
     assert not any(handed)
 
 
-@pytest.mark.parametrize("formulation", FORMULATIONS)
+@pytest.mark.parametrize(
+    "formulation", [name for name, known in FORMULATIONS.items() if "arrays" in known.drawings]
+)
 def test_every_drawing_has_an_end_before_it_is_handed_over(formulation: str) -> None:
     """The arrays of each formulation, for each objective, as they leave the builder."""
     instance = scales.tiny_instance(1)
     chosen = FORMULATIONS[formulation]
-    if "arrays" not in chosen.drawings:
-        pytest.skip("no arrays")
     if formulation != "round":
         instance = scales.rigid(instance)
     for objective in set(chosen.objectives) - set(NOT_LINEAR):
