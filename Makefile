@@ -18,7 +18,7 @@ FLOOR := --cov --cov-report=term:skip-covered --cov-fail-under=90
 PYTEST_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-learn demo test test-extras test-all test-lowest lint format bench lock clean
+.PHONY: help install install-learn demo test test-extras test-random test-all test-lowest lint format bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,10 @@ test: $(READY)  ## Run the fast tests, with the coverage floor
 test-extras: $(READY)  ## Run only the fast tests that need PyTorch, PostgreSQL or a browser
 	@echo "==> Running the tests that need PyTorch, PostgreSQL or a browser"
 	@$(BIN)/python -m pytest -n 2 -m "not slow and ($(EXTRAS))" $(PYTEST_FLAGS)
+
+test-random: $(READY)  ## Run the fast tests with random examples where `make test` has fixed ones
+	@echo "==> Running the fast tests with random examples"
+	@$(BIN)/python -m pytest -n 2 -m "not slow" --hypothesis-profile=default $(PYTEST_FLAGS)
 
 test-all: $(READY)  ## Run every test, with the coverage floor
 	@echo "==> Running every test"

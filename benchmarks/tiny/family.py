@@ -139,6 +139,8 @@ def disagreement(truth: Truth, answer: Answer) -> str | None:
         return f"{answer.status} {answer.values}, but nothing is feasible"
     if "infeasible" in answer.statuses:
         return f"infeasible, but {truth.values} is possible"
+    if answer.status != "optimal" and not answer.limited:
+        return f"{answer.status} {answer.values} without a limit"
     levels = zip(
         answer.statuses, answer.values, answer.bounds, truth.values, truth.senses, strict=False
     )

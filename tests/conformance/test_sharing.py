@@ -16,6 +16,7 @@ from sharing_oracle import brute_force
 from alloc.errors import UnsupportedFeatureError
 from alloc.formulation import FORMULATIONS
 from alloc.instance import Instance, Tenant, misfit
+from alloc.packing.pool import HostPool
 from alloc.solution import Assignment, TaskPlacement
 from alloc.solving import solve
 from alloc.topology.mig import mig_profiles
@@ -93,32 +94,27 @@ def problems(draw: st.DrawFn) -> Instance:
 
 
 def _running(draw: st.DrawFn, topology: Topology, jobs: list[Job]) -> Iterator[Assignment]:
-    """Yield jobs of one MIG task each that run at random starts without overlap."""
-    taken: set[tuple[int, int]] = set()
+    """Yield jobs of one MIG task each that run together at random starts."""
+    pool = HostPool(topology)
     spots = [
-        (h, g)
+        (host.id, g)
         for h, host in enumerate(topology.hosts)
         if topology.gpu_types[h] == "a100"
         for g in range(topology.host_type(host).num_gpus)
     ]
-    media: set[tuple[int, int]] = set()
     for job in jobs:
-        group = job.configurations[0].tasks[0]
-        if group.count != 1 or group.mig_profile is None or len(job.configurations[0].tasks) > 1:
+        configuration = job.configurations[0]
+        group = configuration.tasks[0]
+        if group.count != 1 or group.mig_profile is None or len(configuration.tasks) > 1:
             continue
-        profile = mig_profiles("a100")[group.mig_profile]
         if not spots:
             return
-        where = draw(st.sampled_from(spots))
-        start = draw(st.sampled_from(profile.starts))
-        slices = {(*where, s) for s in profile.slices(start)}
-        if slices & taken or (profile.media and where in media):
-            continue
-        taken |= slices
-        if profile.media:
-            media.add(where)
-        host = topology.hosts[where[0]].id
-        yield Assignment(job.id, 0, (TaskPlacement(host, "w", 1, (where[1],), (start,)),))
+        host, gpu = draw(st.sampled_from(spots))
+        start = draw(st.sampled_from(mig_profiles("a100")[group.mig_profile].starts))
+        tasks = (TaskPlacement(host, "w", 1, (gpu,), (start,)),)
+        if pool.fits(configuration, tasks):
+            pool.take(configuration, tasks)
+            yield Assignment(job.id, 0, tasks)
 
 
 def agree(instance: Instance, objective: str, backend: str) -> None:
