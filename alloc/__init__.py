@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from alloc.errors import SimulationError as SimulationError
     from alloc.errors import SolverError as SolverError
     from alloc.errors import UnsupportedFeatureError as UnsupportedFeatureError
-    from alloc.formulation import build_model as build_model
+    from alloc.families import build_model as build_model
+    from alloc.families import verify as verify
     from alloc.instance import Affinity as Affinity
     from alloc.instance import Instance as Instance
     from alloc.instance import Moves as Moves
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from alloc.topology import HostType as HostType
     from alloc.topology import Topology as Topology
     from alloc.verification import Violation as Violation
-    from alloc.verification import verify as verify
     from alloc.workload import Configuration as Configuration
     from alloc.workload import Job as Job
     from alloc.workload import PlacementRules as PlacementRules
@@ -63,7 +63,7 @@ _NAMES = {
         "SolverError",
         "UnsupportedFeatureError",
     ),
-    "alloc.formulation": ("build_model",),
+    "alloc.families": ("build_model", "verify"),
     "alloc.instance": ("Affinity", "Instance", "Moves", "Tenant"),
     "alloc.migration": ("Migration", "Move"),
     "alloc.objectives": ("OBJECTIVES", "Objective", "objective"),
@@ -73,7 +73,7 @@ _NAMES = {
     "alloc.solving.explaining": ("explain",),
     "alloc.solving.placing": ("place",),
     "alloc.topology": ("Domain", "Host", "HostType", "Topology"),
-    "alloc.verification": ("Violation", "verify"),
+    "alloc.verification": ("Violation",),
     "alloc.workload": ("Configuration", "Job", "PlacementRules", "Slice", "Spread", "TaskGroup"),
 }
 """Public names, by the module that each is at home in."""

@@ -7,11 +7,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Literal, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from alloc.errors import AllocError
 from alloc.objectives import Sense
-from alloc.solution import Solution
 
 Status = Literal["optimal", "feasible", "infeasible", "no_solution"]
 Limit = Literal["time", "memory", "interrupt", "nodes"]
@@ -145,9 +144,12 @@ class Certificate:
         return dataclasses.replace(self, **changes)
 
 
+S = TypeVar("S")
+
+
 @dataclass(frozen=True)
-class Result:
-    """An answer with its certificate.
+class Result(Generic[S]):
+    """An answer with its certificate: what `alloc.solve` returns for every family.
 
     Parameters
     ----------
@@ -163,19 +165,29 @@ class Result:
         For a goal of several levels, the certificate of each, most important first: the bound of a
         level holds among solutions that keep what the earlier ones reached. `certificate` is that
         of the first level that is not proved optimal, or of the last. Empty for a single objective.
+    repairs
+        For an infeasible problem, what would make it feasible, the least change first; each was
+        tried before it is named.
+    sensitivities
+        What one unit more of each resource is worth.
+    assumptions
+        What the answer takes for granted, in sentences.
     """
 
-    solution: Solution | None
+    solution: S | None
     certificate: Certificate
     log: tuple[str, ...] = ()
     conflict: str | None = None
     stages: tuple[Certificate, ...] = ()
+    repairs: tuple[Any, ...] = ()
+    sensitivities: tuple[Any, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
-    def replace(self, **changes: Any) -> Result:
+    def replace(self, **changes: Any) -> Result[S]:
         """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
-    def require_solution(self) -> Solution:
+    def require_solution(self) -> S:
         """Return the solution.
 
         Raises
@@ -192,10 +204,10 @@ class Result:
         """Return the result as a JSON document, and write it if a path is given."""
         from alloc.documents import write_result
 
-        return write_result(self, path)
+        return write_result(self, path)  # type: ignore[arg-type]
 
     @staticmethod
-    def from_json(text: str | bytes) -> Result:
+    def from_json(text: str | bytes) -> Result[Any]:
         """Read a result from the text of a JSON document."""
         from alloc.documents import parse_result
 

@@ -39,9 +39,9 @@ def _families() -> Iterable[str]:
 
 
 def _formulations() -> Iterable[str]:
-    from alloc.formulation import FORMULATIONS
+    from alloc.families import FAMILIES
 
-    return FORMULATIONS
+    return FAMILIES
 
 
 def _objectives() -> Iterable[str]:

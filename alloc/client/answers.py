@@ -11,6 +11,7 @@ from alloc.capacity.plan import PlanResult
 from alloc.certificate import Result
 from alloc.documents import parse_result
 from alloc.documents.planning import decode_plan_result
+from alloc.solution import Solution
 
 Document = Mapping[str, Any]
 
@@ -29,7 +30,7 @@ class RemotePlacement:
         Whether the placement makes them right.
     """
 
-    result: Result
+    result: Result[Solution]
     broken: tuple[str, ...]
     repaired: bool
 

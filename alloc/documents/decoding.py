@@ -84,7 +84,7 @@ def decode_solution(raw: Mapping[str, Any]) -> Solution:
     return decode_solution_part(check_structure(raw, "solution"))
 
 
-def decode_result(raw: Mapping[str, Any]) -> Result:
+def decode_result(raw: Mapping[str, Any]) -> Result[Solution]:
     """Return the result of a document."""
     document: models.ResultDocument = check_structure(raw, "result")
     return Result(

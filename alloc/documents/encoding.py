@@ -68,7 +68,7 @@ def encode_solution(solution: Solution) -> dict[str, Any]:
     return {**header("solution"), **_solution(solution)}
 
 
-def encode_result(result: Result) -> dict[str, Any]:
+def encode_result(result: Result[Solution]) -> dict[str, Any]:
     """Return a result document."""
     plain = encode_part(result, leave_out=("solution", "certificate", "stages"))
     if result.stages:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from alloc.instance import Instance
 from alloc.solution import Solution
@@ -12,6 +13,54 @@ Sense = Literal["min", "max"]
 ROUNDING = 1e-9
 """Sums with terms of either sign (shares above a mean, moves against gains) round to some 1e-16 of
 the terms, times thousands of hosts."""
+
+
+class Measure(Protocol):
+    """What a certificate needs to know of an objective, of whatever family."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def sense(self) -> Sense:
+        """Whether less or more is better."""
+
+    def evaluate(self, problem: Any, solution: Any, /) -> float:
+        """Return the value of a solution, recomputed from the problem."""
+
+    def rounding(self, problem: Any, solution: Any, /) -> float:
+        """Return by how much rounding may move a solution's value, in the objective's unit."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A measure made of functions.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    sense
+        Whether less or more is better.
+    of
+        Recomputes the value of a solution: ``of(problem, solution)``.
+    off
+        By how much rounding may move the value of a solution: ``off(problem, solution)``.
+    """
+
+    name: str
+    sense: Sense
+    of: Callable[[Any, Any], float]
+    off: Callable[[Any, Any], float] = lambda problem, solution: 0.0
+
+    def evaluate(self, problem: Any, solution: Any) -> float:
+        """Return the value of a solution, recomputed from the problem."""
+        return self.of(problem, solution)
+
+    def rounding(self, problem: Any, solution: Any) -> float:
+        """Return by how much rounding may move a solution's value, in the objective's unit."""
+        return self.off(problem, solution)
 
 
 @dataclass(frozen=True)
@@ -46,6 +95,6 @@ class Objective:
         """
         return 0.0
 
-    def rounding(self, instance: Instance) -> float:
-        """Return the difference between two values that is nothing, in the objective's unit."""
+    def rounding(self, instance: Instance, solution: Solution) -> float:
+        """Return by how much rounding may move a solution's value, in the objective's unit."""
         return ROUNDING * self.size(instance)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from alloc.capacity.inference_result import InferenceResult, Resolve
 from alloc.capacity.quota_result import QuotaResult
-from alloc.certificate import Certificate
+from alloc.certificate import Certificate, Result
 from alloc.errors import InstanceError
-from alloc.solving.capacity.inference import SizingOutcome
 from alloc.solving.capacity.quotas import QuotaOutcome
 from alloc.solving.outcome import Settings
 
 P = TypeVar("P")
-A = TypeVar("A", InferenceResult, QuotaResult, SizingOutcome, QuotaOutcome)
+A = TypeVar("A", InferenceResult, QuotaResult, Result[Any], QuotaOutcome)
 Report = Callable[[str], None]
 
 

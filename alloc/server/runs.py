@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from alloc.documents.decoding import decode_solution_part
-from alloc.formulation import require_formulation
+from alloc.families import require_family
 from alloc.objectives import parse_goal
 from alloc.server.operations import Limits, Tell
 from alloc.server.problems import blame
@@ -31,7 +31,7 @@ def run_solve(request: SolveRequest, tell: Tell, limits: Limits) -> str:
     from alloc.verification.starts import require_start
 
     with blame("/formulation"):
-        require_formulation(request.formulation)
+        require_family(request.formulation)
     with blame("/instance"):
         instance = instance_of(request.instance)
     with blame("/warm_start"):
@@ -103,7 +103,7 @@ def run_compare(request: CompareRequest, tell: Tell, limits: Limits) -> str:
         with blame(f"/schedulers/{k}"):
             require_scheduler(name, known)
     with blame("/formulation"):
-        require_formulation(request.formulation)
+        require_family(request.formulation)
     instances = []
     for k, part in enumerate(request.instances):
         with blame(f"/instances/{k}"):

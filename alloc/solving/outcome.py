@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
-from alloc.certificate import BoundProof, Limit
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
 from alloc.objectives import Held
-from alloc.solution import Solution
+
+S = TypeVar("S")
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class Settings:
         When the solve started, on the clock of `time.perf_counter`.
     held
         Earlier levels of a goal of several levels, with the values that they must keep.
+    gap
+        Relative gap between value and bound at which a search may stop.
     """
 
     time_limit_s: float = 60.0
@@ -33,6 +37,7 @@ class Settings:
     workers: int = 1
     started: float = field(default_factory=time.perf_counter)
     held: tuple[Held, ...] = ()
+    gap: float = OPTIMALITY_GAP
 
     def seconds_left(self) -> float:
         """Return the wall time left, seconds, 0 or more."""
@@ -49,8 +54,28 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a method found, before the judge has looked at it.
+class Stage:
+    """What is proved of one level of a goal.
+
+    Parameters
+    ----------
+    objective
+        Name of the level.
+    bound, bound_proof
+        As in `Outcome`.
+    limit
+        What stopped the search of this level early, or None.
+    """
+
+    objective: str
+    bound: float
+    bound_proof: BoundProof
+    limit: Limit | None = None
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[S]):
+    """What a method found, before the checker has looked at it.
 
     Parameters
     ----------
@@ -65,12 +90,16 @@ class Outcome:
     limit
         What stopped the search early, or None.
     infeasible
-        Whether the instance is proved to have no solution.
+        Whether the problem is proved to have no solution.
     conflict
         Then, the requirements in conflict in the user's words.
+    stages
+        For a goal of several levels that the method solves by itself, what is proved of each.
+    repairs, sensitivities, assumptions
+        As in `alloc.certificate.Result`.
     """
 
-    solution: Solution | None
+    solution: S | None
     bound: float
     bound_proof: BoundProof
     backend: str
@@ -78,3 +107,7 @@ class Outcome:
     limit: Limit | None = None
     infeasible: bool = False
     conflict: str | None = None
+    stages: tuple[Stage, ...] = ()
+    repairs: tuple[Any, ...] = ()
+    sensitivities: tuple[Any, ...] = ()
+    assumptions: tuple[str, ...] = ()

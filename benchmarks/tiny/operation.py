@@ -17,7 +17,7 @@ from alloc.capacity.operation import (
     RunningJob,
 )
 from alloc.models.cluster_operation import operation_data
-from alloc.models.cluster_operation.pyomo_model import draw_pyomo, read_plan
+from alloc.models.cluster_operation.pyomo_model import pyomo_model, read_plan
 from alloc.solving.capacity.operation import solve_operation
 from alloc.solving.capacity.operation_patterns import solve_by_patterns
 from alloc.solving.outcome import Settings
@@ -109,7 +109,7 @@ def solve(problem: Problem, way: str, seconds: float) -> Answer:
     if objective != "operation-cost":
         return solve(problem, "auto", seconds)
     data = operation_data(decision)
-    drawn = draw_pyomo(data)
+    drawn = pyomo_model(data)
     raw = solve_pyomo(drawn, SolverOptions(seconds, gap=0.0))
     if raw.values is None:
         return Answer((raw.status,), (None,), (raw.bound,), limited=raw.limit is not None)

@@ -72,7 +72,7 @@ def truth_inference(problem: InferenceProblem) -> Truth:
 def solve_sizing(problem: InferenceProblem, way: str, seconds: float) -> Answer:
     """Size by mixes, columns or Pyomo."""
     outcome = solve_inference(problem, Settings(seconds), method=way)
-    broken = [] if outcome.plan is None else verify_inference(problem, outcome.plan)
+    broken = [] if outcome.solution is None else verify_inference(problem, outcome.solution)
     return of_certificate(outcome.certificate, broken)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from sharing_oracle import brute_force
 
 from alloc.errors import InstanceError
-from alloc.formulation import FORMULATIONS
+from alloc.families import FAMILIES
 from alloc.instance import Instance, Tenant
 from alloc.solution import Assignment, TaskPlacement
 from alloc.solving import solve as solve_instance
@@ -77,7 +77,7 @@ def make(rng: Random, scaled: bool, large: bool) -> tuple[Instance, str]:
         quota = min(1000, 1000 * topology.num_gpus)
         tenants = (Tenant("t", quota),) if rng.random() < 0.5 else ()
         running = _running(rng, topology, jobs) if rng.random() < 0.5 else ()
-        objective = rng.choice(FORMULATIONS["sharing"].objectives)
+        objective = rng.choice(FAMILIES["sharing"].objectives)
         return Instance("tiny", topology, tuple(jobs), running=running, tenants=tenants), objective
 
 

@@ -55,7 +55,29 @@ J. M. Valério de Carvalho, "Exact solution of bin-packing problems using column
 branch-and-bound", Annals of Operations Research 86, 1999, doi:10.1023/A:1018952112615.
 """
 
+from alloc.capacity.operation import OperationProblem
+from alloc.formulation import Drawing
 from alloc.models.cluster_operation.arrays import OperationArrays as OperationArrays
 from alloc.models.cluster_operation.arrays import operation_arrays as operation_arrays
 from alloc.models.cluster_operation.data import OperationData as OperationData
 from alloc.models.cluster_operation.data import operation_data as operation_data
+from alloc.models.cluster_operation.unrolling import plan_of, values_of
+
+
+def draw_arrays(problem: OperationProblem, objective: str = "operation-cost") -> Drawing:
+    """Return the aggregated model as sparse arrays."""
+    arrays = operation_arrays(operation_data(problem, objective))
+    return Drawing(
+        arrays.model,
+        lambda values: plan_of(arrays, values),
+        lambda plan: values_of(arrays, plan),
+    )
+
+
+def draw_pyomo(problem: OperationProblem, objective: str = "operation-cost") -> Drawing:
+    """Return the model of nodes in Pyomo, for a few jobs and nodes."""
+    from alloc.models.cluster_operation.pyomo_model import pyomo_model, read_plan
+
+    data = operation_data(problem, objective)
+    drawn = pyomo_model(data)
+    return Drawing(drawn, lambda values: read_plan(data, drawn.model, values))

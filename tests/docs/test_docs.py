@@ -21,7 +21,7 @@ def run_all(page: Path, chosen: list[Block], folder: Path, monkeypatch) -> None:
 
     # What a page registers is gone after it.
     monkeypatch.setattr(backends, "BACKENDS", dict(backends.BACKENDS))
-    monkeypatch.setattr(formulation, "FORMULATIONS", dict(formulation.FORMULATIONS))
+    monkeypatch.setattr(formulation, "FAMILIES", dict(formulation.FAMILIES))
     # Nor does it touch the policies of whoever runs the tests.
     monkeypatch.setenv("ALLOC_POLICIES", str(folder / "policies"))
     monkeypatch.chdir(folder)

@@ -1,0 +1,132 @@
+"""`certify`: every answer is checked here, and its certificate written; the one place for both."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import TypeVar
+
+from alloc.certificate import (
+    OPTIMALITY_GAP,
+    BoundProof,
+    Certificate,
+    Limit,
+    Result,
+    Status,
+    beats,
+    is_within,
+)
+from alloc.errors import CertificateError
+from alloc.families import Family
+from alloc.objectives import Measure
+from alloc.solving.outcome import Outcome, Settings
+
+S = TypeVar("S")
+
+
+def certify(
+    family: Family,
+    problem: object,
+    objective_name: str,
+    outcome: Outcome[S],
+    settings: Settings,
+) -> Result[S]:
+    """Let the checker look at an outcome, and write its certificate.
+
+    The value is recomputed from the problem. A bound that this value beats by more than rounding
+    (`alloc.certificate.beats`) is false; within rounding the solution itself shows how far the
+    bound can hold.
+
+    Parameters
+    ----------
+    family
+        The family of the problem.
+    problem
+        What was asked.
+    objective_name
+        What was optimised.
+    outcome
+        What the method says.
+    settings
+        Limits of the solve.
+
+    Raises
+    ------
+    CertificateError
+        If the solution breaks a rule, or is better than a bound allows.
+    """
+    if outcome.solution is not None:
+        violations = family.check(problem, outcome.solution)
+        if violations:
+            more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
+            raise CertificateError(
+                f"{outcome.backend} returned a solution that breaks a rule: {violations[0]}{more}"
+            )
+
+    def certificate(
+        measure: Measure, bound: float, proof: BoundProof, limit: Limit | None
+    ) -> Certificate:
+        value = None
+        if outcome.solution is not None:
+            value = measure.evaluate(problem, outcome.solution)
+            rounding = measure.rounding(problem, outcome.solution)
+            bound = _bound(measure, value, bound, rounding, outcome.backend)
+        return Certificate(
+            status=_status(value, bound, outcome),
+            objective=value,
+            bound=bound,
+            sense=measure.sense,
+            objective_name=measure.name,
+            formulation=family.name,
+            backend=outcome.backend,
+            backend_version=outcome.backend_version,
+            seed=settings.seed,
+            workers=settings.workers,
+            seconds=time.perf_counter() - settings.started,
+            fingerprint=problem.fingerprint,  # type: ignore[attr-defined]
+            limit=limit,
+            verified=value is not None,
+            bound_proof=proof if math.isfinite(bound) else "none",
+        )
+
+    stages = tuple(
+        certificate(family.measure_of(s.objective), s.bound, s.bound_proof, s.limit)
+        for s in outcome.stages
+    )
+    if stages:
+        shown = next((s for s in stages if s.status != "optimal"), stages[-1])
+        shown = replace(shown, limit=outcome.limit)
+    else:
+        measure = family.measure_of(objective_name)
+        shown = certificate(measure, outcome.bound, outcome.bound_proof, outcome.limit)
+    return Result(
+        outcome.solution,
+        shown,
+        conflict=outcome.conflict,
+        stages=stages,
+        repairs=outcome.repairs,
+        sensitivities=outcome.sensitivities,
+        assumptions=outcome.assumptions,
+    )
+
+
+def _bound(
+    measure: Measure, value: float, bound: float, rounding: float, backend_name: str
+) -> float:
+    """Return a bound that the value does not beat; refuse one that it beats by more."""
+    if beats(value, bound, measure.sense, rounding):
+        raise CertificateError(
+            f"{backend_name} claims the bound {bound:g} for {measure.name}, but its own solution "
+            f"has {value:g}; the bound is false."
+        )
+    bound = max(bound, value) if measure.sense == "max" else min(bound, value)
+    return value if abs(bound - value) <= rounding else bound
+
+
+def _status(value: float | None, bound: float, outcome: Outcome[S]) -> Status:
+    if outcome.infeasible:
+        return "infeasible"
+    if value is None:
+        return "no_solution"
+    return "optimal" if is_within(value, bound, OPTIMALITY_GAP) else "feasible"
