@@ -187,6 +187,26 @@ class Result(Generic[S]):
         """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
+    @property
+    def status(self) -> Status:
+        """Status of the certificate."""
+        return self.certificate.status
+
+    @property
+    def objective(self) -> float | None:
+        """Value of the solution, recomputed by the checker, or None without one."""
+        return self.certificate.objective
+
+    @property
+    def bound(self) -> float:
+        """Proved bound on every solution's value."""
+        return self.certificate.bound
+
+    @property
+    def gap(self) -> float | None:
+        """Relative gap between objective and bound, 0 or more; None without a solution."""
+        return self.certificate.gap
+
     def require_solution(self) -> S:
         """Return the solution.
 

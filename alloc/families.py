@@ -343,7 +343,7 @@ FAMILIES: dict[str, Family] = {
             objectives=("cost",),
             measure="alloc.verification.assignment:objective",
             checker="alloc.verification.assignment:verify_permutation",
-            models=("arrays", "pyomo"),
+            models=("pyomo", "cpsat"),
             methods={AUTO: "alloc.solving.quadratic_assignment:assign"},
         ),
         Family(

@@ -91,8 +91,7 @@ def pack(
     report(f"{known} bundles priced, bound {bound / unit:g}")
     packing = _unroll(list(members.values()), chosen)
     limit: Limit | None = "time" if settings.time_is_up() else None
-    bound = max(bound / unit, packing.value(problem))
-    return Outcome(packing, bound, proof, "alloc bundles", highs.version(), limit)
+    return Outcome(packing, bound / unit, proof, "alloc bundles", highs.version(), limit)
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,7 +62,7 @@ def test_a_packing_is_not_proved_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     # Three kinds of which any two share a GPU well: half of each pair is the linear relaxation.
     beside = np.full((3, 3), 0.9) - np.diag([0.9, 0.9, 0.9])
     table = InterferenceTable("a100", ("a", "b", "c"), np.ones(3), beside)
-    truth = colocation.pack(["a", "b", "c"], table, 1)
+    truth = solve(ColocationProblem(["a", "b", "c"], table, 1))
     monkeypatch.setattr(colocation, "solve_and_prove", refusing)
-    found = colocation.pack(["a", "b", "c"], table, 1)
+    found = solve(ColocationProblem(["a", "b", "c"], table, 1))
     assert found.bound >= truth.value

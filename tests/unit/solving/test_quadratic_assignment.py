@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from alloc.errors import InstanceError
+from alloc.solving import solve
 from alloc.solving.assignment_bounds import (
     DualAscent,
     ascend,
@@ -17,7 +18,6 @@ from alloc.solving.assignment_bounds import (
     gilmore_lawler_bound,
     round_up,
 )
-from alloc.solving.quadratic_assignment import solve_quadratic_assignment
 from alloc.solving.tabu_search import _Batch, tabu_search
 from alloc.workload.quadratic_assignment import QuadraticAssignment
 
@@ -49,12 +49,12 @@ def test_the_answer_is_the_optimum_of_all_permutations(kind, n):
     """Every kind of matrix takes its own way through the search; the proof must close in all."""
     for seed in range(2):
         problem = random_problem(seed, n, kind)
-        answer = solve_quadratic_assignment(problem, time_limit_s=20)
+        answer = solve(problem, time_limit_s=20)
         best = optimum(problem)
         assert answer.objective == pytest.approx(best)
-        assert answer.objective == problem.cost(answer.permutation)
+        assert answer.objective == problem.cost(answer.solution)
         assert answer.status == "optimal"
-        assert answer.limit is None
+        assert answer.certificate.limit is None
         assert answer.bound <= best + 1e-6 * max(1, abs(best))
 
 
@@ -139,20 +139,18 @@ def test_a_search_is_repeatable_and_stops_at_its_target():
 
 def test_a_start_is_never_made_worse():
     problem = random_problem(6, 9, "general")
-    best = solve_quadratic_assignment(problem, time_limit_s=20)
-    again = solve_quadratic_assignment(
-        problem, time_limit_s=20, start=best.permutation, target=best.objective
-    )
+    best = solve(problem, time_limit_s=20)
+    again = solve(problem, time_limit_s=20, warm_start=best)
     assert again.objective == best.objective
-    assert again.found_s == 0.0
+    assert again.solution.tolist() == best.solution.tolist()
 
 
 def test_a_limit_keeps_the_incumbent_and_says_so():
     problem = random_problem(0, 24, "symmetric")
-    answer = solve_quadratic_assignment(problem, time_limit_s=0.2)
-    assert answer.limit == "time"
+    answer = solve(problem, time_limit_s=0.2)
+    assert answer.certificate.limit == "time"
     assert answer.status == "feasible"
-    assert answer.bound <= answer.objective == problem.cost(answer.permutation)
+    assert answer.bound <= answer.objective == problem.cost(answer.solution)
     assert answer.gap > 0
 
 
@@ -197,6 +195,6 @@ def test_malformed_requests_are_refused():
     with pytest.raises(InstanceError, match="no permutation of 0 to 3"):
         problem.cost([0, 1, 1, 2])
     with pytest.raises(InstanceError, match="time_limit_s"):
-        solve_quadratic_assignment(problem, time_limit_s=0)
+        solve(problem, time_limit_s=0)
     with pytest.raises(InstanceError, match="no permutation"):
-        solve_quadratic_assignment(problem, start=[0, 1])
+        solve(problem, start=[0, 1])
