@@ -304,14 +304,8 @@ def _facts(job: "Parallelism", fabric: "Fabric", answer: "Result[RankMapping]") 
     return facts(
         [
             ("ranks", f"{job.num_ranks} on {fabric.num_gpus} GPUs"),
-            (
-                "status",
-                answer.status + (f" ({certificate.limit} limit)" if certificate.limit else ""),
-            ),
-            (
-                f"{certificate.objective_name} time",
-                f"{number(1000 * (answer.objective or 0.0))} ms",
-            ),
+            ("status", answer.status + stopped),
+            (f"{certificate.objective_name} time", f"{number(1000 * (answer.objective or 0))} ms"),
             ("bound", f"{number(1000 * answer.bound)} ms, by {method.replace('-', ' ')}"),
             ("gap", percent(answer.gap)),
             ("fabric", wiring),

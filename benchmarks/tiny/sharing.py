@@ -12,7 +12,6 @@ from alloc.errors import InstanceError
 from alloc.families import FAMILIES
 from alloc.instance import Instance, Tenant
 from alloc.solution import Assignment, TaskPlacement
-from alloc.solving import solve
 from alloc.solving import solve as solve_instance
 from alloc.topology import Host, HostType, Topology
 from alloc.topology.mig import mig_profiles
@@ -173,20 +172,18 @@ def truth_together(problem: Together) -> Truth:
 def solve_together(problem: Together, way: str, seconds: float) -> Answer:
     """Pack and recompute the value."""
     table, kinds, weights, gpus, most = problem
-    packing = solve(
-        ColocationProblem(kinds, table, gpus, max_per_gpu=most, weights=weights),
-        time_limit_s=seconds,
-    )
-    everyone = sorted(
-        [*packing.solution.left_out, *(j for gpu in packing.solution.gpus for j in gpu)]
-    )
-    value = sum(_worth(table, kinds, weights, list(gpu)) for gpu in packing.solution.gpus)
+    asked = ColocationProblem(kinds, table, gpus, max_per_gpu=most, weights=weights)
+    result = solve_instance(asked, backend=way, time_limit_s=seconds)
+    packing = result.require_solution()
+    everyone = sorted([*packing.left_out, *(j for gpu in packing.gpus for j in gpu)])
+    value = sum(_worth(table, kinds, weights, list(gpu)) for gpu in packing.gpus)
     broken = [] if everyone == list(range(len(kinds))) else ["a job is nowhere, or twice somewhere"]
-    if len(packing.solution.gpus) > gpus or any(len(gpu) > most for gpu in packing.solution.gpus):
+    if len(packing.gpus) > gpus or any(len(gpu) > most for gpu in packing.gpus):
         broken.append("more GPUs, or more jobs on one, than there may be")
-    if abs(value - packing.objective) > 1e-9 * max(abs(value), abs(packing.objective)):
-        broken.append(f"claims {packing.objective}, is worth {value}")
-    return of_result(packing, broken)
+    if abs(value - result.objective) > 1e-9 * max(abs(value), abs(result.objective)):
+        broken.append(f"claims {result.objective}, is worth {value}")
+    return of_result(result, broken)
 
 
-COLOCATION = Family("colocation", make_together, ("auto",), truth_together, solve_together)
+WAYS = ("auto", "highs", "pyomo")
+COLOCATION = Family("colocation", make_together, WAYS, truth_together, solve_together)

@@ -12,7 +12,7 @@ from interrupting import ctrl_c_in_highs, incumbent
 
 import alloc
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
-from alloc.families import FAMILIES, build_model, require_family
+from alloc.families import FAMILIES, INSTANCE, build_model, require_family
 from alloc.instance import Instance, Tenant
 from alloc.instances import load
 from alloc.models.round_allocation import round_data
@@ -85,9 +85,9 @@ class TestArguments:
         assert {"round", "malleable"} <= FAMILIES.keys()
         for found in FAMILIES.values():
             assert "(C1)" in found.page_text
-            assert found.objective in found.objectives
+            assert found.objective in (*found.objectives, "")
 
-    @pytest.mark.parametrize("name", FAMILIES)
+    @pytest.mark.parametrize("name", [f.name for f in FAMILIES.values() if f.problem == INSTANCE])
     def test_the_whiteboard_carries_the_names_of_the_page(self, name):
         model = build_model(plain(one_job()), name)
         names = {constraint.name for constraint in model.component_objects()}
