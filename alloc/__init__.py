@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from alloc.solution import TaskPlacement as TaskPlacement
     from alloc.solving import solve as solve
     from alloc.solving.explaining import explain as explain
+    from alloc.solving.model import Model as Model
+    from alloc.solving.model import model as model
     from alloc.solving.placing import place as place
     from alloc.topology import Domain as Domain
     from alloc.topology import Host as Host
@@ -71,6 +73,7 @@ _NAMES = {
     "alloc.solution": ("Allocation", "Assignment", "Run", "Schedule", "Solution", "TaskPlacement"),
     "alloc.solving": ("solve",),
     "alloc.solving.explaining": ("explain",),
+    "alloc.solving.model": ("Model", "model"),
     "alloc.solving.placing": ("place",),
     "alloc.topology": ("Domain", "Host", "HostType", "Topology"),
     "alloc.verification": ("Violation",),

@@ -31,7 +31,7 @@ def make(rng: Random, scaled: bool, large: bool) -> QuadraticAssignment:
 def truth(problem: QuadraticAssignment) -> Truth:
     """Try every permutation."""
     costs = [problem.cost(p) for p in itertools.permutations(range(problem.size))]
-    return Truth((min(costs),), size=float((abs(problem.flow).max() * abs(problem.distance).max())))
+    return Truth((min(costs),), size=float(abs(problem.flow).max() * abs(problem.distance).max()))
 
 
 def solve(problem: QuadraticAssignment, way: str, seconds: float) -> Answer:

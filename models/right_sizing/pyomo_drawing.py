@@ -164,16 +164,12 @@ class _Whiteboard:
         return Plan(
             tuple(Order(o, s, t, count) for (o, s, t), count in orders),
             waived,
-            tuple(
-                Rental(w, t, b, o, s, x) for (o, s, w, t, b), x in of["d"].items() if x > _LEAST
-            ),
+            tuple(Rental(w, t, b, o, s, x) for (o, s, w, t, b), x in of["d"].items() if x > _LEAST),
             tuple(Share(w, t, b, c, k, s, spot, x) for (c, k, s, spot, w, t, b), x in shares),
             tuple(self._unserved(waived, of["r"])),
         )
 
-    def _unserved(
-        self, waived: tuple[str, ...], short: Mapping[Any, float]
-    ) -> Iterator[Unserved]:
+    def _unserved(self, waived: tuple[str, ...], short: Mapping[Any, float]) -> Iterator[Unserved]:
         """Yield what waived scenarios leave unserved, deferrable classes over all hours."""
         part = [h / sum(self.hours) for h in self.hours]
         for c, job_class in self.classes.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alloc.backends import BACKENDS, backend
-from alloc.families import FAMILIES, family_of, verify
+from alloc.families import FAMILIES
 from benchmarks.tiny.families import FAMILIES as TINY
 from benchmarks.tiny.family import disagreement
 

@@ -39,7 +39,7 @@ COARSE = 1e-3
 """CP-SAT counts parts of a slot in F2, and takes what that may hide off its bound."""
 
 FAMILIES = {name: family for name, family in EVERY.items() if family.problem == INSTANCE}
-"""Those that an instance is a problem of; the others are held to enumeration by test_every_family."""
+"""Those that an instance is a problem of; `test_every_family` holds all to enumeration."""
 
 
 def able(name: str) -> list[str]:
