@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from alloc.errors import SimulationError as SimulationError
     from alloc.errors import SolverError as SolverError
     from alloc.errors import UnsupportedFeatureError as UnsupportedFeatureError
-    from alloc.families import build_model as build_model
     from alloc.families import verify as verify
     from alloc.instance import Affinity as Affinity
     from alloc.instance import Instance as Instance
@@ -65,7 +64,7 @@ _NAMES = {
         "SolverError",
         "UnsupportedFeatureError",
     ),
-    "alloc.families": ("build_model", "verify"),
+    "alloc.families": ("verify",),
     "alloc.instance": ("Affinity", "Instance", "Moves", "Tenant"),
     "alloc.migration": ("Migration", "Move"),
     "alloc.objectives": ("OBJECTIVES", "Objective", "objective"),

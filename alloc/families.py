@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
-from alloc.formulation import Drawing, PyomoModel
+from alloc.formulation import Drawing
 from alloc.objectives import PLACEMENT_OBJECTIVES, Held, Measure, parse_goal
 from alloc.verification.violation import Violation
 
@@ -436,20 +436,3 @@ def verify(problem: Any, solution: Any) -> list[Violation]:
         believed.
     """
     return family_of(problem).check(problem, solution)
-
-
-def build_model(problem: Any, family: str | None = None, objective: str | None = None) -> Any:
-    """Return the Pyomo ``ConcreteModel`` of a problem, to read, extend and solve.
-
-    Parameters
-    ----------
-    problem
-        The problem.
-    family
-        Name of the family, or None for the default of the problem's type.
-    objective
-        Name of the objective, or None for the family's default.
-    """
-    drawing = family_of(problem, family).draw("pyomo", problem, objective)
-    assert isinstance(drawing.model, PyomoModel)
-    return drawing.model.model

@@ -12,7 +12,7 @@ from interrupting import ctrl_c_in_highs, incumbent
 
 import alloc
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
-from alloc.families import FAMILIES, INSTANCE, build_model, require_family
+from alloc.families import FAMILIES, INSTANCE, require_family
 from alloc.instance import Instance, Tenant
 from alloc.instances import load
 from alloc.models.round_allocation import round_data
@@ -89,7 +89,7 @@ class TestArguments:
 
     @pytest.mark.parametrize("name", [f.name for f in FAMILIES.values() if f.problem == INSTANCE])
     def test_the_whiteboard_carries_the_names_of_the_page(self, name):
-        model = build_model(plain(one_job()), name)
+        model = alloc.model(plain(one_job()), name).pyomo
         names = {constraint.name for constraint in model.component_objects()}
         assert any(n.startswith("C1_") for n in names)
         assert "x" in names
