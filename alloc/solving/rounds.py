@@ -8,6 +8,7 @@ distance between the dual bound and an incumbent is in no better solution, so wh
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,9 @@ from alloc.workload import Job
 
 _FIRST_CORE = 300
 """Columns in the first core: HiGHS solves so many in about ten milliseconds."""
+NODES = 200
+"""Nodes of a tree in the round of a scheduler. A count, so that equal inputs give equal decisions
+on every machine, busy or not; rounds of the rows of `benchmarks.online` need one."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class RoundSolution:
     core
         Number of columns handed to HiGHS last.
     limit
-        Whether the time limit stopped the search.
+        Whether a limit, of time or of nodes, stopped the search.
     proof
         On whose word the bound is.
     """
@@ -246,7 +250,7 @@ def _solve_columns(
     solve = solve_and_prove if prove else highs.solve
     raw = solve(
         replace(model, offset=fixed_value),
-        SolverOptions(seconds, settings.seed, settings.workers, gap=gap / 2),
+        SolverOptions(seconds, settings.seed, settings.workers, gap=gap / 2, nodes=settings.nodes),
     )
     if raw.status == "infeasible":
         # It is not: nothing need run. So nothing is proved; the prices' bound stands.
@@ -306,7 +310,7 @@ def allocate_round(
     pool: HostPool | None = None,
     *,
     gap: float = 1e-4,
-    time_limit_s: float = 1.0,
+    nodes: int = NODES,
 ) -> tuple[tuple[Assignment, ...], dict[str, float]]:
     """Decide a slot for the jobs a scheduler sees, placed on hosts: the exact per-round policy.
 
@@ -326,8 +330,8 @@ def allocate_round(
         Not used: a round starts from the empty cluster.
     gap
         Relative gap at which to stop.
-    time_limit_s
-        Wall time for the decision, seconds: the best choice found by then stands, and the notes
+    nodes
+        Most nodes of each integer program: the best choice found by then stands, and the notes
         carry its bound.
 
     Returns
@@ -339,7 +343,7 @@ def allocate_round(
     """
     jobs = tuple(_as_job(view) for view in views)
     data = make_round_data(topology, jobs, slot_s, round_utility(utility), quotas)
-    answer = optimise_round(data, gap=gap, settings=Settings(time_limit_s))
+    answer = optimise_round(data, gap=gap, settings=Settings(math.inf, nodes=nodes))
     allocation = data.allocation(answer.x)
     chosen = int(np.rint(answer.x).sum())
     notes = {

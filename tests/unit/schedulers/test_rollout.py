@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 
 import numpy as np
 import pytest
@@ -278,6 +279,22 @@ def test_a_proved_choice_is_within_the_gap_of_the_best_by_enumeration(seed):
     assert best * (1 - 1e-3 - 1e-6) <= found.value <= best * (1 + 1e-6)
     again = prove_choice(cluster(), score, share, free, found.column, gap=1e-3)
     assert again.value == pytest.approx(found.value)
+
+
+def test_a_busy_machine_chooses_as_a_quiet_one_does(monkeypatch):
+    """A limit of 1 s made the choice depend on what else the machine was doing."""
+    rng = np.random.default_rng(1)
+    share = np.sort(rng.uniform(0.1, 0.35, size=(20, 20, 3)), axis=1)
+    score = np.sqrt(share.sum(axis=2)) * rng.uniform(0.9, 1.1, size=(20, 20))
+    score *= rng.uniform(1.0, 2.0, size=(20, 1))
+    nothing = np.full(20, -1)
+    quiet = prove_choice(cluster(), score, share, np.ones(3), nothing, gap=5e-3)
+    ticks = itertools.count(time.perf_counter() + 2.0, 2.0)
+    monkeypatch.setattr("alloc.solving.outcome.time.perf_counter", lambda: next(ticks))
+    busy = prove_choice(cluster(), score, share, np.ones(3), nothing, gap=5e-3)
+    assert quiet.solved
+    assert (busy.column == quiet.column).all()
+    assert busy.bound == quiet.bound
 
 
 # The scheduler.
