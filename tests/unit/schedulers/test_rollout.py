@@ -13,10 +13,13 @@ from alloc.errors import InstanceError
 from alloc.instance import Instance
 from alloc.instances.learning_worlds import TINY
 from alloc.schedulers import make_scheduler
+from alloc.schedulers.learned.job_set_rule import SetRule
 from alloc.schedulers.policy import Policy, serve
 from alloc.schedulers.rollout.fluid import FluidPrices, Kinds, follow, locate, worth_of_work
 from alloc.schedulers.rollout.future import KnownJob, ListFuture
 from alloc.schedulers.rollout.orders import base_orders, best_order
+from alloc.schedulers.rollout.rounds_ahead import ByRule
+from alloc.schedulers.rollout.scheduler import ahead_of
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
 from alloc.simulation import SimulationResult, simulate
 from alloc.solving.round_choice import prove_choice
@@ -335,6 +338,38 @@ def test_every_round_of_elastic_jobs_is_proved_within_the_gap():
     result = simulate(TINY.make(3), make_scheduler("rollout"))
     assert 0 < result.notes["worth"] <= result.notes["worth_bound"] * (1 + 1e-9)
     assert result.notes["worth"] >= result.notes["worth_bound"] * (1 - 5e-3 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_elastic_jobs_with_nothing_to_come_do_no_worse_than_by_the_rule(seed):
+    """Where hosts do not matter and the rounds ahead can be afforded, on one host, at any seed."""
+    base = elastic(seed, 60.0, count=4)
+    jobs = tuple(job.replace(arrival_s=0.0, work=job.work / 3) for job in base.jobs)
+    instance = base.replace(jobs=jobs, topology=cluster())
+    ours, rule = (simulate(instance, make_scheduler(name)) for name in ("rollout", "set-rule"))
+    assert weighted_ends(ours) <= weighted_ends(rule) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("restart_s", [0.0, 20.0, 200.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_rounds_ahead_by_the_rule_cost_what_the_simulator_says(seed, restart_s):
+    base = elastic(seed, 60.0, count=4)
+    jobs = tuple(
+        job.replace(arrival_s=0.0, work=job.work / 3, restart_cost_s=restart_s) for job in base.jobs
+    )
+    instance = base.replace(jobs=jobs, topology=cluster())
+    foreseen = []
+
+    class Watching(SetRule):
+        """Notes what the rounds ahead cost, and decides as the rule."""
+
+        def seat(self, state, round_, column, score):
+            if not foreseen:
+                ahead = ahead_of(state, round_, np.zeros(len(column)))
+                foreseen.append(ahead.cost(column, ByRule(ahead, SetRule()), 10**6))
+            return super().seat(state, round_, column, score)
+
+    assert weighted_ends(simulate(instance, Watching())) == pytest.approx(foreseen[0], rel=1e-6)
 
 
 def test_moves_below_0_are_refused():
