@@ -329,7 +329,7 @@ def _tasks(ways: Sequence[Configuration]) -> dict[TaskKind, Index]:
 
 
 def _stats(ladders: Sequence[JobLadder]) -> LadderStats:
-    """Return the stats of ladders; one in which nothing fits or runs has rate 1 and takes nothing."""
+    """Return the stats of ladders; where nothing fits or runs, rate 1 that takes nothing."""
     count, resources = len(ladders), len(RESOURCES)
     stats = LadderStats(
         best=np.ones(count),
