@@ -98,7 +98,8 @@ def prove_choice(
     bound = minimise_dual(priced.dual, limits).value * unit
     if bound - value <= gap * bound:
         return ProvedChoice(column, value, bound, False)
-    answer = optimise_round(data, gap=gap, settings=Settings(math.inf, nodes=nodes))
+    settings = Settings(math.inf, nodes=nodes)
+    answer = optimise_round(data, gap=gap, settings=settings, known=value / unit)
     bound = min(bound, answer.bound * unit)
     if answer.value * unit <= value:
         return ProvedChoice(column, value, bound, True)

@@ -282,6 +282,19 @@ def test_a_proved_choice_is_within_the_gap_of_the_best_by_enumeration(seed):
     assert best * (1 - 1e-3 - 1e-6) <= found.value <= best * (1 + 1e-6)
     again = prove_choice(cluster(), score, share, free, found.column, gap=1e-3)
     assert again.value == pytest.approx(found.value)
+    # From any choice that fits, good or bad, the same is proved.
+    fitting = [
+        way
+        for way in itertools.product(range(-1, 3), repeat=5)
+        if all(
+            sum(share[j, c, r] for j, c in enumerate(way) if c >= 0) <= free[r] for r in range(2)
+        )
+        and all(c < 0 or score[j, c] > 0 for j, c in enumerate(way))
+    ]
+    for way in rng.choice(fitting, size=6):
+        one = prove_choice(cluster(), score, share, free, way, gap=1e-3)
+        assert best <= one.bound * (1 + 1e-6)
+        assert best * (1 - 1e-3 - 1e-6) <= one.value <= best * (1 + 1e-6)
 
 
 def test_a_busy_machine_chooses_as_a_quiet_one_does(monkeypatch):
