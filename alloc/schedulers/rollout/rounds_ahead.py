@@ -96,7 +96,7 @@ class Ahead:
         """Most rounds that can be afforded."""
         # Shares are priced table by table, scores job by job.
         tables, columns = self.rate.shape
-        return SCORES_LIMIT // ((len(self.table) + tables) * columns + _PER_ROUND)
+        return SCORES_LIMIT // int((len(self.table) + tables) * columns + _PER_ROUND)
 
     def cost(
         self, first: Index, policy: Followed, rounds: int, *, at_most: float = np.inf

@@ -254,7 +254,8 @@ class Rollout(Policy):
             plans.append(self._plan_of(ahead, policy, progress))
         if all((plan.column == priced.column).all() for plan in plans):
             return priced
-        courses = [(priced, priced.policy), (priced, rule), *((p, p.policy) for p in plans)]
+        courses: list[tuple[_Plan, Followed]] = [(priced, priced.policy), (priced, rule)]
+        courses += [(plan, plan.policy) for plan in plans]
         best, followed, least = priced, priced.policy, math.inf
         for plan, policy in courses:
             cost = ahead.cost(plan.column, policy, rounds, at_most=least)
