@@ -250,8 +250,8 @@ class Rollout(Policy):
         before = self._before
         if before is not None and all(job_id in before.worth for job_id in ids):
             worth = np.array([before.worth[job_id] for job_id in ids])
-            policy = ByWorth(ahead, worth, before.prices)
-            plans.append(self._plan_of(ahead, policy, progress))
+            as_before = ByWorth(ahead, worth, before.prices)
+            plans.append(self._plan_of(ahead, as_before, progress))
         if all((plan.column == priced.column).all() for plan in plans):
             return priced
         courses: list[tuple[_Plan, Followed]] = [(priced, priced.policy), (priced, rule)]
