@@ -21,7 +21,7 @@ from alloc.backends import SolverOptions
 from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop, stoppable
 from alloc.backends.scaling import Scaling, power_of_two
-from alloc.certificate import beats
+from alloc.certificate import Limit, beats
 from alloc.errors import SolverError
 from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
 
@@ -34,6 +34,11 @@ _STATUS = {
     highspy.HighsModelStatus.kInterrupt: "stopped",
     highspy.HighsModelStatus.kIterationLimit: "stopped",
     highspy.HighsModelStatus.kSolutionLimit: "stopped",
+}
+
+_LIMITS: dict[highspy.HighsModelStatus, Limit] = {
+    highspy.HighsModelStatus.kInterrupt: "interrupt",
+    highspy.HighsModelStatus.kSolutionLimit: "nodes",
 }
 
 _ANSWERED = (
@@ -91,6 +96,8 @@ def quiet_solver(options: SolverOptions) -> highspy.Highs:
     # The default of 1e-4 accepts real money on large objectives.
     solver.setOptionValue("mip_rel_gap", options.gap)
     solver.setOptionValue("mip_abs_gap", _SAME)
+    if options.nodes is not None:
+        solver.setOptionValue("mip_max_nodes", options.nodes)
     # The default of 1e-6 is all that the checkers allow, and rounding needs a part of that.
     solver.setOptionValue("mip_feasibility_tolerance", _TOLERANCE)
     # HiGHS would drop entries below 1e-9 without a word.
@@ -362,12 +369,11 @@ def read_result(solver: highspy.Highs, model: ArrayModel) -> RawResult:
         bound = objective if status == "optimal" and objective is not None else worst
     if status == "optimal":
         return RawResult("optimal", values, objective, bound, None, word)
-    interrupted = native == highspy.HighsModelStatus.kInterrupt
     return RawResult(
         "feasible" if has_incumbent else "no_solution",
         values,
         objective,
         bound,
-        "interrupt" if interrupted else "time",
+        _LIMITS.get(native, "time"),
         word,
     )

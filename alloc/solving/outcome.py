@@ -26,6 +26,9 @@ class Settings:
         When the solve started, on the clock of `time.perf_counter`.
     held
         Earlier levels of a goal of several levels, with the values that they must keep.
+    nodes
+        Most nodes of each integer program, or None: for answers that must not depend on the
+        machine. Only rounds look at it.
     """
 
     time_limit_s: float = 60.0
@@ -33,6 +36,7 @@ class Settings:
     workers: int = 1
     started: float = field(default_factory=time.perf_counter)
     held: tuple[Held, ...] = ()
+    nodes: int | None = None
 
     def seconds_left(self) -> float:
         """Return the wall time left, seconds, 0 or more."""
