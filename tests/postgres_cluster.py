@@ -48,7 +48,7 @@ class PostgresCluster:
             cwd="/",
             **self._user,
         )
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while time.monotonic() < end:
             with suppress(subprocess.CalledProcessError):
                 self._run("pg_isready", "-h", "127.0.0.1", "-p", str(self.port))

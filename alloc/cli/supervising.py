@@ -71,9 +71,9 @@ def _wait(child: int, heard: int, mask: set[int]) -> int:
     os.set_blocking(waking, False)
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, _do_nothing)
-    for number in _SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _do_nothing)
+    for ours in _SIGNALS:
+        if signal.getsignal(ours) is not signal.SIG_IGN:
+            signal.signal(ours, _do_nothing)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     ends = [woken, heard]
     heard_at: dict[int, float] = {}

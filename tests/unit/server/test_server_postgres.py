@@ -54,7 +54,7 @@ def test_the_life_of_a_job(open_client, settings, database, tiny):
     assert client.get(f"{location}/request").json() == request
     failed = act(client, wait=30, act="refuse")
     assert failed.status_code == 422
-    sleeping = act(client, act="sleep", seconds=60).json()
+    sleeping = act(client, act="hold").json()
     wait_for(client, sleeping["id"], states=("running",))
     assert client.post(sleeping["links"]["cancel"]).json()["state"] == "cancelled"
     listed = client.get("/v1/jobs", params={"limit": 2}).json()
@@ -123,7 +123,7 @@ def test_any_server_can_cancel_and_show_the_jobs_of_another(server, database):
     """Behind a balancer nobody knows which server has a job."""
     one = server(database=database, lease_s=2.0, workers=1)
     two = server(database=database, lease_s=2.0, workers=1)
-    job = act(one.client, act="sleep", seconds=60).json()
+    job = act(one.client, act="hold").json()
     wait_for(two.client, job["id"], states=("running",))
     assert two.client.post(job["links"]["cancel"]).status_code == 200
     with two.client.stream("GET", job["links"]["events"]) as response:
