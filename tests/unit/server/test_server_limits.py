@@ -98,7 +98,7 @@ def test_the_whole_queue_has_an_end_too(open_client, settings):
 def test_a_body_that_does_not_come_is_not_waited_for(open_client, settings):
     """A thousand clients that send half a request would hold a thousand connections."""
     client = open_client(settings.replace(workers=1, body_timeout_s=0.3))
-    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=20) as channel:
+    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=300) as channel:
         head = "POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         channel.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
         answer = b""
@@ -111,7 +111,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(open_client, settings):
 def test_a_body_that_drips_has_an_end(open_client, settings):
     """Each byte comes in time, and the last one never would."""
     client = open_client(settings.replace(workers=1, body_timeout_s=30.0, body_total_s=0.5))
-    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=20) as channel:
+    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=300) as channel:
         head = "POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         channel.sendall(f"{head}Content-Length: 100000\r\n\r\n".encode())
         channel.settimeout(0.02)
@@ -132,7 +132,7 @@ def test_a_head_that_never_ends_is_not_waited_for(open_client, settings, sent):
     client = open_client(settings.replace(workers=1, head_timeout_s=0.3))
     whole = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
     for first in (b"", whole) if sent else (b"",):
-        with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=20) as channel:
+        with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=300) as channel:
             channel.sendall(first)
             answer = b""
             while first and not answer.endswith(b"}"):
@@ -152,7 +152,7 @@ def test_a_connection_is_kept_while_requests_come(open_client, settings, tmp_pat
 
     monkeypatch.setattr(H11Protocol, "connection_made", connection_made)
     client = open_client(settings.replace(workers=1))
-    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=20) as channel:
+    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=300) as channel:
         go = tmp_path / "go"
         body = json.dumps({"act": "hold", "until": str(go)}).encode()
         request = (
@@ -214,7 +214,7 @@ def test_headers_have_an_end(settings):
         # The only parser of uvicorn's with such a limit.
         assert issubclass(server._server.config.http_protocol_class, H11Protocol)
         with (
-            socket.create_connection(("127.0.0.1", server.port), timeout=20) as channel,
+            socket.create_connection(("127.0.0.1", server.port), timeout=300) as channel,
             contextlib.suppress(ConnectionError),
         ):
             channel.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nX-Long: ")
