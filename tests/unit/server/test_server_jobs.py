@@ -1,5 +1,6 @@
 """The life of a job: kept once, cancelled, watched, listed, expired."""
 
+import asyncio
 import json
 import re
 import threading
@@ -12,7 +13,8 @@ from server_harness import act, wait_for
 from sqlalchemy import inspect
 from sqlalchemy.exc import OperationalError
 
-from alloc.server import Settings
+from alloc.server import Settings, routes_jobs
+from alloc.server.records import Job
 from alloc.server.store import Store
 from alloc.server.tables import events as stored_events
 from alloc.server.tables import open_database
@@ -202,6 +204,47 @@ def test_a_watcher_whose_ids_run_ahead_of_the_clock_still_hears_of_the_end(
             assert list(events(response))[-1][2]["state"] == "done"
     headers = {"Last-Event-ID": str(seen[-1][0])}
     assert client.get(job["links"]["events"], headers=headers).status_code == 204
+
+
+@pytest.mark.parametrize("seen", range(5))
+def test_a_watcher_of_another_servers_job_hears_of_each_state_once(monkeypatch, seen):
+    """However often it comes back: what it has heard of is not said again."""
+    monkeypatch.setattr("alloc.server.routes_jobs._LOOK_S", 0.0)
+    queued = Job(id="j", client="c", operation="act", created=1.0)
+    running = queued.replace(state="running", started=2.0, attempt=1)
+    again = running.replace(started=3.0, attempt=2)  # taken over by a third server
+    done = again.replace(state="done", finished=4.0)
+
+    def told(after, *looks):
+        async def get(job_id):
+            return looks_left.pop(0)
+
+        async def events(job_id):
+            return None
+
+        async def collect():
+            service = SimpleNamespace(
+                live=lambda job_id: None,
+                stopping=asyncio.Event(),
+                store=SimpleNamespace(get=get, events=events),
+            )
+            return [
+                (int(event.id), json.loads(event.data)["state"])
+                async for event in routes_jobs._events(service, "j", after)
+            ]
+
+        looks_left = [*looks, None]
+        return asyncio.run(collect())
+
+    looks = [queued, running, running, again, done]
+    before = told(-1, *looks[:seen])
+    last = before[-1][0] if before else -1
+    rest = told(last, *looks[max(seen - 1, 0) :])
+    # Whoever comes back in time to see the second attempt hears of that too.
+    attempts = ["running"] * (2 if seen == 4 else 1)
+    assert [state for _, state in (*before, *rest)] == ["queued", *attempts, "done"]
+    ids = [number for number, _ in (*before, *rest)]
+    assert ids == sorted(set(ids))
 
 
 def test_every_server_of_a_process_streams_to_the_end(open_client, settings, tmp_path):
