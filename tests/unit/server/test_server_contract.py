@@ -235,7 +235,7 @@ def test_an_answer_before_the_end_of_the_body_reaches_who_still_sends(shared):
         "POST /v1/act HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/plain\r\n"
         "Content-Length: 100000\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", shared.base_url.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", shared.base_url.port), timeout=300) as connection:
         connection.sendall(head.encode())
         answer = connection.recv(65536)
         assert answer.startswith(b"HTTP/1.1 415 "), answer
@@ -301,7 +301,7 @@ def test_a_client_that_goes_away_is_no_error_of_the_server(shared):
         "POST /v1/act HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         "Content-Length: 1000\r\n\r\n{"
     )
-    with socket.create_connection(("127.0.0.1", shared.base_url.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", shared.base_url.port), timeout=300) as connection:
         connection.sendall(head.encode())
     counted = 'method="POST",route="/v1/act",status="499"}'
     end = time.monotonic() + 300

@@ -146,7 +146,7 @@ def test_two_servers_do_not_share_an_sqlite_file(server, tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert second.returncode == 1
     assert "is in use by another server" in second.stderr

@@ -196,7 +196,7 @@ def test_a_commit_whose_answer_is_lost_stores_the_job_once(settings, monkeypatch
         for fields in ({}, {"idempotency_key": "k", "body_hash": "h"}):
             gate = threading.Event()
             lose[:] = [False, False, False, True, False]
-            first = store._writer.write(lambda c, gate=gate: gate.wait(60))
+            first = store._writer.write(lambda c, gate=gate: gate.wait(300))
             mine = job(**fields)
             added = asyncio.gather(*(store.add(one, b"{}") for one in (job(), job(), mine)))
             await asyncio.sleep(0)
