@@ -21,6 +21,18 @@ def fail(progress):
     raise Stubborn("it needs", "two arguments")
 
 
+class Unreadable:
+    """A value that can be sent and not received."""
+
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def answer_unreadably(progress):
+    """Return what nobody can read."""
+    return Unreadable()
+
+
 def stay(progress):
     """Say each interrupt, and go on."""
     signal.signal(signal.SIGINT, lambda *_: progress(str(os.getpid())))

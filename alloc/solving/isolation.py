@@ -96,6 +96,8 @@ def _read(
             messages.put(connection.recv())
     except (EOFError, OSError):
         messages.put(("dead", None))
+    except Exception as error:  # what came back cannot be read here
+        messages.put(("error", SolverError(f"the answer of another process: {error!r}.")))
 
 
 def _answer(

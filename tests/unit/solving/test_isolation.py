@@ -44,6 +44,11 @@ def test_errors_of_the_call_are_raised_here_with_their_traceback():
         run_isolated(isolated_calls.fail)
 
 
+def test_an_answer_that_cannot_be_read_is_an_error_and_no_wait_for_ever():
+    with pytest.raises(SolverError, match="the answer of another process: ValueError"):
+        run_isolated(isolated_calls.answer_unreadably)
+
+
 def test_what_cannot_be_sent_is_refused():
     with pytest.raises(InstanceError, match="cannot be sent to a process of its own"):
         run_isolated(isolated_calls.die, lambda: None)
