@@ -7,7 +7,6 @@ import pytest
 from hypothesis import settings
 from needs import NEEDS, NOT_RUN, need
 
-
 # The same examples on every run and machine: a failure can be had again, and a new one is news.
 # `make test-random` draws others.
 settings.register_profile("fixed", derandomize=True, database=None)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
+from typing import Any
 
 from alloc.backends import BACKENDS, SolverOptions
 from alloc.backends import backend as named_backend
@@ -43,6 +44,7 @@ def solve(
     workers: int = 1,
     warm_start: Solution | Result | None = None,
     progress: Callable[[str], None] | None = None,
+    isolated: bool = False,
 ) -> Result:
     """Solve an instance, with a proof of how good the answer is.
 
@@ -71,6 +73,11 @@ def solve(
         formulation does not return is left aside.
     progress
         Called with a line of text now and then.
+    isolated
+        Solve in a process of its own, so that a solver that crashes or is ended for its memory is
+        a `SolverError` here and not the end of this session. It takes about a second more, before
+        `time_limit_s` begins; what this session has registered is not known there. A second
+        Ctrl-C gives the solve up.
 
     Returns
     -------
@@ -88,7 +95,21 @@ def solve(
         If the solver cannot be loaded.
     CertificateError
         If the answer or its bound contradicts what the judge recomputes.
+    SolverError
+        If the solver broke its contract, or, with `isolated`, its process died.
     """
+    if isolated:
+        return _solve_isolated(
+            instance,
+            formulation,
+            backend,
+            objective=objective,
+            time_limit_s=time_limit_s,
+            seed=seed,
+            workers=workers,
+            warm_start=warm_start,
+            progress=progress,
+        )
     if not (time_limit_s > 0 and math.isfinite(time_limit_s)):
         raise InstanceError(f"time_limit_s is {time_limit_s}; give a number of seconds above 0.")
     chosen = require_formulation(formulation)
@@ -133,6 +154,21 @@ def solve(
         report,
     )
     return stages.replace(log=tuple(lines))
+
+
+def _solve_isolated(
+    *arguments: Any, progress: Callable[[str], None] | None, **options: Any
+) -> Result:
+    """Solve in a process of its own; what it logs is logged here."""
+    from alloc.solving.isolation import run_isolated
+
+    def report(line: str) -> None:
+        _log.info(line)
+        if progress is not None:
+            progress(line)
+
+    result: Result = run_isolated(solve, *arguments, progress=report, **options)
+    return result
 
 
 def _attempt(
