@@ -199,18 +199,33 @@ def _scaled_options(options: SolverOptions, model: ArrayModel, scaling: Scaling)
 
 
 def _finer(model: ArrayModel, scaling: Scaling, raw: RawResult) -> Scaling | None:
-    """Return a scaling in which the optimum is of ordinary size, None where it is already.
+    """Return the finer scaling that a result asks for, None where it asks for none."""
+    if raw.status != "optimal" or raw.objective is None or raw.limit is not None:
+        return None
+    return finer_scaling(model, scaling, raw.objective)
+
+
+def finer_scaling(model: ArrayModel, scaling: Scaling, objective: float) -> Scaling | None:
+    """Return a scaling in which an optimum is of ordinary size, None where it is already.
 
     Tolerances are a share of the largest cost. Where the optimum is far below it, as with one huge
     weight that finds no room beside small ones that do, they would decide the small ones.
+
+    Parameters
+    ----------
+    model
+        The program, in its own units.
+    scaling
+        The scaling in which it was solved.
+    objective
+        The optimum in scaled units.
     """
-    unclear = raw.status == "optimal" and raw.objective is not None and raw.limit is None
-    if not unclear or abs(raw.objective or 0.0) >= _TINY:
+    if abs(objective) >= _TINY:
         return None
     sizes = np.abs(model.cost[model.cost != 0] * scaling.columns[model.cost != 0])
     if not len(sizes) or sizes.min() * scaling.objective >= _TINY:
         return None
-    least = max(abs(raw.objective or 0.0), float(sizes.min()) * scaling.objective)
+    least = max(abs(objective), float(sizes.min()) * scaling.objective)
     return scaling.finer(min(power_of_two(least), _MOST_FINER))
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from alloc.backends import SolverOptions, highs
 from alloc.backends.column_bounds import bounded
 from alloc.backends.linear_program import LinearProgram
+from alloc.backends.scaling import Scaling
 from alloc.backends.weak_duality import proved_bound, proves_infeasible
 from alloc.certificate import OPTIMALITY_GAP, beats, is_within
 from alloc.formulation import Array, ArrayModel, RawResult, RawStatus
@@ -29,6 +30,9 @@ _BRIEF_S = 0.25
 """For the second run of HiGHS at most, for the tree at least, seconds."""
 _WHOLE = 1e-6
 """Distance from a whole number that counts as none, as HiGHS has it."""
+_NOTHING = 1e-9
+"""Amount of the cheapest column that counts as none: an objective of 0 has no relative gap, and
+rounding makes 1e-16 of it."""
 
 
 def solve_and_prove(model: ArrayModel, options: SolverOptions) -> RawResult:
@@ -106,8 +110,16 @@ class _Tree:
         self.sign = 1.0 if model.sense == "min" else -1.0
         self.model, self.value, self.values = model, value, values
         self.is_better = False
-        self.program = LinearProgram(model, presolve=False, method="simplex")
+        scaling = Scaling.of(model)
+        finer = highs.finer_scaling(model, scaling, value * scaling.objective)
+        self.program = LinearProgram(
+            model,
+            presolve=False,
+            method="simplex",
+            cost_size=None if finer is None else 1.0 / finer.objective,
+        )
         self.step = _step(model)
+        self.nothing = _NOTHING * _cheapest(model, scaling)
         self.root = -self.sign * np.inf
         self.bound = value
         self.ends = time.perf_counter() + seconds
@@ -154,7 +166,7 @@ class _Tree:
     def _target(self) -> float:
         """Return what a leaf's bound must reach, in minimisation."""
         value = self.sign * self.value
-        return value - 0.5 * OPTIMALITY_GAP * abs(value)
+        return value - max(0.5 * OPTIMALITY_GAP * abs(value), self.nothing)
 
     def _rounded_up(self, bound: float) -> float:
         """Return a bound after the multiples of a step that every value is."""
@@ -186,6 +198,12 @@ class _Tree:
             return False
         self.value, self.values, self.is_better = value, values, True
         return True
+
+
+def _cheapest(model: ArrayModel, scaling: Scaling) -> float:
+    """Return the least cost of an ordinary amount of any column, 0 without costs."""
+    costs = np.abs(model.cost * scaling.columns)
+    return float(costs[costs > 0].min(initial=np.inf)) if costs.any() else 0.0
 
 
 def _step(model: ArrayModel) -> float:
