@@ -21,7 +21,7 @@ from alloc.backends.weak_duality import proved_bound, proves_infeasible
 from alloc.certificate import OPTIMALITY_GAP, beats, is_within
 from alloc.formulation import Array, ArrayModel, RawResult, RawStatus
 
-_MOST_ENTRIES = 2_000
+MOST_ENTRIES = 2_000
 """Entries of the matrix up to which a program is small: a relaxation takes about a millisecond."""
 _WORK = 50_000
 """Entries times leaves that may be looked at, some twenty milliseconds."""
@@ -60,7 +60,7 @@ def with_proof(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
     """
     if raw.status != "optimal" or raw.values is None or raw.objective is None:
         return raw
-    if model.matrix.nnz > _MOST_ENTRIES:
+    if model.matrix.nnz > MOST_ENTRIES:
         return raw
     search = _Tree(bounded(model), raw.objective, raw.values, max(options.time_limit_s, _BRIEF_S))
     proved = search.run()

@@ -52,8 +52,6 @@ class Answer:
         Whether a limit ended the search.
     violations
         What the checker finds in the solution.
-    slack
-        How far the method's rounding may move value and bound, in the objective's unit.
     """
 
     statuses: tuple[str, ...]
@@ -103,7 +101,7 @@ class Family:
         return self.make(Random(f"{self.name} {large} {seed}"), self.scaled, large)
 
 
-def of_result(result: Any, violations: Sequence[object] = (), slack: float = 0.0) -> Answer:
+def of_result(result: Any, violations: Sequence[object] = ()) -> Answer:
     """Return the answer that a result with certificates gives."""
     certificates = result.stages or (result.certificate,)
     return Answer(
@@ -113,7 +111,6 @@ def of_result(result: Any, violations: Sequence[object] = (), slack: float = 0.0
         certificates[-1].bound_proof,
         any(c.limit is not None for c in certificates),
         violations,
-        slack,
     )
 
 
@@ -145,7 +142,7 @@ def disagreement(truth: Truth, answer: Answer) -> str | None:
         answer.statuses, answer.values, answer.bounds, truth.values, truth.senses, strict=False
     )
     for status, value, bound, best, sense in levels:
-        off = CLOSE * max(abs(best), truth.size) + answer.slack
+        off = CLOSE * max(abs(best), truth.size)
         sign = 1.0 if sense == "min" else -1.0
         if value is not None and (not math.isfinite(value) or sign * (best - value) > off):
             return f"{value!r} is better than the optimum {best!r}"
