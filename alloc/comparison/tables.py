@@ -245,7 +245,7 @@ def certificate_sentence(bound: Bound) -> str:
         return f"No bound is proved for {bound.instance}: {_stopped(certificate)}"
     word = {
         "recomputed": "the bound was proved again here by weak duality, without the solver",
-        "confirmed": "two runs, of two solvers or of one with and without its presolve, proved the bound",
+        "confirmed": "two runs, of two solvers or of one with and without its presolve, proved it",
         "claimed": f"the bound is the word of {solver_name(certificate)}",
         "none": "nothing is proved",
     }[certificate.bound_proof]
