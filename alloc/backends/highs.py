@@ -36,7 +36,7 @@ _STATUS = {
     highspy.HighsModelStatus.kSolutionLimit: "stopped",
 }
 
-_ANSWERED = (
+ANSWERED = (
     highspy.HighsModelStatus.kOptimal,
     highspy.HighsModelStatus.kModelEmpty,
     highspy.HighsModelStatus.kInfeasible,
@@ -122,7 +122,7 @@ def run_warm(solver: highspy.Highs, seconds: float = math.inf) -> None:
             solver.setOptionValue("solver", other)
         solver.run()
         status = solver.getModelStatus()
-        if status in _ANSWERED or status == _INTERRUPTED or time.perf_counter() >= ends:
+        if status in ANSWERED or status == _INTERRUPTED or time.perf_counter() >= ends:
             break
         solver.clearSolver()
     if other != method:

@@ -85,6 +85,7 @@ def _settle(instance: Instance, solution: Solution | None, stage: Certificate) -
     # A later level cannot be infeasible: the answer before it is a solution. Rounding may say so.
     bound = worst if stage.status == "infeasible" else stage.bound
     bound = max(bound, value) if stage.sense == "max" else min(bound, value)
-    found = stage.replace(objective=value, bound=bound, verified=True)
+    proof = stage.bound_proof if math.isfinite(bound) else "none"
+    found = stage.replace(objective=value, bound=bound, bound_proof=proof, verified=True)
     proved = found.gap is not None and found.gap <= OPTIMALITY_GAP
     return found.replace(status="optimal" if proved else "feasible")

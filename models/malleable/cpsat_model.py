@@ -9,7 +9,7 @@ proves an optimum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,7 +111,7 @@ class _Builder:
     def _strengthen(
         self,
         j: int,
-        done: list[cp_model.LinearExprT],
+        done: Sequence[cp_model.LinearExprT],
         work: int,
         v: list[list[cp_model.IntVar]],
         u: list[cp_model.IntVar],
