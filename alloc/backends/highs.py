@@ -278,9 +278,9 @@ def _solve_scaled(model: ArrayModel, options: SolverOptions) -> RawResult:
             solver.clearSolver()
             solver.run()
         if model.integer.any() and not stop.pressed and _is_of_presolve(solver):
-            solver = _second_opinion(solver, model, options)
-        elif stop.pressed and solver.getModelStatus() in _REFUSED:
-            # A refusal needs the second opinion, for which there is no time.
+            solver = _second_opinion(solver, model, options, stop)
+        if model.integer.any() and stop.pressed and solver.getModelStatus() in _REFUSED:
+            # A refusal needs the second opinion, for which there was no time.
             return _nothing(model)
     result = read_result(solver, model)
     # Also where it was over already: whoever pressed Ctrl-C wants no more of what comes next.
@@ -305,7 +305,7 @@ def _is_of_presolve(solver: highspy.Highs) -> bool:
 
 
 def _second_opinion(
-    first: highspy.Highs, model: ArrayModel, options: SolverOptions
+    first: highspy.Highs, model: ArrayModel, options: SolverOptions, stop: Stop
 ) -> highspy.Highs:
     """Return a solver that refutes the first one without presolve, else the first.
 
@@ -321,6 +321,8 @@ def _second_opinion(
     if model.matrix.nnz <= _SMALL:
         solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
     solver.passModel(highs_model(model))
+    if options.stoppable:
+        stop.watch(solver)
     solver.run()
     info = solver.getInfo()
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:

@@ -257,6 +257,10 @@ class LinearProgram:
         value = float(self._solver.getInfo().objective_function_value) / self._scaling.objective
         return LinearSolution(value, self._solver.getSolution(), self._scaling)
 
+    def end_with(self, stop: Stop) -> None:
+        """Let every solve from now on end when somebody presses Ctrl-C, as `stop` learns."""
+        stop.watch(self._solver)
+
     def optimum(self, what: str, seconds: float = math.inf) -> LinearSolution:
         """Solve a program that has an optimum.
 

@@ -9,12 +9,14 @@ for that is solved once more by HiGHS without presolve and from another seed.
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.column_bounds import bounded
+from alloc.backends.interrupts import Stop, stoppable
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.scaling import Scaling
 from alloc.backends.weak_duality import proved_bound, proves_infeasible
@@ -62,8 +64,21 @@ def with_proof(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
         return raw
     if model.matrix.nnz > MOST_ENTRIES:
         return raw
+    with stoppable() if options.stoppable else nullcontext(Stop()) as stop:
+        found = _proved_again(model, raw, options, stop)
+    # Also where it was over already: whoever pressed Ctrl-C wants no more of what comes next.
+    return replace(found, limit="interrupt") if stop.pressed else found
+
+
+def _proved_again(
+    model: ArrayModel, raw: RawResult, options: SolverOptions, stop: Stop
+) -> RawResult:
+    """Search a small program again; see `with_proof`."""
+    assert raw.objective is not None
+    assert raw.values is not None
     search = _Tree(bounded(model), raw.objective, raw.values, max(options.time_limit_s, _BRIEF_S))
-    proved = search.run()
+    search.program.end_with(stop)
+    proved = search.run(stop)
     if search.is_better:
         # The claim was false; of its bound nothing is left.
         bound = search.bound if proved else search.root
@@ -78,7 +93,7 @@ def with_proof(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
         )
     if proved:
         return replace(raw, bound=search.bound, bound_proof="recomputed")
-    return _confirmed(model, raw, options)
+    return raw if stop.pressed else _confirmed(model, raw, options)
 
 
 def _confirmed(model: ArrayModel, raw: RawResult, options: SolverOptions) -> RawResult:
@@ -124,14 +139,14 @@ class _Tree:
         self.bound = value
         self.ends = time.perf_counter() + seconds
 
-    def run(self) -> bool:
-        """Search; return whether every leaf is closed, which proves `bound`."""
+    def run(self, stop: Stop) -> bool:
+        """Search until Ctrl-C; return whether every leaf is closed, which proves `bound`."""
         leaves = [(self.model.lower, self.model.upper)]
         left = max(min(_MOST_NODES, _WORK // max(self.model.matrix.nnz, 1)), 1)
         columns = np.arange(len(self.model.cost))
         least = np.inf
         while leaves:
-            if left == 0:
+            if left == 0 or stop.pressed:
                 return False
             left -= 1
             lower, upper = leaves.pop()
