@@ -230,3 +230,21 @@ def test_the_tiniest_weight_is_solved_by_cpsat(weight: float) -> None:
     assert certificate.bound >= 4 * weight * (1 - 1e-6)
     if weight > 1e-310:  # below that, double precision has few digits left
         assert certificate.objective == pytest.approx(4 * weight, rel=1e-6, abs=0.0)
+
+
+def test_without_time_a_later_level_is_left_as_it_is() -> None:
+    """Each level took what reading, checking and certifying take, however late it was."""
+    asked: list[str] = []
+
+    def attempt(name: str, settings: Settings, start: Solution | None) -> Result:
+        asked.append(name)
+        return certified(name, WIDE, 4.0, "optimal")
+
+    result = solve_levels(INSTANCE, list(LEVELS), Settings(0.0), None, attempt, lambda line: None)
+    assert asked == ["gpus_placed"]
+    assert [stage.objective_name for stage in result.stages] == list(LEVELS)
+    assert [stage.objective for stage in result.stages] == [4.0, 4.0, 2.0]
+    assert [stage.status for stage in result.stages] == ["optimal", "feasible", "feasible"]
+    assert [stage.bound_proof for stage in result.stages[1:]] == ["none", "none"]
+    assert result.certificate.limit == "time"
+    assert check_claims(INSTANCE, result) == []
