@@ -10,7 +10,7 @@ from alloc.errors import InstanceError
 from alloc.instance import Affinity, Instance, Moves, Tenant
 from alloc.solution import Allocation, Assignment, TaskPlacement
 from alloc.solving import explaining
-from alloc.solving.defragmentation import consolidate, drain, make_room
+from alloc.solving.defragmentation import Defragmentation, consolidate, drain, make_room
 from alloc.solving.explaining import explain
 from alloc.solving.placing import place
 from alloc.topology import Domain, Host, HostType, Topology
