@@ -87,6 +87,8 @@ class Family:
         ``solve(problem, way, seconds)``.
     scaled
         Whether its problems have weights, rates, times or prices far from 1.
+    open_ways
+        Ways that are no exact methods: without a limit they too may leave an answer open.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Family:
     truth: Callable[[Any], Truth]
     solve: Callable[[Any, str, float], Answer]
     scaled: bool = False
+    open_ways: tuple[str, ...] = ()
 
     def problem(self, seed: int, *, large: bool = False) -> Any:
         """Return the problem of a seed."""
@@ -126,17 +129,28 @@ def of_certificate(certificate: Any, violations: Sequence[object] = ()) -> Answe
     )
 
 
-def disagreement(truth: Truth, answer: Answer) -> str | None:
-    """Return what is false about an answer, or None."""
+def disagreement(truth: Truth, answer: Answer, may_stay_open: bool = False) -> str | None:
+    """Return what is false about an answer, or None.
+
+    Parameters
+    ----------
+    truth
+        The optimum.
+    answer
+        What a method says.
+    may_stay_open
+        Whether it may end without a limit and without a proof; all that it claims must hold.
+    """
     if answer.violations:
         return f"the checker refuses it: {answer.violations[0]}"
     if truth.values is None:
-        if answer.status == "infeasible" or (answer.limited and answer.values[0] is None):
+        unfinished = answer.limited or may_stay_open
+        if answer.status == "infeasible" or (unfinished and answer.values[0] is None):
             return None
         return f"{answer.status} {answer.values}, but nothing is feasible"
     if "infeasible" in answer.statuses:
         return f"infeasible, but {truth.values} is possible"
-    if answer.status != "optimal" and not answer.limited:
+    if answer.status != "optimal" and not (answer.limited or may_stay_open):
         return f"{answer.status} {answer.values} without a limit"
     levels = zip(
         answer.statuses, answer.values, answer.bounds, truth.values, truth.senses, strict=False
