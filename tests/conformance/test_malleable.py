@@ -24,13 +24,14 @@ from alloc.certificate import Result
 from alloc.instance import Instance
 from alloc.models.malleable import lagrangian_bound, slot_data
 from alloc.progress import follow
-from alloc.solution import Run
+from alloc.solution import Assignment, Run, TaskPlacement
 from alloc.solving import solve
 from alloc.solving.improvement import Improver
 from alloc.topology.host import Host, HostType
 from alloc.topology.topology import Topology
 from alloc.verification import verify
 from alloc.workload import Job, rigid_gang
+from benchmarks.tiny.families import FAMILIES
 
 DRAWINGS = ("highs", "pyomo", "cpsat")
 CLOSE = 3e-6
@@ -512,3 +513,28 @@ def test_the_enumerator_knows_a_case_done_by_hand() -> None:
     pairs = list(itertools.combinations(range(4), 2))
     job = _gang_job("a")
     assert len(profiles(_one_gpu(job), job, 4)) == len(pairs)
+
+
+def test_a_running_job_whose_hosts_are_not_said_goes_on_without_a_restart() -> None:
+    """Schedules on hosts paid for a move from nowhere, which no model knew: never was one optimal.
+
+    Problems of the sweep with a job that runs before the start, by dynamic programming.
+    """
+    family = FAMILIES["malleable"]
+    problems = (family.problem(seed) for seed in itertools.count(50_000))
+    paying = (p for p in problems if p.running and p.job(p.running[0].job).restart_cost_s > 0)
+    for instance in itertools.islice(paying, 5):
+        (best,) = family.truth(instance).values or (math.inf,)
+        for backend in ("auto", *DRAWINGS):
+            check(instance, best, backend)
+
+
+def test_hosts_that_are_said_are_a_move_away() -> None:
+    """Going on is free where a job stands, or where nobody says that it stands elsewhere."""
+    gang = rigid_gang(1, rate=1.0)
+    job = Job("j", 0.0, 30.0, (gang,), restart_cost_s=5.0, work_done=10.0)
+    here, there = (TaskPlacement("here", "worker", 1),), (TaskPlacement("there", "worker", 1),)
+    runs = [Run("j", 0, 0.0, 40.0, here)]
+    for before, end in (((), 20.0), (here, 20.0), (there, 25.0)):
+        assert follow(job, runs, Assignment("j", 0, before)).completion_s == end
+    assert follow(job, runs).completion_s == 25.0
