@@ -54,8 +54,7 @@ def follow(job: Job, runs: Sequence[Run], running: Assignment | None = None) -> 
     runs
         Its runs sorted by start, not overlapping.
     running
-        What the job ran until the start of the instance, if it did; without tasks, it is not said
-        where, and the job may go on there.
+        What the job ran until the start of the instance, if it did.
     """
     left = job.work_left
     tolerance = WORK_TOLERANCE * job.work
@@ -67,7 +66,7 @@ def follow(job: Job, runs: Sequence[Run], running: Assignment | None = None) -> 
         seamless = before is not None and (
             before[0] == run.configuration
             and before[2] == run.start_s
-            and (not before[1] or same_place(before[1], run.tasks))
+            and same_place(before[1], run.tasks)
         )
         if not seamless:
             pause_left = job.restart_cost_s if started else 0.0

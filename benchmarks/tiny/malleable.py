@@ -144,7 +144,9 @@ def truth(instance: Instance) -> Truth:
         for c in able[j]:
             if only is not None and c != only:
                 continue
-            pause = job.restart_cost_s if started and last != c else 0.0
+            # It ran on hosts that are not said, so that none are the same.
+            fresh = last != c or t == 0
+            pause = job.restart_cost_s if started and fresh else 0.0
             rate = job.configurations[c].rate
             done = rate * (slot_s - pause)
             if done >= left - 1e-9 * job.work:
