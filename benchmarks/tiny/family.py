@@ -60,7 +60,6 @@ class Answer:
     proof: str = ""
     limited: bool = False
     violations: Sequence[object] = ()
-    slack: float = 0.0
 
     @property
     def status(self) -> str:

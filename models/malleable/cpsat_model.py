@@ -31,7 +31,7 @@ _LARGEST_SUM = 2**60
 """Of any row or the objective: CP-SAT counts in 64 bits."""
 _LARGEST_WORK = 10**9
 _LARGEST_WEIGHT = _LARGEST_WHOLE = 10**6
-_MOST_ENTRIES = 100_000
+_MOST_ENTRIES = 20_000
 """Numbers times multiples of the least of them that are tried, until all are whole."""
 _WHOLE = 1e-12
 """Relative distance from a whole number that double precision explains."""
