@@ -13,7 +13,6 @@ from alloc.solution import TaskPlacement
 from alloc.topology import Topology
 from alloc.workload import Configuration, TaskGroup
 
-
 _FEW_GANGS, _FEW_HOSTS = 4, 64
 """Up to which every order of the gangs is tried: 24 of them, a millisecond each."""
 
