@@ -15,11 +15,18 @@ from alloc.backends import backend as named_backend
 from alloc.backends.second_proof import with_proof
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, Status, beats
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
-from alloc.formulation import ArrayModel, Formulation, ProvedInfeasible, require_formulation
+from alloc.formulation import (
+    ArrayModel,
+    CpSatModel,
+    Formulation,
+    ProvedInfeasible,
+    require_formulation,
+)
 from alloc.instance import Instance
 from alloc.objectives import Sense, parse_goal
 from alloc.objectives import objective as named_objective
 from alloc.solution import Solution
+from alloc.solving.cross_check import cross_checked
 from alloc.solving.lexicographic import solve_levels
 from alloc.solving.outcome import Outcome, Settings
 from alloc.verification import initial_violations, verify
@@ -260,7 +267,7 @@ def _solve_drawing(
         raw = with_proof(drawing.model, raw, replace(options, time_limit_s=left))
     report(f"{solver.version()}: {raw.native_status}, bound {raw.bound:g}")
     infeasible = raw.status == "infeasible"
-    return Outcome(
+    outcome = Outcome(
         solution=None if raw.values is None else drawing.extract(raw.values),
         bound=raw.bound,
         bound_proof=raw.bound_proof if math.isfinite(raw.bound) else "none",
@@ -270,6 +277,10 @@ def _solve_drawing(
         infeasible=infeasible,
         conflict=chosen.conflict if infeasible else None,
     )
+    if isinstance(drawing.model, CpSatModel) and raw.status == "optimal":
+        outcome = cross_checked(instance, chosen, wanted, settings, outcome)
+        report(f"the array model: bound {outcome.bound:g}, {outcome.bound_proof}")
+    return outcome
 
 
 def certify(
