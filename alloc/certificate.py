@@ -114,8 +114,8 @@ class Certificate:
     bound_proof
         ``recomputed``: the bound was evaluated again in plain numpy from multipliers (weak
         duality), at every leaf where the search had to branch; ``confirmed``: a second run of the
-        solver, without its presolve and from another seed, proves it too; ``claimed``: it is the
-        solver's word; ``none``: there is no bound.
+        solver, without its presolve and from another seed, or another solver on another model
+        proves it too; ``claimed``: it is the solver's word; ``none``: there is no bound.
     """
 
     status: Status

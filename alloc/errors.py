@@ -44,6 +44,13 @@ class CertificateError(AllocError):
     """A solver's claim contradicts what the judge recomputed from the instance."""
 
 
+class OutOfTime(Exception):
+    """Time was up within a step, which has no answer then; the method around it ends with its own.
+
+    No `AllocError`: limits are results, and nobody outside of a method sees it.
+    """
+
+
 class SimulationError(AllocError):
     """A scheduling decision or the simulation itself broke a rule."""
 

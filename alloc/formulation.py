@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from alloc.certificate import BoundProof
+from alloc.certificate import BoundProof, Limit
 from alloc.objectives import Sense
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class RawResult:
     bound
         The solver's bound; -inf (minimisation) or inf when it has none.
     limit
-        ``time`` when the search stopped early, else None.
+        What stopped the search early, else None.
     native_status
         The solver's own word.
     bound_proof
@@ -158,6 +158,6 @@ class RawResult:
     values: Array | None
     objective: float | None
     bound: float
-    limit: Literal["time", "interrupt"] | None
+    limit: Limit | None
     native_status: str
     bound_proof: BoundProof = "claimed"

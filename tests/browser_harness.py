@@ -24,7 +24,7 @@ FLAGS = (
     "--disable-sync",
     "--window-size=1280,1000",
 )
-_PATIENCE_S = 60
+_PATIENCE_S = 300
 
 
 class Page:

@@ -48,7 +48,7 @@ class PostgresCluster:
             cwd="/",
             **self._user,
         )
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while time.monotonic() < end:
             with suppress(subprocess.CalledProcessError):
                 self._run("pg_isready", "-h", "127.0.0.1", "-p", str(self.port))
@@ -59,7 +59,7 @@ class PostgresCluster:
     def stop(self):
         """Stop it at once, with all connections to it."""
         self._process.send_signal(signal.SIGINT)
-        self._process.wait(30)
+        self._process.wait(300)
 
     def new_database(self, name):
         """Make an empty database; return its URL."""
@@ -70,7 +70,7 @@ class PostgresCluster:
         """Stop it, and remove its folder."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGQUIT)
-            self._process.wait(30)
+            self._process.wait(300)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _run(self, program, *arguments):

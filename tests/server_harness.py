@@ -25,7 +25,7 @@ class Running:
 
     def __enter__(self):
         self._server.__enter__()
-        self.client = httpx.Client(base_url=self._server.address, timeout=60.0)
+        self.client = httpx.Client(base_url=self._server.address, timeout=300.0)
         return self
 
     def __exit__(self, *error):
@@ -33,7 +33,7 @@ class Running:
         self._server.__exit__(*error)
 
 
-def wait_until_ready(client, patience_s=60.0):
+def wait_until_ready(client, patience_s=300.0):
     """Wait until a server takes work."""
     end = time.monotonic() + patience_s
     while True:
@@ -55,7 +55,7 @@ def act(client, wait=None, headers=None, label=None, **request):
     return client.post("/v1/act", json=request, headers=sent, params=params)
 
 
-def wait_for(client, job_id, states=("done", "failed", "cancelled"), patience_s=60.0):
+def wait_for(client, job_id, states=("done", "failed", "cancelled"), patience_s=300.0):
     """Wait until a job is in one of the states, and return it."""
     end = time.monotonic() + patience_s
     while True:
@@ -66,7 +66,7 @@ def wait_for(client, job_id, states=("done", "failed", "cancelled"), patience_s=
         time.sleep(0.03)
 
 
-def wait_for_stored(database, job_id, attempt, patience_s=60.0):
+def wait_for_stored(database, job_id, attempt, patience_s=300.0):
     """Wait until the database knows that a job has been started so often."""
     engine = create_engine(database if "://" in database else f"sqlite:///{database}")
     query = text("SELECT attempt FROM alloc_server_jobs WHERE state = 'running' AND id = :id")
@@ -106,7 +106,7 @@ class Server:
             )
         self.client = httpx.Client()
         try:
-            self.client = httpx.Client(base_url=self._address(), timeout=60.0)
+            self.client = httpx.Client(base_url=self._address(), timeout=300.0)
             wait_until_ready(self.client)
         except BaseException:  # nobody else would stop it
             self.kill()
@@ -129,10 +129,10 @@ class Server:
         self.client.close()
         if self.process.poll() is None:
             self.process.send_signal(number)
-        return self.process.wait(60)
+        return self.process.wait(300)
 
     def _address(self):
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while time.monotonic() < end:
             found = re.search(r'"address": "(http://[^"]+)"', self.lines())
             if found:

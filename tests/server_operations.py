@@ -1,5 +1,6 @@
 """Operations for tests of the server: they take as long, and break, as the request says."""
 
+import itertools
 import os
 import signal
 import time
@@ -15,8 +16,8 @@ from alloc.server.requests import Request
 class ActRequest(Request):
     """Do something."""
 
-    act: str = Field("echo", description="echo, sleep, hold, hog, crash, fail, refuse or doubt.")
-    seconds: float = 0.0
+    act: str = Field("echo", description="echo, hold, hog, crash, fail, refuse or doubt.")
+    until: str = Field("", description="hold: the file whose coming ends it; without one, never.")
     asked_s: float | None = None
     text: str = ""
 
@@ -24,15 +25,12 @@ class ActRequest(Request):
 def run_act(request, tell, limits):
     """Do what the request says, and return its text."""
     tell(f"starting: {request.text}")
-    if request.act == "sleep":
-        end = time.monotonic() + request.seconds
-        while time.monotonic() < end:
-            time.sleep(0.05)
-            tell(f"{end - time.monotonic():.2f} s left")
     if request.act == "hold":
-        # Until the test lets go of it.
-        while not Path(os.environ["ALLOC_TEST_GO"]).exists():
-            time.sleep(0.02)
+        until = request.until or os.environ.get("ALLOC_TEST_GO")
+        steps = itertools.count(1)
+        while not (until and Path(until).exists()):
+            tell(f"step {next(steps)}")
+            time.sleep(0.02)  # only not to burn a core
     if request.act == "hog":
         kept = []
         while True:

@@ -37,6 +37,9 @@ class SolverOptions:
         ``"interrupt"``: for callers that look at it. HiGHS only.
     presolve
         Whether the solver may simplify the model first. HiGHS only.
+    nodes
+        Nodes of the search tree after which the solver stops, or None: a limit that ends every
+        machine's search at the same place, as seconds do not. HiGHS only.
     """
 
     time_limit_s: float = 60.0
@@ -46,6 +49,7 @@ class SolverOptions:
     start: npt.NDArray[np.float64] | None = None
     stoppable: bool = False
     presolve: bool = True
+    nodes: int | None = None
 
 
 class Backend(Protocol):

@@ -21,7 +21,7 @@ from alloc.backends import SolverOptions
 from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop, stoppable
 from alloc.backends.scaling import Scaling, power_of_two
-from alloc.certificate import beats
+from alloc.certificate import Limit, beats
 from alloc.errors import SolverError
 from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
 
@@ -36,7 +36,12 @@ _STATUS = {
     highspy.HighsModelStatus.kSolutionLimit: "stopped",
 }
 
-_ANSWERED = (
+_LIMITS: dict[highspy.HighsModelStatus, Limit] = {
+    highspy.HighsModelStatus.kInterrupt: "interrupt",
+    highspy.HighsModelStatus.kSolutionLimit: "nodes",
+}
+
+ANSWERED = (
     highspy.HighsModelStatus.kOptimal,
     highspy.HighsModelStatus.kModelEmpty,
     highspy.HighsModelStatus.kInfeasible,
@@ -91,6 +96,8 @@ def quiet_solver(options: SolverOptions) -> highspy.Highs:
     # The default of 1e-4 accepts real money on large objectives.
     solver.setOptionValue("mip_rel_gap", options.gap)
     solver.setOptionValue("mip_abs_gap", _SAME)
+    if options.nodes is not None:
+        solver.setOptionValue("mip_max_nodes", options.nodes)
     # The default of 1e-6 is all that the checkers allow, and rounding needs a part of that.
     solver.setOptionValue("mip_feasibility_tolerance", _TOLERANCE)
     # HiGHS would drop entries below 1e-9 without a word.
@@ -122,7 +129,7 @@ def run_warm(solver: highspy.Highs, seconds: float = math.inf) -> None:
             solver.setOptionValue("solver", other)
         solver.run()
         status = solver.getModelStatus()
-        if status in _ANSWERED or status == _INTERRUPTED or time.perf_counter() >= ends:
+        if status in ANSWERED or status == _INTERRUPTED or time.perf_counter() >= ends:
             break
         solver.clearSolver()
     if other != method:
@@ -199,18 +206,33 @@ def _scaled_options(options: SolverOptions, model: ArrayModel, scaling: Scaling)
 
 
 def _finer(model: ArrayModel, scaling: Scaling, raw: RawResult) -> Scaling | None:
-    """Return a scaling in which the optimum is of ordinary size, None where it is already.
+    """Return the finer scaling that a result asks for, None where it asks for none."""
+    if raw.status != "optimal" or raw.objective is None or raw.limit is not None:
+        return None
+    return finer_scaling(model, scaling, raw.objective)
+
+
+def finer_scaling(model: ArrayModel, scaling: Scaling, objective: float) -> Scaling | None:
+    """Return a scaling in which an optimum is of ordinary size, None where it is already.
 
     Tolerances are a share of the largest cost. Where the optimum is far below it, as with one huge
     weight that finds no room beside small ones that do, they would decide the small ones.
+
+    Parameters
+    ----------
+    model
+        The program, in its own units.
+    scaling
+        The scaling in which it was solved.
+    objective
+        The optimum in scaled units.
     """
-    unclear = raw.status == "optimal" and raw.objective is not None and raw.limit is None
-    if not unclear or abs(raw.objective or 0.0) >= _TINY:
+    if abs(objective) >= _TINY:
         return None
     sizes = np.abs(model.cost[model.cost != 0] * scaling.columns[model.cost != 0])
     if not len(sizes) or sizes.min() * scaling.objective >= _TINY:
         return None
-    least = max(abs(raw.objective or 0.0), float(sizes.min()) * scaling.objective)
+    least = max(abs(objective), float(sizes.min()) * scaling.objective)
     return scaling.finer(min(power_of_two(least), _MOST_FINER))
 
 
@@ -263,9 +285,9 @@ def _solve_scaled(model: ArrayModel, options: SolverOptions) -> RawResult:
             solver.clearSolver()
             solver.run()
         if model.integer.any() and not stop.pressed and _is_of_presolve(solver):
-            solver = _second_opinion(solver, model, options)
-        elif stop.pressed and solver.getModelStatus() in _REFUSED:
-            # A refusal needs the second opinion, for which there is no time.
+            solver = _second_opinion(solver, model, options, stop)
+        if model.integer.any() and stop.pressed and solver.getModelStatus() in _REFUSED:
+            # A refusal needs the second opinion, for which there was no time.
             return _nothing(model)
     result = read_result(solver, model)
     # Also where it was over already: whoever pressed Ctrl-C wants no more of what comes next.
@@ -290,7 +312,7 @@ def _is_of_presolve(solver: highspy.Highs) -> bool:
 
 
 def _second_opinion(
-    first: highspy.Highs, model: ArrayModel, options: SolverOptions
+    first: highspy.Highs, model: ArrayModel, options: SolverOptions, stop: Stop
 ) -> highspy.Highs:
     """Return a solver that refutes the first one without presolve, else the first.
 
@@ -306,6 +328,8 @@ def _second_opinion(
     if model.matrix.nnz <= _SMALL:
         solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
     solver.passModel(highs_model(model))
+    if options.stoppable:
+        stop.watch(solver)
     solver.run()
     info = solver.getInfo()
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
@@ -362,12 +386,11 @@ def read_result(solver: highspy.Highs, model: ArrayModel) -> RawResult:
         bound = objective if status == "optimal" and objective is not None else worst
     if status == "optimal":
         return RawResult("optimal", values, objective, bound, None, word)
-    interrupted = native == highspy.HighsModelStatus.kInterrupt
     return RawResult(
         "feasible" if has_incumbent else "no_solution",
         values,
         objective,
         bound,
-        "interrupt" if interrupted else "time",
+        _LIMITS.get(native, "time"),
         word,
     )

@@ -25,6 +25,11 @@ class Stop:
         """Remember a signal: what Python does at a signal."""
         self.pressed = True
 
+    def watch(self, solver: highspy.Highs) -> None:
+        """Let HiGHS end its run when it is pressed."""
+        for asked in (solver.cbMipInterrupt, solver.cbSimplexInterrupt, solver.cbIpmInterrupt):
+            asked.subscribe(self.pass_on)
+
     def pass_on(self, event: HighsCallbackEvent) -> None:
         """Tell HiGHS to stop: what it calls now and then."""
         if self.pressed:
@@ -32,8 +37,10 @@ class Stop:
 
 
 @contextmanager
-def stoppable(solver: highspy.Highs) -> Iterator[Stop]:
+def stoppable(solver: highspy.Highs | None = None) -> Iterator[Stop]:
     """Let Ctrl-C, or a SIGTERM that is treated alike, end a run of HiGHS before its time is up.
+
+    Other solvers that run meanwhile, or all without `solver`, are for the caller to watch.
 
     HiGHS asks between iterations of a linear program, and in an integer program between nodes, so
     not before its first relaxation is solved. Python itself would hear of it only when the run is
@@ -45,9 +52,8 @@ def stoppable(solver: highspy.Highs) -> Iterator[Stop]:
         yield stop
         return
     ours = [n for n in _SIGNALS if signal.getsignal(n) is signal.default_int_handler]
-    if ours:
-        for asked in (solver.cbMipInterrupt, solver.cbSimplexInterrupt, solver.cbIpmInterrupt):
-            asked.subscribe(stop.pass_on)
+    if ours and solver is not None:
+        stop.watch(solver)
     try:
         for number in ours:
             signal.signal(number, stop.press)

@@ -8,6 +8,7 @@ after an optimum.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -20,10 +21,10 @@ import numpy.typing as npt
 from scipy import sparse
 
 from alloc.backends import SolverOptions
-from alloc.backends.highs import highs_model, quiet_solver, run_warm
+from alloc.backends.highs import ANSWERED, highs_model, quiet_solver, run_warm
 from alloc.backends.interrupts import Stop, stoppable
 from alloc.backends.scaling import Scaling, factors, power_of_two
-from alloc.errors import SolverError
+from alloc.errors import OutOfTime, SolverError
 from alloc.formulation import Array, ArrayModel
 from alloc.objectives import Sense
 
@@ -108,6 +109,8 @@ class LinearProgram:
         self._offset = 0.0
         self.interrupted = False
         """Whether Ctrl-C ended the last solve."""
+        self._late = False
+        """Whether the last solve had used up its time, whatever word HiGHS ended with."""
         if model is not None:
             self._begin_with(model)
         elif sense == "max":
@@ -240,9 +243,11 @@ class LinearProgram:
             The optimum, or None where there is none or none was found; `status` says which.
         """
         self._rescale()
+        ends = time.perf_counter() + seconds
         with stoppable(self._solver) if stop_on_interrupt else nullcontext(Stop()) as stop:
             run_warm(self._solver, seconds)
         self.interrupted = stop.pressed
+        self._late = time.perf_counter() >= ends
         status = self._solver.getModelStatus()
         if status not in (
             highspy.HighsModelStatus.kOptimal,
@@ -251,6 +256,10 @@ class LinearProgram:
             return None
         value = float(self._solver.getInfo().objective_function_value) / self._scaling.objective
         return LinearSolution(value, self._solver.getSolution(), self._scaling)
+
+    def end_with(self, stop: Stop) -> None:
+        """Let every solve from now on end when somebody presses Ctrl-C, as `stop` learns."""
+        stop.watch(self._solver)
 
     def optimum(self, what: str, seconds: float = math.inf) -> LinearSolution:
         """Solve a program that has an optimum.
@@ -264,10 +273,14 @@ class LinearProgram:
 
         Raises
         ------
+        OutOfTime
+            If the time was too short for it.
         SolverError
             If HiGHS ends otherwise.
         """
         found = self.solve(seconds)
+        if found is None and self.is_stopped:
+            raise OutOfTime
         if found is None:
             raise SolverError(f'HiGHS ended {what} with "{self.status}", not with an optimum.')
         return found
@@ -280,10 +293,11 @@ class LinearProgram:
     @property
     def is_stopped(self) -> bool:
         """Whether the last solve was ended by its limit or by Ctrl-C."""
-        return self._solver.getModelStatus() in (
-            highspy.HighsModelStatus.kTimeLimit,
-            highspy.HighsModelStatus.kInterrupt,
-        )
+        status = self._solver.getModelStatus()
+        if status in (highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kInterrupt):
+            return True
+        # Broken off in the middle of the interior point method, HiGHS says "Unknown".
+        return self._late and status not in ANSWERED
 
     @property
     def is_infeasible(self) -> bool:

@@ -117,7 +117,8 @@ class Scaling:
 
     def finer(self, factor: float) -> Scaling:
         """Return the same with a larger scaled objective."""
-        return replace(self, objective=self.objective * factor)
+        most = 2.0**_MOST_EXPONENT / self.objective
+        return replace(self, objective=self.objective * min(factor, most))
 
 
 def _without(matrix: Any, columns: npt.NDArray[np.bool_]) -> Any:

@@ -9,18 +9,21 @@ for that is solved once more by HiGHS without presolve and from another seed.
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.column_bounds import bounded
+from alloc.backends.interrupts import Stop, stoppable
 from alloc.backends.linear_program import LinearProgram
+from alloc.backends.scaling import Scaling
 from alloc.backends.weak_duality import proved_bound, proves_infeasible
 from alloc.certificate import OPTIMALITY_GAP, beats, is_within
 from alloc.formulation import Array, ArrayModel, RawResult, RawStatus
 
-_MOST_ENTRIES = 2_000
+MOST_ENTRIES = 2_000
 """Entries of the matrix up to which a program is small: a relaxation takes about a millisecond."""
 _WORK = 50_000
 """Entries times leaves that may be looked at, some twenty milliseconds."""
@@ -29,6 +32,9 @@ _BRIEF_S = 0.25
 """For the second run of HiGHS at most, for the tree at least, seconds."""
 _WHOLE = 1e-6
 """Distance from a whole number that counts as none, as HiGHS has it."""
+_NOTHING = 1e-9
+"""Amount of the cheapest column that counts as none: an objective of 0 has no relative gap, and
+rounding makes 1e-16 of it."""
 
 
 def solve_and_prove(model: ArrayModel, options: SolverOptions) -> RawResult:
@@ -56,10 +62,23 @@ def with_proof(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
     """
     if raw.status != "optimal" or raw.values is None or raw.objective is None:
         return raw
-    if model.matrix.nnz > _MOST_ENTRIES:
+    if model.matrix.nnz > MOST_ENTRIES:
         return raw
+    with stoppable() if options.stoppable else nullcontext(Stop()) as stop:
+        found = _proved_again(model, raw, options, stop)
+    # Also where it was over already: whoever pressed Ctrl-C wants no more of what comes next.
+    return replace(found, limit="interrupt") if stop.pressed else found
+
+
+def _proved_again(
+    model: ArrayModel, raw: RawResult, options: SolverOptions, stop: Stop
+) -> RawResult:
+    """Search a small program again; see `with_proof`."""
+    assert raw.objective is not None
+    assert raw.values is not None
     search = _Tree(bounded(model), raw.objective, raw.values, max(options.time_limit_s, _BRIEF_S))
-    proved = search.run()
+    search.program.end_with(stop)
+    proved = search.run(stop)
     if search.is_better:
         # The claim was false; of its bound nothing is left.
         bound = search.bound if proved else search.root
@@ -74,7 +93,7 @@ def with_proof(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
         )
     if proved:
         return replace(raw, bound=search.bound, bound_proof="recomputed")
-    return _confirmed(model, raw, options)
+    return raw if stop.pressed else _confirmed(model, raw, options)
 
 
 def _confirmed(model: ArrayModel, raw: RawResult, options: SolverOptions) -> RawResult:
@@ -106,20 +125,28 @@ class _Tree:
         self.sign = 1.0 if model.sense == "min" else -1.0
         self.model, self.value, self.values = model, value, values
         self.is_better = False
-        self.program = LinearProgram(model, presolve=False, method="simplex")
+        scaling = Scaling.of(model)
+        finer = highs.finer_scaling(model, scaling, value * scaling.objective)
+        self.program = LinearProgram(
+            model,
+            presolve=False,
+            method="simplex",
+            cost_size=None if finer is None else 1.0 / finer.objective,
+        )
         self.step = _step(model)
+        self.nothing = _NOTHING * _cheapest(model, scaling)
         self.root = -self.sign * np.inf
         self.bound = value
         self.ends = time.perf_counter() + seconds
 
-    def run(self) -> bool:
-        """Search; return whether every leaf is closed, which proves `bound`."""
+    def run(self, stop: Stop) -> bool:
+        """Search until Ctrl-C; return whether every leaf is closed, which proves `bound`."""
         leaves = [(self.model.lower, self.model.upper)]
         left = max(min(_MOST_NODES, _WORK // max(self.model.matrix.nnz, 1)), 1)
         columns = np.arange(len(self.model.cost))
         least = np.inf
         while leaves:
-            if left == 0:
+            if left == 0 or stop.pressed:
                 return False
             left -= 1
             lower, upper = leaves.pop()
@@ -154,7 +181,7 @@ class _Tree:
     def _target(self) -> float:
         """Return what a leaf's bound must reach, in minimisation."""
         value = self.sign * self.value
-        return value - 0.5 * OPTIMALITY_GAP * abs(value)
+        return value - max(0.5 * OPTIMALITY_GAP * abs(value), self.nothing)
 
     def _rounded_up(self, bound: float) -> float:
         """Return a bound after the multiples of a step that every value is."""
@@ -186,6 +213,12 @@ class _Tree:
             return False
         self.value, self.values, self.is_better = value, values, True
         return True
+
+
+def _cheapest(model: ArrayModel, scaling: Scaling) -> float:
+    """Return the least cost of an ordinary amount of any column, 0 without costs."""
+    costs = np.abs(model.cost * scaling.columns)
+    return float(costs[costs > 0].min(initial=np.inf)) if costs.any() else 0.0
 
 
 def _step(model: ArrayModel) -> float:

@@ -13,6 +13,12 @@ Array = npt.NDArray[np.float64]
 MET_TOLERANCE_MILLI = 1e-3
 """A demand met to this, milli-GPU, is met: solvers work in floating point."""
 
+AMOUNT_DIGITS = 6
+"""Digits after the point to which amounts of a plan are rounded, milli-GPU."""
+
+_SUMS = 1e-12
+"""What double precision and the proof of a bound may lose, relative to the size of the terms."""
+
 
 def shortfall_gpu_h(problem: QuotaProblem, served_milli: Array) -> float:
     """Return the expected weighted GPU-hours that are asked for and not had.
@@ -62,6 +68,34 @@ def goal_value(problem: QuotaProblem, quota_milli: Array, served_milli: Array) -
     if problem.goal == "least_quota":
         return quota_cost(problem, quota_milli)
     return float(level_of(problem, served_milli).min())
+
+
+def rounding(problem: QuotaProblem, quota_milli: Array, served_milli: Array) -> float:
+    """Return by how much rounding may move the value of the goal, in its unit.
+
+    An amount that is not whole is rounded to `AMOUNT_DIGITS` digits, and sums are in double
+    precision. It is the terms at hand that are rounded, not the largest there could be: beside a
+    weight of a million, a GPU of a tenant with weight 1 is no rounding.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    quota_milli
+        Shape (tenants, types).
+    served_milli
+        What the tenants get, shape (scenarios, periods, tenants, types).
+    """
+    if problem.goal == "least_quota":
+        return _SUMS * quota_cost(problem, quota_milli)
+    asked = np.einsum("sp,spig->i", problem.weights_h, problem.demand_milli)
+    if problem.goal == "expected_shortfall":
+        worth = np.array([tenant.weight for tenant in problem.tenants]) / MILLI
+    else:
+        worth = np.where(asked > 0, 1.0 / np.where(asked > 0, asked, 1.0), 0.0)
+    off = np.where(served_milli == np.rint(served_milli), 0.0, 0.5 * 10.0**-AMOUNT_DIGITS)
+    amounts = np.einsum("sp,spig,i->", problem.weights_h, off, worth)
+    return float(amounts + _SUMS * (asked @ worth))
 
 
 def share_out(problem: QuotaProblem, quota_milli: Array, demand_milli: Array) -> Array:

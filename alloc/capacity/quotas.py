@@ -29,6 +29,9 @@ GOALS: tuple[QuotaGoal, ...] = (
     "least_quota",
 )
 _PROBABILITIES_SUM = 1e-6
+_MOST_RATIO = 1e9
+"""Largest ratio of two weights or prices: double precision proves sums to a share of 1e-12, and of
+what counts least a thousandth still has to be seen beside what counts most."""
 _LEAST_PEAK_MILLI = 10
 """Largest demand of a problem, milli-GPU, below which GPUs were meant: 1 % of one."""
 
@@ -228,6 +231,9 @@ class QuotaProblem:
                 f"{where}: the probabilities of its scenarios sum to {total:g}; divide them so "
                 "that they sum to 1."
             )
+        _require_comparable([t.weight for t in self.tenants], f"{where}: weights of tenants")
+        prices = [c.price_per_gpu_hour for c in self.capacity if c.price_per_gpu_hour > 0]
+        _require_comparable(prices, f"{where}: prices of GPU types")
         self._check_demands()
 
     def _check_demands(self) -> None:
@@ -285,6 +291,14 @@ class QuotaProblem:
     def replace(self, **changes: Any) -> QuotaProblem:
         """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
+
+
+def _require_comparable(values: list[float], what: str) -> None:
+    if values and max(values) > _MOST_RATIO * min(values):
+        raise InstanceError(
+            f"{what} go from {min(values):g} to {max(values):g}; keep the largest within "
+            f"{_MOST_RATIO:g} times the smallest, or the smallest counts as nothing."
+        )
 
 
 def _require_type(gpu_type: str, types: list[str], where: str) -> None:

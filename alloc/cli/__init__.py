@@ -6,6 +6,7 @@ Results go to standard output, everything else (progress, remarks, errors) to st
 
 import os
 import signal
+import sys
 
 
 def main() -> None:
@@ -16,6 +17,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _leave)
     if heard:
         signal.signal(signal.SIGINT, _leave)
+    if _may_crash(sys.argv[1:]):
+        from alloc.cli.supervising import run_supervised
+
+        run_supervised()
 
     from typer.main import get_command
 
@@ -33,3 +38,11 @@ def _leave(*_: object) -> None:
     """End the process at once, as an interrupt later does."""
     os.write(2, b"error: interrupted.\n")
     os._exit(130)
+
+
+def _may_crash(arguments: list[str]) -> bool:
+    """Return whether to run the command in a process of its own, in case that a solver crashes."""
+    if not hasattr(os, "fork") or "_ALLOC_COMPLETE" in os.environ:
+        return False
+    # The jobs of a server have processes of their own.
+    return "serve" not in [word for word in arguments if not word.startswith("-")][:1]

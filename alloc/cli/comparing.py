@@ -17,6 +17,7 @@ from alloc.cli.door import COMMAND_LINE, say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.settings import parse_settings
 from alloc.cli.sources import read_instance
+from alloc.cli.supervising import leave_words
 from alloc.errors import InstanceError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ def compare_command(
             f"{_count(len(names), 'scheduler')} on {_count(len(problems), 'instance')} with "
             f"{_count(seeds, 'seed')}; then each instance's bound, in up to {time_limit:g} s."
         )
-    shown = partial(_show_unfinished, by=by, json=json, markdown=markdown)
+    whoever = schedulers == ALL
+    shown = partial(_show_unfinished, by=by, json=json, markdown=markdown, whoever=whoever)
     with progress("comparing", quiet) as line, kept_store(store, line, shown) as (location, tell):
         comparison = compare(
             problems,
@@ -137,7 +139,7 @@ def compare_command(
             print_tables(comparison, by, markdown=markdown)
         if report is not None:
             say_report(comparison, report, context)
-    return code_of_comparison(comparison, whoever=schedulers == ALL)
+    return code_of_comparison(comparison, whoever=whoever)
 
 
 def require_errors_seen(knowledge: str, work_error: float) -> None:
@@ -198,8 +200,8 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _show_unfinished(place: str, *, by: str, json: bool, markdown: bool) -> None:
-    """Show the rows that were done before an interrupt."""
+def _show_unfinished(place: str, *, by: str, json: bool, markdown: bool, whoever: bool) -> None:
+    """Show the rows that were done before an interrupt, and say which of them failed."""
     from alloc.comparison import Comparison
 
     comparison = Comparison.from_store(place)
@@ -207,6 +209,7 @@ def _show_unfinished(place: str, *, by: str, json: bool, markdown: bool) -> None
         print_text(comparison.to_json())
     elif comparison.rows:
         print_tables(comparison, by, markdown=markdown)
+    code_of_comparison(comparison, whoever)
 
 
 def say_report(comparison: "Comparison", folder: Path, context: typer.Context) -> None:
@@ -235,7 +238,7 @@ def print_tables(comparison: "Comparison", by: str = "instance", *, markdown: bo
 
 
 def code_of_comparison(comparison: "Comparison", whoever: bool = False) -> ExitCode:
-    """Return the exit code of a comparison: a row that failed is no success.
+    """Say which rows failed, and return the exit code: a row that failed is no success.
 
     With `whoever`, nobody in particular was asked for; then a scheduler that is not made for the
     instance is left out.
@@ -306,9 +309,12 @@ def kept_store(
     folder = None if location is not None else Path(tempfile.mkdtemp(prefix="alloc-compare-"))
     place = str(location if folder is None else folder / "runs.sqlite")
     pieces = 0
+    kept = f"finished work is in {place}; the same command with --store {place} goes on."
 
     def tell(event: "CellEvent") -> None:
         nonlocal pieces
+        if not pieces:
+            leave_words(kept)
         pieces = event.done
         line(describe(event))
 
@@ -316,9 +322,11 @@ def kept_store(
         yield place, tell
     except BaseException as error:
         if pieces:
-            if isinstance(error, KeyboardInterrupt):
-                show_unfinished(place)
-            say(f"finished work is in {place}; the same command with --store {place} goes on.")
+            try:
+                if isinstance(error, KeyboardInterrupt):
+                    show_unfinished(place)
+            finally:  # also if it cannot be shown
+                say(kept)
         else:
             if isinstance(error, KeyboardInterrupt):
                 where = "FILE" if folder is not None else location
@@ -329,5 +337,6 @@ def kept_store(
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
         raise
+    leave_words("")
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 import json as json_library
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -189,10 +190,12 @@ def explain_command(
     from alloc.solving.gang.cures import amount
 
     answers = {}
+    ends = time.perf_counter() + time_limit
     with progress(f"explaining {problem.name}", quiet) as report:
-        for name in asked:
+        for k, name in enumerate(asked):
             report(f"job {name}")
-            answers[name] = explain(problem, name, moves=moves, time_limit_s=time_limit)
+            share = max(ends - time.perf_counter(), 0.0) / (len(asked) - k)
+            answers[name] = explain(problem, name, moves=moves, time_limit_s=share)
     if json:
         print_text(
             json_library.dumps(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import Any, get_args
 
-from alloc.certificate import Certificate
+from alloc.certificate import BoundProof, Certificate
 from alloc.comparison.bounds import Bound, unpack_bound, with_schedule
 from alloc.comparison.cells import Outcome
 from alloc.comparison.intervals import Interval, Method
@@ -172,6 +172,22 @@ class Comparison:
             )
         return self.bounds[instance.fingerprint]
 
+    def bound_proofs(self, names: Iterable[str] | None = None) -> dict[BoundProof, int]:
+        """Return how often each kind of proof of a bound was had, the strongest first.
+
+        Parameters
+        ----------
+        names
+            Names or fingerprints of the instances to count; by default all that were solved.
+        """
+        asked = self.bounds if names is None else [self.instance(n).fingerprint for n in names]
+        proofs = [
+            "none" if found.certificate is None else found.certificate.bound_proof
+            for fingerprint in asked
+            if (found := self.bounds.get(fingerprint)) is not None
+        ]
+        return {kind: proofs.count(kind) for kind in get_args(BoundProof)}
+
     def mean_jct_bound(self, name: str) -> float | None:
         """Return the proved bound on the mean job completion time, seconds, if there is one.
 
@@ -256,6 +272,7 @@ class Comparison:
             "settings": self.settings.to_dict(),
             "environment": dict(self.experiment.environment),
             "missing": self.missing,
+            "bound_proofs": self.bound_proofs(),
             "bounds": [self._bound_document(bound) for bound in self.bounds.values()],
             "rows": [row.to_dict() for row in self.rows],
             "per_instance": [_summary_document(s) for s in self.per_instance()],

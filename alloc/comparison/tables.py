@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from alloc.certificate import Certificate
+from alloc.certificate import BoundProof, Certificate
 from alloc.comparison.bounds import Bound
 from alloc.comparison.comparison import Comparison
 from alloc.comparison.intervals import Interval, Method
@@ -94,7 +94,11 @@ def gap_tables(
         How intervals are found, see `mean_interval`.
     """
     groups = _groups(comparison, by, method)
-    return tuple(_gap_table(comparison, by, name, group) for name, group in groups.items())
+    tables = [_gap_table(comparison, by, name, group) for name, group in groups.items()]
+    if by == "instance" and len(comparison.bounds) > 1:
+        counted = proof_sentence(comparison.bound_proofs())
+        tables[-1] = replace(tables[-1], remarks=(*tables[-1].remarks, counted))
+    return tuple(tables)
 
 
 def gap_table(
@@ -139,6 +143,7 @@ def _gap_table(comparison: Comparison, by: By, name: str, group: Sequence[Summar
         remarks.append(_time_sentence(comparison.instance(name)))
     else:
         members = _members(comparison, name)
+        remarks.append(proof_sentence(comparison.bound_proofs(members)))
         open_ = sum(fingerprint not in comparison.bounds for fingerprint in members)
         if open_:
             remarks.append(
@@ -234,6 +239,14 @@ def terms(settings: Settings) -> str:
     )
 
 
+def proof_sentence(proofs: Mapping[BoundProof, int]) -> str:
+    """Return how often each kind of proof of a bound was had."""
+    total = sum(proofs.values())
+    words = {"none": "not proved"}
+    counted = ", ".join(f"{n} {words.get(kind, kind)}" for kind, n in proofs.items() if n)
+    return f"Of {total} {'bound' if total == 1 else 'bounds'}: {counted or 'none solved yet'}."
+
+
 def certificate_sentence(bound: Bound) -> str:
     """Return in plain words what is proved about an instance, and on whose word."""
     certificate = bound.certificate
@@ -245,7 +258,7 @@ def certificate_sentence(bound: Bound) -> str:
         return f"No bound is proved for {bound.instance}: {_stopped(certificate)}"
     word = {
         "recomputed": "the bound was proved again here by weak duality, without the solver",
-        "confirmed": "two runs of the solver, one without its presolve, proved the bound",
+        "confirmed": "two runs, of two solvers or of one with and without its presolve, proved it",
         "claimed": f"the bound is the word of {solver_name(certificate)}",
         "none": "nothing is proved",
     }[certificate.bound_proof]

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from alloc.certificate import Certificate, Result
 from alloc.documents import models
 from alloc.documents.adapters import ADAPTERS
-from alloc.documents.first_errors import first_errors
+from alloc.documents.first_errors import first_errors, validated
 from alloc.documents.messages import set_owner, structure_error
 from alloc.documents.models import Kind, Part
 from alloc.errors import InstanceError, nearest
@@ -34,7 +34,7 @@ def check_structure(raw: Mapping[str, Any], kind: Kind) -> Any:
     """
     validate = ADAPTERS[kind].validate_python
     try:
-        return validate(raw)
+        return validated(raw, validate)
     except ValidationError as error:
         details, raw = first_errors(error, raw, validate)
     # Outside: an error raised in there would hold on to the first, which may be large.

@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+T = TypeVar("T")
+
 MOST_ERRORS = 200
 """Errors that are looked at. More come only from an object with that many unknown fields, a file
 in another format; the first ones say it all."""
+_DEEPEST = 50
+"""Levels of a document that are looked at: those of alloc have 8, hostile ones up to 1,000."""
+
+
+def validated(raw: Any, validate: Callable[[Any], T]) -> T:
+    """Return the validated document.
+
+    Of a document with a wide object, such as one of a hundred thousand unknown fields, each an
+    error of 200 bytes, only the first fields are validated at first.
+
+    Parameters
+    ----------
+    raw
+        The document, plain JSON values.
+    validate
+        Validates plain JSON values.
+
+    Raises
+    ------
+    ValidationError
+        If it is malformed; for a wide one with the errors of its first fields.
+    """
+    if _is_wide(raw):
+        validate(_narrow(raw))
+    return validate(raw)
 
 
 def first_errors(
@@ -40,11 +68,28 @@ def first_errors(
     return error.errors(include_url=False), raw
 
 
-def _narrow(value: Any) -> Any:
+def _is_wide(value: Any) -> bool:
+    """Return whether there is an object with more than `MOST_ERRORS` fields in it."""
+    left = [value]  # and no recursion: a hostile document is as deep as JSON readers allow
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            if len(one) > MOST_ERRORS:
+                return True
+            one = one.values()
+        elif not isinstance(one, list):
+            continue
+        left += [inner for inner in one if isinstance(inner, dict | list)]
+    return False
+
+
+def _narrow(value: Any, depth: int = 0) -> Any:
     """Return a copy whose objects have no more than the first `MOST_ERRORS` fields."""
+    if depth > _DEEPEST:
+        return value
     if isinstance(value, dict):
-        first = list(value.items())[:MOST_ERRORS]
-        return {name: _narrow(inner) for name, inner in first}
+        first = itertools.islice(value.items(), MOST_ERRORS)
+        return {name: _narrow(inner, depth + 1) for name, inner in first}
     if isinstance(value, list):
-        return [_narrow(inner) for inner in value]
+        return [_narrow(inner, depth + 1) for inner in value]
     return value

@@ -414,8 +414,8 @@ class CertificatePart(Part):
     )
     bound_proof: BoundProof = Field(
         Certificate.bound_proof,
-        description="recomputed: evaluated again from multipliers; confirmed: a second run of the "
-        "solver proves it too; claimed: the solver's word; none: there is no bound.",
+        description="recomputed: evaluated again from multipliers; confirmed: a second run, "
+        "or a second solver, proves it too; claimed: the solver's word; none: there is no bound.",
     )
 
 

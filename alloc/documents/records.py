@@ -39,7 +39,7 @@ from pydantic import (
 
 from alloc.certificate import Certificate
 from alloc.documents.encoding import encode, encode_certificate, header
-from alloc.documents.first_errors import first_errors
+from alloc.documents.first_errors import first_errors, validated
 from alloc.documents.formats import Format
 from alloc.documents.models import SCHEMA_VERSION, CertificatePart, Part, Whole
 from alloc.documents.parsing import describe, parse_json
@@ -94,7 +94,7 @@ def record_of(body: Mapping[str, Any], record_class: type[T], where: str) -> T:
     """
     validate = _adapter(cast(Any, record_class)).validate_python
     try:
-        return cast(T, _built(validate(body)))
+        return cast(T, _built(validated(body, validate)))
     except ValidationError as error:
         details, body = first_errors(error, body, validate)
     raise _structure_error(details, body, record_class, where)

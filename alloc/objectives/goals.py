@@ -117,6 +117,12 @@ class Held:
         return self.value - slack if self.level.sense == "max" else self.value + slack
 
 
+def _in_full(weight: float) -> str:
+    """Return a weight as it is read back, in as few digits as that takes."""
+    short = f"{weight:g}"
+    return short if float(short) == weight else repr(weight)
+
+
 def _level(text: str) -> WeightedSum:
     known = {o.name: o for o in PLACEMENT_OBJECTIVES}
     terms = []
@@ -143,7 +149,7 @@ def _level(text: str) -> WeightedSum:
                 f'goal: the weight of {name} is "{match["weight"]}"; give a number above 0.'
             )
         terms.append((weight, known[name]))
-    name = " + ".join(o.name if w == 1.0 else f"{w:g} {o.name}" for w, o in terms)
+    name = " + ".join(o.name if w == 1.0 else f"{_in_full(w)} {o.name}" for w, o in terms)
     first = terms[0][1]
     return WeightedSum(
         name,

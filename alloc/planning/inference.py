@@ -13,10 +13,10 @@ from alloc.certificate import Result
 from alloc.documents.records import record_format
 from alloc.errors import InstanceError
 from alloc.planning.inference_replay import Replayer, tightenings
-from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again, timed_log
+from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again
 from alloc.solving.capacity.certifying import standing
 from alloc.solving.capacity.inference import solve_inference
-from alloc.solving.outcome import Settings
+from alloc.solving.outcome import Settings, timed_log
 
 PROBLEM_KIND = "inference_problem"
 RESULT_KIND = "inference_result"

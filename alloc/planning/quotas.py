@@ -21,9 +21,9 @@ from alloc.capacity.quotas import (
 from alloc.certificate import Certificate
 from alloc.documents.records import record_format
 from alloc.errors import InstanceError
-from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again, timed_log
+from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again
 from alloc.solving.capacity.quotas import QuotaOutcome, solve_quotas
-from alloc.solving.outcome import Settings
+from alloc.solving.outcome import Settings, timed_log
 from alloc.units import MILLI
 
 Array = npt.NDArray[np.float64]

@@ -185,7 +185,7 @@ def _claims(comparison: Comparison, fingerprint: str) -> tuple[tuple[str, str], 
         return ()
     words = {
         "recomputed": "proved again here by weak duality, without the solver",
-        "confirmed": "proved by two runs of the solver, one of them without its presolve",
+        "confirmed": "proved by two runs: of two solvers, or of one with and without its presolve",
         "claimed": "the solver's claim",
         "none": "none",
     }

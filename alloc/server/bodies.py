@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from alloc.documents.decoding import check_structure
-from alloc.documents.first_errors import first_errors
+from alloc.documents.first_errors import first_errors, validated
 from alloc.documents.models import Kind
 from alloc.documents.parsing import parse_json
 from alloc.errors import InstanceError
@@ -39,7 +39,7 @@ def read_request(body: bytes, model: type[R]) -> R:
     except InstanceError as error:
         raise refuse("malformed-json", str(error)) from None
     try:
-        return model.model_validate(raw)
+        return validated(raw, model.model_validate)
     except ValidationError as error:
         details, raw = first_errors(error, raw, model.model_validate)
     errors = [

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
+from alloc.processes import death
 from alloc.server import worker as worker_process
 from alloc.server.frames import HEAD, Failure, pack_job, unpack_head
 from alloc.server.operations import Limits
@@ -179,11 +180,9 @@ class Worker:
                 "this server gives a job; send a smaller instance, or choose another method.",
             )
         else:
-            how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
             problem = Problem(
                 "worker-died",
-                f"the process that ran the job died ({how}); try again, and if it dies again, "
-                "choose another backend or a smaller instance.",
+                f"the process that ran the job {death(code)}.",
             )
         return Ended(failure=Failure(problem.to_json(), f"worker ended: {reason or code}"))
 

@@ -223,9 +223,12 @@ async def _events(service: Service, job_id: str, after: int) -> AsyncIterator[Se
             for number, kind, data in past_events(await service.store.events(job_id), after):
                 after = number
                 yield _sent(number, kind, data)
+        at = event_id(job.finished or job.started or job.created)
+        heard = after >= at and (job.state == "running" or job.started is None)
+        if heard and shown is None:
+            shown = job.state  # by somebody who comes back; what was put back is news
         if job.ended or job.state != shown:
             shown = job.state
-            at = event_id(job.finished or job.started or job.created)
             yield _sent(max(at, after + 1), "status", json.dumps(job.to_dict()))
         if job.ended:
             return

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
-import select
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 from multiprocessing import forkserver
@@ -21,6 +18,7 @@ from alloc.errors import (
     InstanceError,
     UnsupportedFeatureError,
 )
+from alloc.processes import end_with_parent
 from alloc.server.bodies import read_request
 from alloc.server.frames import Failure, Tag, pack, receive_job
 from alloc.server.operations import Limits, Operation, operations
@@ -31,7 +29,6 @@ _PAUSE_S = 0.2
 _MOMENT_S = 0.05
 _SLACK_MIB = 1024
 """Address space beyond the memory limit: reserved by allocators and threads, never used."""
-_PR_SET_PDEATHSIG = 1
 _NICENESS = 5
 
 
@@ -124,20 +121,9 @@ def _limit_memory(memory_limit_mib: int) -> None:
 
 def _die_with_server(channel: socket.socket) -> None:
     """Let no worker outlive its server, not even one that is killed, whatever its job does."""
-    if sys.platform.startswith("linux"):
-        # Also while a solver lets no other thread run.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     # The parent, the process that workers are forked from, lives as long as somebody holds this:
     # the server is to be the only one.
     held = getattr(vars(forkserver)["_forkserver"], "_forkserver_alive_fd", None)
     if held is not None:
         os.close(held)
-
-    def watch() -> None:
-        ended = select.poll()
-        # Nothing is waited for but the end of the other side, which is always reported.
-        ended.register(channel, 0)
-        ended.poll()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    end_with_parent(channel.fileno())

@@ -22,6 +22,9 @@ from alloc.workload import Job
 
 _LEAST_SHARE = 0.1
 """Part of the limit that must be left for a solve to be worth beginning."""
+_REHEARSAL_SHARE = 0.25
+"""Part of the limit after which no further rule is rehearsed: one that takes as long as those
+before still leaves half of the limit to the solve."""
 _SAME = 1e-9
 """Relative difference of costs that is rounding."""
 
@@ -186,7 +189,7 @@ class RollingHorizon:
             return self._fall_back(state, self._rules[0])
         # Where jobs have come or work is not as forecast, what is left of a plan is no answer.
         tail = _valid(instance, tail)
-        rule, rehearsed, cost = self._rehearse(instance)
+        rule, rehearsed, cost = self._rehearse(instance, began)
         left_s = self._time_limit_s - (self._clock() - began) - self._overrun_s
         if self._rehearsing and left_s <= _LEAST_SHARE * self._time_limit_s:
             # What this decision does not use pays for the last solve's overrun.
@@ -218,10 +221,18 @@ class RollingHorizon:
         self._plan = plan
         return Decision(assign=assign, notes={"solves": 1})
 
-    def _rehearse(self, instance: Instance) -> tuple[Scheduler, Schedule | None, float]:
-        """Return the rule whose plan for an instance is best, the plan, and its cost."""
+    def _rehearse(
+        self, instance: Instance, began: float
+    ) -> tuple[Scheduler, Schedule | None, float]:
+        """Return the rule whose plan for an instance is best, the plan, and its cost.
+
+        Where the first plans have used their share of the limit, later rules are not asked.
+        """
         best, schedule, least = self._rules[0], None, math.inf
         for rule, rehearsing in zip(self._rules, self._rehearsing, strict=False):
+            spent_s = self._clock() - began
+            if schedule is not None and spent_s >= _REHEARSAL_SHARE * self._time_limit_s:
+                break
             try:
                 found = simulate(instance, rehearsing, check=False).schedule
             except AllocError:

@@ -34,6 +34,7 @@ from alloc.backends.linear_program import LinearProgram
 from alloc.backends.scaling import power_of_two
 from alloc.backends.second_proof import solve_and_prove
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
+from alloc.errors import OutOfTime
 from alloc.formulation import Array, ArrayModel, RawResult
 from alloc.solving.outcome import Outcome, Settings
 from alloc.workload.colocation import ColocationProblem, Packing
@@ -42,6 +43,8 @@ from alloc.workload.interference import InterferenceTable
 Bundle = tuple[int, ...]
 """Classes of the jobs on one GPU, in ascending order."""
 
+_FIRST_S = 1.0
+"""For a linear program at least: without its prices there is no bound."""
 _CONVERGED = 1e-9
 _PER_ROUND = 2000
 """Most bundles added in a round of pricing."""
@@ -172,7 +175,10 @@ def _solve(
     master.add([(t,) for t in range(len(problem.kind))])
     bound, best = math.inf, (np.zeros(len(problem.kind)), 0.0)
     while True:
-        prices, gpu = master.solve()
+        try:
+            prices, gpu = master.solve(max(settings.seconds_left(), _FIRST_S))
+        except OutOfTime:
+            break
         bundles, top = problem.price(prices, gpu, _CONVERGED, _PER_ROUND)
         proved = float(problem.count @ prices) + problem.num_gpus * (gpu + max(top, 0.0))
         if proved < bound:
@@ -180,8 +186,9 @@ def _solve(
         if not master.add(bundles) or settings.seconds_left() < 0.3 * settings.time_limit_s:
             break
     chosen, value, _ = _integers(problem, master.bundles, settings)
-    proof: BoundProof = "recomputed"
-    if not is_within(value, bound, OPTIMALITY_GAP) and settings.seconds_left() > 0:
+    proof: BoundProof = "recomputed" if math.isfinite(bound) else "none"
+    open_ = math.isfinite(bound) and not is_within(value, bound, OPTIMALITY_GAP)
+    if open_ and settings.seconds_left() > 0:
         # What loses more than the gap at the best prices is in no better packing.
         core, _ = problem.price(*best, value - bound - 1e-9, _MOST_CORE + 1)
         if len(core) <= _MOST_CORE:
@@ -225,9 +232,15 @@ class _Master:
         )
         return len(new)
 
-    def solve(self) -> tuple[Array, float]:
-        """Return the price of a job of each class, and of a GPU."""
-        duals = np.abs(self.program.optimum("the linear program of bundles").duals)
+    def solve(self, seconds: float) -> tuple[Array, float]:
+        """Return the price of a job of each class, and of a GPU.
+
+        Raises
+        ------
+        OutOfTime
+            If so many seconds are too short.
+        """
+        duals = np.abs(self.program.optimum("the linear program of bundles", seconds).duals)
         return duals[:-1], float(duals[-1])
 
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
-from alloc.models.malleable.profiles import OutOfTime, Pricing, lagrangian_bound
+from alloc.models.malleable.profiles import Pricing, lagrangian_bound
 from alloc.solving.ascent import ascend
 from alloc.solving.counted import CountedPricing
 from alloc.solving.master import Column, Master, make_column

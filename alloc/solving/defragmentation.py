@@ -240,7 +240,7 @@ def consolidate(
     """
     problem = _what_runs(instance, move_budget)
     limits = _Limits(backend, time_limit_s, seed, progress)
-    result = limits.solve(problem, f"gpu_hosts_used + {move_cost:g} moves")
+    result = limits.solve(problem, f"gpu_hosts_used + {move_cost!r} moves")
     return _with_steps(problem, result)
 
 

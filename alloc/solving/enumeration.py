@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
-from alloc.models.malleable.profiles import IDLE, OutOfTime, Pricing, Profile, Solved, never
+from alloc.models.malleable.profiles import IDLE, Pricing, Profile, Solved, never
 
 _FIT = 1e-9
 

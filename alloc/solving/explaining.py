@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from alloc.families import AUTO
 from alloc.instance import Instance
 from alloc.objectives.placed import moved_tasks_by_role
@@ -30,19 +32,24 @@ def explain(
     moves
         Whether to look for moves of running jobs that would let it in (a placement problem).
     backend, time_limit_s
-        What searches for them, and its wall time, seconds.
+        What searches for them, and the wall time of the whole, seconds. Reading and checking a
+        placement is not cut short, which takes some seconds on ten thousand hosts.
 
     Raises
     ------
     InstanceError
         If there is no such job, or it runs already.
     """
+    ends = time.perf_counter() + time_limit_s
     explanation = decide_for(instance, job_id).explanation
     # Running jobs are in the way by what they hold, or by where they stand.
     in_the_way = explanation is not None and {"running jobs", "affinity"} & {*explanation.conflict}
     if explanation is None or not moves or not in_the_way or not instance.running:
         return explanation
-    room = make_room(instance, job_id, backend=backend, time_limit_s=time_limit_s)
+    left = ends - time.perf_counter()
+    if left <= 0:
+        return explanation
+    room = make_room(instance, job_id, backend=backend, time_limit_s=left)
     if room.migration is None or not room.migration.steps:
         return explanation
     return explanation.with_cure(_moving(instance, room))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Result
 from alloc.instance import Instance
-from alloc.objectives import Held, parse_level
+from alloc.objectives import Held, WeightedSum, parse_level
 from alloc.solution import Solution
 from alloc.solving.outcome import Settings
 
@@ -58,9 +58,14 @@ def solve_levels(
         elapsed = settings.time_limit_s - settings.seconds_left()
         share = settings.seconds_left() / (len(levels) - n)
         given = replace(settings, time_limit_s=elapsed + share, held=tuple(held))
+        level = parse_level(name)
+        if best is not None and settings.time_is_up():
+            report(f"level {n + 1} of {len(levels)}: no time is left for {name}")
+            stages.append(_untouched(instance, best, stages[-1], level))
+            held.append(Held(level, level.evaluate(instance, best), level.size(instance)))
+            continue
         report(f"level {n + 1} of {len(levels)}: {name}")
         result = attempt(name, given, warm_start if best is None else best)
-        level = parse_level(name)
         if best is None:
             if result.solution is None:
                 return result.replace(stages=(result.certificate,))
@@ -77,6 +82,22 @@ def solve_levels(
     return Result(best, weakest, stages=tuple(stages))
 
 
+def _untouched(
+    instance: Instance, solution: Solution, before: Certificate, level: WeightedSum
+) -> Certificate:
+    """Return the certificate of a level for which no time was left."""
+    return before.replace(
+        status="feasible",
+        objective=level.evaluate(instance, solution),
+        bound=math.inf if level.sense == "max" else -math.inf,
+        sense=level.sense,
+        objective_name=level.name,
+        limit="time",
+        bound_proof="none",
+        seconds=0.0,
+    )
+
+
 def _settle(instance: Instance, solution: Solution | None, stage: Certificate) -> Certificate:
     """Return a level's certificate with the value that the last answer has."""
     assert solution is not None
@@ -85,6 +106,7 @@ def _settle(instance: Instance, solution: Solution | None, stage: Certificate) -
     # A later level cannot be infeasible: the answer before it is a solution. Rounding may say so.
     bound = worst if stage.status == "infeasible" else stage.bound
     bound = max(bound, value) if stage.sense == "max" else min(bound, value)
-    found = stage.replace(objective=value, bound=bound, verified=True)
+    proof = stage.bound_proof if math.isfinite(bound) else "none"
+    found = stage.replace(objective=value, bound=bound, bound_proof=proof, verified=True)
     proved = found.gap is not None and found.gap <= OPTIMALITY_GAP
     return found.replace(status="optimal" if proved else "feasible")

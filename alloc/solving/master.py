@@ -16,10 +16,9 @@ from scipy import sparse
 from alloc.backends import SolverOptions, highs
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.second_proof import solve_and_prove
-from alloc.errors import SolverError
 from alloc.formulation import Array, ArrayModel, RawResult
 from alloc.models.malleable.data import SlotData
-from alloc.models.malleable.profiles import IDLE, OutOfTime, Profile
+from alloc.models.malleable.profiles import IDLE, Profile
 
 
 @dataclass(frozen=True)
@@ -134,11 +133,7 @@ class Master:
         SolverError
             If HiGHS ends otherwise than with an optimum, which there always is.
         """
-        found = self.program.solve(seconds)
-        if found is None and self.program.is_stopped:
-            raise OutOfTime
-        if found is None:
-            raise SolverError(f'HiGHS ended the linear master with "{self.program.status}".')
+        found = self.program.optimum("the linear master", seconds)
         prices = np.maximum(-found.duals[self.data.num_jobs :], 0.0)
         z = found.values[self.data.num_jobs :]
         return found.value, prices.reshape(self.num_slots, -1) / self.scale, z

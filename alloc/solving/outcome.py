@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -10,6 +11,8 @@ from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
 from alloc.objectives import Held
 
 S = TypeVar("S")
+Progress = Callable[[str], None]
+"""Takes a line of progress."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,9 @@ class Settings:
         Earlier levels of a goal of several levels, with the values that they must keep.
     gap
         Relative gap between value and bound at which a search may stop.
+    nodes
+        Most nodes of each integer program, or None: for answers that must not depend on the
+        machine. Only rounds look at it.
     """
 
     time_limit_s: float = 60.0
@@ -38,6 +44,7 @@ class Settings:
     started: float = field(default_factory=time.perf_counter)
     held: tuple[Held, ...] = ()
     gap: float = OPTIMALITY_GAP
+    nodes: int | None = None
 
     def seconds_left(self) -> float:
         """Return the wall time left, seconds, 0 or more."""
@@ -111,3 +118,15 @@ class Outcome(Generic[S]):
     repairs: tuple[Any, ...] = ()
     sensitivities: tuple[Any, ...] = ()
     assumptions: tuple[str, ...] = ()
+
+
+def timed_log(settings: Settings, progress: Progress | None) -> tuple[list[str], Progress]:
+    """Return a log, and what writes a line into it with the time and passes it on."""
+    log: list[str] = []
+
+    def report(line: str) -> None:
+        log.append(f"{time.perf_counter() - settings.started:8.2f} s  {line}")
+        if progress is not None:
+            progress(log[-1])
+
+    return log, report

@@ -116,9 +116,12 @@ def solve_sharing(
         claimed = max(claimed, relaxed.bound - loss)
     else:
         claimed = min(claimed, relaxed.bound + loss)
-    if values is None and limit is None and complete:
+    refused = values is None and limit is None
+    if refused and complete and all_run and best.allocation is None:
         return _infeasible(instance, objective, settings)
-    if complete:
+    # Refused may be what is decided about the options. Else something stands that keeps every rule:
+    # the warm start, or nothing at all, and the refusal proves nothing.
+    if complete and not (refused and open_options is None):
         claimed = round_bound(data, objective, claimed)
         sharper = min(bound, claimed) if sense_of(objective) == "max" else max(bound, claimed)
         if sharper != bound:
@@ -311,6 +314,9 @@ def _host_by_host(
         return known
     all_run = objective in PLACES_ALL
     values, claimed, limit, proof_of_claim = _integers(data, columns, objective, all_run, settings)
+    if values is None and limit is None and (best.allocation is not None or not all_run):
+        # The refusal is false, for something stands that keeps every rule.
+        return known
     if values is not None:
         best.offer(_dealt(data, columns, values, report))
     claimed = round_bound(data, objective, claimed)

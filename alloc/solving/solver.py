@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -15,11 +14,12 @@ from alloc.backends.second_proof import with_proof
 from alloc.certificate import OPTIMALITY_GAP, Result
 from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
 from alloc.families import AUTO, Family, family_of, load
-from alloc.formulation import ArrayModel, ProvedInfeasible
+from alloc.formulation import ArrayModel, CpSatModel, ProvedInfeasible
 from alloc.objectives import parse_goal
 from alloc.solving.certify import certify
+from alloc.solving.cross_check import cross_checked
 from alloc.solving.lexicographic import solve_levels
-from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.outcome import Outcome, Settings, timed_log
 from alloc.units import require_non_negative
 from alloc.verification import initial_violations
 from alloc.verification.starts import require_start
@@ -43,6 +43,7 @@ def solve(
     workers: int = 1,
     warm_start: Any = None,
     progress: Callable[[str], None] | None = None,
+    isolated: bool = False,
 ) -> Result[Any]:
     """Solve a problem of any family, with a proof of how good the answer is.
 
@@ -75,6 +76,11 @@ def solve(
         family does not return is left aside.
     progress
         Called with a line of text now and then.
+    isolated
+        Solve in a process of its own, so that a solver that crashes or is ended for its memory is
+        a `SolverError` here and not the end of this session. It takes about a second more, before
+        `time_limit_s` begins; what this session has registered is not known there. A second
+        Ctrl-C gives the solve up.
 
     Returns
     -------
@@ -92,20 +98,33 @@ def solve(
         If the solver cannot be loaded.
     CertificateError
         If the answer or its bound contradicts what the checker recomputes.
+    SolverError
+        If the solver broke its contract, or, with `isolated`, its process died.
     """
+    if isolated:
+        return _solve_isolated(
+            problem,
+            family,
+            backend,
+            objective=objective,
+            time_limit_s=time_limit_s,
+            gap=gap,
+            seed=seed,
+            workers=workers,
+            warm_start=warm_start,
+            progress=progress,
+        )
     if not (time_limit_s > 0 and math.isfinite(time_limit_s)):
         raise InstanceError(f"time_limit_s is {time_limit_s}; give a number of seconds above 0.")
     require_non_negative(gap, "solve", "gap")
     settings = Settings(time_limit_s, seed, workers, gap=gap)
-    log: list[str] = []
 
-    def report(line: str) -> None:
-        stamped = f"{time.perf_counter() - settings.started:8.2f} s  {line}"
-        log.append(stamped)
-        _log.info(stamped)
+    def tell(line: str) -> None:
+        _log.info(line)
         if progress is not None:
-            progress(stamped)
+            progress(line)
 
+    log, report = timed_log(settings, tell)
     result = solve_within(
         problem, settings, report, family, backend, objective=objective, warm_start=warm_start
     )
@@ -165,6 +184,21 @@ def solve_within(
         ),
         report,
     )
+
+
+def _solve_isolated(
+    *arguments: Any, progress: Callable[[str], None] | None, **options: Any
+) -> Result[Any]:
+    """Solve in a process of its own; what it logs is logged here."""
+    from alloc.solving.isolation import run_isolated
+
+    def report(line: str) -> None:
+        _log.info(line)
+        if progress is not None:
+            progress(line)
+
+    result: Result[Any] = run_isolated(solve, *arguments, progress=report, **options)
+    return result
 
 
 def _attempt(
@@ -257,7 +291,7 @@ def _solve_model(
         raw = with_proof(drawing.model, raw, replace(options, time_limit_s=left))
     report(f"{solver.version()}: {raw.native_status}, bound {raw.bound:g}")
     infeasible = raw.status == "infeasible"
-    return Outcome(
+    outcome = Outcome(
         solution=None if raw.values is None else drawing.extract(raw.values),
         bound=raw.bound,
         bound_proof=raw.bound_proof if math.isfinite(raw.bound) else "none",
@@ -267,3 +301,7 @@ def _solve_model(
         infeasible=infeasible,
         conflict=chosen.conflict if infeasible else None,
     )
+    if isinstance(drawing.model, CpSatModel) and raw.status == "optimal":
+        outcome = cross_checked(problem, chosen, wanted, settings, outcome)
+        report(f"the array model: bound {outcome.bound:g}, {outcome.bound_proof}")
+    return outcome

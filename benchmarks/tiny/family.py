@@ -52,8 +52,6 @@ class Answer:
         Whether a limit ended the search.
     violations
         What the checker finds in the solution.
-    slack
-        How far the method's rounding may move value and bound, in the objective's unit.
     """
 
     statuses: tuple[str, ...]
@@ -62,7 +60,6 @@ class Answer:
     proof: str = ""
     limited: bool = False
     violations: Sequence[object] = ()
-    slack: float = 0.0
 
     @property
     def status(self) -> str:
@@ -89,6 +86,8 @@ class Family:
         ``solve(problem, way, seconds)``.
     scaled
         Whether its problems have weights, rates, times or prices far from 1.
+    open_ways
+        Ways that are no exact methods: without a limit they too may leave an answer open.
     """
 
     name: str
@@ -97,13 +96,14 @@ class Family:
     truth: Callable[[Any], Truth]
     solve: Callable[[Any, str, float], Answer]
     scaled: bool = False
+    open_ways: tuple[str, ...] = ()
 
     def problem(self, seed: int, *, large: bool = False) -> Any:
         """Return the problem of a seed."""
         return self.make(Random(f"{self.name} {large} {seed}"), self.scaled, large)
 
 
-def of_result(result: Any, violations: Sequence[object] = (), slack: float = 0.0) -> Answer:
+def of_result(result: Any, violations: Sequence[object] = ()) -> Answer:
     """Return the answer that a result with certificates gives."""
     certificates = result.stages or (result.certificate,)
     return Answer(
@@ -113,7 +113,6 @@ def of_result(result: Any, violations: Sequence[object] = (), slack: float = 0.0
         certificates[-1].bound_proof,
         any(c.limit is not None for c in certificates),
         violations,
-        slack,
     )
 
 
@@ -129,23 +128,34 @@ def of_certificate(certificate: Any, violations: Sequence[object] = ()) -> Answe
     )
 
 
-def disagreement(truth: Truth, answer: Answer) -> str | None:
-    """Return what is false about an answer, or None."""
+def disagreement(truth: Truth, answer: Answer, may_stay_open: bool = False) -> str | None:
+    """Return what is false about an answer, or None.
+
+    Parameters
+    ----------
+    truth
+        The optimum.
+    answer
+        What a method says.
+    may_stay_open
+        Whether it may end without a limit and without a proof; all that it claims must hold.
+    """
     if answer.violations:
         return f"the checker refuses it: {answer.violations[0]}"
     if truth.values is None:
-        if answer.status == "infeasible" or (answer.limited and answer.values[0] is None):
+        unfinished = answer.limited or may_stay_open
+        if answer.status == "infeasible" or (unfinished and answer.values[0] is None):
             return None
         return f"{answer.status} {answer.values}, but nothing is feasible"
     if "infeasible" in answer.statuses:
         return f"infeasible, but {truth.values} is possible"
-    if answer.status != "optimal" and not answer.limited:
+    if answer.status != "optimal" and not (answer.limited or may_stay_open):
         return f"{answer.status} {answer.values} without a limit"
     levels = zip(
         answer.statuses, answer.values, answer.bounds, truth.values, truth.senses, strict=False
     )
     for status, value, bound, best, sense in levels:
-        off = CLOSE * max(abs(best), truth.size) + answer.slack
+        off = CLOSE * max(abs(best), truth.size)
         sign = 1.0 if sense == "min" else -1.0
         if value is not None and (not math.isfinite(value) or sign * (best - value) > off):
             return f"{value!r} is better than the optimum {best!r}"

@@ -120,4 +120,7 @@ def solve(problem: Problem, way: str, seconds: float) -> Answer:
     )
 
 
-OPERATION = Family("operation", make, ("auto", "patterns", "pyomo"), truth, solve)
+# Patterns are generated at the root alone: a bound and a plan from one linear program.
+OPERATION = Family(
+    "operation", make, ("auto", "patterns", "pyomo"), truth, solve, open_ways=("patterns",)
+)

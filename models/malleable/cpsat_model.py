@@ -1,13 +1,15 @@
 """F2 in CP-SAT: the same program in integers.
 
-Fractions of a slot become whole parts of it, work becomes integers. Work per slot is rounded up and
-work to do is rounded down, so that every schedule stays feasible; the parts of a slot round a job's
-completion up, by less than one part. The backend takes that off the bound.
+Fractions of a slot become whole parts of it, work and weights become integers: exactly where they
+are multiples of something, else work per slot and weights are rounded up and work to do is rounded
+down, so that every schedule stays feasible. The parts of a slot round a job's completion up, by
+less than one part. The backend takes that off the bound; there are so many parts that what is left
+proves an optimum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,10 +21,20 @@ from alloc.models.malleable.data import Array
 from alloc.models.malleable.grid import Grid, fractions, grid_of, idle_free
 from alloc.solution import Schedule, Solution
 
-PARTS = 10_000
-"""Parts of a slot: completions are exact to a ten-thousandth of a slot, and so is the bound."""
+_FEWEST_PARTS, _MOST_PARTS = 10**4, 10**8
+"""Parts of a slot: completions, and so the bound, are exact to one."""
+_PARTS_SHARE = 1e-7
+"""Of the sum of all jobs alone, what the parts may round: a tenth of what is called optimal."""
+_LARGEST_PRODUCT = 10**14
+"""Work units of a job times parts of a slot: with larger coefficients CP-SAT gets slow."""
+_LARGEST_SUM = 2**60
+"""Of any row or the objective: CP-SAT counts in 64 bits."""
 _LARGEST_WORK = 10**9
-_LARGEST_WEIGHT = 10**6
+_LARGEST_WEIGHT = _LARGEST_WHOLE = 10**6
+_MOST_ENTRIES = 20_000
+"""Numbers times multiples of the least of them that are tried, until all are whole."""
+_WHOLE = 1e-12
+"""Relative distance from a whole number that double precision explains."""
 _CUT_SCALE = 10**6
 """Coefficients of (C9) are rounded down to millionths, so that it stays valid."""
 
@@ -43,29 +55,29 @@ class _Builder:
         self.grid = grid
         self.model = cp_model.CpModel()
         data = grid.data
+        self.parts = _parts(grid)
         self.jobs = [self._job(j) for j in range(data.num_jobs)]
         self._capacity()
 
     def _job(self, j: int) -> _JobVariables:
         grid, data, model = self.grid, self.grid.data, self.model
-        slots, table, job = grid.slots(j), data.table(j), data.instance.jobs[j]
-        rate = np.ceil(table.rate * self.work_scale(j)).astype(int).tolist()
-        work = int(np.floor(data.work[j] * self.work_scale(j)))
+        slots, job = grid.slots(j), data.instance.jobs[j]
+        parts, (rate, work) = self.parts, self._whole_work(j)
         x = [[model.new_bool_var(f"x[{j},{t},{c}]") for c in range(len(rate))] for t in slots]
         v = [
-            [model.new_int_var(0, PARTS, f"v[{j},{t},{c}]") for c in range(len(rate))]
+            [model.new_int_var(0, parts, f"v[{j},{t},{c}]") for c in range(len(rate))]
             for t in slots
         ]
         u = [model.new_bool_var(f"u[{j},{t + 1}]") for t in slots]
-        stay = [int(np.ceil(PARTS * grid.longest_stay(j, t))) for t in slots]
+        stay = [int(np.ceil(parts * grid.longest_stay(j, t))) for t in slots]
         e = [model.new_int_var(0, s, f"e[{j},{t}]") for s, t in zip(stay, slots, strict=True)]
         # Work left over, in parts of a slot at full speed.
-        most = int(np.ceil(PARTS * float(data.shortest[j]))) if grid.may_run_over(j) else 0
+        most = int(np.ceil(parts * float(data.shortest[j]))) if grid.may_run_over(j) else 0
         o = model.new_int_var(0, most, f"o[{j}]")
-        delta = int(np.floor(PARTS * grid.restart(j)))
+        delta = int(np.floor(parts * grid.restart(j)))
         z = self._restarts(j, x) if delta else []
         done = [sum(r * part for r, part in zip(rate, row, strict=True)) for row in v]
-        model.add(sum(done) + max(rate) * o >= PARTS * work)  # (C1)
+        model.add(sum(done) + max(rate) * o >= parts * work)  # (C1)
         for k, _ in enumerate(slots):
             if k:
                 model.add(sum(x[k]) <= u[k - 1])  # (C2)
@@ -73,12 +85,12 @@ class _Builder:
             else:
                 model.add(sum(x[k]) <= 1)
             for part, chosen in zip(v[k], x[k], strict=True):
-                model.add(part <= PARTS * chosen)  # (C3)
+                model.add(part <= parts * chosen)  # (C3)
             pause = delta * z[k] if delta else 0
-            model.add(sum(v[k]) <= PARTS * sum(x[k]) - pause)
+            model.add(sum(v[k]) <= parts * sum(x[k]) - pause)
             model.add(e[k] >= stay[k]).only_enforce_if(u[k])  # (C5)
             model.add(e[k] >= sum(v[k]) + pause)
-        self._strengthen(j, done, rate, PARTS * work, v, u, e, o)
+        self._strengthen(j, done, parts * work, v, u, e, o)
         if slots:
             model.add(o == 0).only_enforce_if(~u[-1])  # (C7)
             if not grid.may_run_over(j):
@@ -99,8 +111,7 @@ class _Builder:
     def _strengthen(
         self,
         j: int,
-        done: list[cp_model.LinearExprT],
-        rate: list[int],
+        done: Sequence[cp_model.LinearExprT],
         work: int,
         v: list[list[cp_model.IntVar]],
         u: list[cp_model.IntVar],
@@ -118,7 +129,7 @@ class _Builder:
             for share, part in zip(exact, row, strict=True)
         ]
         over = int(np.floor(_CUT_SCALE * exact.max() * len(u)))
-        constant = int(np.floor(_CUT_SCALE * PARTS * self.grid.mean_busy_constant(j)))
+        constant = int(np.floor(_CUT_SCALE * self.parts * self.grid.mean_busy_constant(j)))
         stay = _CUT_SCALE * (sum(e) + o)
         model.add(stay >= sum(mean) + over * o + constant)  # (C9)
 
@@ -154,24 +165,72 @@ class _Builder:
                     expression = cp_model.LinearExpr.weighted_sum(terms, weights)
                     self.model.add(expression <= int(capacity))  # (C8)
 
-    def work_scale(self, j: int) -> float:
-        """Return integer work units per work unit of job j."""
-        data = self.grid.data
-        return _LARGEST_WORK / max(float(data.work[j]), float(data.table(j).rate.max()))
+    def _whole_work(self, j: int) -> tuple[list[int], int]:
+        """Return the rates and the work of a job in whole units: at least, and at most, theirs."""
+        rate, work = self.grid.data.table(j).rate, float(self.grid.data.work[j])
+        exact = whole_multiples(np.array([*rate, work]))
+        if exact is not None:
+            return exact[:-1], exact[-1]
+        scale = _LARGEST_WORK / max(work, float(rate.max()))
+        return np.ceil(rate * scale).astype(int).tolist(), int(np.floor(work * scale))
 
     def objective(self) -> tuple[float, float]:
         """Set the objective; return its scale and what rounding may add, weighted slots."""
         data = self.grid.data
-        unit = _LARGEST_WEIGHT / float(data.weight.max())
-        weights = np.ceil(data.weight * unit - 1e-9).astype(int)
+        exact = whole_multiples(data.weight)
+        if exact is not None:
+            weights, unit = np.array(exact), exact[0] / float(data.weight[0])
+        else:
+            unit = _LARGEST_WEIGHT / float(data.weight.max())
+            weights = np.ceil(data.weight * unit - 1e-9).astype(int)
         self.model.minimize(
             sum(int(w) * (sum(job.e) + job.o) for w, job in zip(weights, self.jobs, strict=True))
         )
         stay = np.array([len(self.grid.slots(j)) for j in range(data.num_jobs)]) + data.shortest
-        rounding = (
-            float((weights / unit - data.weight) @ stay) + 2 * float(data.weight.sum()) / PARTS
-        )
-        return unit * PARTS, rounding
+        above = np.maximum(weights / unit - data.weight, 0.0)
+        rounding = float(above @ stay) + 2 * float(data.weight.sum()) / self.parts
+        return unit * self.parts, rounding
+
+
+def _parts(grid: Grid) -> int:
+    """Return how many parts of a slot to count.
+
+    Where all else is whole, so many that they round less than is called optimal. Where work or
+    weights are rounded too, few: large numbers that have no common divisor make CP-SAT slow.
+    """
+    data = grid.data
+    weights, largest = whole_multiples(data.weight), 1
+    if weights is None:
+        return _FEWEST_PARTS
+    for j in range(data.num_jobs):
+        whole = whole_multiples(np.array([*data.table(j).rate, data.work[j]]))
+        if whole is None:
+            return _FEWEST_PARTS
+        largest = max(largest, *whole)
+    wanted = 2 * float(data.weight.sum()) / (_PARTS_SHARE * float(data.weight @ data.shortest))
+    choices, distance = max(grid.num_choices, 1), float(grid.num_slots + 1)
+    share = max(float((1 / data.shortest).max()), 1.0)
+    most = min(
+        _MOST_PARTS,
+        _LARGEST_PRODUCT / largest,
+        _LARGEST_SUM / (_CUT_SCALE * share * choices * distance),  # (C9)
+        _LARGEST_SUM / (max(weights) * choices),
+    )
+    return int(max(min(wanted, most), _FEWEST_PARTS))
+
+
+def whole_multiples(values: Array) -> list[int] | None:
+    """Return the smallest whole numbers that are to each other as values, all more than 0.
+
+    None where there are none up to `_LARGEST_WHOLE`.
+    """
+    distinct, at = np.unique(values / values.min(), return_inverse=True)
+    multiples = np.outer(np.arange(1, _MOST_ENTRIES // len(distinct) + 1), distinct)
+    whole = np.abs(multiples - np.rint(multiples)) <= _WHOLE * multiples
+    found = np.flatnonzero(whole.all(axis=1))
+    if not len(found) or multiples[found[0]].max() > _LARGEST_WHOLE:
+        return None
+    return [int(n) for n in np.rint(multiples[found[0]])[at]]
 
 
 def draw_cpsat(instance: Instance, objective: str, num_slots: int | None = None) -> Drawing:
@@ -203,7 +262,7 @@ def draw_cpsat(instance: Instance, objective: str, num_slots: int | None = None)
         for j, job in enumerate(builder.jobs):
             profile, slots = plan[j], grid.slots(j)
             at = {profile.start + k: c for k, c in idle_free(profile.choice)}
-            stay = np.ceil(fractions(grid, j, profile) * PARTS - 1e-6)
+            stay = np.ceil(fractions(grid, j, profile) * builder.parts - 1e-6)
             for t, row in zip(slots, job.x, strict=True):
                 holds += [float(at.get(t) == c) for c in range(len(row))]
             for k, (t, row) in enumerate(zip(slots, job.x, strict=True)):

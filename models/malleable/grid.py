@@ -61,10 +61,13 @@ class Grid:
         return self.data.instance.jobs[j].restart_cost_s / self.data.slot_s
 
     def held(self, j: int) -> int | None:
-        """Return the column that job j ran in until the start, or None."""
+        """Return the column in which job j may go on from before the start, or None.
+
+        Where its hosts are not said, no hosts are the same ones: it pays for a restart.
+        """
         job = self.data.instance.jobs[j]
         for assignment in self.data.instance.running:
-            if assignment.job == job.id and self.data.release[j] == 0:
+            if assignment.job == job.id and assignment.tasks and self.data.release[j] == 0:
                 return self.data.table(j).column_of.get(assignment.configuration)
         return None
 

@@ -184,7 +184,12 @@ def _profile_with_restarts(data: SlotData, j: int, choice: Mapping[int, int]) ->
     job = data.instance.jobs[j]
     original = data.table(j).configuration
     slots = [(t, int(original[c]), ()) for t, c in sorted(choice.items())]
-    before = {a.job: Assignment(a.job, a.configuration) for a in data.instance.running}
+    # Hosts that are not said are no host of the slots, which have none yet.
+    unsaid = (TaskPlacement("", "", 0),)
+    before = {
+        a.job: Assignment(a.job, a.configuration, () if a.tasks else unsaid)
+        for a in data.instance.running
+    }
     end = follow(job, runs_of(data, job, slots), before.get(job.id)).completion_s
     if end is None:
         return None

@@ -23,6 +23,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from alloc.errors import OutOfTime
 from alloc.models.malleable.data import SlotData, Table
 
 Array = npt.NDArray[np.float64]
@@ -31,10 +32,6 @@ Rounding = Literal["lower", "upper"]
 IDLE = -1
 _FIT = 1e-9
 """Relative slack when work left is compared with a slot's work; matches the judge's tolerance."""
-
-
-class OutOfTime(Exception):
-    """A dynamic program was stopped: what it has is no bound and no profile."""
 
 
 def never() -> bool:

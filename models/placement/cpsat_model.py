@@ -19,6 +19,9 @@ _LARGEST_SUM = 10**15
 """Objectives are scaled to integers whose sum stays below this: 64 bits hold all that CP-SAT makes
 of them."""
 
+_LARGEST_EXPONENT = 300
+"""Of the scale: double precision ends at 308. Weights below 1e-286 are rounded, and the bound says
+so."""
 
 _TENS = tuple(10.0**k for k in range(10))
 """Powers of ten that weights as people write them need to be whole."""
@@ -109,7 +112,8 @@ def _scaled(expression: Expression, upper: Array) -> tuple[list[int], float, flo
     least = float(np.abs(expression.value[expression.value != 0]).min())
     # What makes all of them whole: a power of ten, or one times what makes the smallest 1. Else the
     # largest power of ten, or part of one, whose sum fits.
-    exponent = math.floor(math.log10(_LARGEST_SUM / max(largest, peak)))
+    room = math.log10(_LARGEST_SUM) - math.log10(max(largest, peak))
+    exponent = min(math.floor(room), _LARGEST_EXPONENT)
     exact = 10.0**exponent
     fitting = (scale for scale in (*_TENS, *(ten / least for ten in _TENS)) if scale <= exact)
     for scale in fitting:

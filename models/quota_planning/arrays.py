@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from alloc.capacity.quota_measures import MET_TOLERANCE_MILLI
+from alloc.capacity.quota_measures import AMOUNT_DIGITS, MET_TOLERANCE_MILLI
 from alloc.capacity.quotas import Quota, QuotaPlan, TenantUse
 from alloc.formulation import ArrayModel
 from alloc.models.inference_sizing.arrays import Rows
@@ -137,6 +137,17 @@ class QuotaLayout:
                         given = tuple(round(float(a), 6) for a in amounts)
                         uses.append(TenantUse(scenario.name, tenant.name, gpu_type, given))
         return QuotaPlan(quotas, tuple(uses))
+
+
+def _amounts(milli: Array) -> Array:
+    """Return amounts rounded, milli-GPU: to whole ones as far as that is the solver's tolerance.
+
+    What is all but met is met: beside a tenant of weight 1e9, a billionth of a GPU weighs a GPU.
+    """
+    whole = np.rint(milli)
+    return np.where(
+        np.abs(milli - whole) <= MET_TOLERANCE_MILLI, whole, np.round(milli, AMOUNT_DIGITS)
+    )
 
 
 def start_values(layout: QuotaLayout, plan: QuotaPlan) -> Array:

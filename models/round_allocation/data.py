@@ -72,11 +72,6 @@ class RoundData:
         """Number of job classes K."""
         return len(self.members)
 
-    @property
-    def class_of_column(self) -> Index:
-        """Class of each column, shape (N,)."""
-        return np.repeat(np.arange(self.num_classes), np.diff(self.first))
-
     def choose(self, x: Array) -> list[tuple[int, int]]:
         """Return (job position, configuration) for a solution x, shape (N,)."""
         chosen: list[tuple[int, int]] = []

@@ -116,7 +116,7 @@ def test_a_false_bound_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         colocation._Master,
         "solve",
-        lambda self: tuple(0.5 * part for part in honest(self)),
+        lambda self, seconds: tuple(0.5 * part for part in honest(self, seconds)),
     )
     monkeypatch.setattr(
         colocation._Classes,

@@ -11,6 +11,7 @@ import itertools
 import math
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,10 @@ from alloc.topology.host import Host, HostType
 from alloc.topology.topology import Topology
 from alloc.verification import verify
 from alloc.workload import Job, rigid_gang
+from benchmarks.tiny.families import FAMILIES
 
 DRAWINGS = ("highs", "pyomo", "cpsat")
 CLOSE = 3e-6
-CPSAT_PARTS = 5e-4
-"""CP-SAT counts in ten-thousandths of a slot: so far, in slots a job, may its bound be off."""
 
 few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 some = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
@@ -182,15 +182,39 @@ def check(instance: Instance, optimum: float, backend: str) -> None:
         assert certificate.status == "infeasible", backend
         assert result.conflict
         return
-    off = 0.0
-    if backend == "cpsat":
-        off = CPSAT_PARTS * instance.slot_s * sum(job.weight for job in instance.jobs)
     assert certificate.bound <= optimum * (1 + 1e-6), backend
-    assert certificate.objective == pytest.approx(optimum, rel=CLOSE, abs=off), backend
+    assert certificate.objective == pytest.approx(optimum, rel=CLOSE, abs=0.0), backend
     assert certificate.objective >= optimum * (1 - 1e-9), backend
-    assert certificate.bound == pytest.approx(optimum, rel=CLOSE, abs=off), backend
-    if backend != "cpsat":
-        assert certificate.status == "optimal", backend
+    assert certificate.bound == pytest.approx(optimum, rel=CLOSE, abs=0.0), backend
+    assert certificate.status == "optimal", backend
+
+
+def _of_uneven_numbers(seed: int) -> Instance:
+    """Return a small plan whose rates, works and weights have no common measure."""
+    rng = Random(f"uneven {seed}")
+    gpus, slot_s = rng.randint(1, 3), rng.uniform(5.0, 50.0)
+    topology = Topology("tiny", (HostType("k", gpus, "v100", 0, 0),), (Host("h", "k"),))
+    jobs = tuple(
+        Job(
+            f"j{i}",
+            rng.choice((0.0, rng.uniform(0.0, 2 * slot_s))),
+            slot_s * rng.uniform(0.2, 4.0),
+            tuple(rigid_gang(g, rate=rng.uniform(0.5, 1.0) * g) for g in range(1, gpus + 1)),
+            weight=10 ** rng.uniform(-3.0, 3.0),
+        )
+        for i in range(rng.randint(1, 3))
+    )
+    return Instance("uneven", topology, jobs, slot_s=slot_s)
+
+
+def test_cpsat_proves_the_optimum_of_numbers_without_a_common_measure() -> None:
+    """Its ten-thousandths of a slot left a gap that nothing closed: never was it optimal."""
+    for seed in range(12):
+        instance = _of_uneven_numbers(seed)
+        optimum = solved(instance, "auto").certificate
+        assert optimum.status == "optimal", seed
+        check(instance, optimum.objective, "cpsat")
+        assert solved(instance, "cpsat").certificate.bound_proof in ("recomputed", "confirmed")
 
 
 @some
@@ -489,3 +513,17 @@ def test_the_enumerator_knows_a_case_done_by_hand() -> None:
     pairs = list(itertools.combinations(range(4), 2))
     job = _gang_job("a")
     assert len(profiles(_one_gpu(job), job, 4)) == len(pairs)
+
+
+def test_a_running_job_whose_hosts_are_not_said_pays_for_a_restart() -> None:
+    """No hosts are the same as none. The checker knew, and the models did not: all stayed open.
+
+    Problems of the sweep with a job that runs before the start, by dynamic programming.
+    """
+    family = FAMILIES["malleable"]
+    problems = (family.problem(seed) for seed in itertools.count(50_000))
+    paying = (p for p in problems if p.running and p.job(p.running[0].job).restart_cost_s > 0)
+    for instance in itertools.islice(paying, 5):
+        (best,) = family.truth(instance).values or (math.inf,)
+        for backend in ("auto", *DRAWINGS):
+            check(instance, best, backend)

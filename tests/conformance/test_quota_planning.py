@@ -1,14 +1,20 @@
 """Quota planning: trying every division, arrays and Pyomo find the same value."""
 
+import itertools
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from quota_problems import GPU, a_quota_problem, best_value
 from quota_strategies import quota_problems
 
-from alloc.capacity.quota_measures import level_of
-from alloc.capacity.quotas import GpuAmount, QuotaTenant
+from alloc.capacity.quota_measures import goal_value, level_of, rounding
+from alloc.capacity.quotas import GpuAmount, GpuCapacity, QuotaTenant
+from alloc.errors import InstanceError
+from alloc.solving.capacity.certifying import certified
 from alloc.solving.capacity.quotas import solve_quotas
+from alloc.solving.outcome import Settings
 from alloc.verification.quota_plan import verify_quota_plan
 
 QUIET = settings(
@@ -140,3 +146,74 @@ def test_a_guarantee_that_binds_is_solved_with_its_rows():
         outcome = solve_quotas(problem)
         assert outcome.certificate.status == "optimal"
         assert outcome.certificate.objective == pytest.approx(best_value(problem), abs=1e-6)
+
+
+def _of_uneven_weights(seed):
+    """Return a small problem whose weights differ by up to a billion, in any unit."""
+    rng = Random(f"uneven {seed}")
+    unit, spread = rng.choice((1e-9, 1.0, 1e9)), rng.choice((1e3, 1e6, 1e9))
+    goal = rng.choice(("expected_shortfall", "expected_shortfall", "fair_service", "fair_coverage"))
+    tenants = []
+    for i in range(rng.randint(2, 3)):
+        cohort = rng.choice(("c", "c", None))
+        borrowing = 0 if cohort is None else rng.choice((0, 1, 5)) * GPU
+        weight = unit * rng.choice((1.0, spread))
+        tenants.append(QuotaTenant(f"t{i}", cohort, borrowing, weight, exceeding=0.0))
+    demands = [[rng.randint(0, 4) for _ in tenants] for _ in range(rng.randint(1, 3))]
+    return a_quota_problem(tenants, demands, rng.randint(1, 8), goal)
+
+
+@pytest.mark.parametrize("method", ["highs", "pyomo"])
+def test_weights_a_billion_apart_leave_every_optimum_proved_and_true(method):
+    """A fair goal of 0 was left open: rounding of 1e-16 looked like a better answer."""
+    for seed in range(60):
+        problem = _of_uneven_weights(seed)
+        best = best_value(problem)
+        worst = best[0] if isinstance(best, tuple) else best
+        certificate = solve_quotas(problem, method=method).certificate
+        assert certificate.status == "optimal", seed
+        size = 0.0 if problem.goal == "expected_shortfall" else 1e-9
+        assert certificate.objective == pytest.approx(worst, rel=2e-6, abs=size), seed
+        assert certificate.bound == pytest.approx(worst, rel=2e-6, abs=size), seed
+
+
+@pytest.mark.parametrize("goal", ["expected_shortfall", "least_quota", "fair_service"])
+@pytest.mark.parametrize("ratio", [1.0, 1e3, 1e6, 1e9])
+def test_only_the_best_of_all_divisions_is_optimal(goal, ratio):
+    """Beside a weight of a million, a GPU of a tenant of weight 1 was called rounding."""
+    tenants = [QuotaTenant("heavy", weight=ratio), QuotaTenant("light", weight=1.0)]
+    problem = a_quota_problem(tenants, [[2, 3], [1, 1]], 4, goal)
+    if goal == "least_quota":
+        capacity = (GpuCapacity("a100", 4 * GPU, 1.0), GpuCapacity("h100", 4 * GPU, ratio))
+        problem = problem.replace(capacity=capacity)
+    served_and_quota = []
+    for each in itertools.product(range(5), repeat=2 * len(problem.types)):
+        quota = np.array(each, dtype=float).reshape(2, -1) * GPU
+        if (quota.sum(axis=0) <= 4 * GPU).all():
+            served_and_quota.append((np.minimum(problem.demand_milli, quota), quota))
+    values = [goal_value(problem, quota, served) for served, quota in served_and_quota]
+    best = max(values) if goal == "fair_service" else min(values)
+    for value, (served, quota) in zip(values, served_and_quota, strict=True):
+        certificate = certified(
+            problem,
+            value,
+            best,
+            Settings(),
+            objective_name=goal,
+            formulation="quota_planning",
+            backend_name="highs",
+            sense="max" if goal == "fair_service" else "min",
+            rounding=rounding(problem, quota, served),
+        )
+        assert (certificate.status == "optimal") == (value == best), (value, best)
+        assert certificate.bound == pytest.approx(best, rel=1e-9, abs=0.0)
+
+
+def test_a_weight_that_would_count_as_nothing_is_refused():
+    tenants = [QuotaTenant("a", weight=1e12), QuotaTenant("b")]
+    with pytest.raises(InstanceError, match=r"weights of tenants go from 1 to 1e\+12; keep the"):
+        a_quota_problem(tenants, [[1, 1]], 1)
+    problem = a_quota_problem([QuotaTenant("a")], [[1]], 1)
+    capacity = (GpuCapacity("a100", GPU, 1e-10), GpuCapacity("h100", GPU, 1.0))
+    with pytest.raises(InstanceError, match="prices of GPU types go from 1e-10 to 1; keep the"):
+        problem.replace(capacity=capacity)

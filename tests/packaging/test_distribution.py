@@ -104,7 +104,7 @@ def clean(wheel, tmp_path_factory) -> Path:
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     install = ["--python", python, "install", "--no-deps", "--no-index", wheel]
-    subprocess.run([*pip, *install], check=True, timeout=120)
+    subprocess.run([*pip, *install], check=True, timeout=300)
     [site] = folder.glob("lib/python*/site-packages")
     (site / "third-party.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     return folder
@@ -122,7 +122,7 @@ def run(clean, tmp_path):
             env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

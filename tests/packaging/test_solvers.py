@@ -24,7 +24,7 @@ def test_highs_and_ortools_share_a_process(order):
         [sys.executable, "-c", "\n".join(load[name] for name in order)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
 

@@ -79,3 +79,22 @@ def test_a_full_host_does_not_fit_more() -> None:
         assert not pool.fits(configuration, tasks)
         pool.release(configuration, tasks)
         assert pool.fits(configuration, tasks)
+
+
+def test_a_few_gangs_are_placed_in_some_order_if_not_in_one_sweep() -> None:
+    """Tasks of two gangs, one of each a host: dealt group by group, the second gang found no room.
+
+    A round then ran one job where two fit, and could not say that two were the optimum.
+    """
+    topology = flat_cluster("c", HostType("h", 2, "a", 5000, 0), 2)
+    wide = Configuration((TaskGroup("w", 2, 1000, 3000),), 1.0)
+    for other in (
+        Configuration((TaskGroup("w", 2, 1000, 2000),), 1.0, "a"),
+        Configuration((TaskGroup("a", 1, 300), TaskGroup("b", 3, 300)), 1.0),
+    ):
+        placed = place_jointly(topology, [(wide, None), (other, None)])
+        assert None not in placed
+        pool = HostPool(topology)
+        for configuration, tasks in zip((wide, other), placed, strict=True):
+            assert pool.fits(configuration, tasks)
+            pool.take(configuration, tasks)

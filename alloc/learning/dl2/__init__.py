@@ -1,7 +1,6 @@
 """DL2 as published: state, networks, supervised phase, actor-critic."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from alloc.learning.dl2.settings import ABLATIONS as ABLATIONS
 from alloc.learning.dl2.settings import PRESETS as PRESETS
@@ -9,6 +8,7 @@ from alloc.learning.dl2.settings import DL2Settings as DL2Settings
 from alloc.learning.dl2.settings import changed as changed
 from alloc.learning.dl2.settings import preset as preset
 from alloc.learning.dl2.world import DL2World as DL2World
+from alloc.learning.lazy import lazy_names
 
 if TYPE_CHECKING:
     from alloc.learning.dl2.publishing import DL2Outcome as DL2Outcome
@@ -16,16 +16,13 @@ if TYPE_CHECKING:
     from alloc.learning.dl2.publishing import publish as publish
     from alloc.learning.dl2.trainer import DL2Trainer as DL2Trainer
 
-_LAZY = {
-    "DL2Outcome": "publishing",
-    "DL2Trainer": "trainer",
-    "outcome_of": "publishing",
-    "publish": "publishing",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Load PyTorch only when something that needs it is asked for."""
-    if name in _LAZY:
-        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# PyTorch: loaded only when something that needs it is asked for.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "DL2Outcome": "publishing",
+        "DL2Trainer": "trainer",
+        "outcome_of": "publishing",
+        "publish": "publishing",
+    },
+)

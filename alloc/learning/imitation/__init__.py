@@ -1,7 +1,8 @@
 """Learning from the optimum: imitation of exact rounds and horizons, then evolution by reward."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from alloc.learning.lazy import lazy_names
 
 if TYPE_CHECKING:
     from alloc.learning.imitation.network import SetPolicy as SetPolicy
@@ -12,19 +13,16 @@ if TYPE_CHECKING:
     from alloc.learning.imitation.windowed import WindowPlan as WindowPlan
     from alloc.learning.imitation.windowed import WindowTraining as WindowTraining
 
-_LAZY = {
-    "Plan": "training",
-    "SetPolicy": "network",
-    "SetPolicyTraining": "training",
-    "WindowPlan": "windowed",
-    "WindowTraining": "windowed",
-    "publish": "publishing",
-    "publish_window": "publishing",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Load PyTorch only when something that needs it is asked for."""
-    if name in _LAZY:
-        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# PyTorch: loaded only when something that needs it is asked for.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Plan": "training",
+        "SetPolicy": "network",
+        "SetPolicyTraining": "training",
+        "WindowPlan": "windowed",
+        "WindowTraining": "windowed",
+        "publish": "publishing",
+        "publish_window": "publishing",
+    },
+)

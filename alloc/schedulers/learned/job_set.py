@@ -49,7 +49,7 @@ PRICES = "prices"
 
 
 _PREEMPTIBLE = attrgetter("preemptible")
-_LONGEST_RESTART = 0.95
+LONGEST_RESTART = 0.95
 """Largest part of a slot that a restart is taken to cost."""
 
 
@@ -232,7 +232,7 @@ class JobSetRound:
         if work_s is None:
             return np.asarray(rate * (self.slot_s / jobs.left)[:, None])
         # A restart longer than the slot must still be worth something, or no job would ever resume.
-        work_s -= np.minimum(jobs.restart_s, _LONGEST_RESTART * self.slot_s)[:, None]
+        work_s -= np.minimum(jobs.restart_s, LONGEST_RESTART * self.slot_s)[:, None]
         for j in np.flatnonzero(jobs.restart_s):
             current = self.views[j].current
             if current is not None:

@@ -154,7 +154,7 @@ def features(
     rows[:, :k] = stats.need[t] + np.log(n)
     rows[:, k : k + r] = stats.lean[t]
     rows[:, k + r] = stats.frugality[t]
-    rows[:, k + r + 1] = np.log(np.maximum(at_best, _TINY))
+    rows[:, k + r + 1] = slots_at(jobs.left, stats.best[t], slot_s)
     rows[:, k + r + 2] = np.log(np.maximum(at_least, _TINY))
     rows[:, k + r + 3] = np.log(np.maximum(jobs.left / jobs.work, _TINY))
     rows[:, k + r + 4] = np.log1p(np.maximum(jobs.age_s, 0.0) / slot_s)
@@ -166,6 +166,22 @@ def features(
         "jobs": rows.astype(np.float32),
         "resources": _resources(jobs, book, at_best, free).astype(np.float32),
     }
+
+
+def slots_at(left: Array, rate: Array, slot_s: float) -> npt.NDArray[np.float32]:
+    """Return the feature ``slots_at_best``: log of the slots that work takes at a rate.
+
+    Parameters
+    ----------
+    left
+        Remaining work, work units, shape (jobs,).
+    rate
+        Work units per second, more than 0, shape (jobs,).
+    slot_s
+        Length of the slot, seconds.
+    """
+    logs = np.log(np.maximum(left / (rate * slot_s), _TINY))
+    return np.clip(logs, -CLIP, CLIP).astype(np.float32)
 
 
 def _resources(jobs: JobSet, book: LadderBook, at_best: Array, free: Array) -> Array:

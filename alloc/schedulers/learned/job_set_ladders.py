@@ -72,6 +72,39 @@ class JobLadder:
 
 
 @dataclass(frozen=True)
+class _Shape:
+    """What tables share that differ in nothing but their rates, worked out once.
+
+    Parameters
+    ----------
+    configurations
+        One of the tables, kept so that the identities that the key goes by stay its own.
+    fitting
+        Positions of the configurations that fit the empty cluster, shape (F,).
+    order
+        Which of these use no more than which.
+    rank
+        Place of each configuration by rising dominant share, then sum of shares, shape (C,).
+    demand, share
+        As in `JobLadder`, of all configurations, shape (C, resources).
+    plain
+        Whether its tasks go on any host that has room, shape (C,).
+    kinds, counts
+        Kinds of tasks, and how many of each kind, shape (kinds, C).
+    """
+
+    configurations: tuple[Configuration, ...]
+    fitting: Index
+    order: UseOrder
+    rank: Index
+    demand: Index
+    share: Array
+    plain: npt.NDArray[np.bool_]
+    kinds: tuple[TaskKind, ...]
+    counts: Index
+
+
+@dataclass(frozen=True)
 class LadderStats:
     """What a network is shown of ladders, all ladders of a book side by side.
 
@@ -103,6 +136,11 @@ class LadderStats:
     shares: Array
 
 
+_MANY_SHAPES = 256
+"""Shapes that may outlive their tables: with an error in the rates, tables are new at each look and
+their shapes are not."""
+
+_RATE = attrgetter("rate")
 _TABLE = attrgetter("configurations")
 _ELASTICITY = attrgetter("elasticity")
 
@@ -138,7 +176,7 @@ class LadderBook:
         self._of_table: dict[tuple[int, int | None], int] = {}
         # The same for jobs that are free to choose, by the table alone.
         self._of_free: dict[int, int] = {}
-        self._orders: dict[Hashable, tuple[object, Index, UseOrder]] = {}
+        self._shapes: dict[Hashable, _Shape] = {}
         self._stale = False
         self._room: dict[tuple[int, ...], int] = {}
 
@@ -147,16 +185,19 @@ class LadderBook:
         self.ladders.clear()
         self._of_table.clear()
         self._of_free.clear()
-        self._orders.clear()
+        if len(self._shapes) > _MANY_SHAPES:
+            self._shapes.clear()
         self._stale = True
 
     def tables_of(self, views: Sequence[JobView]) -> Index:
         """Return the position of each job's ladder in `ladders`, shape (jobs,)."""
-        # With an error in the rates seen, tables are new at each look: old ones must not pile up.
-        if len(self.ladders) > 2 * len(views) + 256:
-            self.forget()
         # Straight through built-in functions: a thousand jobs pass here in every decision.
         tables = list(map(self._of_free.get, map(id, map(_TABLE, views))))
+        # With an error in the rates seen, tables are new at each look: old ones must not pile up.
+        all_new = len(self.ladders) >= len(tables) and not any(t is not None for t in tables)
+        if all_new or len(self.ladders) > 2 * len(tables) + 256:
+            self.forget()
+            tables = [None] * len(tables)
         if None in tables or any(map(ne, map(_ELASTICITY, views), repeat("malleable"))):
             tables = [self._table_of(view) for view in views]
         if self._stale:
@@ -175,46 +216,58 @@ class LadderBook:
         return table
 
     def _build(self, configurations: tuple[Configuration, ...], bound: int | None) -> JobLadder:
+        shape = self._shape_of(configurations)
+        rate = np.fromiter(map(_RATE, configurations), dtype=float, count=len(configurations))
         if bound is None:
-            columns = self._front(configurations)
+            front = shape.fitting[pareto_front(shape.order, rate[shape.fitting])]
+            columns = front[shape.rank[front].argsort()]
         else:
             columns = np.array([bound], dtype=np.int64)
-        demand = np.array([configurations[c].demand for c in columns], dtype=np.int64)
-        demand = demand.reshape(-1, len(RESOURCES))
-        rate = np.array([configurations[c].rate for c in columns])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(demand > 0, demand / self.total, 0.0)
-        order = np.lexsort((columns, share.sum(axis=1), share.max(axis=1, initial=0.0)))
-        columns, demand, rate, share = columns[order], demand[order], rate[order], share[order]
-        chosen = [configurations[c] for c in columns]
-        tasks = _tasks(chosen)
+        plain = bool(shape.plain[columns].all())
+        counts = shape.counts[:, columns]
         return JobLadder(
             configurations=configurations,
             columns=columns,
             positions=tuple(columns.tolist()),
-            rate=rate,
-            demand=demand,
-            share=share,
-            plain=tasks is not None,
-            tasks=tasks or {},
-            slowest=min((way.rate for way in configurations if way.rate > 0), default=0.0),
+            rate=rate[columns],
+            demand=shape.demand[columns],
+            share=shape.share[columns],
+            plain=plain,
+            tasks={shape.kinds[k]: counts[k] for k in np.flatnonzero(plain & counts.any(axis=1))},
+            slowest=float(rate[rate > 0].min(initial=np.inf)) if (rate > 0).any() else 0.0,
         )
 
-    def _front(self, configurations: tuple[Configuration, ...]) -> Index:
-        """Return the configurations that fit the empty cluster and that no other dominates."""
-        shape = shape_of(configurations)
-        if shape not in self._orders:
-            fitting = np.array(
-                [c for c, way in enumerate(configurations) if self._fits(way)], dtype=np.int64
-            )
-            ways = [configurations[c] for c in fitting]
-            use = np.array([way.demand for way in ways], dtype=float)
-            use = use.reshape(-1, len(RESOURCES))
-            # The table is kept: the key is good while its configurations live.
-            self._orders[shape] = (configurations, fitting, use_order(burden(ways, use)))
-        _, fitting, order = self._orders[shape]
-        rate = np.array([configurations[c].rate for c in fitting])
-        return np.asarray(fitting[pareto_front(order, rate)], dtype=np.int64)
+    def _shape_of(self, configurations: tuple[Configuration, ...]) -> _Shape:
+        key = shape_of(configurations)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = self._new_shape(configurations)
+        return shape
+
+    def _new_shape(self, configurations: tuple[Configuration, ...]) -> _Shape:
+        demand = np.array([way.demand for way in configurations], dtype=np.int64)
+        demand = demand.reshape(-1, len(RESOURCES))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(demand > 0, demand / self.total, 0.0)
+        by_share = np.lexsort((share.sum(axis=1), share.max(axis=1, initial=0.0)))
+        rank = np.empty(len(by_share), dtype=np.int64)
+        rank[by_share] = np.arange(len(by_share))
+        fitting = np.array(
+            [c for c, way in enumerate(configurations) if self._fits(way)], dtype=np.int64
+        )
+        use = demand[fitting].astype(float)
+        tasks = _tasks(configurations)
+        return _Shape(
+            configurations=configurations,
+            fitting=fitting,
+            order=use_order(burden([configurations[c] for c in fitting], use)),
+            rank=rank,
+            demand=demand,
+            share=share,
+            plain=np.array([_is_plain(way) for way in configurations], dtype=bool),
+            kinds=tuple(tasks),
+            counts=np.array(list(tasks.values())).reshape(-1, len(configurations)),
+        )
 
     def _fits(self, way: Configuration) -> bool:
         """Return whether a configuration can ever run on the cluster, as `misfit` has it."""
@@ -265,12 +318,10 @@ def _is_plain(way: Configuration) -> bool:
     )
 
 
-def _tasks(ways: Sequence[Configuration]) -> dict[TaskKind, Index] | None:
-    """Return how many tasks of each kind the configurations of a ladder have; None if not plain."""
+def _tasks(ways: Sequence[Configuration]) -> dict[TaskKind, Index]:
+    """Return how many tasks of each kind configurations have."""
     tasks: dict[TaskKind, Index] = {}
     for c, way in enumerate(ways):
-        if not _is_plain(way):
-            return None
         for group in way.tasks:
             kind = (group.role, group.demand)
             tasks.setdefault(kind, np.zeros(len(ways), dtype=np.int64))[c] = group.count
@@ -278,7 +329,7 @@ def _tasks(ways: Sequence[Configuration]) -> dict[TaskKind, Index] | None:
 
 
 def _stats(ladders: Sequence[JobLadder]) -> LadderStats:
-    """Return the stats of ladders; a ladder in which nothing fits has rate 1 and takes nothing."""
+    """Return the stats of ladders; where nothing fits or runs, rate 1 that takes nothing."""
     count, resources = len(ladders), len(RESOURCES)
     stats = LadderStats(
         best=np.ones(count),
@@ -290,7 +341,7 @@ def _stats(ladders: Sequence[JobLadder]) -> LadderStats:
         shares=np.zeros((count, 3, resources)),
     )
     for t, ladder in enumerate(ladders):
-        if not len(ladder.rate):
+        if not ladder.rate.any():
             continue
         rate, share = ladder.rate, ladder.share
         dominant = np.maximum(share.max(axis=1), 1e-12)

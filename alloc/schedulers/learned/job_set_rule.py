@@ -13,9 +13,12 @@ import numpy.typing as npt
 
 from alloc.errors import InstanceError
 from alloc.schedulers.learned.job_set import JOBS, PRICES, WORTH, JobSetDecider
+from alloc.schedulers.learned.job_set_choice import TERMS
 from alloc.schedulers.learned.job_set_features import JOB_FEATURES
 from alloc.units import RESOURCES
 
+PRICE = 0.5
+"""Price of each resource per job that the choice starts from."""
 _SLOTS = JOB_FEATURES.index("slots_at_best")
 
 
@@ -53,7 +56,11 @@ class SetRule(JobSetDecider):
 
     def _weigh(self, tensors: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
         jobs = tensors[JOBS]
-        worth = np.zeros((len(jobs), 3))
-        worth[:, 0] = np.exp(self._power * jobs[:, _SLOTS])
+        return {WORTH: self.worth(jobs[:, _SLOTS]), PRICES: np.full(len(RESOURCES), PRICE)}
+
+    def worth(self, slots_at_best: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """Return alpha, beta and gamma of jobs by their feature ``slots_at_best``, shape (J, 3)."""
+        worth = np.zeros((len(slots_at_best), TERMS))
+        worth[:, 0] = np.exp(self._power * slots_at_best)
         worth[:, 1] = self._early
-        return {WORTH: worth, PRICES: np.full(len(RESOURCES), 0.5)}
+        return worth

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,25 +21,45 @@ from alloc.schedulers.policy import Policy, serve
 from alloc.schedulers.rollout.fluid import LEAST_FREE, FluidPrices, Kinds, follow, worth_of_work
 from alloc.schedulers.rollout.future import KnownJob, ListFuture
 from alloc.schedulers.rollout.orders import best_order
+from alloc.schedulers.rollout.rounds_ahead import (
+    LEAST_ROUNDS,
+    Ahead,
+    ByRule,
+    ByWorth,
+    Followed,
+    score_of,
+)
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.solution import Assignment
 from alloc.units import require_positive
 
 Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
 
-_EARLY = 1.5
-"""Slots' worth of waiting that completing at the start of a slot saves over needing another.
-
-One for the slot not waited for, and half a one for the capacity that the last slot would hold
-although it is not filled. Of 1, 1.5 and 2, 1.5 was best on the tuned rows of `benchmarks.online`.
-"""
 _ROUND_QUANTILE = 0.1
 """In continuous time a round is taken to last as long as a tenth of the jobs need to complete."""
 _LEAST_RATE = 1e-12
 """Rate at which a job that stands still is followed, work units per second: as good as never."""
 _LEAST_LEFT = 1e-12
 """Least remaining work, work units: an estimate may have run out."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A choice for the coming round, the scores it was made by, and what decides the next ones."""
+
+    column: Index
+    score: Array
+    policy: Followed
+
+
+@dataclass(frozen=True)
+class _Before:
+    """What the plan of the decision before goes by: worth of each job's work, prices to start."""
+
+    worth: Mapping[str, float]
+    prices: Array
 
 
 class Rollout(Policy):
@@ -54,9 +76,12 @@ class Rollout(Policy):
     **Elastic jobs**: the fluid relaxation of all known jobs is brought near its optimum by prices
     of capacity over time. Its prices say what a unit of each job's work is worth; the round with
     the largest worth under the capacity of the cluster is chosen, and each choice is proved within
-    `gap` of the best one, unless the integer program meets its limit of 1 s. The notes add up
-    ``worth`` and its proved ``worth_bound``, the rounds that needed the integer program
-    (``exact_rounds``), and the jobs that were chosen and found no hosts (``unplaced``).
+    `gap` of the best one, unless the integer program meets its limit of nodes. In slots, as far as
+    the effort allows, the rounds to come are followed from this choice and from that of
+    ``set-rule``, and the cheaper one is taken. The notes add up ``worth`` and its proved
+    ``worth_bound``, the rounds that needed the integer program (``exact_rounds``), those that
+    ``set-rule`` decided (``by_rule``), and the jobs that were chosen and found no hosts
+    (``unplaced``).
 
     While a moldable job is there, which its first configuration binds, rounds are those of
     ``set-rule``: neither case foresees that.
@@ -106,6 +131,7 @@ class Rollout(Policy):
         self._order: list[str] = []
         self._prices = FluidPrices()
         self._rule = SetRule()
+        self._before: _Before | None = None
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
@@ -171,28 +197,33 @@ class Rollout(Policy):
         seated: list[Assignment] = []
         notes: dict[str, float] = {}
         if round_.views:
-            score, prices = self._score(round_)
-            free = np.maximum(round_.free, LEAST_FREE)
-            table = round_.jobs.table
-            chosen = Chooser(score, table, self._book.share, round_.free).choose(
-                prices * round_.slot_s / free
-            )
+            worth, prices = self._worth(round_)
+            jobs = round_.jobs
+            table = jobs.table
+            progress = round_.progress()
+            score = score_of(worth * jobs.left, jobs.weight, progress, round_.slot_s)
+            chosen = Chooser(score, table, self._book.share, round_.free).choose(prices)
             choice = prove_choice(
                 state.topology, score, self._book.share[table], round_.free, chosen, gap=self._gap
             )
-            seated = self._usher.seat(shown, round_.views, table, choice.column, score)
-            unplaced = int((choice.column >= 0).sum()) - len(seated)
+            ahead = ahead_of(shown, round_, worth)
+            plan = _Plan(choice.column, score, ByWorth(ahead, worth, prices))
+            if state.slot_s is not None:
+                plan = self._cheapest(ahead, plan, [view.id for view in round_.views], progress)
+            seated = self._usher.seat(shown, round_.views, table, plan.column, plan.score)
+            unplaced = int((plan.column >= 0).sum()) - len(seated)
             notes = {
                 "worth": choice.value,
                 "worth_bound": choice.bound,
                 "exact_rounds": float(choice.solved),
+                "by_rule": float(isinstance(plan.policy, ByRule)),
                 "unplaced": float(max(unplaced, 0)),
             }
         decision = Decision(assign=(*round_.kept, *seated), notes=notes)
         return decision if state.slot_s is not None else self._change(state, decision)
 
-    def _score(self, round_: JobSetRound) -> tuple[Array, Array]:
-        """Return the score of each job in each column, and the prices of the coming round."""
+    def _worth(self, round_: JobSetRound) -> tuple[Array, Array]:
+        """Return the worth of a unit of each job's work, and the prices of the coming round."""
         jobs, book = round_.jobs, round_.book
         free = np.maximum(round_.free, LEAST_FREE)
         pairs = np.stack([jobs.table.astype(float), jobs.weight], axis=1)
@@ -203,12 +234,46 @@ class Rollout(Policy):
         self._prices.solve(kinds, of_job, jobs.left, round_.slot_s)
         courses = follow(kinds, self._prices.prices, self._prices.lengths)
         worth = worth_of_work(courses, of_job, jobs.left)
-        progress = round_.progress()
-        score = (worth * jobs.left)[:, None] * np.minimum(progress, 1.0)
-        runs = progress > 0
-        early = np.maximum(1.0 - 1.0 / np.where(runs, progress, 1.0), 0.0)
-        score += _EARLY * round_.slot_s * jobs.weight[:, None] * early
-        return score, self._prices.prices[0]
+        return worth, self._prices.prices[0] * round_.slot_s / free
+
+    def _cheapest(self, ahead: Ahead, priced: _Plan, ids: Sequence[str], progress: Array) -> _Plan:
+        """Return the plan whose rounds to come cost least: as priced, by the rule, or as before.
+
+        What the decision before followed takes part as long as no job has come: else its plan might
+        be left for one that only looks better, at each decision again.
+        """
+        rounds = ahead.rounds
+        if rounds < LEAST_ROUNDS:
+            return priced
+        rule = ByRule(ahead, self._rule)
+        plans = [self._plan_of(ahead, rule, progress)]
+        before = self._before
+        if before is not None and all(job_id in before.worth for job_id in ids):
+            worth = np.array([before.worth[job_id] for job_id in ids])
+            as_before = ByWorth(ahead, worth, before.prices)
+            plans.append(self._plan_of(ahead, as_before, progress))
+        if all((plan.column == priced.column).all() for plan in plans):
+            return priced
+        courses: list[tuple[_Plan, Followed]] = [(priced, priced.policy), (priced, rule)]
+        courses += [(plan, plan.policy) for plan in plans]
+        best, followed, least = priced, priced.policy, math.inf
+        for plan, policy in courses:
+            cost = ahead.cost(plan.column, policy, rounds, at_most=least)
+            # Rounding must not decide between equals.
+            if cost < least * (1 - 1e-12):
+                best, followed, least = plan, policy, cost
+        self._before = None
+        if isinstance(followed, ByWorth):
+            worths = dict(zip(ids, followed.worth.tolist(), strict=True))
+            self._before = _Before(worths, followed.prices)
+        return best
+
+    @staticmethod
+    def _plan_of(ahead: Ahead, policy: Followed, progress: Array) -> _Plan:
+        """Return the plan of a policy, the coming round included."""
+        score, prices = policy(np.arange(len(ahead.table)), ahead.left, progress)
+        column = Chooser(score, ahead.table, ahead.share, ahead.free).choose(prices)
+        return _Plan(column, score, policy)
 
     def _as_round(self, state: ClusterState) -> ClusterState:
         """Return the state in continuous time as if a round began: all may be given anew."""
@@ -246,3 +311,35 @@ def _known(view: JobView, ways: tuple[int, ...]) -> KnownJob:
 
 def _left(view: JobView) -> float:
     return max(work_of(view)[1], _LEAST_LEFT)
+
+
+def ahead_of(state: ClusterState, round_: JobSetRound, worth: Array) -> Ahead:
+    """Return a round as the rounds to come go on from it."""
+    jobs, book = round_.jobs, round_.book
+    stats, table = book.stats, jobs.table
+    columns = []
+    for view, t in zip(round_.views, table.tolist(), strict=True):
+        now = None if view.current is None else view.current.configuration
+        # What ran before the start may run in what its ladder has not: to go on is a change.
+        known = book.ladders[t].positions
+        columns.append(known.index(now) if now in known else -1)
+    kept = {assignment.job: assignment.configuration for assignment in round_.kept}
+    stay = [(v, v.configurations[kept[v.id]]) for v in state.jobs if v.id in kept]
+    demand = np.array([way.demand for _, way in stay], dtype=float)
+    return Ahead(
+        table=table,
+        weight=jobs.weight,
+        left=jobs.left,
+        best=stats.best[table],
+        slowest=stats.slowest[table],
+        restart_s=np.array([view.restart_cost_s for view in round_.views]),
+        column=np.array(columns, dtype=np.int64),
+        started=np.array([view.last is not None for view in round_.views]),
+        rate=book.rate,
+        share=book.share,
+        free=round_.free,
+        kept_share=demand.reshape(-1, len(round_.free)) / np.maximum(book.total, 1.0),
+        kept_s=np.array([_left(view) / max(way.rate, _LEAST_RATE) for view, way in stay]),
+        slot_s=round_.slot_s,
+        worth=worth,
+    )

@@ -165,7 +165,7 @@ def number_of(value: Any) -> float:
 
 _PROOFS = {
     "recomputed": "proved again here, without the solver",
-    "confirmed": "proved by two runs of the solver, one of them without its presolve",
+    "confirmed": "proved by two runs: of two solvers, or of one with and without its presolve",
     "claimed": "the solver's word",
     "none": "none",
 }

@@ -8,7 +8,6 @@ from typing import Any
 
 from alloc.backends import backend
 from alloc.certificate import (
-    CONTRADICTION,
     OPTIMALITY_GAP,
     BoundProof,
     Certificate,
@@ -36,7 +35,6 @@ def certified(
     sense: Sense = "min",
     infeasible: bool = False,
     limit: Limit | None = None,
-    tolerance: float = CONTRADICTION,
     rounding: float = 0.0,
     proof: BoundProof = "claimed",
 ) -> Certificate:
@@ -60,8 +58,6 @@ def certified(
         Whether there is proved to be no plan.
     limit
         What stopped the search early, or None.
-    tolerance
-        How far, relatively, a bound may be passed by rounding.
     rounding
         Difference between value and bound that counts as none.
     proof
@@ -73,7 +69,7 @@ def certified(
         If the plan is better than the bound allows.
     """
     if value is not None:
-        if beats(value, bound, sense, rounding, tolerance):
+        if beats(value, bound, sense, rounding):
             raise CertificateError(
                 f"{backend_name} claims the bound {bound:g}, but its own plan has {value:g}; the "
                 "bound is false."

@@ -20,8 +20,8 @@ from alloc.models.cluster_operation.arrays import OperationArrays, operation_arr
 from alloc.models.cluster_operation.data import operation_data
 from alloc.models.cluster_operation.unrolling import plan_of, values_of
 from alloc.solving.capacity.operation_rules import cheapest_insertion, pressure_order
-from alloc.solving.outcome import Outcome, Settings
-from alloc.solving.solver import solve
+from alloc.solving.outcome import Outcome, Settings, timed_log
+from alloc.solving.solver import solve_within
 from alloc.units import in_full
 from alloc.verification.operation import operation_costs
 
@@ -95,17 +95,10 @@ def solve_operation(
     >>> result.certificate.status
     'optimal'
     """
-    settings = settings or Settings()
-    result: Result[OperationPlan] = solve(
-        problem,
-        "operation",
-        objective=objective,
-        time_limit_s=settings.time_limit_s,
-        gap=gap,
-        seed=settings.seed,
-        workers=settings.workers,
-        progress=report,
-    )
+    settings = replace(settings or Settings(), gap=gap)
+    log, say = timed_log(settings, report)
+    result: Result[OperationPlan] = solve_within(problem, settings, say, objective=objective)
+    result = result.replace(log=tuple(log))
     if result.certificate.limit == "interrupt" and not keep:
         raise KeyboardInterrupt
     return with_costs(problem, result)

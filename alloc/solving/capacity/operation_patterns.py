@@ -18,7 +18,7 @@ from alloc.backends import SolverOptions
 from alloc.backends.highs import solve
 from alloc.backends.linear_program import LinearProgram
 from alloc.capacity.operation import OperationPlan, OperationProblem
-from alloc.errors import SolverError
+from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.models.cluster_operation.data import OperationData, operation_data
 from alloc.models.cluster_operation.unrolling import name_nodes
@@ -88,7 +88,10 @@ def solve_by_patterns(
     master = _Master(data, settings)
     rounds, bound, converged = 0, -np.inf, False
     while not converged and settings.seconds_left() > 0:
-        value, prices = master.solve()
+        try:
+            value, prices = master.solve()
+        except OutOfTime:
+            break
         rounds += 1
         priced = [_best_pattern(data, v, *prices) for v in range(data.num_types)]
         least = min((reduced for reduced, _ in priced), default=0.0)
@@ -147,8 +150,9 @@ class _Master:
         return added
 
     def solve(self) -> tuple[float, Prices]:
-        """Solve the linear master; return its value and prices."""
-        found = self.program.optimum("the linear master of node patterns")
+        """Solve the linear master in the time left; return its value and prices."""
+        seconds = self.settings.seconds_left()
+        found = self.program.optimum("the linear master of node patterns", seconds)
         dual = found.duals
         jobs, types = self.data.num_jobs, self.data.num_types
         watt = max(-float(dual[self.power_row]), 0.0)
@@ -156,10 +160,13 @@ class _Master:
 
     def solve_integer(self) -> tuple[float, OperationPlan]:
         """Choose whole patterns among those found; every job may wait, so there is a choice."""
-        options = SolverOptions(max(self.settings.seconds_left(), 1.0), self.settings.seed, gap=0.0)
-        raw = solve(self.program.integer_model(), options)
+        model = self.program.integer_model()
+        waiting = (np.arange(len(model.cost)) < self.data.num_jobs).astype(float)
+        seconds = max(self.settings.seconds_left(), 1.0)
+        options = SolverOptions(seconds, self.settings.seed, gap=0.0, start=waiting)
+        raw = solve(model, options)
         if raw.values is None or raw.objective is None:
-            raise SolverError(f'HiGHS ended the choice of patterns with "{raw.native_status}".')
+            return float(model.cost @ waiting), name_nodes(self.data, [])
         values = np.rint(raw.values).astype(int)
         pools: dict[int, list[int]] = {v: [] for v in range(self.data.num_types)}
         start = self.data.num_jobs

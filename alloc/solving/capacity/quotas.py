@@ -13,7 +13,7 @@ import numpy as np
 from alloc.backends import SolverOptions, backend
 from alloc.backends.second_proof import solve_and_prove
 from alloc.capacity.inference_result import Relaxation
-from alloc.capacity.quota_measures import goal_value, level_of
+from alloc.capacity.quota_measures import goal_value, level_of, rounding
 from alloc.capacity.quotas import GpuCapacity, QuotaPlan, QuotaProblem
 from alloc.certificate import OPTIMALITY_GAP, Certificate, is_within
 from alloc.errors import CertificateError
@@ -34,11 +34,6 @@ from alloc.verification.quota_plan import verify_quota_plan
 
 FORMULATION = "quota_planning"
 FAIR = ("fair_service", "fair_coverage")
-_BOUND_TOLERANCE = 1e-5
-"""How far, relatively, a bound may be passed: amounts are kept to a hundredth of a milli-GPU."""
-_ROUNDING = 1e-6
-"""Amounts are rounded to so many milli-GPU: a solver's own word counts up to that."""
-
 _SEARCHED = 0.1
 """Share of the time for a start by local search."""
 _LEVEL_SHARE = 0.5
@@ -304,19 +299,11 @@ def _certify(
         sense="max" if extra.level else "min",
         infeasible=raw.status == "infeasible",
         limit=raw.limit,
-        tolerance=_BOUND_TOLERANCE,
-        rounding=_ROUNDING * _size(problem),
+        rounding=0.0
+        if plan is None
+        else rounding(problem, plan.quota_milli(problem), plan.served_milli(problem)),
         proof=raw.bound_proof,
     )
-
-
-def _size(problem: QuotaProblem) -> float:
-    """Return what one unit of the goal is worth: rounding is a share of it."""
-    if problem.goal == "expected_shortfall":
-        return max((tenant.weight for tenant in problem.tenants), default=1.0)
-    if problem.goal == "least_quota":
-        return max((kind.price_per_gpu_hour for kind in problem.capacity), default=1.0)
-    return 1.0
 
 
 def _value(data: QuotaData, plan: QuotaPlan | None, extra: Extra) -> float | None:

@@ -8,6 +8,7 @@ be valued; a value with emergencies is no plan, but its duals are cuts.
 from __future__ import annotations
 
 import math
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -207,7 +208,9 @@ class BlockSolver:
         # Presolve would throw away the basis.
         self.program = LinearProgram(model, presolve=False, method="simplex")
 
-    def solve(self, task: Task, linked: Array, waived: float) -> BlockValue:
+    def solve(
+        self, task: Task, linked: Array, waived: float, seconds: float = math.inf
+    ) -> BlockValue:
         """Solve a block.
 
         Parameters
@@ -218,6 +221,13 @@ class BlockSolver:
             Usable GPUs and hosts in service, shape (linked,).
         waived
             Whether the scenario is waived, 0 to 1.
+        seconds
+            Wall time, seconds.
+
+        Raises
+        ------
+        OutOfTime
+            If the time was too short.
         """
         data, (w, t) = self.data, task
         right = data.right[w, t] - data.first_stage @ linked - waived * data.waived[w, t]
@@ -225,7 +235,7 @@ class BlockSolver:
         if len(data.varying):
             zeros = np.zeros(len(data.varying))
             self.program.set_column_bounds(data.varying, zeros, data.upper[w, t])
-        found = self.program.optimum("a block of the plan")
+        found = self.program.optimum("a block of the plan", seconds)
         values = found.values
         missing = values[data.own :]
         scale = np.maximum(np.abs(right[data.emergency_rows]), _LEAST_SCALE)
@@ -244,12 +254,22 @@ _solvers: dict[str, BlockSolver] = {}
 
 
 def _solve_some(
-    token: str, data: BlockData, tasks: Sequence[Task], linked: Array, waived: Array, keep: bool
+    token: str,
+    data: BlockData,
+    tasks: Sequence[Task],
+    linked: Array,
+    waived: Array,
+    keep: bool,
+    seconds: float,
 ) -> list[BlockValue]:
     if token not in _solvers:
         _solvers.clear()
         _solvers[token] = BlockSolver(data)
-    found = [_solvers[token].solve((w, t), linked[t], float(waived[w])) for w, t in tasks]
+    ends = time.perf_counter() + seconds
+    found = [
+        _solvers[token].solve((w, t), linked[t], float(waived[w]), ends - time.perf_counter())
+        for w, t in tasks
+    ]
     if not keep:
         found = [replace(f, values=np.zeros(0)) for f in found]
     return found
@@ -304,7 +324,12 @@ class BlockValues:
             )
 
     def solve(
-        self, tasks: Iterable[Task], linked: Array, waived: Array, keep: bool = False
+        self,
+        tasks: Iterable[Task],
+        linked: Array,
+        waived: Array,
+        keep: bool = False,
+        seconds: float = math.inf,
     ) -> dict[Task, BlockValue]:
         """Solve some blocks.
 
@@ -318,19 +343,34 @@ class BlockValues:
             Which scenarios are waived, shape (scenarios,).
         keep
             Whether the values of the columns are wanted.
+        seconds
+            Wall time for all of them, seconds.
+
+        Raises
+        ------
+        OutOfTime
+            If the time was too short.
         """
         order = sorted(tasks, key=lambda task: (task[1], float(self.data.right[task].sum())))
         if self._parallel is None:
             if self._local is None:
                 self._local = BlockSolver(self.data)
             solver = self._local
-            return {(w, t): solver.solve((w, t), linked[t], float(waived[w])) for w, t in order}
+            until = time.perf_counter() + seconds
+            return {
+                (w, t): solver.solve(
+                    (w, t), linked[t], float(waived[w]), until - time.perf_counter()
+                )
+                for w, t in order
+            }
         parts = min(4 * self.workers, max(len(order), 1))
         ends = [round(i * len(order) / parts) for i in range(parts + 1)]
         pieces = [order[a:b] for a, b in pairwise(ends)]
         with worker_deaths("right-sizing"):
             answers = self._parallel(
-                joblib.delayed(_solve_some)(self._token, self.data, piece, linked, waived, keep)
+                joblib.delayed(_solve_some)(
+                    self._token, self.data, piece, linked, waived, keep, seconds
+                )
                 for piece in pieces
             )
         return {

@@ -368,6 +368,13 @@ class Candidates(Relaxation):
             return False
         return self.try_candidate(raw.values[: len(self.setting.cost)], _ROUNDED)
 
+    def _is_refused_again(self, seconds: float) -> bool:
+        """Return whether the quarterly integer program is infeasible without presolve too."""
+        seconds = max(min(seconds, self.seconds_left()), 0.1)
+        options = SolverOptions(seconds, self.settings.seed + 1, 1, presolve=False)
+        answers = self.values.solve_programs([(self.quarters.program(None), options)])
+        return answers[0].status == "infeasible"
+
     def prove(self, seconds: float) -> bool:
         """Raise the bound by the quarterly integer program; return whether a better plan was found.
 
@@ -379,8 +386,9 @@ class Candidates(Relaxation):
         answers = self._integer_programs(parts, seconds, self.gap / 3)
         raw = answers[0]
         if raw.status == "infeasible":
-            # With an incumbent, tightened limits say: nothing is cheaper.
-            self.bound = self.cost
+            # Tightened limits let the incumbent through, so with one the refusal is false.
+            if self.incumbent is None and self._is_refused_again(seconds):
+                self.bound = math.inf
             return False
         self.bound = max(self.bound, raw.bound)
         self.bound = min(self.bound, self.cost)

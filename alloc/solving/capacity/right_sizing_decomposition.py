@@ -36,6 +36,7 @@ import time
 import numpy as np
 
 from alloc.capacity.plan import MarginalValue, Plan
+from alloc.errors import OutOfTime
 from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.reading import read_plan
 from alloc.solving.capacity.right_sizing_blocks import SHORT
@@ -75,6 +76,8 @@ class Decomposition(Candidates):
         with self.values:
             try:
                 limit = self._run(start)
+            except OutOfTime:
+                limit = "time"
             except KeyboardInterrupt:
                 limit = "interrupt"
         return self._found(limit)

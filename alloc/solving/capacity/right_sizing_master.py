@@ -8,14 +8,15 @@ cuts they have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
 
 from alloc.backends.linear_program import LinearProgram, LinearSolution
-from alloc.errors import SolverError
+from alloc.errors import OutOfTime, SolverError
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.models.right_sizing.first_stage import FirstStage
@@ -108,10 +109,23 @@ class Setting:
 
 
 class BlockMaster:
-    """The linear program with a cost for every scenario and quarter."""
+    """The linear program with a cost for every scenario and quarter.
 
-    def __init__(self, setting: Setting, pool: CutPool) -> None:
-        self.setting, self.pool = setting, pool
+    Parameters
+    ----------
+    setting, pool
+        What it is about, and the cuts.
+    seconds_left
+        Asked before each solve how long it may take.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        pool: CutPool,
+        seconds_left: Callable[[], float] = lambda: math.inf,
+    ) -> None:
+        self.setting, self.pool, self.seconds_left = setting, pool, seconds_left
         scenarios, quarters = setting.shape
         self.begin = len(setting.cost)
         spending = np.zeros((quarters, scenarios * quarters))
@@ -172,11 +186,19 @@ class BlockMaster:
         return np.concatenate(columns), np.concatenate(values)
 
     def solve(self) -> tuple[float, Array] | None:
-        """Return the optimum and the first stage's values, or None if infeasible."""
-        self._optimum = self.program.solve()
+        """Return the optimum and the first stage's values, or None if infeasible.
+
+        Raises
+        ------
+        OutOfTime
+            If the time was too short.
+        """
+        self._optimum = self.program.solve(self.seconds_left())
         if self._optimum is None:
             if self.program.is_infeasible:
                 return None
+            if self.program.is_stopped:
+                raise OutOfTime
             raise SolverError(f'HiGHS ended the master of the plan with "{self.program.status}".')
         return self._optimum.value, self._optimum.values[: self.begin]
 

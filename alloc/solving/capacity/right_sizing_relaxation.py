@@ -26,6 +26,8 @@ from alloc.solving.capacity.right_sizing_master import BlockMaster, QuarterMaste
 from alloc.solving.capacity.right_sizing_state import Watch, money_unit
 from alloc.solving.outcome import Settings
 
+_LAST_S = 1.0
+"""Beyond the limit, for a step that has begun: the first plan is valued however short it is."""
 _NEWS = 1e-7
 """Relative difference from which on a cut says something new."""
 _LEAST_DUAL = 1e-12
@@ -76,7 +78,7 @@ class Relaxation:
         self.setting = Setting(data, self.first, self.unit, feasibility)
         self.block_data = block_data(data, self.blocks, self.unit, feasibility)
         self.pool = CutPool(self.block_data)
-        self.master = BlockMaster(self.setting, self.pool)
+        self.master = BlockMaster(self.setting, self.pool, self.seconds_for_step)
         self.quarters = QuarterMaster(self.setting, self.pool)
         self.completing = Completing(data, self.first)
         self.values = BlockValues(self.block_data, settings.workers)
@@ -127,11 +129,15 @@ class Relaxation:
         """Return the seconds left after what a last valuation and the judge take."""
         return self.settings.seconds_left() - 1.5 * self.seconds_to_value
 
+    def seconds_for_step(self) -> float:
+        """Return the seconds that a linear program may take, late as it may be: see `_LAST_S`."""
+        return self.settings.seconds_left() + _LAST_S
+
     def value(self, point: Array, tasks: list[Task], keep: bool = False) -> dict[Task, BlockValue]:
         """Value blocks at a point and learn their cuts."""
         linked, waived = self.setting.points(point)
         began = time.perf_counter()
-        found = self.values.solve(tasks, linked, waived, keep)
+        found = self.values.solve(tasks, linked, waived, keep, self.seconds_for_step())
         took = (time.perf_counter() - began) * len(self.tasks) / max(len(tasks), 1)
         self.seconds_to_value = max(took, 0.5 * self.seconds_to_value)
         self.pool.add([found[task].dual for task in tasks])

@@ -78,6 +78,7 @@ import numpy as np
 from alloc.backends import SolverOptions, highs
 from alloc.backends.linear_program import LinearProgram
 from alloc.certificate import BoundProof
+from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import WeightedSum
@@ -226,7 +227,10 @@ class _Search:
             if value < best:
                 best, best_prices = value, prices
             added = sum(self._add(b, patterns[b]) for b in range(len(patterns)))
-            linear, dual = self._linear()
+            try:
+                linear, dual = self._linear()
+            except OutOfTime:
+                return best, best_prices
             rounds += 1
             if rounds % 10 == 0:
                 self.report(
@@ -252,7 +256,7 @@ class _Search:
     def _linear(self) -> tuple[float, Array]:
         """Return the optimum of the linear program over the patterns met, and prices of (W2)."""
         model = self.rows.program(self.bay, self.counts, self.knapsacks.multiplicity, False)
-        found = LinearProgram(model).optimum("the linear program of admission")
+        found = LinearProgram(model).optimum("the linear program of admission", self._left())
         return found.value, np.abs(found.duals[: self.rows.number])
 
     def _disturb(self, prices: Array) -> None:

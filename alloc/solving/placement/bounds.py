@@ -23,10 +23,11 @@ from fractions import Fraction
 import numpy as np
 
 from alloc.certificate import BoundProof
+from alloc.errors import OutOfTime
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import WeightedSum
 from alloc.solving.placement.branching import branch_on_gangs
-from alloc.solving.placement.clock import Clock, OutOfTime, timer
+from alloc.solving.placement.clock import Clock, timer
 from alloc.solving.placement.pattern_master import Generated, generate
 from alloc.solving.placement.patterns import Patterns, Pricing
 from alloc.solving.placement.relaxation import Relaxation, Weights, relax

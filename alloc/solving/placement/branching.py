@@ -21,8 +21,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from alloc.errors import OutOfTime
 from alloc.formulation import Array
-from alloc.solving.placement.clock import Clock, OutOfTime
+from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.pattern_master import Generated, generate
 from alloc.solving.placement.patterns import Patterns
 

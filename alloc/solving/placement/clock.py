@@ -13,10 +13,6 @@ Clock = Callable[[], float]
 """Returns the seconds left; time is up at 0 and below."""
 
 
-class OutOfTime(Exception):
-    """There is no time for the next step: the search ends, and nothing smaller begins instead."""
-
-
 def timer(seconds: float) -> Clock:
     """Return a clock of wall time that runs out after some seconds."""
     ends = time.perf_counter() + seconds

@@ -20,8 +20,9 @@ import numpy as np
 from scipy.sparse import csr_array, hstack, vstack
 
 from alloc.backends import SolverOptions, highs
+from alloc.errors import OutOfTime
 from alloc.formulation import Array, ArrayModel
-from alloc.solving.placement.clock import Clock, OutOfTime
+from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.exchange import Exchanger, Mask
 from alloc.solving.placement.pattern_master import Columns, Generated, generate

@@ -13,6 +13,10 @@ from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.terms import Counts
 from alloc.verification import verify
 
+_ROUNDING = 1e-12
+"""Of a cost, or of what one of the things counted is worth: a goal of 1e-9 moves is none the
+less."""
+
 
 class Incumbent:
     """The best placement known.
@@ -50,11 +54,15 @@ class Incumbent:
         if not isinstance(solution, Allocation) or verify(self.problem.instance, solution):
             return False
         cost = self.cost_of(solution)
-        if not cost < self.cost - 1e-12 * max(1.0, abs(cost)):
+        if not cost < self.cost - self._rounding(cost):
             return False
         self.allocation, self.cost = solution, cost
         self.counts = self._read(solution)
         return True
+
+    def _rounding(self, cost: float) -> float:
+        """Return the difference of two costs that is none, in the unit of the level."""
+        return _ROUNDING * max(self.level.size(self.problem.instance), abs(cost))
 
     def offer_counts(self, counts: csr_array) -> bool:
         """Keep the allocation of counts, shape (groups, hosts), if it is better."""

@@ -181,6 +181,8 @@ class _Solve:
             before = self._left()
             self.best.offer_counts(counts)
             self._keep_time(before - self._left())
+            if self.best.counts is not None and self._left() <= 0:
+                break
         if self.best.counts is None and not self.problem.tied:
             # Hosts that start over-full: relieve them first.
             state = compile_state(self.problem, self.data.initial, [self.level])

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
+from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.models.placement.data import PlacementData
-from alloc.solving.placement.clock import Clock, OutOfTime
+from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.guided import Guide
 from alloc.solving.placement.pattern_master import Columns, Generated, generate
 from alloc.solving.placement.patterns import Stay

@@ -19,10 +19,11 @@ from itertools import islice
 import numpy as np
 
 from alloc.certificate import is_within
+from alloc.errors import OutOfTime
 from alloc.objectives.goals import WeightedSum
 from alloc.solving.outcome import Settings
 from alloc.solving.placement.bounds import pattern_prices, round_up, sharper_bounds, trivial_bound
-from alloc.solving.placement.clock import Clock, OutOfTime, within
+from alloc.solving.placement.clock import Clock, within
 from alloc.solving.placement.compiling import Problem, compile_state, read_counts
 from alloc.solving.placement.guided import CHOICE_S, Guide
 from alloc.solving.placement.improvement import Improver

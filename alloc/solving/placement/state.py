@@ -20,25 +20,6 @@ GAIN = 1e-9
 """Least gain that counts: smaller ones are rounding."""
 
 
-@dataclass(frozen=True)
-class RowKind:
-    """Tasks that are alike: their groups are interchangeable.
-
-    Parameters
-    ----------
-    groups
-        Positions in `PlacementData.groups`.
-    hosts
-        Hosts that they may go to, ascending.
-    most
-        Most of them on each of those hosts.
-    """
-
-    groups: tuple[int, ...]
-    hosts: Counts
-    most: int
-
-
 @dataclass
 class Block:
     """Rows that may go to the same hosts.

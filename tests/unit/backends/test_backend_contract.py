@@ -84,6 +84,17 @@ def test_a_time_limit_keeps_incumbent_and_bound(name, sense):
     assert 0 < better < math.inf
 
 
+@pytest.mark.parametrize("sense", SENSES)
+def test_a_limit_of_nodes_keeps_incumbent_and_bound_and_ends_at_the_same_place(sense):
+    model = market_split(sense)
+    first, again = (highs.solve(model, SolverOptions(gap=0.0, nodes=3)) for _ in range(2))
+    assert (first.status, first.limit) == ("feasible", "nodes")
+    assert (first.values == again.values).all()
+    assert (first.objective, first.bound) == (again.objective, again.bound)
+    better = first.bound - first.objective if sense == "max" else first.objective - first.bound
+    assert 0 < better < math.inf
+
+
 @pytest.mark.parametrize("name", ["highs", "cpsat"])
 def test_a_start_is_an_incumbent_from_the_first_moment(name):
     """A start that is good must not be lost, however short the time."""

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from dataclasses import replace
 
 import highspy
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from interrupting import ctrl_c_in_highs, incumbent, press
 from scipy.sparse import csr_array
 
-from alloc.backends import SolverOptions, highs
+from alloc.backends import SolverOptions, highs, second_proof
 from alloc.formulation import ArrayModel
 
 
@@ -85,3 +86,37 @@ def test_in_a_thread_it_solves_as_ever(market_split):
     thread.start()
     thread.join()
     assert found[0].limit == "time"
+
+
+def test_the_second_opinion_on_presolve_is_stopped_too(market_split, monkeypatch):
+    """It did not hear of Ctrl-C, and ran to the end of its time."""
+    second = []
+    monkeypatch.setattr(highs, "_is_of_presolve", lambda solver: second.append(solver) or True)
+    monkeypatch.setattr(highs, "SECONDS_FOR_SECOND", 30.0)
+    with ctrl_c_in_highs(lambda found: bool(second)) as sent:
+        raw = highs.solve(market_split, SolverOptions(0.5, stoppable=True))
+    assert sent
+    assert raw.limit == "interrupt"
+    assert raw.values is not None
+
+
+def test_ctrl_c_in_a_second_proof_keeps_the_first(market_split, monkeypatch):
+    """It was raised between two relaxations, and the optimum was lost with it."""
+    small = replace(
+        market_split,
+        matrix=market_split.matrix[:1, :],
+        row_lower=market_split.row_lower[:1],
+        row_upper=market_split.row_upper[:1],
+    )
+    fractional = second_proof._Tree._fractional
+    nodes = []
+
+    def pressed(self, values):
+        nodes.append(press())
+        return fractional(self, values)
+
+    monkeypatch.setattr(second_proof._Tree, "_fractional", pressed)
+    raw = second_proof.solve_and_prove(small, SolverOptions(20.0, stoppable=True))
+    assert (raw.status, raw.limit, raw.bound_proof) == ("optimal", "interrupt", "claimed")
+    assert len(nodes) == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

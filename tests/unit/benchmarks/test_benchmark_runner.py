@@ -48,7 +48,7 @@ def test_the_command_lists_every_benchmark():
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=True,
     )
     assert "bounds" in done.stdout

@@ -6,6 +6,7 @@ import pytest
 
 import alloc.comparison
 from alloc.comparison import Comparison
+from alloc.errors import InstanceError
 
 PAIR = ("--schedulers", "fifo,srtf")
 ESTIMATES = ("--knowledge", "estimate", "--work-error", 0.3)
@@ -124,6 +125,31 @@ def test_an_interrupt_names_the_store_that_was_chosen(run, instance_file, tmp_pa
     done = run("compare", instance_file, *PAIR, "--store", store)
     assert done.exit_code == 130
     assert f"finished work is in {store}" in done.stderr
+
+
+def test_an_interrupt_says_which_rows_failed(run, continuous_file, tmp_path, monkeypatch):
+    """A table without a row that failed looks as if nobody had asked for it."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    interrupt_after(2, monkeypatch)
+    words = ("--schedulers", "exact-progress,fifo", "--time-limit", 2)
+    done = run("compare", continuous_file, *words)
+    assert done.exit_code == 130
+    assert "failed: exact-progress on " in done.stderr
+
+
+def test_finished_work_is_named_even_if_it_cannot_be_shown(
+    run, instance_file, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    interrupt_after(2, monkeypatch)
+
+    def broken(place):
+        raise InstanceError("the store cannot be read.")
+
+    monkeypatch.setattr(Comparison, "from_store", broken)
+    done = run("compare", instance_file, *PAIR)
+    assert "error: the store cannot be read." in done.stderr
+    assert "finished work is in " in done.stderr
 
 
 def test_a_finished_comparison_leaves_no_litter(run, instance_file, tmp_path, monkeypatch):

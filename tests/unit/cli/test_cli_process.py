@@ -13,19 +13,17 @@ import pytest
 
 from alloc.documents import load_result
 
-LONG = ("solve", "elastic-large/04", "--time-limit", 120)
-"""Far from solved in the time that these tests take, yet with a first schedule in a second."""
+LONG = ("solve", "elastic-large/04", "--time-limit", 3600)
+"""Far from solved in an hour, yet with a first schedule in a second."""
+HANG_S = 300
+"""Seconds after which a process hangs, however busy the machine is."""
 
 
 def wait_for_incumbent(process, log: Path) -> None:
     """Wait until the log says that there is a schedule."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    while not (log.exists() and "first schedule" in log.read_text(encoding="utf-8")):
         assert process.poll() is None, process.stderr.read()
-        if log.exists() and "first schedule" in log.read_text(encoding="utf-8"):
-            return
         time.sleep(0.1)
-    raise AssertionError(f"no schedule within 60 s: {log.read_text(encoding='utf-8')}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
@@ -35,7 +33,7 @@ def test_an_interrupted_solve_writes_its_incumbent(program, tmp_path, number):
     process = program(*LONG, "-o", output, "--log-file", log)
     wait_for_incumbent(process, log)
     process.send_signal(number)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=HANG_S)
     assert process.returncode == 130, stderr
     result = load_result(output)
     assert result.certificate.limit == "interrupt"
@@ -64,7 +62,7 @@ main()
 def test_an_interrupt_while_the_program_loads_is_one_line(name, number):
     """Loading takes half a second: whoever saw a typo has pressed Ctrl-C by then."""
     command = [sys.executable, "-c", WHILE_LOADING, name, number]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
     assert (done.returncode, done.stderr) == (130, "error: interrupted.\n")
     assert done.stdout == ""
 
@@ -73,24 +71,25 @@ def test_an_interrupt_that_is_ignored_stays_so():
     """Under `nohup` and in the background of a script Ctrl-C means another program."""
     ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN){WHILE_LOADING}"
     command = [sys.executable, "-c", ignoring, "numpy", "SIGINT"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
     assert done.stderr.startswith("error: No such command 'numpy'")
 
 
-def test_progress_goes_to_stderr_and_json_alone_to_stdout(program):
-    process = program("solve", "elastic-medium/06", "--time-limit", 6, "--json")
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 0, stderr
-    assert json.loads(stdout)["kind"] == "result"
-    assert "solving elastic-medium/06: " in stderr
+IMPATIENT = "import alloc.cli.console as c; c.PATIENCE_S = 0.0; from alloc.cli import main; main()"
+"""The program with people who want to hear of everything, however short it takes."""
 
 
-def test_quiet_is_quiet(program):
-    process = program("solve", "elastic-medium/06", "--time-limit", 3, "--json", "--quiet")
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert json.loads(stdout)["kind"] == "result"
-    assert stderr == ""
+@pytest.mark.parametrize("quiet", [False, True])
+def test_progress_goes_to_stderr_and_json_alone_to_stdout(quiet):
+    words = ["solve", "elastic-tiny/01", "--json", *(["--quiet"] if quiet else [])]
+    command = [sys.executable, "-c", IMPATIENT, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["kind"] == "result"
+    if quiet:
+        assert done.stderr == ""
+    else:
+        assert "solving elastic-tiny/01: " in done.stderr
 
 
 def test_a_reader_that_leaves_early_sees_no_traceback(program):
@@ -98,7 +97,7 @@ def test_a_reader_that_leaves_early_sees_no_traceback(program):
     process = program("instances", "schema", "result")
     process.stdout.close()
     stderr = process.stderr.read()
-    assert process.wait(timeout=60) == 141
+    assert process.wait(timeout=HANG_S) == 141
     assert stderr == ""
 
 
@@ -118,7 +117,7 @@ def test_a_full_disk_behind_stdout_is_a_sentence(tmp_path, unbuffered):
             stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
             text=True,
-            timeout=60,
+            timeout=HANG_S,
         )
     assert done.returncode == 1
     assert done.stderr.startswith("error: standard output: File too large")
@@ -138,7 +137,7 @@ def completion(**environment: str) -> str:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
     )
     return done.stdout
 
@@ -190,8 +189,8 @@ def test_a_terminal_gets_a_live_line():
 
     reader = threading.Thread(target=read)
     reader.start()
-    stdout, _ = process.communicate(timeout=60)
-    reader.join(timeout=10)
+    stdout, _ = process.communicate(timeout=HANG_S)
+    reader.join(timeout=HANG_S)
     os.close(leader)
     assert json.loads(stdout)["kind"] == "result"
     assert b"solving elastic-tiny/04" in b"".join(seen)

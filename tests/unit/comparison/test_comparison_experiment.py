@@ -298,7 +298,7 @@ def test_killed_in_the_middle_nothing_is_lost(
         [sys.executable, script, file, path, "4", kind, str(jobs)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         # Without programs beside Python, as in a small container.
         env={**os.environ, "JOBLIB_MULTIPROCESSING": "1", "PATH": str(tmp_path)},
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import math
 
 import pytest
@@ -15,6 +16,7 @@ from alloc.comparison import Bound, Comparison, Interval, Settings, compare
 from alloc.comparison.tables import (
     certificate_sentence,
     gap_tables,
+    proof_sentence,
     show_interval,
     show_number,
     terms,
@@ -73,6 +75,33 @@ def test_family_table(comparison: Comparison):
     fifo = cells(to_markdown(table))[3]
     assert fifo[:2] == ["fifo", "20.0 ± 254"]
     assert any("over instances" in remark for remark in table.remarks)
+
+
+def test_how_often_each_proof_was_had_is_counted(comparison: Comparison):
+    """Under a family's table for its instances; under the last table of single ones for all."""
+    counts = comparison.bound_proofs()
+    assert list(counts) == ["recomputed", "confirmed", "claimed", "none"]
+    assert sum(counts.values()) == len(comparison.bounds)
+    for fingerprint, bound in comparison.bounds.items():
+        kind = "none" if bound.certificate is None else bound.certificate.bound_proof
+        assert comparison.bound_proofs([fingerprint])[kind] == 1
+    words = proof_sentence(counts)
+    assert words in gap_tables(comparison, "family")[0].remarks
+    assert words in gap_tables(comparison)[-1].remarks
+    assert not any(words in table.remarks for table in gap_tables(comparison)[:-1])
+    assert json.loads(comparison.to_json())["bound_proofs"] == counts
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ({"recomputed": 9, "confirmed": 0, "claimed": 3}, "Of 12 bounds: 9 recomputed, 3 claimed."),
+        ({"recomputed": 0, "none": 1}, "Of 1 bound: 1 not proved."),
+        ({"recomputed": 0}, "Of 0 bounds: none solved yet."),
+    ],
+)
+def test_proofs_are_counted_in_one_sentence(counts: dict[str, int], words: str):
+    assert proof_sentence(counts) == words
 
 
 def test_odd_names_break_no_table(queue: Instance, policy):

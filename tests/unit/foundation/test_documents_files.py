@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import gzip
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from counting import counted
 
 from alloc.documents import (
     files,
@@ -82,12 +83,10 @@ TEXT = write_instance(INSTANCE)
     ],
 )  # fmt: skip
 def test_hostile_text(text: str | bytes, sentence: str) -> None:
-    """None of these may end in a traceback, and none may take long."""
-    start = time.perf_counter()
+    """None of these may end in a traceback, or without an end."""
     with pytest.raises(InstanceError, match=sentence) as caught:
         parse_instance(text)
     assert "\n" not in str(caught.value)
-    assert time.perf_counter() - start < 5
 
 
 def test_a_byte_order_mark_is_accepted() -> None:
@@ -194,19 +193,21 @@ def test_names_that_no_file_can_have() -> None:
         load_instance("x" * 5000)
 
 
-def test_a_gigabyte_is_refused_before_it_is_read(tmp_path: Path) -> None:
+def test_a_gigabyte_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The size is looked at first: memory and minutes are saved."""
     path = tmp_path / "huge.json"
     with path.open("wb") as stream:
         stream.truncate(2**30)
-    start = time.perf_counter()
+    opened = counted(monkeypatch, Path, "open")
     with pytest.raises(
         InstanceError,
         match=r"has 1024 MiB or more, and documents are read up to "
         r"512 MiB; split the instance, or let jobs share",
     ):
         load_instance(path)  # fmt: skip
-    assert time.perf_counter() - start < 1
+    assert opened == []
 
 
 def test_the_limit_holds_for_texts_and_while_unpacking(
@@ -339,10 +340,11 @@ def test_an_interrupt_while_writing_loses_nothing(
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
 
 
-def test_unknown_names_are_not_compared_for_ever() -> None:
+def test_unknown_names_are_not_compared_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Comparing two names of a megabyte takes hours; nobody mistypes one."""
-    start = time.perf_counter()
+    looked = counted(monkeypatch, difflib, "get_close_matches")
     text = TEXT.replace('"type": "box"', f'"type": "{"x" * 2**20}"')
     with pytest.raises(InstanceError, match="which is not defined; define it in host_types"):
         parse_instance(text.replace('"name": "box"', f'"name": "{"xy" * 2**19}"'))
-    assert time.perf_counter() - start < 5
+    for name, known in looked:
+        assert max(map(len, (name, *known))) <= 100

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from counting import counted
 
 from alloc.instance import Instance, Tenant
 from alloc.solution import Allocation, Assignment, Run, Schedule, Solution, TaskPlacement
@@ -369,13 +371,11 @@ def test_amount_and_sentence(name: str, expected: tuple[float, str, tuple[str, .
     assert words in violation.sentence
 
 
-def test_a_solution_for_another_instance_is_judged_quickly() -> None:
+def test_a_solution_for_another_instance_is_not_searched_for_near_names(monkeypatch) -> None:
     """Looking for near names for each of thousands of unknown jobs took minutes."""
-    import time
-
+    looked = counted(monkeypatch, difflib, "get_close_matches")
     jobs = tuple(job(f"job-{k}") for k in range(3000))
     assignments = tuple(Assignment(f"other-{k}", 0, on("elsewhere")) for k in range(3000))
-    start = time.perf_counter()
     found = verify(Instance("big", CLUSTER, jobs), Allocation(assignments))
-    assert time.perf_counter() - start < 5
+    assert len(looked) < 10
     assert len(found) == 3000

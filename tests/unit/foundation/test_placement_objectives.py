@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from counting import lines_of, peak_of
 
 from alloc.errors import InstanceError
 from alloc.instance import Affinity, Instance, Moves
 from alloc.objectives import OBJECTIVES, PLACEMENT_OBJECTIVES, parse_goal
-from alloc.objectives.base import Objective
 from alloc.objectives.fragmentation import Shape, mix_of
 from alloc.solution import Allocation, Assignment, TaskPlacement
 from alloc.topology import Domain, GpuLink, Host, HostType, NetworkLink, Topology
@@ -272,24 +272,16 @@ def _large(num_racks: int) -> tuple[Instance, Allocation]:
     )
 
 
-def _seconds(measure: Objective, instance: Instance, allocation: Allocation) -> float:
-    """Return the CPU time of an evaluation, the least of five: a busy machine only adds to it."""
-    measure.evaluate(instance, allocation)  # what belongs to the topology is kept
-    found = []
-    for _ in range(5):
-        start = time.process_time()
-        measure.evaluate(instance, allocation)
-        found.append(time.process_time() - start)
-    return min(found)
-
-
 def test_objectives_grow_with_the_cluster_and_not_with_its_square() -> None:
     """Local search and the judge evaluate them on clusters of thousands of hosts."""
-    small, large = _large(50), _large(200)
+    worlds = _large(50), _large(200)
     for measure in PLACEMENT_OBJECTIVES:
-        # Below a millisecond the clock is too coarse for a ratio; the square would be 16 times.
-        least = max(_seconds(measure, *small), 1e-3)
-        assert _seconds(measure, *large) < 10 * least, measure.name
+        for world in worlds:  # what belongs to the topology is kept
+            measure.evaluate(*world)
+        small, large = (partial(measure.evaluate, *world) for world in worlds)
+        # The square would be 16 times: of loops in Python, and of arrays in numpy.
+        assert lines_of(large) < 6 * lines_of(small), measure.name
+        assert peak_of(large) < 6 * peak_of(small) + 10_000, measure.name
 
 
 def test_affinities_do_not_enter_objectives() -> None:

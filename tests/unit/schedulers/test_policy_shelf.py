@@ -52,7 +52,7 @@ def test_listing_schedulers_opens_no_file(path: Path) -> None:
     )
     add_policy(path, ())
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=os.environ
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, env=os.environ
     )
     names, loaded = done.stdout.splitlines()
     assert "short-first" in names.split()

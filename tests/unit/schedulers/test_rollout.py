@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 
 import numpy as np
 import pytest
@@ -12,10 +13,13 @@ from alloc.errors import InstanceError
 from alloc.instance import Instance
 from alloc.instances.learning_worlds import TINY
 from alloc.schedulers import make_scheduler
+from alloc.schedulers.learned.job_set_rule import SetRule
 from alloc.schedulers.policy import Policy, serve
 from alloc.schedulers.rollout.fluid import FluidPrices, Kinds, follow, locate, worth_of_work
 from alloc.schedulers.rollout.future import KnownJob, ListFuture
 from alloc.schedulers.rollout.orders import base_orders, best_order
+from alloc.schedulers.rollout.rounds_ahead import ByRule
+from alloc.schedulers.rollout.scheduler import ahead_of
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
 from alloc.simulation import SimulationResult, simulate
 from alloc.solving.round_choice import prove_choice
@@ -278,6 +282,35 @@ def test_a_proved_choice_is_within_the_gap_of_the_best_by_enumeration(seed):
     assert best * (1 - 1e-3 - 1e-6) <= found.value <= best * (1 + 1e-6)
     again = prove_choice(cluster(), score, share, free, found.column, gap=1e-3)
     assert again.value == pytest.approx(found.value)
+    # From any choice that fits, good or bad, the same is proved.
+    fitting = [
+        way
+        for way in itertools.product(range(-1, 3), repeat=5)
+        if all(
+            sum(share[j, c, r] for j, c in enumerate(way) if c >= 0) <= free[r] for r in range(2)
+        )
+        and all(c < 0 or score[j, c] > 0 for j, c in enumerate(way))
+    ]
+    for way in rng.choice(fitting, size=6):
+        one = prove_choice(cluster(), score, share, free, way, gap=1e-3)
+        assert best <= one.bound * (1 + 1e-6)
+        assert best * (1 - 1e-3 - 1e-6) <= one.value <= best * (1 + 1e-6)
+
+
+def test_a_busy_machine_chooses_as_a_quiet_one_does(monkeypatch):
+    """A limit of 1 s made the choice depend on what else the machine was doing."""
+    rng = np.random.default_rng(1)
+    share = np.sort(rng.uniform(0.1, 0.35, size=(20, 20, 3)), axis=1)
+    score = np.sqrt(share.sum(axis=2)) * rng.uniform(0.9, 1.1, size=(20, 20))
+    score *= rng.uniform(1.0, 2.0, size=(20, 1))
+    nothing = np.full(20, -1)
+    quiet = prove_choice(cluster(), score, share, np.ones(3), nothing, gap=5e-3)
+    ticks = itertools.count(time.perf_counter() + 2.0, 2.0)
+    monkeypatch.setattr("alloc.solving.outcome.time.perf_counter", lambda: next(ticks))
+    busy = prove_choice(cluster(), score, share, np.ones(3), nothing, gap=5e-3)
+    assert quiet.solved
+    assert (busy.column == quiet.column).all()
+    assert busy.bound == quiet.bound
 
 
 # The scheduler.
@@ -318,6 +351,38 @@ def test_every_round_of_elastic_jobs_is_proved_within_the_gap():
     result = simulate(TINY.make(3), make_scheduler("rollout"))
     assert 0 < result.notes["worth"] <= result.notes["worth_bound"] * (1 + 1e-9)
     assert result.notes["worth"] >= result.notes["worth_bound"] * (1 - 5e-3 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_elastic_jobs_with_nothing_to_come_do_no_worse_than_by_the_rule(seed):
+    """Where hosts do not matter and the rounds ahead can be afforded, on one host, at any seed."""
+    base = elastic(seed, 60.0, count=4)
+    jobs = tuple(job.replace(arrival_s=0.0, work=job.work / 3) for job in base.jobs)
+    instance = base.replace(jobs=jobs, topology=cluster())
+    ours, rule = (simulate(instance, make_scheduler(name)) for name in ("rollout", "set-rule"))
+    assert weighted_ends(ours) <= weighted_ends(rule) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("restart_s", [0.0, 20.0, 200.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_rounds_ahead_by_the_rule_cost_what_the_simulator_says(seed, restart_s):
+    base = elastic(seed, 60.0, count=4)
+    jobs = tuple(
+        job.replace(arrival_s=0.0, work=job.work / 3, restart_cost_s=restart_s) for job in base.jobs
+    )
+    instance = base.replace(jobs=jobs, topology=cluster())
+    foreseen = []
+
+    class Watching(SetRule):
+        """Notes what the rounds ahead cost, and decides as the rule."""
+
+        def seat(self, state, round_, column, score):
+            if not foreseen:
+                ahead = ahead_of(state, round_, np.zeros(len(column)))
+                foreseen.append(ahead.cost(column, ByRule(ahead, SetRule()), 10**6))
+            return super().seat(state, round_, column, score)
+
+    assert weighted_ends(simulate(instance, Watching())) == pytest.approx(foreseen[0], rel=1e-6)
 
 
 def test_moves_below_0_are_refused():

@@ -372,7 +372,7 @@ def test_what_cannot_be_shown_is_refused_with_the_reason(shared, tiny):
     nothing = shared.get("/v1/comparisons/view", params={"job": explained["id"]})
     assert nothing.status_code == 422
     assert "none of these jobs can be compared" in nothing.json()["detail"]
-    waiting = act(shared, act="sleep", seconds=2).json()
+    waiting = act(shared, act="hold").json()
     assert shared.get(f"/v1/jobs/{waiting['id']}/view").status_code == 409
     shared.post(waiting["links"]["cancel"])
 

@@ -108,7 +108,7 @@ def test_over_http_a_single_job_passes_a_crowd(open_client, settings):
     )
     engine.dispose()
     client = open_client(settings.replace(workers=1))
-    first, *_ = [act(client, headers=crowd, act="sleep", seconds=60).json() for _ in range(10)]
+    first, *_ = [act(client, headers=crowd, act="hold").json() for _ in range(10)]
     late = act(client, headers=single).json()
     client.post(first["links"]["cancel"], headers=crowd)
     client.headers.update(single)

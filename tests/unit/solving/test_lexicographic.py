@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from alloc.certificate import Certificate, Result
 from alloc.documents import parse_result, write_result
 from alloc.errors import InstanceError
 from alloc.instance import Instance
+from alloc.models.placement.data import PlacementData
 from alloc.objectives import Held, objective, parse_goal, parse_level
 from alloc.solution import Allocation, Assignment, Solution, TaskPlacement
 from alloc.solving import solve
 from alloc.solving.lexicographic import solve_levels
 from alloc.solving.outcome import Settings
+from alloc.solving.placement.compiling import Problem
+from alloc.solving.placement.incumbent import Incumbent
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.verification.claims import check_claims
 from alloc.workload import Configuration, Job, TaskGroup
@@ -164,6 +169,7 @@ def test_a_later_level_is_never_infeasible() -> None:
     assert result.solution == TIGHT
     assert result.certificate.status == "feasible"
     assert result.certificate.bound == -float("inf")
+    assert result.certificate.bound_proof == "none"
 
 
 def test_a_first_level_without_an_answer_ends_it() -> None:
@@ -193,3 +199,52 @@ def test_objectives_are_found_by_name_or_as_one_level() -> None:
     assert parse_goal("2*balance+moves then hosts_used").text == (
         "2 balance + moves then hosts_used"
     )
+
+
+@pytest.mark.parametrize("weight", [1.0000001, 0.1 + 0.2, 1e-13, 123456789.5, 1e22, 0.05, 2.0])
+def test_goals_that_differ_in_any_digit_have_names_that_differ(weight: float) -> None:
+    """Six digits gave two goals one name, and so one value; what is written is read back."""
+    level = parse_level(f"balance + {weight!r} moves")
+    assert parse_level(level.name).terms == level.terms
+    other = parse_level(f"balance + {math.nextafter(weight, 0.0)!r} moves")
+    assert other.name != level.name
+
+
+@pytest.mark.parametrize("scale", [1e-15, 1e-9, 1.0, 1e9])
+def test_an_improvement_counts_in_the_unit_of_its_goal(scale: float) -> None:
+    """Below 1e-12 nothing was better than anything."""
+    level = parse_level(f"{scale!r} domains_spanned + {0.1 * scale!r} hosts_used")
+    known = Incumbent(Problem(PlacementData.of(INSTANCE)), level, ())
+    assert known.offer(WIDE)
+    assert known.offer(TIGHT)
+    assert not known.offer(WIDE)
+    assert known.allocation == TIGHT
+    assert known.cost == pytest.approx(level.evaluate(INSTANCE, TIGHT), rel=1e-12, abs=0.0)
+
+
+@pytest.mark.parametrize("weight", [1e-300, 5e-324, 1e-294, 1e-9])
+def test_the_tiniest_weight_is_solved_by_cpsat(weight: float) -> None:
+    """The scale that makes it whole overflowed."""
+    goal = f"{weight!r} gpus_placed"
+    certificate = solve(INSTANCE, "placement", "cpsat", objective=goal).certificate
+    assert certificate.bound >= 4 * weight * (1 - 1e-6)
+    if weight > 1e-310:  # below that, double precision has few digits left
+        assert certificate.objective == pytest.approx(4 * weight, rel=1e-6, abs=0.0)
+
+
+def test_without_time_a_later_level_is_left_as_it_is() -> None:
+    """Each level took what reading, checking and certifying take, however late it was."""
+    asked: list[str] = []
+
+    def attempt(name: str, settings: Settings, start: Solution | None) -> Result:
+        asked.append(name)
+        return certified(name, WIDE, 4.0, "optimal")
+
+    result = solve_levels(INSTANCE, list(LEVELS), Settings(0.0), None, attempt, lambda line: None)
+    assert asked == ["gpus_placed"]
+    assert [stage.objective_name for stage in result.stages] == list(LEVELS)
+    assert [stage.objective for stage in result.stages] == [4.0, 4.0, 2.0]
+    assert [stage.status for stage in result.stages] == ["optimal", "feasible", "feasible"]
+    assert [stage.bound_proof for stage in result.stages[1:]] == ["none", "none"]
+    assert result.certificate.limit == "time"
+    assert check_claims(INSTANCE, result) == []

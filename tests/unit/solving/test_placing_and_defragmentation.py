@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from alloc.errors import InstanceError
 from alloc.instance import Affinity, Instance, Moves, Tenant
 from alloc.solution import Allocation, Assignment, TaskPlacement
-from alloc.solving.defragmentation import consolidate, drain, make_room
+from alloc.solving import explaining
+from alloc.solving.defragmentation import Defragmentation, consolidate, drain, make_room
 from alloc.solving.explaining import explain
 from alloc.solving.placing import place
 from alloc.topology import Domain, Host, HostType, Topology
@@ -389,3 +392,25 @@ class TestFewestMoves:
         found = make_room(bound, "b", backend=BACKEND)
         assert found.num_moved == 2
         assert verify(bound.replace(moves=Moves()), solution_of(found)) == []
+
+
+@pytest.mark.parametrize(
+    ("decided_s", "asked"), [(0.0, [10.0]), (4.0, [6.0]), (10.0, []), (99.0, [])]
+)
+def test_the_limit_of_an_explanation_is_for_the_whole_of_it(
+    monkeypatch: pytest.MonkeyPatch, decided_s: float, asked: list[float]
+) -> None:
+    """The search for moves began with the whole limit, however long the reason had taken."""
+    clock = iter((0.0, decided_s))
+    given = []
+
+    def room(instance: Instance, job: str, *, backend: str, time_limit_s: float) -> Defragmentation:
+        given.append(time_limit_s)
+        return make_room(instance, job, backend=backend)
+
+    monkeypatch.setattr(explaining, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr(explaining, "make_room", room)
+    found = explain(queue(moves=Moves()), "train", time_limit_s=10.0)
+    assert given == asked
+    assert found is not None
+    assert found.sentence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 
 import numpy as np
 import pytest
@@ -49,7 +48,7 @@ def test_the_answer_is_the_optimum_of_all_permutations(kind, n):
     """Every kind of matrix takes its own way through the search; the proof must close in all."""
     for seed in range(2):
         problem = random_problem(seed, n, kind)
-        answer = solve(problem, time_limit_s=20)
+        answer = solve(problem, time_limit_s=600)
         best = optimum(problem)
         assert answer.objective == pytest.approx(best)
         assert answer.objective == problem.cost(answer.solution)
@@ -65,7 +64,7 @@ def test_no_bound_is_above_the_optimum(kind):
         best = optimum(problem)
         state = DualAscent.of(problem)
         first = gilmore_lawler_bound(problem)
-        second = ascend(state, enough=math.inf, deadline=time.perf_counter() + 5, rounds=30)
+        second = ascend(state, enough=math.inf, deadline=math.inf, rounds=30)
         slack = 1e-9 * max(1.0, abs(best))
         assert first <= best + slack
         assert second <= best + slack
@@ -94,7 +93,7 @@ def test_branch_and_bound_finds_what_a_bad_start_hides():
     for kind in KINDS:
         problem = random_problem(8, 6, kind)
         worst = max(itertools.permutations(range(6)), key=problem.cost)
-        proof = branch_and_bound(problem, np.array(worst), deadline=time.perf_counter() + 20)
+        proof = branch_and_bound(problem, np.array(worst), deadline=math.inf)
         assert proof.permutation is not None
         best = optimum(problem)
         assert problem.cost(proof.permutation) == pytest.approx(best)
@@ -104,7 +103,7 @@ def test_branch_and_bound_finds_what_a_bad_start_hides():
 def test_branch_and_bound_without_time_proves_less_but_nothing_false():
     problem = random_problem(1, 8, "symmetric")
     start = tabu_search(problem, max_steps=200)
-    proof = branch_and_bound(problem, start.permutation, deadline=time.perf_counter())
+    proof = branch_and_bound(problem, start.permutation, deadline=-math.inf)
     assert proof.bound <= start.cost
     assert proof.nodes < 50
 
@@ -139,8 +138,8 @@ def test_a_search_is_repeatable_and_stops_at_its_target():
 
 def test_a_start_is_never_made_worse():
     problem = random_problem(6, 9, "general")
-    best = solve(problem, time_limit_s=20)
-    again = solve(problem, time_limit_s=20, warm_start=best)
+    best = solve(problem, time_limit_s=600)
+    again = solve(problem, time_limit_s=600, warm_start=best)
     assert again.objective == best.objective
     assert again.solution.tolist() == best.solution.tolist()
 

@@ -21,6 +21,7 @@ from alloc.capacity import (
 )
 from alloc.capacity.headroom import KEPT_OUT
 from alloc.errors import InstanceError
+from alloc.formulation import RawResult
 from alloc.instances.planning import generate_planning
 from alloc.instances.stored_planning import load_stored_planning
 from alloc.models.right_sizing import SizingData
@@ -418,3 +419,25 @@ def test_a_little_of_all_may_be_much_of_one_class():
     over = Scenario("1", 1.0, {"big": (30_000.0,), "small": (7.6 * 1.001,)})
     found = right_size(problem.replace(scenarios=(over,)), gap=1e-6, method="decomposition")
     assert {order.offer: order.count for order in found.plan.orders}["h100"] == 2
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("again", ["infeasible", "no_solution"])
+def test_a_refusal_of_the_proof_is_none_beside_a_plan_and_else_only_twice(
+    monkeypatch, known, again
+):
+    """It made the incumbent's cost the bound, though the incumbent itself keeps every row."""
+    state = Decomposition(SizingData(spares()), Settings(60.0), 1e-9)
+    refused = RawResult("infeasible", None, None, math.inf, None, "Infeasible")
+    answers = [refused, replace(refused, status=again)]
+    with state.values:
+        bound, point = state.relax(None, 60, 1e-10, 60.0)
+        state.bound = bound
+        state.mix()
+        if known:
+            state.try_candidate(state.completing.round_up(point), "first")
+            assert state.cost > state.bound
+        monkeypatch.setattr(state.values, "solve_programs", lambda programs: [answers.pop(0)])
+        assert state.prove(1.0) is False
+    proved = not known and again == "infeasible"
+    assert state.bound == (math.inf if proved else bound)

@@ -312,3 +312,29 @@ def test_real_pods_on_a_part_of_a_real_cluster() -> None:
     assert result.certificate.gap is not None
     assert result.certificate.gap < 0.01
     assert result.certificate.bound_proof == "recomputed"
+
+
+@pytest.mark.parametrize("goal", ["weight_placed", "gpus_placed", "gpus_used"])
+def test_a_false_refusal_of_the_integer_program_is_no_proof(
+    goal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing at all, or the warm start, keeps every rule: "infeasible" is a solver's mistake."""
+    from alloc.solving import sharing
+
+    cluster = flat_cluster("c", HostType("h", 2, "v100", 8000, 8192), 2)
+    gangs = (TaskGroup("t", 1, 500, 2000), TaskGroup("t", 1, 1000, 5000))
+    jobs = tuple(
+        Job(f"j{i}", 0.0, 1.0, (Configuration((gangs[i % 2],), 1.0),), weight=1.0 + i)
+        for i in range(5)
+    )
+    instance = Instance("small", cluster, jobs[:4] if goal == "gpus_used" else jobs)
+    true = solve(instance, "sharing", objective=goal)
+    assert true.certificate.status == "optimal"
+    worst = float("inf") if true.certificate.sense == "min" else -float("inf")
+    monkeypatch.setattr(sharing, "_integers", lambda *a, **b: (None, worst, None, "claimed"))
+    start = true.solution if goal == "gpus_used" else None
+    found = solve(instance, "sharing", objective=goal, warm_start=start)
+    assert found.solution is not None
+    assert verify(instance, found.solution) == []
+    sign = 1.0 if found.certificate.sense == "min" else -1.0
+    assert sign * found.certificate.bound <= sign * true.certificate.objective * (1 + 1e-9)

@@ -1,0 +1,41 @@
+"""Calls for a process of their own: they die, fail or stay."""
+
+import os
+import signal
+
+
+def die(number, progress):
+    """End this process as a crash of a solver does."""
+    os.kill(os.getpid(), number)
+
+
+class Stubborn(Exception):
+    """An error that cannot be rebuilt from what it says."""
+
+    def __init__(self, what, why):
+        super().__init__(f"{what} {why}")
+
+
+def fail(progress):
+    """Raise an error that does not survive the way to another process."""
+    raise Stubborn("it needs", "two arguments")
+
+
+class Unreadable:
+    """A value that can be sent and not received."""
+
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def answer_unreadably(progress):
+    """Return what nobody can read."""
+    return Unreadable()
+
+
+def stay(progress):
+    """Say each interrupt, and go on."""
+    signal.signal(signal.SIGINT, lambda *_: progress(str(os.getpid())))
+    progress(str(os.getpid()))
+    while True:
+        signal.pause()
