@@ -360,6 +360,7 @@ FAMILIES: dict[str, Family] = {
             models=("arrays", "pyomo"),
             methods={
                 AUTO: "alloc.solving.capacity.quotas:by_arrays",
+                "highs": "alloc.solving.capacity.quotas:by_arrays",
                 "pyomo": "alloc.solving.capacity.quotas:by_pyomo",
             },
         ),

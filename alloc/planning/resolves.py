@@ -10,11 +10,10 @@ from alloc.capacity.inference_result import InferenceResult, Resolve
 from alloc.capacity.quota_result import QuotaResult
 from alloc.certificate import Certificate, Result
 from alloc.errors import InstanceError
-from alloc.solving.capacity.quotas import QuotaOutcome
 from alloc.solving.outcome import Settings
 
 P = TypeVar("P")
-A = TypeVar("A", InferenceResult, QuotaResult, Result[Any], QuotaOutcome)
+A = TypeVar("A", InferenceResult, QuotaResult, Result[Any])
 Report = Callable[[str], None]
 
 
