@@ -264,6 +264,13 @@ class InferenceProblem:
         """Return the pools of a GPU type."""
         return [pool for pool in self.pools if pool.gpu_type == gpu_type]
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical JSON of the problem."""
+        from alloc.documents.records import fingerprint
+
+        return fingerprint(self)
+
     def replace(self, **changes: Any) -> InferenceProblem:
         """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)

@@ -288,6 +288,18 @@ class QuotaProblem:
         probability = np.array([scenario.probability for scenario in self.scenarios])
         return np.outer(probability, np.array(self.period_hours))
 
+    @property
+    def objective(self) -> str:
+        """The goal."""
+        return self.goal
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical JSON of the problem."""
+        from alloc.documents.records import fingerprint
+
+        return fingerprint(self)
+
     def replace(self, **changes: Any) -> QuotaProblem:
         """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)

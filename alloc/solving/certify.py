@@ -19,7 +19,7 @@ from alloc.certificate import (
 )
 from alloc.errors import CertificateError
 from alloc.families import Family
-from alloc.objectives import Measure
+from alloc.objectives import Measure, Sense
 from alloc.solving.outcome import Outcome, Settings
 
 S = TypeVar("S")
@@ -71,7 +71,9 @@ def certify(
         if outcome.solution is not None:
             value = measure.evaluate(problem, outcome.solution)
             rounding = measure.rounding(problem, outcome.solution)
-            bound = _bound(measure, value, bound, rounding, outcome.backend)
+            bound = checked_bound(
+                value, bound, measure.sense, rounding, f"{outcome.backend} for {measure.name}"
+            )
         return Certificate(
             status=_status(value, bound, outcome),
             objective=value,
@@ -111,16 +113,33 @@ def certify(
     )
 
 
-def _bound(
-    measure: Measure, value: float, bound: float, rounding: float, backend_name: str
-) -> float:
-    """Return a bound that the value does not beat; refuse one that it beats by more."""
-    if beats(value, bound, measure.sense, rounding):
+def checked_bound(value: float, bound: float, sense: Sense, rounding: float, who: str) -> float:
+    """Return a bound that a value does not beat; refuse one that it beats by more than rounding.
+
+    Parameters
+    ----------
+    value
+        Value of a solution, recomputed.
+    bound
+        What is claimed to bound every solution's value.
+    sense
+        Whether less or more is better.
+    rounding
+        By how much rounding may move the value, in the objective's unit.
+    who
+        Who claims the bound, and for what.
+
+    Raises
+    ------
+    CertificateError
+        If the bound is false.
+    """
+    if beats(value, bound, sense, rounding):
         raise CertificateError(
-            f"{backend_name} claims the bound {bound:g} for {measure.name}, but its own solution "
-            f"has {value:g}; the bound is false."
+            f"the bound {bound:g} of {who} is beaten by its own solution, which has {value:g}; "
+            "the bound is false."
         )
-    bound = max(bound, value) if measure.sense == "max" else min(bound, value)
+    bound = max(bound, value) if sense == "max" else min(bound, value)
     return value if abs(bound - value) <= rounding else bound
 
 

@@ -32,7 +32,8 @@ def test_every_way_agrees_with_enumeration(name: str) -> None:
     family, tiny = FAMILIES[name], TINY[OF[name]]
     general = [known for known in BACKENDS if backend(known).DRAWING in family.models]
     ways = dict.fromkeys((*family.methods, *general))
-    assert set(tiny.ways) == set(ways), "a way to solve it that no tiny problem is solved in"
+    missing = set(ways) - set(tiny.ways)
+    assert not missing, "ways to solve it that no tiny problem is solved in"
     for seed in SEEDS:
         problem = tiny.problem(seed)
         truth = tiny.truth(problem)

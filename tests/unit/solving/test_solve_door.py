@@ -113,7 +113,7 @@ class TestCertify:
         assert certificate.fingerprint == self.instance.fingerprint
 
     def test_a_bound_above_its_own_solution_is_false(self):
-        with pytest.raises(CertificateError, match=r"claims the bound 21 .* has 20; the bound"):
+        with pytest.raises(CertificateError, match=r"the bound 21 of .* has 20; the bound"):
             self.certified(outcome(self.honest, 21.0))
 
     def test_a_bound_below_its_own_utility_is_false(self):
