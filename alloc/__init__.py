@@ -8,6 +8,8 @@ Importing alloc loads nothing yet: every part loads when it is used.
 
 from typing import TYPE_CHECKING, Any
 
+from alloc.serialisation import DocumentFormat, answer_with
+
 if TYPE_CHECKING:
     from alloc import planning as planning
     from alloc.certificate import Certificate as Certificate
@@ -94,6 +96,15 @@ _ROOMS = (
     "workload",
 )
 """Modules that are there as ``alloc.NAME`` without an import of their own."""
+
+
+def _format_of_type(record_class: type[Any]) -> DocumentFormat[Any]:
+    from alloc.documents import format_of_type
+
+    return format_of_type(record_class)
+
+
+answer_with(_format_of_type)
 
 
 def __getattr__(name: str) -> Any:

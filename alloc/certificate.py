@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from alloc.errors import AllocError
 from alloc.objectives import Sense
+from alloc.serialisation import document_format
 from alloc.solution import Solution
 
 Status = Literal["optimal", "feasible", "infeasible", "no_solution"]
@@ -190,13 +191,9 @@ class Result:
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return the result as a JSON document, and write it if a path is given."""
-        from alloc.documents import write_result
-
-        return write_result(self, path)
+        return document_format(Result).write(self, path)
 
     @staticmethod
     def from_json(text: str | bytes) -> Result:
         """Read a result from the text of a JSON document."""
-        from alloc.documents import parse_result
-
-        return parse_result(text)
+        return document_format(Result).parse(text)

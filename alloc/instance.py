@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +13,7 @@ import numpy as np
 
 from alloc.errors import InstanceError, nearest
 from alloc.packing import HostPool, stands_alone
+from alloc.serialisation import document_format
 from alloc.solution import Assignment
 from alloc.topology import Topology
 from alloc.topology.gpu_fit import gpu_misfit
@@ -215,9 +215,7 @@ class Instance:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON of the problem (without `description`)."""
-        from alloc.documents import canonical_json
-
-        return hashlib.sha256(canonical_json(self)).hexdigest()
+        return document_format(Instance).fingerprint(self)
 
     @cached_property
     def features(self) -> Mapping[str, str]:
@@ -254,9 +252,7 @@ class Instance:
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return the instance as a JSON document, and write it if a path is given."""
-        from alloc.documents import write_instance
-
-        return write_instance(self, path)
+        return document_format(Instance).write(self, path)
 
     @staticmethod
     def from_json(text: str | bytes) -> Instance:
@@ -267,16 +263,12 @@ class Instance:
         InstanceError
             If the document is malformed; the message names job, field, value and cure.
         """
-        from alloc.documents import parse_instance
-
-        return parse_instance(text)
+        return document_format(Instance).parse(text)
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Instance:
         """Read an instance from a JSON file (plain, or gzip when the name ends in ``.gz``)."""
-        from alloc.documents import load_instance
-
-        return load_instance(path)
+        return document_format(Instance).load(path)
 
 
 def _check_demands(instance: Instance) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from alloc.capacity.answers import Answer
 from alloc.certificate import Certificate
+from alloc.serialisation import document_format
 
 
 @dataclass(frozen=True)
@@ -130,16 +131,12 @@ class Plan:
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return the plan as a JSON document, and write it if a path is given."""
-        from alloc.documents import write_plan
-
-        return write_plan(self, path)
+        return document_format(Plan).write(self, path)
 
     @staticmethod
     def from_json(text: str | bytes) -> Plan:
         """Read a plan from the text of a JSON document."""
-        from alloc.documents import parse_plan
-
-        return parse_plan(text)
+        return document_format(Plan).parse(text)
 
 
 @dataclass(frozen=True)
@@ -299,13 +296,9 @@ class PlanResult(Answer[Plan]):
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return the result as a JSON document, and write it if a path is given."""
-        from alloc.documents import write_plan_result
-
-        return write_plan_result(self, path)
+        return document_format(PlanResult).write(self, path)
 
     @staticmethod
     def from_json(text: str | bytes) -> PlanResult:
         """Read a result from the text of a JSON document."""
-        from alloc.documents import parse_plan_result
-
-        return parse_plan_result(text)
+        return document_format(PlanResult).parse(text)

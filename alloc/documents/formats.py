@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from os import PathLike
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
+from pydantic import TypeAdapter, ValidationError
+
+from alloc.documents.building import built
+from alloc.documents.encoding import canonical_record, encode_part, header
 from alloc.documents.files import read_bytes, write_text
+from alloc.documents.first_errors import first_errors
+from alloc.documents.kinds import KINDS, document_adapter, document_model, document_models
 from alloc.documents.layout import layout
-from alloc.documents.models import Kind
+from alloc.documents.messages import root_name, structure_error
+from alloc.documents.models import Part
 from alloc.documents.parsing import parse_document
+from alloc.documents.records import adapter_of, model_of
 from alloc.errors import InstanceError
 
 T = TypeVar("T")
@@ -23,14 +33,33 @@ class Format(Generic[T]):
 
     Parameters
     ----------
-    encode
-        Returns a value as plain JSON values.
-    read
-        Returns the value of a document's text.
+    kind
+        What the documents are called.
+    encode_fields
+        Returns a value's fields as plain JSON values.
+    check
+        Returns the model of a document of plain JSON values, or raises pydantic's error.
+    models
+        What it may return.
+    canonical
+        Returns the problem that a value is as canonical JSON.
     """
 
-    encode: Callable[[T], dict[str, Any]]
-    read: Callable[[str | bytes], T]
+    kind: str
+    encode_fields: Callable[[T], dict[str, Any]]
+    check: Callable[[Any], Part]
+    models: tuple[type[Part], ...]
+    canonical: Callable[[T], bytes]
+
+    def encode(self, value: T) -> dict[str, Any]:
+        """Return a value as a document of plain JSON values.
+
+        Raises
+        ------
+        InstanceError
+            If a name or number in it has no place in a document.
+        """
+        return {**header(self.kind), **self.encode_fields(value)}
 
     def write(self, value: T, path: Path | None = None) -> str:
         """Return a value as a JSON document, and write it if a path is given.
@@ -47,6 +76,31 @@ class Format(Generic[T]):
             write_text(path, text)
         return text
 
+    def require_structure(self, raw: Any) -> Part:
+        """Return the model of a document.
+
+        Raises
+        ------
+        InstanceError
+            If a field is unknown, missing or of the wrong type; one sentence, with the owner.
+        """
+        return checked(raw, self.check, self.models, root_name(raw, self.kind))
+
+    def decode(self, raw: Mapping[str, Any]) -> T:
+        """Return the value of a document of plain JSON values.
+
+        Raises
+        ------
+        InstanceError
+            If the document is malformed or contradicts itself.
+        """
+        value: T = built(self.require_structure(raw))
+        return value
+
+    def fingerprint(self, value: T) -> str:
+        """Return the SHA-256 of the problem that a value is, hexadecimal."""
+        return hashlib.sha256(self.canonical(value)).hexdigest()
+
     def parse(self, text: str | bytes) -> T:
         """Read a value from the text of a JSON document.
 
@@ -55,7 +109,7 @@ class Format(Generic[T]):
         InstanceError
             If the document is malformed or contradicts itself.
         """
-        return self.read(text)
+        return self.decode(parse_document(text, self.kind))
 
     def load(self, path: Path) -> T:
         """Read a value from a JSON file; what is wrong in it is said with the file's name.
@@ -67,15 +121,78 @@ class Format(Generic[T]):
         """
         data = read_bytes(path)
         try:
-            return self.read(data)
+            return self.parse(data)
         except InstanceError as error:
             raise InstanceError(f"{path}: {error}") from None
 
 
-def format_of(
-    kind: Kind,
-    encode: Callable[[T], dict[str, Any]],
-    decode: Callable[[Mapping[str, Any]], T],
-) -> Format[T]:
+@cache
+def format_of(kind: str) -> Format[Any]:
     """Return the format of a kind of document with a published schema."""
-    return Format(encode, lambda text: decode(parse_document(text, kind)))
+    known = KINDS[kind]
+    check = document_adapter(kind).validate_python
+    return Format(kind, known.encode, check, document_models(kind), known.canonical)
+
+
+def format_of_type(record_class: type[T]) -> Format[T]:
+    """Return the format of the documents with a published schema that hold a dataclass."""
+    return format_of(next(kind for kind, known in KINDS.items() if record_class in known.types))
+
+
+def record_format(record_class: type[T], kind: str) -> Format[T]:
+    """Return the format of the documents of any dataclass, of a kind of their own."""
+    model = document_model(kind, record_class, "Document")
+    check = TypeAdapter(model).validate_python
+    return Format(kind, encode_part, check, (model,), canonical_record)
+
+
+def record_of(body: Mapping[str, Any], record_class: type[T], where: str) -> T:
+    """Return the dataclass that plain JSON values describe.
+
+    Parameters
+    ----------
+    body
+        The fields.
+    record_class
+        The dataclass.
+    where
+        What they are the fields of, for messages.
+
+    Raises
+    ------
+    InstanceError
+        If they are malformed or contradict each other; one sentence with place and cure.
+    """
+    known = cast(Any, record_class)
+    check = adapter_of(known).validate_python
+    value: T = built(checked(body, check, (model_of(known),), where))
+    return value
+
+
+def checked(
+    raw: Any, check: Callable[[Any], Part], models: tuple[type[Part], ...], root: str
+) -> Part:
+    """Return the model of plain JSON values.
+
+    Parameters
+    ----------
+    raw
+        The values.
+    check
+        Makes the model, or raises pydantic's error.
+    models
+        What it may make.
+    root
+        What the values are called, for messages.
+
+    Raises
+    ------
+    InstanceError
+        If a field is unknown, missing or of the wrong type; one sentence with place and cure.
+    """
+    try:
+        return check(raw)
+    except ValidationError as error:
+        details, raw = first_errors(error, raw, check)
+    # Outside: an error raised in there would hold on to the first, which may be large.
+    raise structure_error(details, raw, models, root)

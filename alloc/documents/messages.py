@@ -1,105 +1,23 @@
-"""Messages: what is wrong with the structure of a document, in one sentence with the cure."""
+"""Messages: what is wrong with a document, in one sentence with the place and the cure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import types
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
-from alloc.documents import models, operation_models, planning_models
-from alloc.documents.models import BY_NAME, INLINE, Kind, Part
+from alloc.documents.models import Part
 from alloc.documents.parsing import describe
+from alloc.documents.records import CLASSES, record_class_of
+from alloc.documents.shapes import Shape, shape_of
 from alloc.errors import InstanceError, nearest
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-Location = tuple[str | int, ...]
+Path = Sequence[str | int]
 
-
-@dataclass(frozen=True)
-class _Place:
-    """What the items of a list are: their noun, the field with their name, their model."""
-
-    noun: str
-    name: str
-    model: type[Part]
-
-
-_ITEMS = {
-    "jobs": _Place("job", "id", models.JobPart),
-    "hosts": _Place("host", "id", models.HostPart),
-    "host_types": _Place("host type", "name", models.HostTypePart),
-    "domains": _Place("domain", "id", models.DomainPart),
-    "tenants": _Place("tenant", "name", models.TenantPart),
-    "running": _Place("running job", "job", models.AssignmentPart),
-    "assignments": _Place("assignment of job", "job", models.AssignmentPart),
-    "runs": _Place("run of job", "job", models.RunPart),
-    "offers": _Place("offer", "name", planning_models.HostOfferPart),
-    "sites": _Place("site", "name", planning_models.SitePart),
-    "classes": _Place("job class", "name", planning_models.JobClassPart),
-    "scenarios": _Place("scenario", "name", planning_models.ScenarioPart),
-    "owned": _Place("owned hosts of offer", "offer", planning_models.OwnedPart),
-    "orders": _Place("order of offer", "offer", planning_models.OrderPart),
-}
-# Items of items: the number says more than the name, or the name needs the number.
-_NUMBERED: dict[str, type[Part]] = {
-    "configurations": models.ConfigurationPart,
-    "links": models.NetworkLinkPart,
-    "tasks": models.TaskGroupPart,
-    "affinities": models.AffinityPart,
-    "slices": models.SlicePart,
-    "spread": models.SpreadPart,
-    "stages": models.CertificatePart,
-    "options": planning_models.JobOptionPart,
-    "tightening": planning_models.TighteningPart,
-    "rentals": planning_models.RentalPart,
-    "shares": planning_models.SharePart,
-    "unserved": planning_models.UnservedPart,
-    "marginals": planning_models.MarginalValuePart,
-    "reliefs": planning_models.ReliefPart,
-}
-# Objects in objects.
-_PARTS: dict[str, type[Part]] = {
-    "placement": models.PlacementRulesPart,
-    "moves": models.MovesPart,
-    "host": models.HostTypePart,
-    "goal": planning_models.ServiceGoalPart,
-    "costs": planning_models.CostBreakdownPart,
-    "plan": planning_models.PlanPart,
-}
-# Documents of operation have jobs and plans of their own.
-_OPERATION_ITEMS = {
-    "types": _Place("node type", "name", operation_models.NodeTypePart),
-    "pools": _Place("node pool", "name", operation_models.NodePoolPart),
-    "jobs": _Place("job", "id", operation_models.OperationJobPart),
-    "running": _Place("running job", "job", operation_models.RunningJobPart),
-    "nodes": _Place("node", "node", operation_models.NodePlanPart),
-}
-_OPERATION_NUMBERED: dict[str, type[Part]] = {"stops": operation_models.EarlyStopPart}
-_OPERATION_PARTS: dict[str, type[Part]] = {
-    "costs": operation_models.OperationCostsPart,
-    "plan": operation_models.OperationPlanPart,
-}
-_ROOTS: dict[Kind, type[Part]] = {
-    "instance": models.InstanceDocument,
-    "result": models.ResultDocument,
-    "topology": models.TopologyDocument,
-    "planning": planning_models.PlanningDocument,
-    "plan": planning_models.PlanDocument,
-    "plan_result": planning_models.PlanResultDocument,
-    "operation": operation_models.OperationDocument,
-    "operation_plan": operation_models.OperationPlanDocument,
-    "operation_result": operation_models.OperationResultDocument,
-}
-_SOLUTIONS: dict[Any, type[Part]] = {
-    "allocation": models.AllocationPart,
-    "schedule": models.SchedulePart,
-}
-_SOLUTION_DOCUMENTS: dict[Any, type[Part]] = {
-    "allocation": models.AllocationDocument,
-    "schedule": models.ScheduleDocument,
-}
 _WANTED = {
     "float_type": "a number",
     "int_type": "a whole number",
@@ -107,6 +25,7 @@ _WANTED = {
     "bool_type": "true or false",
     "string_type": "text in quotes",
     "list_type": "a list",
+    "tuple_type": "a list",
     "dict_type": "an object",
     "model_type": "an object",
     "model_attributes_type": "an object",
@@ -123,13 +42,65 @@ class _Spot:
 
 
 def structure_error(
-    details: Sequence[ErrorDetails], raw: Mapping[str, Any], kind: Kind
+    details: Sequence[ErrorDetails], raw: Any, models: Sequence[type[Part]], root: str
 ) -> InstanceError:
-    """Return the first error of a document as an `InstanceError`, and how many more are known."""
-    spots = [_locate(_without_tags(detail["loc"], kind), raw, kind) for detail in details]
+    """Return the first error of a document in a sentence, and how many more are known.
+
+    Parameters
+    ----------
+    details
+        What pydantic found.
+    raw
+        The document, plain JSON values.
+    models
+        Its model; several if its field ``type`` says which.
+    root
+        What the document is called.
+    """
+    spots = [_locate(detail["loc"], raw, models, root) for detail in details]
     sentences = _sentences(details, spots)
     others = len(sentences) - 1
     return InstanceError(sentences[0] + (f" (and {others} more)" if others else ""))
+
+
+def root_name(raw: Any, kind: str) -> str:
+    """Return what a document of a kind is called."""
+    name = _get(raw, "name")
+    return f"{kind} {describe(name)}" if isinstance(name, str) else f"the {kind}"
+
+
+def place_of(part: Part, path: Path, by_field: bool) -> tuple[str, str]:
+    """Return what stands before a sentence about something in a document.
+
+    Parameters
+    ----------
+    part
+        The model of the document.
+    path
+        Fields, positions and keys that lead to what the sentence is about.
+    by_field
+        Whether a field says it, which never names what it is a field of; otherwise the dataclass.
+
+    Returns
+    -------
+    place
+        Words; empty if the sentence names its place itself.
+    joint
+        What stands between them and the sentence.
+    """
+    spot = _locate(path, part, [type(part)], "", to_field=by_field)
+    shape = Shape() if spot.model is None else shape_of(record_class_of(spot.model))
+    if by_field:
+        return spot.owner, ": "
+    item = bool(path) and isinstance(path[-1], int)
+    if (shape.noun or shape.alone) and not shape.within:
+        return "", ""  # it names itself
+    if not item if shape.by_place is None else shape.by_place:
+        return spot.owner, shape.joint
+    above = list(path)
+    while above and not isinstance(above.pop(), str):
+        pass
+    return _locate(above, part, [type(part)], "", to_field=False).owner, shape.joint
 
 
 def _sentences(details: Sequence[ErrorDetails], spots: Sequence[_Spot]) -> list[str]:
@@ -150,10 +121,14 @@ def _sentences(details: Sequence[ErrorDetails], spots: Sequence[_Spot]) -> list[
             explained |= {(spot.owner, name) for name in lacking if f'"{name}"' in guess}
             cure = guess or f"; known fields: {', '.join(known)}."
             found[k] = f"{spot.owner}: unknown field {describe(spot.field)}{cure}"
+    said = set()
     for k, (detail, spot) in enumerate(zip(details, spots, strict=True)):
-        if k in found or (detail["type"] == "missing" and (spot.owner, spot.field) in explained):
+        place = (spot.owner, spot.field)
+        if k in found or (detail["type"] == "missing" and place in explained):
             continue
-        found[k] = _sentence(detail, spot)
+        if place not in said:  # each member of a union says that the value is none of its own
+            found[k] = _sentence(detail, spot)
+            said.add(place)
     # Unknown fields come first within an owner: they often explain the rest.
     first_of = {spot.owner: k for k, spot in reversed(list(enumerate(spots)))}
     order = sorted(
@@ -201,15 +176,15 @@ def _expected(detail: ErrorDetails) -> list[str]:
 
 def _union_sentence(detail: ErrorDetails, field: str) -> str:
     """Say what is wrong where a document may hold one of several things."""
-    value = detail.get("input")
-    if str(detail.get("ctx", {}).get("discriminator")).strip("'") == "type":
-        types = list(_SOLUTIONS)
+    value, context = detail.get("input"), detail.get("ctx", {})
+    if str(context.get("discriminator")).strip("'") == "type":
+        tags = [shape_of(found).tag for found in CLASSES.values() if shape_of(found).tag]
         if not isinstance(value, dict) or "type" not in value:
             return f'{field}: field "type" is missing; add "type": "schedule" or "allocation".'
-        guess = nearest(str(value["type"]), types)
+        guess = nearest(str(value["type"]), tags)
         return (
             f"{field}: type is {describe(value['type'])}, which is unknown{guess or ';'} known: "
-            f"{', '.join(types)}."
+            f"{', '.join(tags)}."
         )
     return (
         f"{field} is {describe(value)}; give the name of one of configuration_sets, or a list of "
@@ -224,57 +199,137 @@ def _meaning(spot: _Spot) -> str:
     return f" ({text[0].lower()}{text[1:]})" if text else ""
 
 
-def _without_tags(location: Location, kind: Kind) -> Location:
-    """Drop what pydantic puts in locations besides fields and positions: the tags of unions."""
-    found: list[str | int] = []
-    for k, step in enumerate(location):
-        before = location[k - 1] if k else None
-        if step in (BY_NAME, INLINE) and before == "configurations":
-            continue
-        if step in _SOLUTIONS and (before == "solution" if k else kind == "solution"):
-            continue
-        found.append(step)
-    return tuple(found)
+def _locate(
+    location: Path, raw: Any, models: Sequence[type[Part]], root: str, *, to_field: bool = True
+) -> _Spot:
+    """Walk from the root to the innermost object; what is left of the location is the field.
 
-
-def _locate(location: Location, raw: Mapping[str, Any], kind: Kind) -> _Spot:
-    """Walk from the root to the innermost object with a name; what is left is the field."""
-    owner = _root_name(raw, kind)
-    model = _ROOTS.get(kind) or _of_type(_SOLUTION_DOCUMENTS, raw)
-    value: Any = raw
-    rest: list[str | int] = list(location)
-    own = kind.startswith("operation")
-    items = _OPERATION_ITEMS if own else _ITEMS
-    numbered = _OPERATION_NUMBERED if own else _NUMBERED
-    parts = _OPERATION_PARTS if own else _PARTS
-    while rest:
-        step = rest[0]
-        following = rest[1] if len(rest) > 1 else None
-        inner = _get(value, step)
-        if isinstance(following, int) and (step in items or step in numbered):
-            value = _get(inner, following)
-            owner, model = _item(owner, str(step), following, value, items, numbered)
-            rest = rest[2:]
-        elif step == "configuration_sets" and len(rest) > 2 and isinstance(rest[2], int):
-            value = _get(_get(inner, rest[1]), rest[2])
-            owner, model = set_owner(raw, str(rest[1]), rest[2]), models.ConfigurationPart
-            rest = rest[3:]
-        elif step in ("topology", "certificate", "solution") and isinstance(inner, dict):
-            value = inner
-            owner, model = _room(str(step), inner)
-            rest = rest[1:]
-        elif step in parts and len(rest) > 1:
-            value = inner
-            owner, model = f"{owner}, {step}", parts[str(step)]
-            rest = rest[1:]
-        else:
+    Where the location ends in a field that is an object, it is still the field that is meant,
+    unless not `to_field`.
+    """
+    steps = list(location)
+    model, steps = _choose(models, raw, steps)
+    owner, value = root, raw
+    while steps and model is not None and steps[0] in model.model_fields:
+        field = str(steps[0])
+        walk = _Walk(_get(value, field), steps[1:])
+        walk.go(_annotation(model, field))
+        if not walk.models:
+            ends = True
+        elif walk.steps or walk.keys or not to_field:
+            ends = False
+        else:  # an error of the field, unless it is about the type of what is in it
+            shape = shape_of(record_class_of(walk.models[0]))
+            ends = not (shape.alone and isinstance(walk.value, dict))
+        if ends:
+            steps = [field, *walk.keys, *walk.steps]
             break
-    return _Spot(owner, model, "".join(_step(k, step) for k, step in enumerate(rest)))
+        owner = _owner(owner, record_class_of(model), field, walk, raw)
+        value, steps = walk.value, walk.steps
+        model, steps = _choose(walk.models, value, steps)
+    return _Spot(owner, model, "".join(_step(k, step) for k, step in enumerate(steps)))
 
 
-def _of_type(known: Mapping[Any, type[Part]], raw: Mapping[str, Any]) -> type[Part] | None:
-    found = raw.get("type")
-    return known.get(found) if isinstance(found, str) else None
+class _Walk:
+    """A walk through lists, mappings and unions down to an object, along a location.
+
+    `models` are what the object may be; empty if none was reached. Steps that pydantic adds for
+    members of unions are dropped, positions and keys are kept.
+    """
+
+    def __init__(self, value: Any, steps: Path) -> None:
+        self.value = value
+        self.steps = list(steps)
+        self.keys: list[str | int] = []
+        self.models: list[type[Part]] = []
+
+    def go(self, annotation: Any) -> None:
+        """Walk as far as the location leads."""
+        origin, arguments = get_origin(annotation), get_args(annotation)
+        if isinstance(annotation, type) and issubclass(annotation, Part):
+            self.models = [annotation]
+        elif origin is Annotated:
+            self.go(arguments[0])
+        elif origin in (Union, types.UnionType):
+            self._member([a for a in arguments if a is not types.NoneType])
+        elif origin in (list, tuple, dict) and self.steps:
+            step = self.steps.pop(0)
+            self.keys.append(step)
+            self.value = _get(self.value, step)
+            self.go(arguments[int(step)] if self._is_pair(origin, arguments) else arguments[-1])
+
+    def _is_pair(self, origin: Any, arguments: tuple[Any, ...]) -> bool:
+        step = self.keys[-1]
+        return origin is tuple and isinstance(step, int) and step < len(arguments)
+
+    def _member(self, members: list[Any]) -> None:
+        """Walk into the member that holds the value; pydantic adds a step where there are more."""
+        inner = [_unwrapped(member) for member in members]
+        if all(isinstance(member, type) and issubclass(member, Part) for member in inner):
+            tagged = [m for m in inner if self.steps and self.steps[0] == _tag(m)]
+            self.models = tagged or inner
+            self.steps = self.steps[len(tagged) :]
+            return
+        if len(members) > 1 and self.steps and isinstance(self.steps[0], str):
+            self.steps.pop(0)
+        fitting = [m for m in inner if get_origin(m) is list] if self.steps else []
+        self.go(fitting[0] if fitting else inner[0])
+
+
+def _tag(model: type[Part]) -> str:
+    """Return what pydantic calls a model in the location of an error, as a member of a union."""
+    record_class = record_class_of(model)
+    return shape_of(record_class).tag or str(record_class.__name__)
+
+
+def _choose(
+    models: Sequence[type[Part]], value: Any, steps: list[str | int]
+) -> tuple[type[Part] | None, list[str | int]]:
+    """Return the model that an object has, and the location without its tag in a union."""
+    if len(models) == 1:
+        return models[0], steps
+    by_tag = {_tag(model): model for model in models}
+    if steps and steps[0] in by_tag:
+        return by_tag[str(steps[0])], steps[1:]
+    if isinstance(value, Part):
+        return type(value), steps
+    tag = _get(value, "type")
+    return (by_tag.get(tag) if isinstance(tag, str) else None), steps
+
+
+def _owner(owner: str, holder: Any, field: str, walk: _Walk, raw: Any) -> str:
+    """Return the words for an object in a field of another."""
+    within = shape_of(holder)
+    shape = shape_of(record_class_of(walk.models[0]))
+    if within.shared is not None and field == within.shared.name:
+        return _set_owner(raw, *walk.keys)
+    if not walk.keys:
+        name = _get(walk.value, shape.name)
+        label = f"{field} {describe(name)}" if shape.noun and isinstance(name, str) else field
+        if shape.alone:
+            return label
+        return f"{owner}, {field}" if owner else field
+    place = "".join(_step(k, step) for k, step in enumerate((field, *walk.keys)))
+    noun = within.nouns.get(field, shape.noun)
+    name = _get(walk.value, shape.name)
+    if noun and isinstance(name, str):
+        number = f" ({place})" if shape.name == "job" else ""
+        label = f"{noun} {describe(name)}{number}"
+    else:
+        label = f"{place} {describe(name)}" if name and isinstance(name, str) else place
+    return label if (noun and not shape.within) or not owner else f"{owner}, {label}"
+
+
+def _set_owner(raw: Any, name: str | int, *position: str | int) -> str:
+    """Return the words for a configuration of a set, with the first job that uses the set."""
+    place = "".join(_step(k, step) for k, step in enumerate(("configurations", *position)))
+    words = f"configuration set {describe(name)}, {place}"
+    jobs = _get(raw, "jobs")
+    for job in jobs if isinstance(jobs, list) else ():
+        user = _get(job, "id")
+        if _get(job, "configurations") == name and isinstance(user, str):
+            return f"job {describe(user)}, {words}"
+    return words
 
 
 def _step(k: int, step: str | int) -> str:
@@ -283,66 +338,18 @@ def _step(k: int, step: str | int) -> str:
     return step if k == 0 else f"[{describe(step)}]"
 
 
-def _get(value: Any, step: str | int | None) -> Any:
-    if isinstance(value, dict) and isinstance(step, str):
-        return value.get(step)
-    if isinstance(value, list) and isinstance(step, int) and step < len(value):
-        return value[step]
-    return None
+def _get(value: Any, step: str | int) -> Any:
+    """Return a member of a plain JSON value, or of a model made from one."""
+    if isinstance(step, str):
+        if isinstance(value, Part):
+            return value.__dict__.get(step)
+        return value.get(step) if isinstance(value, dict) else None
+    return value[step] if isinstance(value, list | tuple) and step < len(value) else None
 
 
-def _item(
-    owner: str,
-    step: str,
-    position: int,
-    value: Any,
-    items: Mapping[str, _Place],
-    numbered: Mapping[str, type[Part]],
-) -> tuple[str, type[Part]]:
-    """Return the words and the model for an item of a list."""
-    if step in items:
-        place = items[step]
-        name = _get(value, place.name)
-        if not isinstance(name, str):
-            return f"{step}[{position}]", place.model
-        number = f" ({step}[{position}])" if place.name == "job" else ""
-        return f"{place.noun} {describe(name)}{number}", place.model
-    if step == "tasks":
-        role = _get(value, "role")
-        if isinstance(_get(value, "host"), str) or owner.startswith(("run", "assign")):
-            return f"{owner}, tasks[{position}]", models.TaskPlacementPart
-        label = f"task group {describe(role)}" if isinstance(role, str) else f"tasks[{position}]"
-        return f"{owner}, {label}", models.TaskGroupPart
-    if step == "links" and owner.startswith("host type"):
-        return f"{owner}, links[{position}]", models.GpuLinkPart
-    return f"{owner}, {step}[{position}]", numbered[step]
+def _annotation(model: type[Part], field: str) -> Any:
+    return model.model_fields[field].annotation
 
 
-def _room(step: str, inner: Mapping[str, Any]) -> tuple[str, type[Part] | None]:
-    if step == "solution":
-        return "solution", _of_type(_SOLUTIONS, inner)
-    name = inner.get("name")
-    label = f"topology {describe(name)}" if isinstance(name, str) else step
-    if step == "topology":
-        return label, models.TopologyPart
-    return "certificate", models.CertificatePart
-
-
-def _root_name(raw: Mapping[str, Any], kind: Kind) -> str:
-    name = raw.get("name")
-    return f"{kind} {describe(name)}" if isinstance(name, str) else f"the {kind}"
-
-
-def set_owner(raw: Mapping[str, Any], name: str, position: int) -> str:
-    """Return the words for a configuration of a set, with the first job that uses the set."""
-    words = f"configuration set {describe(name)}, configurations[{position}]"
-    jobs = raw.get("jobs")
-    users = (
-        job["id"]
-        for job in (jobs if isinstance(jobs, list) else ())
-        if isinstance(job, dict)
-        and job.get("configurations") == name
-        and isinstance(job.get("id"), str)
-    )
-    user = next(users, None)
-    return words if user is None else f"job {describe(user)}, {words}"
+def _unwrapped(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

@@ -10,7 +10,7 @@ import numpy as np
 
 from alloc.capacity.accounting import account, mean_hosts
 from alloc.comparison.intervals import Interval
-from alloc.documents.planning import encode_plan_result
+from alloc.documents.formats import format_of
 from alloc.planning.differences import WhatIf
 from alloc.planning.fronts import Front
 from alloc.planning.loop import Round
@@ -31,7 +31,7 @@ def encode_report(report: PlanReport) -> Document:
         "version": VERSION,
         "problem": {"name": report.problem.name, "fingerprint": report.problem.fingerprint},
         "holds": report.holds,
-        "result": encode_plan_result(report.result),
+        "result": format_of("plan_result").encode(report.result),
         "account": encode_account(report),
         "replay": None
         if replayed is None
@@ -85,7 +85,7 @@ def encode_front(front: Front) -> Document:
                 "limit": finite(point.limit),
                 "value": finite(point.value),
                 "efficient": point.efficient,
-                "result": encode_plan_result(point.result),
+                "result": format_of("plan_result").encode(point.result),
             }
             for point in front.points
         ],

@@ -8,8 +8,7 @@ from typing import TypeVar
 from alloc.capacity.inference import InferenceProblem
 from alloc.capacity.operation import OperationProblem
 from alloc.capacity.quotas import QuotaProblem
-from alloc.documents.operation import decode_operation
-from alloc.documents.records import record_of
+from alloc.documents.formats import format_of, record_of
 from alloc.errors import InstanceError
 from alloc.server.pages.charts import show
 from alloc.server.pages.parts import (
@@ -89,7 +88,7 @@ def quota_view(result: Document, request: Document | None) -> View:
 
 def operation_view(result: Document, request: Document | None) -> View:
     """Return what a decision shows: what runs on each node, and what it costs."""
-    problem = _problem(request, decode_operation)
+    problem = _problem(request, format_of("operation").decode)
     currency = "" if problem is None else problem.currency
     verdict, tone = _verdict(result, currency)
     nodes = result["plan"].get("nodes", ())

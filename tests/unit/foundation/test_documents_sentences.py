@@ -477,7 +477,7 @@ HOSTILE = r"""
 import json, resource, sys
 from alloc.documents import parse_instance, parse_planning_problem
 from alloc.errors import InstanceError
-from alloc.documents.records import record_of
+from alloc.documents.formats import record_of
 from alloc.capacity.quotas import QuotaProblem
 
 instance, size = json.loads(sys.argv[1]), 2**20
