@@ -42,18 +42,17 @@ def built(part: Part) -> Any:
 
 
 def _build(part: Part, shared: Any) -> Any:
-    record_class, common, fields = _plan(type(part))
-    values = part.__dict__
-    given = {}
+    record_class, common, plain, converted = _plan(type(part))
+    values, stated = part.__dict__, part.model_fields_set
+    given = {name: values[name] for name in plain & stated}
     name = ""
     try:
         if common is not None:
-            name, convert_shared = common
-            shared = convert_shared(values[name], shared)
-        for name, convert in fields:
-            if name in part.model_fields_set:
-                value = values[name]
-                given[name] = value if convert is None else convert(value, shared)
+            name, convert = common
+            shared = convert(values[name], shared)
+        for name, convert in converted:
+            if name in stated:
+                given[name] = convert(values[name], shared)
     except _Wrong as wrong:
         wrong.path.append(name)
         raise
@@ -68,18 +67,22 @@ def _build(part: Part, shared: Any) -> Any:
 @cache
 def _plan(
     model: type[Part],
-) -> tuple[Any, tuple[str, Convert] | None, tuple[tuple[str, Convert | None], ...]]:
-    """Return the dataclass of a model, what its parts share, and how each field is read."""
+) -> tuple[Any, tuple[str, Convert] | None, frozenset[str], tuple[tuple[str, Convert], ...]]:
+    """Return the dataclass of a model, what its parts share, and how its fields are read.
+
+    First the names of the fields that are taken as they are, then the others.
+    """
     record_class = record_class_of(model)
     shape, hints = shape_of(record_class), field_types(record_class)
     common = None
     if shape.shared is not None:
         common = (shape.shared.name, _conversion(shape.shared.type) or _as_it_is)
-    fields = tuple(
-        (member.name, _special(hints[member.name], shape.fields.get(member.name)))
+    fields = {
+        member.name: _special(hints[member.name], shape.fields.get(member.name))
         for member in dataclasses.fields(record_class)
-    )
-    return record_class, common, fields
+    }
+    converted = tuple((name, convert) for name, convert in fields.items() if convert is not None)
+    return record_class, common, frozenset(fields) - dict(converted).keys(), converted
 
 
 def _special(hint: Any, special: Special | None) -> Convert | None:
@@ -105,7 +108,8 @@ def _conversion(hint: Any) -> Convert | None:
         inner = [_conversion(a) for a in arguments if a is not Ellipsis]
         if not any(inner):
             return lambda values, shared: tuple(values)
-        return _items
+        same = len(inner) == 1 and inner[0] is not None
+        return _items(inner[0]) if same else _items(_any)
     if origin is Mapping:
         convert = _conversion(arguments[1])
         return None if convert is None else _entries(convert)
@@ -114,15 +118,18 @@ def _conversion(hint: Any) -> Convert | None:
     return None
 
 
-def _items(values: Any, shared: Any) -> tuple[Any, ...]:
-    found: list[Any] = []
-    try:
-        for value in values:
-            found.append(_any(value, shared))
-    except _Wrong as wrong:
-        wrong.path.append(len(found))
-        raise
-    return tuple(found)
+def _items(convert: Convert) -> Convert:
+    def read(values: Any, shared: Any) -> tuple[Any, ...]:
+        found: list[Any] = []
+        try:
+            for value in values:
+                found.append(convert(value, shared))
+        except _Wrong as wrong:
+            wrong.path.append(len(found))
+            raise
+        return tuple(found)
+
+    return read
 
 
 def _entries(convert: Convert) -> Convert:
@@ -146,4 +153,4 @@ def _any(value: Any, shared: Any) -> Any:
         return _build(value, shared)
     if isinstance(value, dict):
         return _entries(_any)(value, shared)
-    return _items(value, shared) if isinstance(value, list | tuple) else value
+    return _items(_any)(value, shared) if isinstance(value, list | tuple) else value
