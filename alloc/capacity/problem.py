@@ -36,7 +36,7 @@ class PlanningProblem:
     name
         Name for people.
     currency
-        Currency of all money, for example ``"EUR"``.
+        Currency of all money, for example "EUR".
     num_quarters
         Quarters planned.
     offers

@@ -145,7 +145,7 @@ def _meanings(record_class: Any) -> Mapping[str, str]:
 def meanings_in_docstring(record_class: Any) -> dict[str, str]:
     """Return what the docstring of a class says of each field, and under "" its first line."""
     # Python 3.13 and later strip the indentation themselves.
-    doc = inspect.cleandoc(record_class.__doc__ or "")
+    doc = inspect.cleandoc(record_class.__doc__ or "").replace("``None``", "null")
     _, _, section = doc.partition("Parameters\n----------\n")
     found: dict[str, str] = {"": doc.partition("\n")[0]}
     names: list[str] = []
