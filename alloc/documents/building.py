@@ -108,8 +108,7 @@ def _conversion(hint: Any) -> Convert | None:
         inner = [_conversion(a) for a in arguments if a is not Ellipsis]
         if not any(inner):
             return lambda values, shared: tuple(values)
-        same = len(inner) == 1 and inner[0] is not None
-        return _items(inner[0]) if same else _items(_any)
+        return _items((len(inner) == 1 and inner[0]) or _any)
     if origin is Mapping:
         convert = _conversion(arguments[1])
         return None if convert is None else _entries(convert)

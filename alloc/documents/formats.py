@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import gc
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from os import PathLike
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from alloc.documents.building import built
-from alloc.documents.encoding import canonical_record, encode_part, header
+from alloc.documents.encoding import header
 from alloc.documents.files import read_bytes, write_text
 from alloc.documents.first_errors import first_errors
-from alloc.documents.kinds import KINDS, document_adapter, document_model, document_models
+from alloc.documents.kinds import KINDS, Kind, document_models
 from alloc.documents.layout import layout
 from alloc.documents.messages import root_name, structure_error
 from alloc.documents.models import Part
 from alloc.documents.parsing import parse_document
-from alloc.documents.records import adapter_of, model_of
+from alloc.documents.records import adapter_of, model_of, told_apart
 from alloc.errors import InstanceError
 
 T = TypeVar("T")
@@ -37,21 +37,28 @@ class Format(Generic[T]):
     ----------
     kind
         What the documents are called.
-    encode_fields
-        Returns a value's fields as plain JSON values.
-    check
-        Returns the model of a document of plain JSON values, or raises pydantic's error.
-    models
-        What it may return.
-    canonical
-        Returns the problem that a value is as canonical JSON.
+    known
+        What they hold.
     """
 
     kind: str
-    encode_fields: Callable[[T], dict[str, Any]]
-    check: Callable[[Any], Part]
-    models: tuple[type[Part], ...]
-    canonical: Callable[[T], bytes]
+    known: Kind
+
+    @cached_property
+    def models(self) -> tuple[type[Part], ...]:
+        """The pydantic models of the documents, one for each type that they may hold."""
+        return document_models(self.kind, self.known)
+
+    @cached_property
+    def document_type(self) -> Any:
+        """What a field of a pydantic model has as its type to hold such a document."""
+        one = len(self.models) == 1
+        return self.models[0] if one else told_apart(self.known.types, self.models)
+
+    @cached_property
+    def adapter(self) -> TypeAdapter[Any]:
+        """What checks the structure of documents, and makes their schema."""
+        return TypeAdapter(self.document_type)
 
     def encode(self, value: T) -> dict[str, Any]:
         """Return a value as a document of plain JSON values.
@@ -61,7 +68,7 @@ class Format(Generic[T]):
         InstanceError
             If a name or number in it has no place in a document.
         """
-        return {**header(self.kind), **self.encode_fields(value)}
+        return {**header(self.kind), **self.known.encode(value)}
 
     def write(self, value: T, path: Path | None = None) -> str:
         """Return a value as a JSON document, and write it if a path is given.
@@ -86,7 +93,7 @@ class Format(Generic[T]):
         InstanceError
             If a field is unknown, missing or of the wrong type; one sentence, with the owner.
         """
-        return checked(raw, self.check, self.models, root_name(raw, self.kind))
+        return _checked(raw, self.adapter, self.models, root_name(raw, self.kind))
 
     def decode(self, raw: Mapping[str, Any]) -> T:
         """Return the value of a document of plain JSON values.
@@ -101,7 +108,7 @@ class Format(Generic[T]):
 
     def fingerprint(self, value: T) -> str:
         """Return the SHA-256 of the problem that a value is, hexadecimal."""
-        return hashlib.sha256(self.canonical(value)).hexdigest()
+        return hashlib.sha256(self.known.canonical(value)).hexdigest()
 
     def parse(self, text: str | bytes) -> T:
         """Read a value from the text of a JSON document.
@@ -148,9 +155,7 @@ def _collector_paused() -> Iterator[None]:
 @cache
 def format_of(kind: str) -> Format[Any]:
     """Return the format of a kind of document with a published schema."""
-    known = KINDS[kind]
-    check = document_adapter(kind).validate_python
-    return Format(kind, known.encode, check, document_models(kind), known.canonical)
+    return Format(kind, KINDS[kind])
 
 
 def format_of_type(record_class: type[T]) -> Format[T]:
@@ -160,9 +165,7 @@ def format_of_type(record_class: type[T]) -> Format[T]:
 
 def record_format(record_class: type[T], kind: str) -> Format[T]:
     """Return the format of the documents of any dataclass, of a kind of their own."""
-    model = document_model(kind, record_class, "Document")
-    check = TypeAdapter(model).validate_python
-    return Format(kind, encode_part, check, (model,), canonical_record)
+    return Format(kind, Kind((record_class,)))
 
 
 def record_of(body: Mapping[str, Any], record_class: type[T], where: str) -> T:
@@ -183,35 +186,18 @@ def record_of(body: Mapping[str, Any], record_class: type[T], where: str) -> T:
         If they are malformed or contradict each other; one sentence with place and cure.
     """
     known = cast(Any, record_class)
-    check = adapter_of(known).validate_python
-    value: T = built(checked(body, check, (model_of(known),), where))
+    value: T = built(_checked(body, adapter_of(known), (model_of(known),), where))
     return value
 
 
-def checked(
-    raw: Any, check: Callable[[Any], Part], models: tuple[type[Part], ...], root: str
+def _checked(
+    raw: Any, adapter: TypeAdapter[Any], models: tuple[type[Part], ...], root: str
 ) -> Part:
-    """Return the model of plain JSON values.
-
-    Parameters
-    ----------
-    raw
-        The values.
-    check
-        Makes the model, or raises pydantic's error.
-    models
-        What it may make.
-    root
-        What the values are called, for messages.
-
-    Raises
-    ------
-    InstanceError
-        If a field is unknown, missing or of the wrong type; one sentence with place and cure.
-    """
+    """Return the model of plain JSON values, one of `models`; `root` is what messages call them."""
     try:
-        return check(raw)
+        part: Part = adapter.validate_python(raw)
+        return part
     except ValidationError as error:
-        details, raw = first_errors(error, raw, check)
+        details, raw = first_errors(error, raw, adapter.validate_python)
     # Outside: an error raised in there would hold on to the first, which may be large.
     raise structure_error(details, raw, models, root)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import Any, Literal
 
-from pydantic import Field, TypeAdapter, create_model
+from pydantic import Field, create_model
 
 from alloc.capacity import Plan, PlanningProblem, PlanResult
 from alloc.capacity.inference import InferenceProblem
@@ -20,7 +20,7 @@ from alloc.certificate import Result
 from alloc.documents.encoding import canonical_record, encode_part
 from alloc.documents.instances import canonical_json, encode_instance
 from alloc.documents.models import Document, Part
-from alloc.documents.records import model_of, new_model, told_apart
+from alloc.documents.records import model_of, new_model
 from alloc.instance import Instance
 from alloc.solution import Allocation, Schedule
 from alloc.topology import Topology
@@ -83,39 +83,26 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-@cache
-def document_models(kind: str) -> tuple[type[Part], ...]:
-    """Return the pydantic models of a kind of document, one for each of its types."""
-    types = KINDS[kind].types
-    name = "".join(word.capitalize() for word in kind.split("_"))
-    names = [name] if len(types) == 1 else [one.__name__ for one in types]
+def document_models(name: str, kind: Kind) -> tuple[type[Part], ...]:
+    """Return the pydantic models of the documents of a kind, one for each of its types."""
+    title = "".join(word.capitalize() for word in name.split("_"))
+    titles = [title] if len(kind.types) == 1 else [one.__name__ for one in kind.types]
+    head = {"kind": (Literal[name], Field(description="What the document holds."))}
     return tuple(
-        document_model(kind, one, f"{name}Document") for one, name in zip(types, names, strict=True)
+        _document_model(record_class, f"{title}Document", head, kind.descriptions.get(record_class))
+        for record_class, title in zip(kind.types, titles, strict=True)
     )
 
 
-def document_type(kind: str) -> Any:
-    """Return what a field of a pydantic model has as its type to hold such documents."""
-    models = document_models(kind)
-    return models[0] if len(models) == 1 else told_apart(KINDS[kind].types, models)
-
-
-@cache
-def document_adapter(kind: str) -> TypeAdapter[Any]:
-    """Return what checks a kind of document, and makes its schema."""
-    return TypeAdapter(document_type(kind))
-
-
-def document_model(kind: str, record_class: Any, name: str) -> type[Part]:
+def _document_model(
+    record_class: Any, title: str, head: dict[str, Any], description: str | None
+) -> type[Part]:
     """Return the model of a dataclass with the head of a document.
 
     The head of a document that is also a part of others follows its fields, as it was published.
     """
-    head: dict[str, Any] = {"kind": (Literal[kind], Field(description="What the document holds."))}
-    known = KINDS.get(kind)
-    description = None if known is None else known.descriptions.get(record_class)
     if description is None:
-        return new_model(record_class, name, Document, head)
+        return new_model(record_class, title, Document, head)
     base = (Document, model_of(record_class))
-    model: type[Part] = create_model(name, __base__=base, __doc__=description, **head)
+    model: type[Part] = create_model(title, __base__=base, __doc__=description, **head)
     return model

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from alloc.documents.files import reason, write_text
-from alloc.documents.kinds import KINDS, document_adapter
+from alloc.documents.formats import format_of
+from alloc.documents.kinds import KINDS
 from alloc.documents.models import SCHEMA_VERSION
 from alloc.documents.records import adapter_of
 from alloc.errors import AllocError, InstanceError, nearest
@@ -41,7 +42,7 @@ def json_schema(kind: str) -> dict[str, Any]:
         )
     if KINDS[kind].brief:
         return record_schema(KINDS[kind].types[0], kind)
-    schema = document_adapter(kind).json_schema()
+    schema = format_of(kind).adapter.json_schema()
     return {
         "$schema": DIALECT,
         "$id": f"urn:alloc:{kind}:{SCHEMA_VERSION}",

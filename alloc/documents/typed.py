@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alloc.documents.kinds import document_type
+from alloc.documents.formats import format_of
 from alloc.documents.models import Part
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     ResultDocument = Part
     TopologyDocument = Part
 else:
-    AnySolution = document_type("solution")
-    InstanceDocument = document_type("instance")
-    PlanningDocument = document_type("planning")
-    ResultDocument = document_type("result")
-    TopologyDocument = document_type("topology")
+    AnySolution = format_of("solution").document_type
+    InstanceDocument = format_of("instance").document_type
+    PlanningDocument = format_of("planning").document_type
+    ResultDocument = format_of("result").document_type
+    TopologyDocument = format_of("topology").document_type

@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 from alloc.certificate import Certificate, Result
 from alloc.documents import (
     canonical_json,
+    format_of,
     json_schema,
     parse_instance,
     parse_result,
@@ -27,7 +28,7 @@ from alloc.documents import (
     write_topology,
 )
 from alloc.documents.descriptions import DESCRIPTIONS
-from alloc.documents.kinds import KINDS, document_models
+from alloc.documents.kinds import KINDS
 from alloc.documents.records import meanings_in_docstring
 from alloc.documents.shapes import SHAPES, Shape
 from alloc.errors import InstanceError
@@ -252,7 +253,7 @@ ONLY_IN_DOCUMENTS = {"solution": {"type"}, "instance": {"configuration_sets"}}
 def test_documents_of_a_type_have_every_field_of_it(kind: str) -> None:
     """Beside them only what documents alone have: head, tag and shared configurations."""
     head = {"schema_version", "kind"}
-    for record_class, model in zip(KINDS[kind].types, document_models(kind), strict=True):
+    for record_class, model in zip(KINDS[kind].types, format_of(kind).models, strict=True):
         fields = {field.name for field in dataclasses.fields(record_class)}
         assert set(model.model_fields) == fields | head | ONLY_IN_DOCUMENTS.get(kind, set())
 
