@@ -203,7 +203,7 @@ class PlanningProblem:
         for scenario in self.scenarios:
             where = f'scenario "{scenario.name}"'
             _require_known(where, "job class", scenario.arrivals, names)
-            for name in names - set(scenario.arrivals):
+            for name in sorted(names - set(scenario.arrivals)):
                 raise InstanceError(
                     f'{where}: has no arrivals of job class "{name}"; give its jobs per hour for '
                     "every quarter, 0 if there are none."

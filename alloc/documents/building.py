@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from alloc.documents.messages import place_of
 from alloc.documents.models import Part
+from alloc.documents.places import place_of
 from alloc.documents.records import field_types, is_record, record_class_of
 from alloc.documents.shapes import Convert, Special, shape_of
 from alloc.errors import InstanceError

@@ -14,7 +14,6 @@ from alloc.documents.formats import format_of
 from alloc.planning.differences import WhatIf
 from alloc.planning.fronts import Front
 from alloc.planning.loop import Round
-from alloc.planning.replay import Measured
 from alloc.planning.report import PlanReport
 
 VERSION = 1
@@ -148,21 +147,10 @@ def _round(turn: Round) -> Document:
         "status": certificate.status,
         "cost": finite(certificate.objective),
         "bound": finite(certificate.bound),
-        "measured": [_measured(measured) for measured in turn.measured],
-    }
-
-
-def _measured(measured: Measured) -> Document:
-    return {
-        "job_class": measured.job_class,
-        "pool": dataclasses.asdict(measured.pool),
-        "regime": dataclasses.asdict(measured.regime),
-        "jobs": measured.jobs,
-        "goal": measured.goal,
-        "wanted": measured.wanted,
-        "value": _interval(measured.value),
-        "holds": measured.holds,
-        "in_hours": measured.in_hours,
+        "measured": [
+            {**dataclasses.asdict(measured), "value": _interval(measured.value)}
+            for measured in turn.measured
+        ],
     }
 
 
