@@ -27,11 +27,15 @@ from alloc.capacity import (
     Tightening,
     Unserved,
 )
+from alloc.capacity.inference_plan import HostContents, InferencePlan, ReplicaGroup
+from alloc.capacity.inference_result import GoalCheck, InferenceResult, Relaxation, Resolve
 from alloc.capacity.operation import NodePlan, OperationPlan
 from alloc.capacity.operation_result import OperationCosts, OperationResult
+from alloc.capacity.quota_result import QuotaResult, TenantOutlook
 from alloc.capacity.quotas import QuotaTenant
 from alloc.certificate import Certificate, Result
 from alloc.documents import format_of, json_schema
+from alloc.documents.kinds import KINDS
 from alloc.errors import InstanceError
 from alloc.instance import Affinity, Instance, Moves, Tenant
 from alloc.instances.operation import generate_operation
@@ -115,7 +119,29 @@ SAMPLES: dict[str, list[Any]] = {
         OperationResult(OPERATION_PLAN, OperationCosts(1.0, 2.0, 0.5, 3.5), CERTIFICATE, ("1 s",))
     ],
     "inference_problem": [a_problem(1.0, failures=1)],
+    "inference_result": [
+        InferenceResult(
+            InferencePlan(
+                (ReplicaGroup("p", "m", "h100", 1, 1, 2, 8, 1.5),),
+                (HostContents("p", "own", 1, (2,)),),
+                (("own", 1),),
+            ),
+            CERTIFICATE,
+            (GoalCheck("p", "m", "o", 2, 8, 1.5, "chat", "ttft", 0.5, 0.05, 0.01, 0.02, 50),),
+            resolves=(Resolve("host", "own", 1.0, "host", None, True),),
+            relaxations=(Relaxation("goal", "chat", 0.5, 0.75, "s", 0.5, None, "wait longer"),),
+        )
+    ],
     "quota_problem": [a_quota_problem([QuotaTenant("a")], [[2]], 4)],
+    "quota_result": [
+        QuotaResult(
+            None,
+            CERTIFICATE,
+            (CERTIFICATE,),
+            (TenantOutlook("a", "in", 0.5, 0.75, 1.5),),
+            conflict="too little",
+        )
+    ],
 }
 VALUES = (None, True, "x", 3, -1, 2.5, 10**30, [], {}, [3], {"a": 1})
 """What a program or a person may write where something else belongs."""
@@ -150,7 +176,7 @@ def mutants(raw: Any) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
                 yield path, name, changed
 
 
-@pytest.mark.parametrize("kind", SAMPLES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_the_schema_refuses_is_refused_by_name(kind: str) -> None:
     """The reader and the published schema come from one class, and neither is the laxer.
 
