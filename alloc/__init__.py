@@ -8,7 +8,7 @@ Importing alloc loads nothing yet: every part loads when it is used.
 
 from typing import TYPE_CHECKING, Any
 
-from alloc.serialisation import DocumentFormat, answer_with
+from alloc.serialisation import answer_with as _answer_with
 
 if TYPE_CHECKING:
     from alloc import planning as planning
@@ -98,13 +98,14 @@ _ROOMS = (
 """Modules that are there as ``alloc.NAME`` without an import of their own."""
 
 
-def _format_of_type(record_class: type[Any]) -> DocumentFormat[Any]:
+def _format_of_type(record_class: Any) -> Any:
+    """Return the format of the documents of a type: the types themselves import none."""
     from alloc.documents import format_of_type
 
     return format_of_type(record_class)
 
 
-answer_with(_format_of_type)
+_answer_with(_format_of_type)
 
 
 def __getattr__(name: str) -> Any:
