@@ -144,4 +144,6 @@ def _meaning(spot: Spot) -> str:
     """Return what a missing field is for, from its description."""
     field = None if spot.model is None else spot.model.model_fields.get(spot.field)
     text = "" if field is None or field.description is None else field.description.rstrip(".")
-    return f" ({text[0].lower()}{text[1:]})" if text else ""
+    if text[1:2].islower() or text[1:2] == " ":  # not an abbreviation: "GPU type"
+        text = text[0].lower() + text[1:]
+    return f" ({text})" if text else ""
