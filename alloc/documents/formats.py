@@ -81,7 +81,8 @@ class Format(Generic[T]):
         AllocError
             If the file cannot be written; what was there before is still there.
         """
-        text = layout(self.encode(value))
+        with _collector_paused():
+            text = layout(self.encode(value))
         if path is not None:
             write_text(path, text)
         return text
@@ -139,10 +140,10 @@ class Format(Generic[T]):
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Let the garbage collector rest while a document is read.
+    """Let the garbage collector rest while a document is read or written.
 
-    Reading makes millions of objects and no cycle among them; the collector, which looks at all of
-    them again and again for one, took half of the time.
+    That makes millions of objects and no cycle among them; the collector, which looks at all of
+    them again and again for one, took half of the time to read.
     """
     enabled = gc.isenabled()
     gc.disable()
