@@ -9,8 +9,7 @@ from typing import Any
 
 from alloc.capacity.plan import PlanResult
 from alloc.certificate import Result
-from alloc.documents import parse_result
-from alloc.documents.planning import decode_plan_result
+from alloc.documents import format_of, parse_result
 
 Document = Mapping[str, Any]
 
@@ -118,4 +117,6 @@ def what_if_of(content: bytes) -> RemoteWhatIf:
 
 
 def _plan(plain: Document) -> RemotePlan:
-    return RemotePlan(plain["holds"], decode_plan_result(plain["result"]), plain["replay"])
+    return RemotePlan(
+        plain["holds"], format_of("plan_result").decode(plain["result"]), plain["replay"]
+    )

@@ -16,7 +16,7 @@ from alloc.certificate import (
     beats,
     is_within,
 )
-from alloc.documents.records import fingerprint
+from alloc.documents.encoding import fingerprint
 from alloc.errors import CertificateError
 from alloc.objectives import Sense
 from alloc.solving.outcome import Settings
