@@ -8,6 +8,8 @@ Importing alloc loads nothing yet: every part loads when it is used.
 
 from typing import TYPE_CHECKING, Any
 
+from alloc.serialisation import answer_with as _answer_with
+
 if TYPE_CHECKING:
     from alloc import planning as planning
     from alloc.certificate import Certificate as Certificate
@@ -96,6 +98,16 @@ _ROOMS = (
     "workload",
 )
 """Modules that are there as ``alloc.NAME`` without an import of their own."""
+
+
+def _format_of_type(record_class: Any) -> Any:
+    """Return the format of the documents of a type: the types themselves import none."""
+    from alloc.documents import format_of_type
+
+    return format_of_type(record_class)
+
+
+_answer_with(_format_of_type)
 
 
 def __getattr__(name: str) -> Any:

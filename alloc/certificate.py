@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 from alloc.errors import AllocError
 from alloc.objectives import Sense
+from alloc.serialisation import document_format
 
 Status = Literal["optimal", "feasible", "infeasible", "no_solution"]
 Limit = Literal["time", "memory", "interrupt", "nodes"]
@@ -92,7 +93,7 @@ class Certificate:
         ``optimal``: the gap is at most `OPTIMALITY_GAP`; ``feasible``: an answer with a larger gap;
         ``infeasible``: proved that there is none; ``no_solution``: none found, nothing proved.
     limit
-        Why the search stopped early, or None.
+        Why the search stopped early; ``None`` if it did not.
     objective
         Value of the answer, recomputed by the judge, or None without one.
     bound
@@ -101,14 +102,20 @@ class Certificate:
         Whether less or more is better.
     objective_name
         Name of the objective.
-    formulation, backend, backend_version
-        What was solved, and by what.
-    seed, workers
-        Random seed and threads of the solver.
+    formulation
+        What was solved.
+    backend
+        By what.
+    backend_version
+        Version of the backend.
+    seed
+        Random seed of the solver.
+    workers
+        Threads of the solver.
     seconds
-        Wall time, seconds, from the call to the answer.
+        Wall time from the call to the answer, seconds.
     fingerprint
-        Fingerprint of the instance.
+        Fingerprint of the instance, SHA-256 in hexadecimal.
     verified
         Whether the judge recomputed every constraint and the objective.
     bound_proof
@@ -154,13 +161,13 @@ class Result(Generic[S]):
     Parameters
     ----------
     solution
-        The best solution found, or None.
+        The best solution found, or ``None``.
     certificate
         What is proved about it.
     log
         What the method reports, one line a step.
     conflict
-        For an infeasible instance, the requirements in conflict in the user's words.
+        For an infeasible instance, the requirements in conflict.
     stages
         For a goal of several levels, the certificate of each, most important first: the bound of a
         level holds among solutions that keep what the earlier ones reached. `certificate` is that
@@ -222,13 +229,9 @@ class Result(Generic[S]):
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return the result as a JSON document, and write it if a path is given."""
-        from alloc.documents import write_result
-
-        return write_result(self, path)  # type: ignore[arg-type]
+        return document_format(Result).write(self, path)
 
     @staticmethod
     def from_json(text: str | bytes) -> Result[Any]:
         """Read a result from the text of a JSON document."""
-        from alloc.documents import parse_result
-
-        return parse_result(text)
+        return document_format(Result).parse(text)

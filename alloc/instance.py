@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +13,7 @@ import numpy as np
 
 from alloc.errors import InstanceError, nearest
 from alloc.packing import HostPool, stands_alone
+from alloc.serialisation import document_format
 from alloc.solution import Assignment
 from alloc.topology import Topology
 from alloc.topology.gpu_fit import gpu_misfit
@@ -42,12 +42,12 @@ class Tenant:
     name
         Unique name.
     gpu_quota_milli
-        Most GPU that the tenant's jobs may hold at any time without borrowing, milli-GPU.
+        Most GPU that its jobs may hold at any time without borrowing, milli-GPU.
     cohort
         Tenants of one cohort lend each other what they leave idle: together they hold at most the
         sum of their quotas. None: the tenant neither lends nor borrows.
     borrowing_milli
-        Most GPU beyond its quota that the tenant may borrow from its cohort, milli-GPU.
+        Most GPU beyond its quota that it may borrow from its cohort, milli-GPU.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Affinity:
         ``"together"``: all tasks of those of the jobs that run stand in one domain of the level;
         ``"apart"``: no domain of the level holds tasks of two of the jobs.
     level
-        Topology level, ``"host"`` included.
+        Level, "host" included.
     jobs
         Ids of the jobs, two or more.
     """
@@ -105,7 +105,7 @@ class Moves:
     Parameters
     ----------
     budget
-        Most tasks that may move, or None for any number; 0 pins every running job.
+        Most tasks that may move; ``None``: any number; 0 pins all.
     evict
         Whether running preemptible jobs may be stopped; otherwise each of them keeps running.
     """
@@ -129,12 +129,12 @@ class Instance:
     topology
         The cluster.
     jobs
-        At least one job, ids unique.
+        The jobs, at least one, ids unique.
     slot_s
         Length of a slot, seconds: decisions are taken at multiples of it and hold until the next.
         None for continuous time.
     horizon_s
-        Time by which every job must be complete, seconds, or None for an open end.
+        Time by which every job must be complete, seconds; ``None``: open end.
     tenants
         Tenants with quotas. A job of a tenant that is not listed has no quota.
     running
@@ -144,7 +144,8 @@ class Instance:
     affinities
         Jobs that stand together or apart.
     moves
-        What an allocation may do to the jobs in `running`; None: anything, as if none of them ran.
+        What an allocation may do to the jobs in running; ``None``: anything, as if none of them
+        ran.
     description
         Where the instance comes from: generator, seed, trace, sources. Not part of the problem,
         so not part of the fingerprint.
@@ -215,9 +216,7 @@ class Instance:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON of the problem (without `description`)."""
-        from alloc.documents import canonical_json
-
-        return hashlib.sha256(canonical_json(self)).hexdigest()
+        return document_format(Instance).fingerprint(self)
 
     @cached_property
     def features(self) -> Mapping[str, str]:
@@ -254,9 +253,7 @@ class Instance:
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return the instance as a JSON document, and write it if a path is given."""
-        from alloc.documents import write_instance
-
-        return write_instance(self, path)
+        return document_format(Instance).write(self, path)
 
     @staticmethod
     def from_json(text: str | bytes) -> Instance:
@@ -267,16 +264,12 @@ class Instance:
         InstanceError
             If the document is malformed; the message names job, field, value and cure.
         """
-        from alloc.documents import parse_instance
-
-        return parse_instance(text)
+        return document_format(Instance).parse(text)
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Instance:
         """Read an instance from a JSON file (plain, or gzip when the name ends in ``.gz``)."""
-        from alloc.documents import load_instance
-
-        return load_instance(path)
+        return document_format(Instance).load(path)
 
 
 def _check_demands(instance: Instance) -> None:

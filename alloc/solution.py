@@ -44,7 +44,7 @@ class Assignment:
     job
         Job id.
     configuration
-        Position in the job's `configurations`.
+        Position in the job's configurations, counted from 0.
     tasks
         Where its tasks are; empty when the solution says nothing about hosts.
     """
@@ -60,8 +60,12 @@ class Run:
 
     Parameters
     ----------
-    job, configuration, tasks
-        As in `Assignment`.
+    job
+        Job id.
+    configuration
+        Position in the job's configurations, counted from 0.
+    tasks
+        Where its tasks are.
     start_s, end_s
         The stretch, seconds since the start of the instance. In an instance with slots both are
         multiples of the slot. The job may complete before `end_s`; the resources are held anyway.
@@ -76,14 +80,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Allocation:
-    """The decision of one round: which jobs run, how and where (families F1, F4).
+    """The decision of one round: which jobs run, how and where.
 
     Parameters
     ----------
     assignments
         At most one per job.
     unplaced
-        For jobs that do not run, the reason in one sentence.
+        For jobs that do not run, the reason.
     """
 
     assignments: tuple[Assignment, ...]
@@ -97,14 +101,14 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A plan over time: the runs of every job (family F2).
+    """A plan over time: the runs of every job.
 
     Parameters
     ----------
     runs
         The runs, in any order. Runs of one job do not overlap.
     unplaced
-        For jobs that never run, the reason in one sentence.
+        For jobs that never run, the reason.
     """
 
     runs: tuple[Run, ...]

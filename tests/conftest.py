@@ -14,12 +14,15 @@ settings.load_profile("fixed")
 
 
 def pytest_configure():
-    """Hear Ctrl-C also in the background of a script, where a shell has it ignored.
+    """Hear signals also in the background of a script, where a shell has some of them ignored.
 
     Processes that tests start inherit that; then every test of an interrupt would fail.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in ("SIGHUP", "SIGQUIT"):
+        if (number := getattr(signal, name, None)) and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items):

@@ -20,9 +20,9 @@ class JobOption:
     gpu_type
         GPU type.
     gpus
-        GPUs held.
+        GPUs held, 1 or more.
     hours
-        Hours from start to completion.
+        Hours from start to completion, above 0.
     """
 
     gpu_type: str
@@ -49,25 +49,25 @@ class JobClass:
     name
         Unique name.
     options
-        The ways to run a job.
+        The ways to run a job, at least one.
     goal
-        What its jobs are promised, or None: they are all served, whenever it fits.
+        What its jobs are promised; ``None``: only that they are served.
     sites
-        Names of the sites where its data may lie; empty: everywhere.
+        Names of the sites where its data may lie; empty: all.
     interruptible
         Whether its jobs may run on spot hosts.
     spot_overhead
         Work repeated and restarts on spot hosts, as a fraction of the work.
     critical
-        Whether its jobs are served even in a scenario that is waived.
+        Whether it is served even in a scenario that is waived.
     deferrable
-        Whether its jobs may be shifted to other hours of the week.
+        Whether its jobs may be shifted to other hours.
     hourly_profile
         Arrivals by hour in relation to each other: 1, 24 or 168 values, not all 0.
     loss_per_job
-        What a job costs that a waived scenario leaves unserved, money.
+        What a job costs that is left unserved, money.
     tenant
-        Name of its tenant, or None.
+        Name of its tenant.
     """
 
     name: str
@@ -176,8 +176,12 @@ class Tightening:
 
     Parameters
     ----------
-    job_class, gpu_type, site
-        The class and the pool.
+    job_class
+        Name of the class.
+    gpu_type
+        GPU type of the pool.
+    site
+        Site of the pool.
     factor
         By what the class's headroom there is multiplied, 1 or more; from
         `alloc.capacity.headroom.KEPT_OUT` on the class is kept out.

@@ -21,11 +21,11 @@ class ServiceGoal:
     Parameters
     ----------
     measure
-        ``jct`` or ``wait``.
+        jct: arrival to completion; wait: arrival to start.
     hours
         Most hours.
     fraction
-        Fraction of jobs that keep to them, between 0 and 1; None: the mean does.
+        Fraction of jobs that keep to them, between 0 and 1; ``None``: the mean does.
     """
 
     measure: Measure

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from alloc.capacity.served import OptionKey, ServedModel, named, require_unique
 from alloc.errors import InstanceError, nearest
+from alloc.serialisation import document_format
 from alloc.units import (
     require_count,
     require_memory,
@@ -267,9 +268,7 @@ class InferenceProblem:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON of the problem."""
-        from alloc.documents.records import fingerprint
-
-        return fingerprint(self)
+        return document_format(InferenceProblem).fingerprint(self)
 
     def replace(self, **changes: Any) -> InferenceProblem:
         """Return a copy with some fields changed."""

@@ -30,13 +30,13 @@ class HostOffer:
     terms
         ``purchase``, ``reserved``, ``on_demand`` or ``spot``.
     price
-        Money per host (purchase), per host and quarter (reserved), per host and hour (on demand,
+        Money per host (purchase), per host and quarter (reserved), per host and hour (on_demand,
         spot).
     sites
-        Names of the sites where it is offered; empty: everywhere.
+        Names of the sites where it is offered; empty: all.
     most_hosts
-        Most hosts ordered for one site in one quarter (purchase, reserved), or in use at one site
-        at a time (on demand, spot); None without limit.
+        Most hosts ordered for a site in a quarter, or in use at a site at a time (on_demand, spot);
+        ``None`` without limit.
     lead_time_quarters
         Quarters from order to service; hosts rented by the hour have none.
     service_quarters
@@ -45,14 +45,14 @@ class HostOffer:
         Purchase: what a host is worth when new at the end of the plan, as a fraction of its price;
         it falls in a straight line to 0 at the end of its life.
     maintenance_per_quarter
-        Money per bought host and quarter in service.
+        Money per bought host and quarter.
     idle_kw, busy_kw
         Power of one host without and under full load, kW, without cooling; 0 where the provider
         pays for it.
     rack_units, ports
         Height and network ports that one host takes.
     currency
-        Currency of the prices, or None for that of the plan.
+        Currency of the prices; ``None``: that of the plan.
     """
 
     name: str
@@ -167,7 +167,7 @@ class Owned:
     site
         Name of the site where they stand.
     count
-        Number of hosts.
+        Number of hosts, 1 or more.
     quarters_left
         Quarters until they retire, or the reservation ends.
     """

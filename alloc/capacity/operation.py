@@ -37,7 +37,19 @@ Accounting = Literal["first-completion", "whole-job"]
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A job that runs now: on which node, switched on as which type, on how many GPUs."""
+    """A job that runs now: on which node, switched on as which type, on how many GPUs.
+
+    Parameters
+    ----------
+    job
+        Id of the job.
+    node
+        Id of the node.
+    type
+        What the node is switched on as.
+    gpus
+        GPUs that the job holds.
+    """
 
     job: str
     node: str
@@ -47,12 +59,12 @@ class RunningJob:
 
 @dataclass(frozen=True)
 class OperationProblem:
-    """A decision to take now.
+    """A decision in operation: nodes, jobs, what runs now, and what counts.
 
     Parameters
     ----------
     name
-        For people.
+        Name for people.
     types
         The types of nodes, names unique, at least one, all in `currency`.
     pools
@@ -71,7 +83,7 @@ class OperationProblem:
     energy_price_per_kwh
         Price of energy, money per kWh, 0 or more.
     power_cap_w
-        Most power of all nodes together, watts, or None.
+        Most power of all nodes, watts; ``None``: none.
     running
         What runs now: going on as before saves a restart.
     accounting
@@ -293,7 +305,7 @@ class NodePlan:
     Parameters
     ----------
     node
-        Its id.
+        Id of the node.
     type
         What it is switched on as.
     jobs

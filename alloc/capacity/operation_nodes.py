@@ -83,7 +83,7 @@ class NodePool:
     Parameters
     ----------
     name
-        Unique name. Its nodes are ``name-0``, ``name-1`` ...
+        Unique name; its nodes are name-0, name-1 ...
     count
         Number of nodes, 1 or more.
     types

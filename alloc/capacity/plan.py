@@ -9,6 +9,7 @@ from typing import Any
 
 from alloc.capacity.answers import Answer
 from alloc.certificate import Certificate
+from alloc.serialisation import document_format
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,10 @@ class Order:
 
     Parameters
     ----------
-    offer, site
-        Names of the offer and the site.
+    offer
+        Name of the offer.
+    site
+        Name of the site.
     quarter
         Quarter of the order, counted from 0; they serve after the offer's lead time.
     count
@@ -35,12 +38,20 @@ class Order:
 class Rental:
     """Hosts rented by the hour in a band of hours.
 
+    The bands are those of `alloc.capacity.bands.bands_of`.
+
     Parameters
     ----------
-    scenario, quarter, band
-        When; bands are those of `alloc.capacity.bands.bands_of`.
-    offer, site
-        What and where.
+    scenario
+        Name of the scenario.
+    quarter
+        Quarter, counted from 0.
+    band
+        Band of hours, counted from 0.
+    offer
+        Name of the offer.
+    site
+        Name of the site.
     hosts
         Mean number of hosts.
     """
@@ -59,14 +70,18 @@ class Share:
 
     Parameters
     ----------
-    scenario, quarter, band
-        When.
+    scenario
+        Name of the scenario.
+    quarter
+        Quarter, counted from 0.
+    band
+        Band of hours, counted from 0.
     job_class
         Name of the class.
     option
         Position in the class's options, counted from 0.
     site
-        Where.
+        Name of the site.
     spot
         Whether on spot hosts.
     jobs_per_hour
@@ -89,12 +104,16 @@ class Unserved:
 
     Parameters
     ----------
-    scenario, quarter, band
-        When; the band is None for a deferrable class, whose jobs are counted over all hours.
+    scenario
+        Name of the scenario.
+    quarter
+        Quarter, counted from 0.
+    band
+        Band of hours; ``None`` for a deferrable class.
     job_class
         Name of the class.
     jobs_per_hour
-        Rate, mean over the hours of the band, or of the quarter.
+        Rate, mean over the hours of the band or quarter.
     """
 
     scenario: str
@@ -130,16 +149,12 @@ class Plan:
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return the plan as a JSON document, and write it if a path is given."""
-        from alloc.documents import write_plan
-
-        return write_plan(self, path)
+        return document_format(Plan).write(self, path)
 
     @staticmethod
     def from_json(text: str | bytes) -> Plan:
         """Read a plan from the text of a JSON document."""
-        from alloc.documents import parse_plan
-
-        return parse_plan(text)
+        return document_format(Plan).parse(text)
 
 
 @dataclass(frozen=True)
@@ -187,14 +202,16 @@ class MarginalValue:
     name
         The site, offer or class; empty for the budget of the whole plan.
     quarter
-        The quarter, or None for all together.
+        Quarter; ``None``: all together.
     unit
-        The unit of which there would be one more.
+        Unit of which there would be one more.
     saving
-        Expected discounted money saved by one more unit, negative if it costs; None if it is proved
-        that no plan has one more. It is an estimate unless the next two are equal to it.
-    lower, upper
-        What it is proved to save at least and at most, money; None where nothing is proved.
+        Expected discounted money saved, negative if it costs; ``None``: no plan has one more. An
+        estimate unless lower and upper are equal to it.
+    lower
+        Proved to be saved at least; ``None``: nothing is proved.
+    upper
+        Proved to be saved at most; ``None``: nothing is proved.
     """
 
     kind: str
@@ -213,7 +230,7 @@ class MarginalValue:
 
 @dataclass(frozen=True)
 class Relief:
-    """One limit of an infeasible problem that is given way, and by how much.
+    """One limit of an infeasible problem that is given way.
 
     Parameters
     ----------
@@ -224,7 +241,7 @@ class Relief:
     scenario
         The scenario in which it is short, or None if in all.
     quarter
-        The quarter, or None for all together.
+        Quarter; ``None``: all together.
     amount
         How much is missing, rounded up to four digits; 1 for a goal that is given up.
     unit
@@ -258,17 +275,17 @@ class PlanResult(Answer[Plan]):
     Parameters
     ----------
     plan
-        The best plan found, or None.
+        The best plan found, or ``None``.
     certificate
         Its expected discounted cost, and the proved bound.
     costs
         What the cost is made of, discounted; None without a plan.
     assumptions
-        What the plan takes for granted, in sentences.
+        What the plan takes for granted.
     marginals
         What one more unit of each resource saves, in the relaxation.
     conflict
-        For an infeasible problem, what is missing, in a sentence.
+        For an infeasible problem, what is missing.
     reliefs
         For an infeasible problem, the limits that may give way; see `Relief.way`.
     log
@@ -299,13 +316,9 @@ class PlanResult(Answer[Plan]):
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return the result as a JSON document, and write it if a path is given."""
-        from alloc.documents import write_plan_result
-
-        return write_plan_result(self, path)
+        return document_format(PlanResult).write(self, path)
 
     @staticmethod
     def from_json(text: str | bytes) -> PlanResult:
         """Read a result from the text of a JSON document."""
-        from alloc.documents import parse_plan_result
-
-        return parse_plan_result(text)
+        return document_format(PlanResult).parse(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,6 +16,7 @@ from alloc.capacity.offers import HostOffer, Owned
 from alloc.capacity.series import Series, require_quarterly
 from alloc.capacity.sites import Site
 from alloc.errors import InstanceError, nearest
+from alloc.serialisation import document_format
 from alloc.units import require_count, require_finite, require_non_negative, require_positive
 
 PRICES = "prices"
@@ -36,7 +36,7 @@ class PlanningProblem:
     name
         Name for people.
     currency
-        Currency of all money, for example ``"EUR"``.
+        Currency of all money, for example "EUR".
     num_quarters
         Quarters planned.
     offers
@@ -203,7 +203,7 @@ class PlanningProblem:
         for scenario in self.scenarios:
             where = f'scenario "{scenario.name}"'
             _require_known(where, "job class", scenario.arrivals, names)
-            for name in names - set(scenario.arrivals):
+            for name in sorted(names - set(scenario.arrivals)):
                 raise InstanceError(
                     f'{where}: has no arrivals of job class "{name}"; give its jobs per hour for '
                     "every quarter, 0 if there are none."
@@ -267,9 +267,7 @@ class PlanningProblem:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the problem in canonical JSON, hexadecimal; the description is left out."""
-        from alloc.documents.planning import canonical_planning_json
-
-        return hashlib.sha256(canonical_planning_json(self)).hexdigest()
+        return document_format(PlanningProblem).fingerprint(self)
 
     def replace(self, **changes: Any) -> PlanningProblem:
         """Return a copy with some fields changed."""
@@ -277,23 +275,17 @@ class PlanningProblem:
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return the problem as a JSON document, and write it if a path is given."""
-        from alloc.documents import write_planning_problem
-
-        return write_planning_problem(self, path)
+        return document_format(PlanningProblem).write(self, path)
 
     @staticmethod
     def from_json(text: str | bytes) -> PlanningProblem:
         """Read a problem from the text of a JSON document."""
-        from alloc.documents import parse_planning_problem
-
-        return parse_planning_problem(text)
+        return document_format(PlanningProblem).parse(text)
 
     @staticmethod
     def load(path: str | PathLike[str]) -> PlanningProblem:
         """Read a problem from a JSON file."""
-        from alloc.documents import load_planning_problem
-
-        return load_planning_problem(path)
+        return document_format(PlanningProblem).load(path)
 
 
 def _require_names(where: str, kind: str, names: list[str]) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from alloc.capacity.served import require_unique
 from alloc.errors import InstanceError, nearest
 from alloc.instance import Instance, Tenant
+from alloc.serialisation import document_format
 from alloc.units import (
     MILLI,
     require_non_negative,
@@ -296,9 +297,7 @@ class QuotaProblem:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON of the problem."""
-        from alloc.documents.records import fingerprint
-
-        return fingerprint(self)
+        return document_format(QuotaProblem).fingerprint(self)
 
     def replace(self, **changes: Any) -> QuotaProblem:
         """Return a copy with some fields changed."""

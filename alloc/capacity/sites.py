@@ -22,19 +22,20 @@ class Site:
     name
         Unique name.
     rack_units
-        Height free for hosts, rack units, or None without limit.
+        Height free for hosts, rack units; ``None`` without limit.
     ports
-        Network ports free for hosts, or None without limit.
+        Network ports free for hosts; ``None`` without limit.
     power_kw
-        Most power of the site with cooling and losses, kW, or None without limit.
+        Most power with cooling and losses, kW; ``None`` without limit.
     pue
         Power usage effectiveness: power of the site over power of its hosts, 1 or more.
     energy_price_per_kwh
         Price of energy, money per kWh; 1, 24 (hours of the day) or 168 values (hours of the week).
     carbon_kg_per_kwh
-        Carbon dioxide of energy, kg per kWh; 1, 24 or 168 values.
+        Carbon dioxide, kg per kWh: 1 value (always the same), 24 (hours of the day) or 168 (hours
+        of the week).
     currency
-        Currency of the energy price, or None for that of the plan.
+        Currency of the energy price; ``None``: that of the plan.
     """
 
     name: str

@@ -81,7 +81,7 @@ def _readers() -> Iterable[str]:
 
 
 def _document_kinds() -> Iterable[str]:
-    from alloc.documents.schema import KINDS
+    from alloc.documents.kinds import KINDS
 
     return KINDS
 

@@ -9,9 +9,7 @@ from typing import Any
 
 from alloc.capacity.plan import PlanResult
 from alloc.certificate import Result
-from alloc.documents import parse_result
-from alloc.documents.planning import decode_plan_result
-from alloc.solution import Solution
+from alloc.documents import format_of, parse_result
 
 Document = Mapping[str, Any]
 
@@ -30,7 +28,7 @@ class RemotePlacement:
         Whether the placement makes them right.
     """
 
-    result: Result[Solution]
+    result: Result[Any]
     broken: tuple[str, ...]
     repaired: bool
 
@@ -119,4 +117,6 @@ def what_if_of(content: bytes) -> RemoteWhatIf:
 
 
 def _plan(plain: Document) -> RemotePlan:
-    return RemotePlan(plain["holds"], decode_plan_result(plain["result"]), plain["replay"])
+    return RemotePlan(
+        plain["holds"], format_of("plan_result").decode(plain["result"]), plain["replay"]
+    )

@@ -9,37 +9,25 @@ job, the field, the value and the cure.
 
 from __future__ import annotations
 
-from alloc.documents.decoding import (
-    decode_instance,
-    decode_result,
-    decode_solution,
-    decode_topology,
-)
-from alloc.documents.encoding import (
-    canonical_json,
-    encode_instance,
-    encode_result,
-    encode_solution,
-    encode_topology,
-)
+from typing import Any
+
+from alloc.capacity import Plan, PlanningProblem, PlanResult
+from alloc.certificate import Result
 from alloc.documents.files import MAX_BYTES
-from alloc.documents.formats import format_of
-from alloc.documents.models import SCHEMA_VERSION, Kind
-from alloc.documents.planning import (
-    decode_plan,
-    decode_plan_result,
-    decode_planning_problem,
-    encode_plan,
-    encode_plan_result,
-    encode_planning_problem,
-)
+from alloc.documents.formats import Format, format_of, format_of_type
+from alloc.documents.instances import canonical_json
+from alloc.documents.models import SCHEMA_VERSION
 from alloc.documents.schema import json_schema, write_schemas
+from alloc.instance import Instance
+from alloc.solution import Solution
+from alloc.topology import Topology
 
 __all__ = [
     "MAX_BYTES",
     "SCHEMA_VERSION",
-    "Kind",
     "canonical_json",
+    "format_of",
+    "format_of_type",
     "json_schema",
     "load_instance",
     "load_plan",
@@ -65,13 +53,13 @@ __all__ = [
     "write_topology",
 ]
 
-_INSTANCE = format_of("instance", encode_instance, decode_instance)
-_SOLUTION = format_of("solution", encode_solution, decode_solution)
-_RESULT = format_of("result", encode_result, decode_result)
-_TOPOLOGY = format_of("topology", encode_topology, decode_topology)
-_PROBLEM = format_of("planning", encode_planning_problem, decode_planning_problem)
-_PLAN = format_of("plan", encode_plan, decode_plan)
-_PLAN_RESULT = format_of("plan_result", encode_plan_result, decode_plan_result)
+_INSTANCE: Format[Instance] = format_of("instance")
+_SOLUTION: Format[Solution] = format_of("solution")
+_RESULT: Format[Result[Any]] = format_of("result")
+_TOPOLOGY: Format[Topology] = format_of("topology")
+_PROBLEM: Format[PlanningProblem] = format_of("planning")
+_PLAN: Format[Plan] = format_of("plan")
+_PLAN_RESULT: Format[PlanResult] = format_of("plan_result")
 
 # Jobs with the same configurations are written against one set, and share one tuple when read.
 write_instance, parse_instance, load_instance = _INSTANCE.write, _INSTANCE.parse, _INSTANCE.load

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import gc
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, cached_property
 from os import PathLike
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
+from pydantic import TypeAdapter, ValidationError
+
+from alloc.documents.building import built
+from alloc.documents.encoding import header
 from alloc.documents.files import read_bytes, write_text
+from alloc.documents.first_errors import first_errors
+from alloc.documents.kinds import KINDS, Kind, document_models
 from alloc.documents.layout import layout
-from alloc.documents.models import Kind
+from alloc.documents.messages import structure_error
+from alloc.documents.models import Part
 from alloc.documents.parsing import parse_document
+from alloc.documents.places import root_name
+from alloc.documents.records import adapter_of, model_of, told_apart
 from alloc.errors import InstanceError
 
 T = TypeVar("T")
@@ -23,14 +36,40 @@ class Format(Generic[T]):
 
     Parameters
     ----------
-    encode
-        Returns a value as plain JSON values.
-    read
-        Returns the value of a document's text.
+    kind
+        What the documents are called.
+    known
+        What they hold.
     """
 
-    encode: Callable[[T], dict[str, Any]]
-    read: Callable[[str | bytes], T]
+    kind: str
+    known: Kind
+
+    @cached_property
+    def models(self) -> tuple[type[Part], ...]:
+        """The pydantic models of the documents, one for each type that they may hold."""
+        return document_models(self.kind, self.known)
+
+    @cached_property
+    def document_type(self) -> Any:
+        """What a field of a pydantic model has as its type to hold such a document."""
+        one = len(self.models) == 1
+        return self.models[0] if one else told_apart(self.known.types, self.models)
+
+    @cached_property
+    def adapter(self) -> TypeAdapter[Any]:
+        """What checks the structure of documents, and makes their schema."""
+        return TypeAdapter(self.document_type)
+
+    def encode(self, value: T) -> dict[str, Any]:
+        """Return a value as a document of plain JSON values.
+
+        Raises
+        ------
+        InstanceError
+            If a name or number in it has no place in a document.
+        """
+        return {**header(self.kind), **self.known.encode(value)}
 
     def write(self, value: T, path: Path | None = None) -> str:
         """Return a value as a JSON document, and write it if a path is given.
@@ -42,10 +81,36 @@ class Format(Generic[T]):
         AllocError
             If the file cannot be written; what was there before is still there.
         """
-        text = layout(self.encode(value))
+        with _collector_paused():
+            text = layout(self.encode(value))
         if path is not None:
             write_text(path, text)
         return text
+
+    def require_structure(self, raw: Any) -> Part:
+        """Return the model of a document.
+
+        Raises
+        ------
+        InstanceError
+            If a field is unknown, missing or of the wrong type; one sentence, with the owner.
+        """
+        return _checked(raw, self.adapter, self.models, root_name(raw, self.kind))
+
+    def decode(self, raw: Mapping[str, Any]) -> T:
+        """Return the value of a document of plain JSON values.
+
+        Raises
+        ------
+        InstanceError
+            If the document is malformed or contradicts itself.
+        """
+        value: T = built(self.require_structure(raw))
+        return value
+
+    def fingerprint(self, value: T) -> str:
+        """Return the SHA-256 of the problem that a value is, hexadecimal."""
+        return hashlib.sha256(self.known.canonical(value)).hexdigest()
 
     def parse(self, text: str | bytes) -> T:
         """Read a value from the text of a JSON document.
@@ -55,7 +120,8 @@ class Format(Generic[T]):
         InstanceError
             If the document is malformed or contradicts itself.
         """
-        return self.read(text)
+        with _collector_paused():
+            return self.decode(parse_document(text, self.kind))
 
     def load(self, path: Path) -> T:
         """Read a value from a JSON file; what is wrong in it is said with the file's name.
@@ -67,15 +133,73 @@ class Format(Generic[T]):
         """
         data = read_bytes(path)
         try:
-            return self.read(data)
+            return self.parse(data)
         except InstanceError as error:
             raise InstanceError(f"{path}: {error}") from None
 
 
-def format_of(
-    kind: Kind,
-    encode: Callable[[T], dict[str, Any]],
-    decode: Callable[[Mapping[str, Any]], T],
-) -> Format[T]:
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Let the garbage collector rest while a document is read or written.
+
+    That makes millions of objects and no cycle among them; the collector, which looks at all of
+    them again and again for one, took half of the time to read.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@cache
+def format_of(kind: str) -> Format[Any]:
     """Return the format of a kind of document with a published schema."""
-    return Format(encode, lambda text: decode(parse_document(text, kind)))
+    return Format(kind, KINDS[kind])
+
+
+def format_of_type(record_class: type[T]) -> Format[T]:
+    """Return the format of the documents with a published schema that hold a dataclass."""
+    return format_of(next(kind for kind, known in KINDS.items() if record_class in known.types))
+
+
+def record_format(record_class: type[T], kind: str) -> Format[T]:
+    """Return the format of the documents of any dataclass, of a kind of their own."""
+    return Format(kind, Kind((record_class,)))
+
+
+def record_of(body: Mapping[str, Any], record_class: type[T], where: str) -> T:
+    """Return the dataclass that plain JSON values describe.
+
+    Parameters
+    ----------
+    body
+        The fields.
+    record_class
+        The dataclass.
+    where
+        What they are the fields of, for messages.
+
+    Raises
+    ------
+    InstanceError
+        If they are malformed or contradict each other; one sentence with place and cure.
+    """
+    known = cast(Any, record_class)
+    value: T = built(_checked(body, adapter_of(known), (model_of(known),), where))
+    return value
+
+
+def _checked(
+    raw: Any, adapter: TypeAdapter[Any], models: tuple[type[Part], ...], root: str
+) -> Part:
+    """Return the model of plain JSON values, one of `models`; `root` is what messages call them."""
+    try:
+        part: Part = adapter.validate_python(raw)
+        return part
+    except ValidationError as error:
+        details, raw = first_errors(error, raw, adapter.validate_python)
+    # Outside: an error raised in there would hold on to the first, which may be large.
+    raise structure_error(details, raw, models, root)

@@ -6,10 +6,10 @@ import codecs
 import json
 import re
 from importlib.metadata import version
-from typing import Any, get_args
+from typing import Any
 
 from alloc.documents import files
-from alloc.documents.models import SCHEMA_VERSION, Kind
+from alloc.documents.models import SCHEMA_VERSION, TITLES
 from alloc.errors import InstanceError, nearest
 
 READ_SINCE = {1: "0.1.0"}
@@ -22,19 +22,9 @@ _OTHER_ENCODINGS = (
     (codecs.BOM_UTF16_BE, "UTF-16"),
 )
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
-_ARTICLE = {
-    "instance": "an instance",
-    "solution": "a solution",
-    "result": "a result",
-    "planning": "a planning problem",
-    "plan_result": "a result of planning",
-    "operation": "a decision in operation",
-    "operation_plan": "a plan in operation",
-    "operation_result": "a result in operation",
-}
 
 
-def parse_document(text: str | bytes, kind: Kind) -> dict[str, Any]:
+def parse_document(text: str | bytes, kind: str) -> dict[str, Any]:
     """Parse a JSON document and check its head: what it is, and in which version of the format.
 
     Raises
@@ -151,23 +141,22 @@ def _refuse_half_characters(raw: Any, where: str) -> None:
         ) from None
 
 
-def _check_kind(raw: dict[str, Any], kind: Kind) -> None:
+def _check_kind(raw: dict[str, Any], kind: str) -> None:
     found = raw.get("kind")
     if "kind" not in raw:
         raise InstanceError(f'the {kind} document has no "kind"; add "kind": "{kind}".')
     if found == kind:
         return
-    wanted = _ARTICLE.get(kind, f"a {kind}")
-    if found in get_args(Kind):
-        given = _ARTICLE.get(str(found), f"a {found}")
-        raise InstanceError(f"this is {given}, and {wanted} was expected; give {wanted}.")
+    wanted = TITLES.get(kind, f"a {kind}")
+    if isinstance(found, str) and found in TITLES:
+        raise InstanceError(f"this is {TITLES[found]}, and {wanted} was expected; give {wanted}.")
     raise InstanceError(
-        f"the document has kind {describe(found)}{nearest(str(found), get_args(Kind)) or ';'} "
+        f"the document has kind {describe(found)}{nearest(str(found), TITLES) or ';'} "
         f'{wanted} has "kind": "{kind}".'
     )
 
 
-def _check_version(raw: dict[str, Any], kind: Kind) -> None:
+def _check_version(raw: dict[str, Any], kind: str) -> None:
     if "schema_version" not in raw:
         raise InstanceError(
             f'the {kind} document has no "schema_version"; add "schema_version": {SCHEMA_VERSION}.'

@@ -6,29 +6,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any
 
-from alloc.documents.adapters import ADAPTERS
 from alloc.documents.files import reason, write_text
-from alloc.documents.models import SCHEMA_VERSION, Kind
+from alloc.documents.formats import format_of
+from alloc.documents.kinds import KINDS
+from alloc.documents.models import SCHEMA_VERSION
+from alloc.documents.records import adapter_of
 from alloc.errors import AllocError, InstanceError, nearest
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-_RECORDS: Mapping[str, str] = {
-    "inference_problem": "alloc.capacity.inference:InferenceProblem",
-    "inference_result": "alloc.capacity.inference_result:InferenceResult",
-    "quota_problem": "alloc.capacity.quotas:QuotaProblem",
-    "quota_result": "alloc.capacity.quota_result:QuotaResult",
-}
-"""The dataclass of each kind whose documents have the fields of a dataclass."""
-
-KINDS: tuple[str, ...] = (*get_args(Kind), *_RECORDS)
-"""Every kind of document that has a schema."""
 
 
 def json_schema(kind: str) -> dict[str, Any]:
@@ -46,22 +35,36 @@ def json_schema(kind: str) -> dict[str, Any]:
     InstanceError
         If there is no such kind.
     """
-    if kind in _RECORDS:
-        from alloc.documents.records import record_schema
-
-        module, _, name = _RECORDS[kind].partition(":")
-        return record_schema(getattr(import_module(module), name), kind)
     if kind not in KINDS:
         raise InstanceError(
             f'unknown kind of document "{kind}"{nearest(str(kind), KINDS, ".")} Known: '
             f"{', '.join(KINDS)}."
         )
-    schema = ADAPTERS[cast(Kind, kind)].json_schema()
+    if KINDS[kind].brief:
+        return record_schema(KINDS[kind].types[0], kind)
+    schema = format_of(kind).adapter.json_schema()
     return {
         "$schema": DIALECT,
         "$id": f"urn:alloc:{kind}:{SCHEMA_VERSION}",
         "title": f"alloc {kind} document",
         **{key: value for key, value in schema.items() if key != "title"},
+    }
+
+
+def record_schema(record_class: Any, kind: str) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of the documents of any dataclass."""
+    schema = adapter_of(record_class).json_schema()
+    head = {
+        "schema_version": {"const": SCHEMA_VERSION, "description": "Version of the format."},
+        "kind": {"const": kind, "description": "What the document holds."},
+    }
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:alloc:{kind}:{SCHEMA_VERSION}",
+        **schema,
+        "title": f"alloc {kind} document",
+        "properties": {**head, **schema.get("properties", {})},
+        "required": [*head, *schema.get("required", [])],
     }
 
 

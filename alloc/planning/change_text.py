@@ -116,7 +116,7 @@ def read_change(document: object) -> Change:
         raise InstanceError(
             f'change "{kind}" is unknown{nearest(kind, KINDS) or ";"} known: {", ".join(KINDS)}.'
         )
-    from alloc.documents.records import record_of
+    from alloc.documents.formats import record_of
 
     where = f'change "{kind}"'
     given = {name: value for name, value in document.items() if name != "change"}

@@ -10,11 +10,10 @@ import numpy as np
 
 from alloc.capacity.accounting import account, mean_hosts
 from alloc.comparison.intervals import Interval
-from alloc.documents.planning import encode_plan_result
+from alloc.documents.formats import format_of
 from alloc.planning.differences import WhatIf
 from alloc.planning.fronts import Front
 from alloc.planning.loop import Round
-from alloc.planning.replay import Measured
 from alloc.planning.report import PlanReport
 
 VERSION = 1
@@ -31,7 +30,7 @@ def encode_report(report: PlanReport) -> Document:
         "version": VERSION,
         "problem": {"name": report.problem.name, "fingerprint": report.problem.fingerprint},
         "holds": report.holds,
-        "result": encode_plan_result(report.result),
+        "result": format_of("plan_result").encode(report.result),
         "account": encode_account(report),
         "replay": None
         if replayed is None
@@ -85,7 +84,7 @@ def encode_front(front: Front) -> Document:
                 "limit": finite(point.limit),
                 "value": finite(point.value),
                 "efficient": point.efficient,
-                "result": encode_plan_result(point.result),
+                "result": format_of("plan_result").encode(point.result),
             }
             for point in front.points
         ],
@@ -148,21 +147,10 @@ def _round(turn: Round) -> Document:
         "status": certificate.status,
         "cost": finite(certificate.objective),
         "bound": finite(certificate.bound),
-        "measured": [_measured(measured) for measured in turn.measured],
-    }
-
-
-def _measured(measured: Measured) -> Document:
-    return {
-        "job_class": measured.job_class,
-        "pool": dataclasses.asdict(measured.pool),
-        "regime": dataclasses.asdict(measured.regime),
-        "jobs": measured.jobs,
-        "goal": measured.goal,
-        "wanted": measured.wanted,
-        "value": _interval(measured.value),
-        "holds": measured.holds,
-        "in_hours": measured.in_hours,
+        "measured": [
+            {**dataclasses.asdict(measured), "value": _interval(measured.value)}
+            for measured in turn.measured
+        ],
     }
 
 

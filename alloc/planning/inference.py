@@ -10,7 +10,7 @@ from alloc.capacity.inference_plan import InferencePlan
 from alloc.capacity.inference_result import GoalCheck, InferenceResult, Resolve
 from alloc.capacity.served import ServedModel
 from alloc.certificate import Result
-from alloc.documents.records import record_format
+from alloc.documents.formats import format_of
 from alloc.errors import InstanceError
 from alloc.planning.inference_replay import Replayer, tightenings
 from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again
@@ -256,8 +256,8 @@ def assumptions(problem: InferenceProblem, replayed_requests: int) -> tuple[str,
     return tuple(found)
 
 
-_PROBLEM = record_format(InferenceProblem, PROBLEM_KIND)
-_RESULT = record_format(InferenceResult, RESULT_KIND)
+_PROBLEM = format_of(PROBLEM_KIND)
+_RESULT = format_of(RESULT_KIND)
 
 read_inference_problem, load_inference_problem = _PROBLEM.parse, _PROBLEM.load
 write_inference_problem = _PROBLEM.write

@@ -13,14 +13,6 @@ from alloc.capacity.operation_instance import operation_from_instance as operati
 from alloc.capacity.operation_result import OperationResult
 from alloc.certificate import OPTIMALITY_GAP
 from alloc.documents.formats import format_of
-from alloc.documents.operation import (
-    decode_operation,
-    decode_operation_plan,
-    decode_operation_result,
-    encode_operation,
-    encode_operation_plan,
-    encode_operation_result,
-)
 from alloc.planning.operation_simulation import simulate_operation as simulate_operation
 from alloc.solving.capacity.operation import solve_operation
 from alloc.solving.capacity.operation_policies import POLICIES, decide_operation
@@ -82,9 +74,9 @@ def operation_policies() -> dict[str, str]:
     return {policy.name: policy.title for policy in POLICIES.values()}
 
 
-_DECISION = format_of("operation", encode_operation, decode_operation)
-_PLAN = format_of("operation_plan", encode_operation_plan, decode_operation_plan)
-_RESULT = format_of("operation_result", encode_operation_result, decode_operation_result)
+_DECISION = format_of("operation")
+_PLAN = format_of("operation_plan")
+_RESULT = format_of("operation_result")
 
 write_operation, parse_operation, load_operation = _DECISION.write, _DECISION.parse, _DECISION.load
 # Whether a plan is feasible is for the judge to say.

@@ -19,7 +19,7 @@ from alloc.capacity.quotas import (
     TenantDemand,
 )
 from alloc.certificate import Certificate, Result
-from alloc.documents.records import record_format
+from alloc.documents.formats import format_of
 from alloc.errors import InstanceError
 from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again
 from alloc.solving.capacity.quotas import solve_quotas
@@ -378,8 +378,8 @@ def assumptions(problem: QuotaProblem, *, held_out: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-_PROBLEM = record_format(QuotaProblem, PROBLEM_KIND)
-_RESULT = record_format(QuotaResult, RESULT_KIND)
+_PROBLEM = format_of(PROBLEM_KIND)
+_RESULT = format_of(RESULT_KIND)
 
 read_quota_problem, load_quota_problem = _PROBLEM.parse, _PROBLEM.load
 write_quota_problem = _PROBLEM.write

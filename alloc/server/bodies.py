@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from alloc.documents.decoding import check_structure
+from alloc.documents import format_of
 from alloc.documents.first_errors import first_errors, validated
-from alloc.documents.models import Kind
 from alloc.documents.parsing import parse_json
 from alloc.errors import InstanceError
 from alloc.server.problems import refuse
@@ -19,7 +18,7 @@ _MOST_ERRORS = 20
 R = TypeVar("R", bound=Request)
 
 _TAGS = {STORED, DOCUMENT, "<name>", "<list>"}
-_DOCUMENTS: Mapping[str, Kind] = {
+_DOCUMENTS: Mapping[str, str] = {
     "instance": "instance",
     "topology": "topology",
     "warm_start": "solution",
@@ -85,7 +84,7 @@ def _document_sentence(raw: Any) -> str | None:
     for document, kind in documents:
         if isinstance(document, dict):
             try:
-                check_structure(document, kind)
+                format_of(kind).require_structure(document)
             except InstanceError as error:
                 return str(error)
     return None

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from alloc.documents.models import ResultDocument
+from alloc.documents.typed import ResultDocument
 from alloc.server.records import State
 
 

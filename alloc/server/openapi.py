@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from alloc.documents.models import ResultDocument
+from alloc.documents.typed import ResultDocument
 from alloc.server.documents import (
     ComparisonDocument,
     ExplanationsDocument,

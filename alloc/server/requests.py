@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from alloc.documents.decoding import decode_instance_part, decode_topology_part
-from alloc.documents.models import InstanceDocument, Part, TopologyDocument, Whole
-from alloc.documents.models import SolutionDocument as AnySolution
+from alloc.documents.building import built
+from alloc.documents.models import Part, Whole
+from alloc.documents.typed import AnySolution, InstanceDocument, TopologyDocument
 from alloc.errors import InstanceError, nearest
 from alloc.instance import Instance, Moves
 from alloc.server.problems import blame
@@ -135,7 +135,8 @@ def instance_of(part: InstanceDocument | str) -> Instance:
         If the instance contradicts itself, or no instance of that id is stored.
     """
     if not isinstance(part, str):
-        return decode_instance_part(part)
+        instance: Instance = built(part)
+        return instance
     from alloc.instances import load, manifest
 
     known = [entry.id for entry in manifest()]
@@ -165,7 +166,8 @@ def problem_of(request: PlaceRequest | ExplainRequest) -> Instance:
 
 def topology_of(part: TopologyDocument) -> Topology:
     """Return the topology of a document in a request."""
-    return decode_topology_part(part)
+    topology: Topology = built(part)
+    return topology
 
 
 def require_scheduler(name: str, known: Collection[str]) -> None:

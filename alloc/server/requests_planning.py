@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from alloc.capacity.problem import PlanningProblem
+from alloc.documents.building import built
 from alloc.documents.models import Whole
-from alloc.documents.planning import decode_planning_part
-from alloc.documents.planning_models import PlanningDocument
+from alloc.documents.typed import PlanningDocument
 from alloc.server.requests import DOCUMENT, STORED, Request, Seed, Threads
 
 _MOST_CHANGES = 20
@@ -121,7 +121,8 @@ def planning_problem_of(part: PlanningDocument | str) -> PlanningProblem:
         If the problem contradicts itself, or none of that id is stored.
     """
     if not isinstance(part, str):
-        return decode_planning_part(part)
+        problem: PlanningProblem = built(part)
+        return problem
     from alloc.instances.stored_planning import load_stored_planning
 
     # Looked up among the ids, never opened: no text reaches a file.

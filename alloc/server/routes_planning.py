@@ -44,7 +44,7 @@ async def list_planning_problems(request: Request) -> Response:
 async def get_planning_problem(request: Request, problem_id: str) -> Response:
     """Return its document; see /v1/planning-problems for the ids."""
     await client_of(request)
-    from alloc.documents.planning import encode_planning_problem
+    from alloc.documents import format_of
     from alloc.instances.stored_planning import EXAMPLES, load_stored_planning
 
     if problem_id not in EXAMPLES:
@@ -52,7 +52,7 @@ async def get_planning_problem(request: Request, problem_id: str) -> Response:
             "not-found", "there is no such planning problem; /v1/planning-problems lists them."
         )
     document = await run_in_threadpool(
-        lambda: json.dumps(encode_planning_problem(load_stored_planning(problem_id))).encode()
+        lambda: json.dumps(format_of("planning").encode(load_stored_planning(problem_id))).encode()
     )
     return json_response(document)
 

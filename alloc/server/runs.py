@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from alloc.documents.decoding import decode_solution_part
+from alloc.documents.building import built
 from alloc.families import require_family
 from alloc.objectives import parse_goal
 from alloc.server.operations import Limits, Tell
@@ -37,7 +37,7 @@ def run_solve(request: SolveRequest, tell: Tell, limits: Limits) -> str:
     with blame("/warm_start"):
         start = None
         if request.warm_start is not None:
-            start = require_start(instance, decode_solution_part(request.warm_start))
+            start = require_start(instance, built(request.warm_start))
     return solve(
         instance,
         request.formulation,
@@ -53,7 +53,7 @@ def run_solve(request: SolveRequest, tell: Tell, limits: Limits) -> str:
 
 def run_place(request: PlaceRequest, tell: Tell, limits: Limits) -> dict[str, Any]:
     """Return the result document of a placement, with what was broken before it."""
-    from alloc.documents.encoding import encode_result
+    from alloc.documents import format_of
     from alloc.solving.placing import place
 
     with blame("/goal"):
@@ -71,7 +71,7 @@ def run_place(request: PlaceRequest, tell: Tell, limits: Limits) -> dict[str, An
     return {
         "schema_version": 1,
         "kind": "placement",
-        "result": encode_result(placement.result),
+        "result": format_of("result").encode(placement.result),
         "broken": [str(violation) for violation in placement.broken],
         "repaired": placement.repaired,
     }

@@ -15,12 +15,14 @@ class GpuLink:
 
     Parameters
     ----------
-    a, b
-        Device names within the host: ``gpu0``, ``nvswitch0``, ``numa0``, ``nic0`` ...
+    a
+        Device within the host: gpu0, nvswitch0, numa0, nic0 ...
+    b
+        The other device.
     kind
         ``nvlink``, ``nvswitch``, ``pcie``, ``upi`` ...
     bandwidth_gb_per_s
-        Bandwidth in one direction, GB/s.
+        Bandwidth in one direction, GB/s, more than 0.
     """
 
     a: str
@@ -43,13 +45,13 @@ class HostType:
     name
         Unique name, for example ``"dgx-h100"``.
     num_gpus
-        Whole GPUs per host.
+        Whole GPUs per host, 0 or more.
     gpu_type
-        Name of the GPU type, or None when the host has no GPU.
+        Name of the GPU type; ``None`` for hosts without GPUs.
     cpu_milli
-        CPU for jobs, milli-cores.
+        CPU for jobs, milli-cores (1000 = one core), 0 or more.
     memory_mib
-        Host memory for jobs, MiB.
+        Host memory for jobs, MiB, 0 or more.
     links
         Links between the devices of the host. A device that is not a GPU (switch, NUMA island,
         NIC) exists by being named in a link.
@@ -88,9 +90,9 @@ class Host:
     Parameters
     ----------
     id
-        Unique name within the topology.
+        Unique among hosts and domains.
     type
-        Name of its `HostType`.
+        Name of one of host_types.
     domain
         Id of the innermost `Domain` (rack, NVLink domain ...), or None in a flat cluster.
     """
@@ -111,7 +113,7 @@ class Domain:
     level
         One of the topology's levels above ``"host"``.
     parent
-        Id of the domain it lies in, or None at the top.
+        Id of the domain it lies in; ``None`` at the top.
     """
 
     id: str
@@ -128,7 +130,7 @@ class NetworkLink:
     a, b
         Ids of hosts, domains, or devices (``"host3/gpu0"``, ``"host3/nic1"``).
     bandwidth_gb_per_s
-        Bandwidth in one direction, GB/s.
+        Bandwidth in one direction, GB/s, more than 0.
     """
 
     a: str

@@ -27,9 +27,9 @@ class Topology:
     Parameters
     ----------
     name
-        For people.
+        Name for people.
     host_types
-        The kinds of servers.
+        The kinds of servers, names unique.
     hosts
         The servers, in the order of every host-indexed array.
     levels

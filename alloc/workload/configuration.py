@@ -24,18 +24,18 @@ class TaskGroup:
     Parameters
     ----------
     role
-        What the tasks do, for example ``"worker"`` or ``"ps"``.
+        What the tasks do, for example "worker" or "ps"; not empty.
     count
         Number of tasks, 1 or more.
     gpu_milli
-        GPU share of one task, milli-GPU: below 1,000 a share of one GPU, otherwise whole GPUs
-        (a multiple of 1,000), all on one host.
+        GPU of one task, milli-GPU (1000 = one GPU): 0, a share from 10 to 999, or whole GPUs as a
+        multiple of 1000, all on one host.
     cpu_milli
-        CPU of one task, milli-cores.
+        CPU of one task, milli-cores (1000 = one core).
     memory_mib
         Host memory of one task, MiB.
     gpu_memory_mib
-        GPU memory that one task needs on each GPU it holds or shares, MiB; 0: no statement.
+        GPU memory of one task on each GPU that it holds or shares, MiB; 0: no statement.
     mig_profile
         MIG slice that one task holds instead of a GPU or a share, for example ``"3g.20gb"``
         (`alloc.topology.mig` lists the profiles of each GPU type); `gpu_milli` is then 0.
@@ -97,7 +97,7 @@ class Configuration:
     Parameters
     ----------
     tasks
-        Task groups, at most one per role. All of them run, or none (a gang).
+        Task groups, at least one, at most one per role; all run, or none.
     rate
         Work units per second, 0 or more. Rates are measured tables of any shape: more tasks may
         be slower.

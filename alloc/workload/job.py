@@ -22,9 +22,9 @@ class Job:
     Parameters
     ----------
     id
-        Unique name within the instance.
+        Unique name, not empty.
     arrival_s
-        Arrival (release time), seconds since the start of the instance.
+        Arrival, seconds since the start of the instance, 0 or more.
     work
         Total work, in the work units of the configurations' rates, more than 0.
     configurations
@@ -32,21 +32,21 @@ class Job:
     weight
         Importance in weighted objectives, more than 0.
     deadline_s
-        Hard limit on the completion, seconds since the start, or None.
+        Hard limit on the completion, seconds since the start.
     due_date_s
-        Soft limit: completion beyond it is tardiness, seconds since the start, or None.
+        Soft limit on the completion, seconds since the start; later is tardiness.
     tenant
         Name of the tenant whose quota the job uses, or None.
     elasticity
-        ``malleable``: may change its configuration while it runs; ``moldable``: chooses one and
-        keeps it; ``rigid``: has exactly one.
+        malleable: may change its configuration while it runs; moldable: chooses one and keeps it;
+        rigid: has exactly one.
     preemptible
         Whether the job may be paused after it has started.
     restart_cost_s
         Seconds without progress each time the job resumes after a pause, or goes on with another
         configuration or on other hosts. Its first start is free.
     work_done
-        Work already done when the instance starts, at least 0 and less than `work`.
+        Work already done at the start, work units, at least 0, less than work.
     model
         What is trained, for example ``"resnet-50"``; for people and learned schedulers.
     placement

@@ -11,16 +11,16 @@ from alloc.units import require_count
 
 @dataclass(frozen=True)
 class Slice:
-    """Tasks that belong together: every `size` of them stand in one domain of a level.
+    """Tasks that belong together: every `size` of them stand in one domain of the level.
 
     A job of 32 tasks with slices of 16 per rack runs in one rack or two, 16 + 16, and never 24 + 8.
 
     Parameters
     ----------
     level
-        Topology level whose domains hold the slices, ``"host"`` included.
+        Level whose domains hold the slices, "host" included.
     size
-        Tasks in a slice, 1 or more; it divides the number of tasks.
+        Tasks in a slice, 1 or more; it divides their number.
     """
 
     level: str
@@ -32,12 +32,12 @@ class Slice:
 
 @dataclass(frozen=True)
 class Spread:
-    """At most so many tasks of the job in any one domain of a level.
+    """At most so many tasks of the job in any one domain of the level.
 
     Parameters
     ----------
     level
-        Topology level, ``"host"`` included.
+        Level, "host" included.
     most
         Most tasks per domain, 1 or more.
     """
@@ -51,7 +51,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class PlacementRules:
-    """Rules of one job about the domains that its tasks stand in.
+    """Rules about the domains that the tasks of a job stand in.
 
     Slices and spreads count the tasks that hold GPUs (of a job without GPUs, all tasks); the
     required and the preferred level concern every task.

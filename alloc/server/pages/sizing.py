@@ -8,8 +8,7 @@ from typing import TypeVar
 from alloc.capacity.inference import InferenceProblem
 from alloc.capacity.operation import OperationProblem
 from alloc.capacity.quotas import QuotaProblem
-from alloc.documents.operation import decode_operation
-from alloc.documents.records import record_of
+from alloc.documents.formats import format_of
 from alloc.errors import InstanceError
 from alloc.server.pages.charts import show
 from alloc.server.pages.parts import (
@@ -35,7 +34,7 @@ P = TypeVar("P")
 
 def inference_view(result: Document, request: Document | None) -> View:
     """Return what a sizing shows: GPUs by period, goals in the simulation, replicas."""
-    problem = _problem(request, _record(InferenceProblem))
+    problem = _problem(request, format_of("inference_problem").decode)
     currency = "" if problem is None else problem.currency
     verdict, tone = _verdict(result, currency)
     checks = result.get("checks", ())
@@ -68,7 +67,7 @@ def inference_view(result: Document, request: Document | None) -> View:
 
 def quota_view(result: Document, request: Document | None) -> View:
     """Return what quotas show: each beside its demand, and what tenants get."""
-    problem = _problem(request, _record(QuotaProblem))
+    problem = _problem(request, format_of("quota_problem").decode)
     goal = result["certificate"]["objective_name"]
     unit = "GPU h" if goal == "expected_shortfall" else ""
     verdict, tone = _verdict(result, unit)
@@ -89,7 +88,7 @@ def quota_view(result: Document, request: Document | None) -> View:
 
 def operation_view(result: Document, request: Document | None) -> View:
     """Return what a decision shows: what runs on each node, and what it costs."""
-    problem = _problem(request, decode_operation)
+    problem = _problem(request, format_of("operation").decode)
     currency = "" if problem is None else problem.currency
     verdict, tone = _verdict(result, currency)
     nodes = result["plan"].get("nodes", ())
@@ -116,16 +115,6 @@ def _problem(request: Document | None, read: Callable[[Document], P]) -> P | Non
     except InstanceError:
         # Made by another alloc, whose documents this one does not read: shown without it.
         return None
-
-
-def _record(kind: type[P]) -> Callable[[Document], P]:
-    """Return how documents of a dataclass are read."""
-
-    def read(document: Document) -> P:
-        fields = {k: v for k, v in document.items() if k not in ("kind", "schema_version")}
-        return record_of(fields, kind, "the problem")
-
-    return read
 
 
 def _title(what: str, problem: InferenceProblem | QuotaProblem | OperationProblem | None) -> str:

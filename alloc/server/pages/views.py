@@ -82,14 +82,14 @@ def _instance(request: Document | None) -> Instance | None:
     """Return the instance that a request is about, if that is still known."""
     if request is None:
         return None
-    from alloc.documents.decoding import decode_instance
+    from alloc.documents import format_of
     from alloc.instances import load, manifest
 
     given = request.get("instance")
     try:
         if isinstance(given, str):
             return load(given) if given in {entry.id for entry in manifest()} else None
-        return None if given is None else decode_instance(given)
+        return None if given is None else format_of("instance").decode(given)
     except InstanceError:
         # Made by an older alloc whose documents this one does not read: shown without it.
         return None

@@ -13,8 +13,7 @@ from alloc.capacity import ServiceGoal
 from alloc.capacity.accounting import mean_hosts
 from alloc.capacity.plan_tables import count_of, plan_tables
 from alloc.cli.exit_code import ExitCode, worst_code
-from alloc.documents import load_planning_problem
-from alloc.documents.planning import decode_plan_result
+from alloc.documents import format_of, load_planning_problem
 from alloc.instance import Instance
 from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
 from alloc.planning import report as planning_report
@@ -51,7 +50,7 @@ def test_a_plan_for_programs_is_one_document_and_the_file_the_same(run, tmp_path
     assert result.exit_code == 0
     document = json.loads(result.stdout)
     assert document == json.loads(path.read_text())
-    found = decode_plan_result(document["result"])
+    found = format_of("plan_result").decode(document["result"])
     assert found.certificate.verified
     assert found.certificate.bound <= found.certificate.objective
 
@@ -84,7 +83,7 @@ def test_terminal_report_page_and_document_show_the_same_plan(run, tmp_path, nam
                 assert in_order(" ".join(row).split(), words), row
     # Nothing that is paid for is missing: what is rented, in every quarter.
     problem = load_stored_planning(name)
-    plan = decode_plan_result(document["result"]).plan
+    plan = format_of("plan_result").decode(document["result"]).plan
     rented = {rental.offer for rental in plan.rentals}
     assert rented
     hosts = next(table for table in tables if table.title.startswith("Hosts, by quarter"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from counting import counted
+from work_counts import counted
 
 from alloc.documents import (
     files,

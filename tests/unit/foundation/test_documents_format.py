@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import runpy
@@ -13,12 +14,11 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
-import alloc
 from alloc.certificate import Certificate, Result
 from alloc.documents import (
     canonical_json,
+    format_of,
     json_schema,
-    models,
     parse_instance,
     parse_result,
     write_instance,
@@ -27,12 +27,16 @@ from alloc.documents import (
     write_solution,
     write_topology,
 )
-from alloc.documents.schema import KINDS
+from alloc.documents.descriptions import DESCRIPTIONS
+from alloc.documents.kinds import KINDS
+from alloc.documents.records import meanings_in_docstring
+from alloc.documents.shapes import SHAPES, Shape
 from alloc.errors import InstanceError
 from alloc.instance import Instance
 from alloc.solution import Allocation, Run, Schedule
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
+from alloc.workload.quadratic_assignment import QuadraticAssignment
 
 ROOT = Path(__file__).parents[3]
 CLUSTER = flat_cluster("pair", HostType("box", 4, "v100", 32000, 65536), 2)
@@ -230,31 +234,38 @@ def test_topologies_are_documents_of_their_own() -> None:
     assert (document["schema_version"], document["kind"]) == (1, "topology")
 
 
-def test_models_have_the_fields_of_the_types() -> None:
-    """A field added to a type must be added to its document, or writing and reading lose it."""
-    from dataclasses import fields
+@pytest.mark.parametrize("record_class", {**SHAPES, **DESCRIPTIONS}, ids=lambda one: one.__name__)
+def test_what_differs_from_a_type_is_about_fields_that_it_has(record_class: Any) -> None:
+    """Documents follow the types; a field that is renamed must not leave its exceptions behind."""
+    fields = {field.name for field in dataclasses.fields(record_class)}
+    shape = SHAPES.get(record_class, Shape())
+    assert {*shape.first, *shape.last, *shape.always, *shape.fields, *shape.nouns} <= fields
+    assert {*shape.omitted} <= fields
+    assert not shape.noun or shape.name in fields
+    described = DESCRIPTIONS.get(record_class, {})
+    assert {*described} <= {*fields, ""}
+    said = meanings_in_docstring(record_class)
+    assert all(said.get(name) != text for name, text in described.items()), "said twice"
 
-    pairs = {
-        alloc.Job: models.JobPart,
-        alloc.Configuration: models.ConfigurationPart,
-        alloc.TaskGroup: models.TaskGroupPart,
-        alloc.HostType: models.HostTypePart,
-        alloc.Topology: models.TopologyPart,
-        alloc.Tenant: models.TenantPart,
-        alloc.Assignment: models.AssignmentPart,
-        alloc.TaskPlacement: models.TaskPlacementPart,
-        alloc.Run: models.RunPart,
-        alloc.Certificate: models.CertificatePart,
-    }
-    for kind, model in pairs.items():
-        assert {field.name for field in fields(kind)} == set(model.model_fields), kind
+
+ONLY_IN_DOCUMENTS = {"solution": {"type"}, "instance": {"configuration_sets"}}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_documents_of_a_type_have_every_field_of_it(kind: str) -> None:
+    """Beside them only what documents alone have: head, tag and shared configurations."""
     head = {"schema_version", "kind"}
-    assert {field.name for field in fields(alloc.Instance)} | head | {"configuration_sets"} == set(
-        models.InstanceDocument.model_fields
-    )
-    assert {field.name for field in fields(alloc.Result)} | head == set(
-        models.ResultDocument.model_fields
-    )
+    for record_class, model in zip(KINDS[kind].types, format_of(kind).models, strict=True):
+        fields = {field.name for field in dataclasses.fields(record_class)}
+        fields -= {*SHAPES.get(record_class, Shape()).omitted}
+        assert set(model.model_fields) == fields | head | ONLY_IN_DOCUMENTS.get(kind, set())
+
+
+def test_the_answer_of_another_family_has_no_result_document() -> None:
+    """What could not be read back must not be written."""
+    problem = QuadraticAssignment("pair", np.array([[0, 2], [0, 0]]), np.array([[0, 3], [5, 0]]))
+    with pytest.raises(InstanceError, match="a result with a ndarray has no document"):
+        alloc.solve(problem).to_json()
 
 
 def test_the_command_writes_the_schemas(
@@ -276,7 +287,7 @@ def test_the_command_makes_the_folder_or_says_why_not(
     monkeypatch.setattr(sys, "argv", ["alloc.documents", str(folder)])
     runpy.run_module("alloc.documents", run_name="__main__")
     assert len(list(folder.iterdir())) == len(KINDS)
-    file = folder / f"{KINDS[0]}.schema.json"
+    file = folder / f"{next(iter(KINDS))}.schema.json"
     monkeypatch.setattr(sys, "argv", ["alloc.documents", str(file)])
     with pytest.raises(SystemExit, match="cannot be made a folder"):
         runpy.run_module("alloc.documents", run_name="__main__")

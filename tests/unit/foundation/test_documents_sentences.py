@@ -478,7 +478,7 @@ import json, os, re, sys
 from pathlib import Path
 from alloc.documents import parse_instance, parse_planning_problem
 from alloc.errors import InstanceError
-from alloc.documents.records import record_of
+from alloc.documents.formats import record_of
 from alloc.capacity.quotas import QuotaProblem
 from alloc.server.bodies import read_request
 from alloc.server.problems import ProblemError

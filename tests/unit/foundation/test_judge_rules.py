@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from counting import counted
+from work_counts import counted
 
 from alloc.instance import Instance, Tenant
 from alloc.solution import Allocation, Assignment, Run, Schedule, Solution, TaskPlacement

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counting import lines_of, peak_of
+from work_counts import lines_of, peak_of
 
 from alloc.errors import InstanceError
 from alloc.instance import Affinity, Instance, Moves

@@ -11,12 +11,9 @@ from quota_problems import a_quota_problem
 
 from alloc.capacity.inference import InferenceProblem
 from alloc.capacity.quotas import QuotaProblem, QuotaTenant
-from alloc.documents.records import (
-    fingerprint,
-    record_format,
-    record_of,
-    record_schema,
-)
+from alloc.documents.encoding import fingerprint
+from alloc.documents.formats import record_format, record_of
+from alloc.documents.schema import record_schema
 from alloc.errors import InstanceError
 from alloc.planning.inference import read_inference_problem, write_inference_problem
 
@@ -101,10 +98,10 @@ def test_whole_floats_are_numbers_of_either_kind():
     ("body", "message"),
     [
         ("[]", "is a list; a document is a JSON object"),
-        ('{"kind": "x"}', '"kind" is "x"; this alloc reads "kind": "whole"'),
-        ('{"kind": "whole"}', '"schema_version" is missing'),
+        ('{"kind": "x"}', 'kind "x"; a whole has "kind": "whole"'),
+        ('{"kind": "whole"}', 'has no "schema_version"; add "schema_version": 1'),
         ({"partz": []}, 'unknown field "partz"; did you mean "parts"'),
-        ({}, 'field "parts" is missing; add it .What it is made of.'),
+        ({}, 'field "parts" is missing; add it .what it is made of.'),
         ({"parts": 3}, "parts is 3; give a list"),
         ({"parts": [{"name": 3}]}, r"parts\[0\]: name is 3; give text in quotes"),
         ({"parts": [{"name": "n", "sizes": [[1]]}]}, r'parts\[0\] "n"'),

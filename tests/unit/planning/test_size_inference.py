@@ -228,8 +228,8 @@ def test_documents_come_back_as_they_were(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(kind="instance"), '"kind" is "instance"'),
-        (lambda d: d.update(schema_version=99), '"schema_version" is 99'),
+        (lambda d: d.update(kind="instance"), "this is an instance, and an inference problem was"),
+        (lambda d: d.update(schema_version=99), "has schema_version 99, and this alloc"),
         (lambda d: d["pools"][0].update(host=3), 'pools.0. "own": unknown field "host"'),
         (lambda d: d["pools"][0].pop("gpu_type"), 'field "gpu_type" is missing; add it .GPU type'),
         (lambda d: d["pools"][0].update(price_per_gpu_hour="2"), "price_per_gpu_hour is \"2\""),

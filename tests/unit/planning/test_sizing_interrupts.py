@@ -30,14 +30,16 @@ from alloc.verification.operation import verify_operation
 from alloc.verification.plan import verify_plan
 from alloc.verification.quota_plan import verify_quota_plan
 
-LONG = Settings(500)
-"""Minutes of search, less than a test may take."""
+
+def long() -> Settings:
+    """Return minutes of search from now on, less than a test may take."""
+    return Settings(500)
 
 
 def test_replicas_found_before_an_interrupt_are_kept_with_their_bound():
     problem = hard_problem(8, 3)
     with ctrl_c_in_highs(incumbent):
-        result = size_inference(problem, LONG, replayed_requests=0)
+        result = size_inference(problem, long(), replayed_requests=0)
     assert result.certificate.limit == "interrupt"
     assert result.certificate.status == "feasible"
     assert 0 < result.certificate.bound < result.certificate.objective
@@ -62,7 +64,7 @@ def test_periods_that_were_not_reached_get_a_moment():
     """A plan of some periods is none."""
     problem = hard_problem(6, 2, billing="used")
     with ctrl_c_in_highs(incumbent):
-        result = size_inference(problem, LONG, replayed_requests=0)
+        result = size_inference(problem, long(), replayed_requests=0)
     assert result.certificate.limit == "interrupt"
     assert {group.period for group in result.plan.groups} == {p.name for p in problem.periods}
     assert verify_inference(problem, result.plan) == []
@@ -71,7 +73,7 @@ def test_periods_that_were_not_reached_get_a_moment():
 
 def test_an_interrupt_before_any_plan_is_a_result_without_one():
     report = ctrl_c_at("kinds of periods")
-    result = size_inference(hard_problem(8, 3), LONG, progress=report)
+    result = size_inference(hard_problem(8, 3), long(), progress=report)
     assert result.plan is None
     assert (result.certificate.status, result.certificate.limit) == ("no_solution", "interrupt")
 
@@ -93,7 +95,7 @@ def test_an_interrupt_of_the_simulation_keeps_the_plan(line):
 def test_quotas_found_before_an_interrupt_are_kept_with_their_bound(goal):
     problem = hard_quotas(goal)
     with ctrl_c_in_highs(incumbent):
-        result = plan_quotas(problem, LONG)
+        result = plan_quotas(problem, long())
     certificate = result.certificate
     assert certificate.limit == "interrupt"
     assert certificate.status in ("feasible", "optimal")
@@ -117,7 +119,7 @@ def test_quotas_of_a_local_search_are_kept_at_an_interrupt(goal, monkeypatch):
 
     monkeypatch.setattr(quota_starts, "_better", interrupted)
     problem = hard_quotas(goal)
-    result = plan_quotas(problem, LONG)
+    result = plan_quotas(problem, long())
     assert result.certificate.limit == "interrupt"
     assert result.certificate.bound_proof == "none"
     assert verify_quota_plan(problem, result.plan) == []
@@ -136,7 +138,7 @@ def test_an_interrupt_while_a_start_is_written_out_keeps_it(goal, monkeypatch):
 
     monkeypatch.setattr(quota_starts, "plan_by_rule", interrupted)
     problem = hard_quotas(goal)
-    result = plan_quotas(problem, LONG)
+    result = plan_quotas(problem, long())
     assert result.certificate.limit == "interrupt"
     assert verify_quota_plan(problem, result.plan) == []
 
@@ -154,7 +156,7 @@ def test_an_interrupt_while_it_is_said_what_is_missing_is_a_result_too():
     problem = hard_quotas("least_quota")
     [gpus] = problem.capacity
     poor = problem.replace(capacity=(dataclasses.replace(gpus, gpu_milli=20 * GPU),))
-    result = plan_quotas(poor, LONG, progress=ctrl_c_at("no plan yet"))
+    result = plan_quotas(poor, long(), progress=ctrl_c_at("no plan yet"))
     assert (result.certificate.status, result.certificate.limit) == ("infeasible", "interrupt")
 
 
@@ -169,9 +171,9 @@ def test_a_decision_found_before_an_interrupt_is_kept():
 def test_who_needs_the_whole_answer_is_interrupted():
     """Half an answer would be held against a whole one, as in a what-if."""
     with ctrl_c_in_highs(working), pytest.raises(KeyboardInterrupt):
-        solve_inference(hard_problem(8, 3), LONG)
+        solve_inference(hard_problem(8, 3), long())
     with ctrl_c_in_highs(working), pytest.raises(KeyboardInterrupt):
-        solve_quotas(hard_quotas("fair_coverage"), LONG)
+        solve_quotas(hard_quotas("fair_coverage"), long())
     problem = generate_operation(num_nodes=10, num_jobs=40)
     with pytest.raises(KeyboardInterrupt):
         solve_operation(problem, report=ctrl_c_at("greedy"))

@@ -14,7 +14,7 @@ from server_harness import act, wait_for
 from alloc.capacity.accounting import account
 from alloc.capacity.quotas import QuotaTenant
 from alloc.capacity.requests import LatencyGoal
-from alloc.documents.planning import decode_plan_result
+from alloc.documents import format_of
 from alloc.instances.operation import generate_operation
 from alloc.instances.stored_planning import load_stored_planning
 from alloc.planning.inference import write_inference_problem
@@ -194,7 +194,7 @@ def test_the_account_of_a_plan_is_that_of_the_books(shared):
     job = done(shared, "plan", problem="planning-tiny")
     document = shared.get(job["links"]["result"]).json()
     problem = load_stored_planning("planning-tiny")
-    books = account(problem, decode_plan_result(document["result"]).plan)
+    books = account(problem, format_of("plan_result").decode(document["result"]).plan)
     assert document["account"]["money"]["expected"] == pytest.approx(books.spent.tolist())
     hours = sum(one["gpus"] * sum(one["hosts"]) for one in document["account"]["hosts"])
     standing = sum(

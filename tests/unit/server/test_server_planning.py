@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from alloc.documents.planning import decode_plan_result
+from alloc.documents import format_of
 from alloc.instances.stored_planning import load_stored_planning
 from alloc.planning.fronts import GOAL_FACTORS
 from alloc.planning.report import SolveSettings, plan
@@ -26,7 +26,7 @@ def test_a_plan_of_a_stored_problem_is_that_of_python(shared):
     document = response.json()
     assert document["holds"]
     assert document["replay"] is None
-    found = decode_plan_result(document["result"])
+    found = format_of("plan_result").decode(document["result"])
     expected = plan(load_stored_planning("planning-tiny"), settings=SolveSettings(gap=1e-6))
     assert found.certificate.objective == pytest.approx(expected.result.certificate.objective)
     assert found.certificate.verified

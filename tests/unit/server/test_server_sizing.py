@@ -69,7 +69,7 @@ def test_sizes_come_with_their_certificate(shared, operation, write, read, probl
             "/requests",
             "cannot show a percentile",
         ),
-        ("size-inference", '{"kind": "quota_problem"}', {}, "/problem", "inference_problem"),
+        ("size-inference", '{"kind": "quota_problem"}', {}, "/problem", "an inference problem was"),
         ("plan-quotas", "{}", {}, "/problem", "quota_problem"),
         ("operate", "{}", {}, "/problem", "kind"),
         ("operate", write_operation(OPERATION), {"policy": "edff"}, "/policy", '"edf"'),

@@ -1,6 +1,6 @@
 """A warm start over HTTP is one of the instance that is solved."""
 
-from alloc.documents.encoding import encode_solution
+from alloc.documents import format_of
 from alloc.instances import load
 from alloc.solving import solve
 
@@ -11,7 +11,7 @@ def test_a_warm_start_of_another_instance_is_refused_and_its_own_is_taken(shared
     """The part of the request that is wrong is named, before anything is solved."""
     instance = load("elastic-tiny/01")
     answer = solve(instance, time_limit_s=5)
-    own = encode_solution(answer.require_solution())
+    own = format_of("solution").encode(answer.require_solution())
     body = {"formulation": "malleable", "time_limit_s": 5, "warm_start": own}
     refused = shared.post("/v1/solve", json={**body, "instance": "elastic-tiny/02"}, headers=WAIT)
     assert refused.status_code == 422, refused.text

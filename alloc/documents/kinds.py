@@ -1,0 +1,108 @@
+"""Kinds: what each kind of document holds, and the models of whole documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from pydantic import Field, create_model
+
+from alloc.capacity import Plan, PlanningProblem, PlanResult
+from alloc.capacity.inference import InferenceProblem
+from alloc.capacity.inference_result import InferenceResult
+from alloc.capacity.operation import OperationPlan, OperationProblem
+from alloc.capacity.operation_result import OperationResult
+from alloc.capacity.quota_result import QuotaResult
+from alloc.capacity.quotas import QuotaProblem
+from alloc.certificate import Result
+from alloc.documents.encoding import canonical_record, encode_part
+from alloc.documents.instances import canonical_json, encode_instance
+from alloc.documents.models import Document, Part
+from alloc.documents.records import model_of, new_model
+from alloc.instance import Instance
+from alloc.solution import Allocation, Schedule
+from alloc.topology import Topology
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of document.
+
+    Parameters
+    ----------
+    types
+        The dataclasses whose documents these are; several if a field ``type`` tells them apart.
+    descriptions
+        What the schema says of the document of each; of others, what it says of the dataclass.
+    encode
+        Returns a value's fields as plain JSON values.
+    canonical
+        Returns the problem that a value is as canonical JSON, the same bytes for the same problem.
+    brief
+        Whether the schema says little of the head of a document, as it was published.
+    """
+
+    types: tuple[Any, ...]
+    descriptions: Mapping[Any, str] = field(default_factory=dict)
+    encode: Callable[[Any], dict[str, Any]] = encode_part
+    canonical: Callable[[Any], bytes] = canonical_record
+    brief: bool = False
+
+
+KINDS: Mapping[str, Kind] = {
+    "instance": Kind((Instance,), encode=encode_instance, canonical=canonical_json),
+    "solution": Kind(
+        (Allocation, Schedule),
+        {
+            Allocation: "A solution of alloc: the decision of one round.",
+            Schedule: "A solution of alloc: a plan over time.",
+        },
+    ),
+    "result": Kind((Result,)),
+    "topology": Kind(
+        (Topology,),
+        {Topology: "A cluster of alloc: hosts in nested domains, joined by links."},
+    ),
+    "planning": Kind(
+        (PlanningProblem,),
+        canonical=partial(canonical_record, leave_out=("description",)),
+    ),
+    "plan": Kind((Plan,), {Plan: "A plan of alloc."}),
+    "plan_result": Kind((PlanResult,)),
+    "operation": Kind((OperationProblem,)),
+    "operation_plan": Kind(
+        (OperationPlan,), {OperationPlan: "A plan of alloc for a decision in operation."}
+    ),
+    "operation_result": Kind((OperationResult,)),
+    "inference_problem": Kind((InferenceProblem,), brief=True),
+    "inference_result": Kind((InferenceResult,), brief=True),
+    "quota_problem": Kind((QuotaProblem,), brief=True),
+    "quota_result": Kind((QuotaResult,), brief=True),
+}
+
+
+def document_models(name: str, kind: Kind) -> tuple[type[Part], ...]:
+    """Return the pydantic models of the documents of a kind, one for each of its types."""
+    title = "".join(word.capitalize() for word in name.split("_"))
+    titles = [title] if len(kind.types) == 1 else [one.__name__ for one in kind.types]
+    head = {"kind": (Literal[name], Field(description="What the document holds."))}
+    return tuple(
+        _document_model(record_class, f"{title}Document", head, kind.descriptions.get(record_class))
+        for record_class, title in zip(kind.types, titles, strict=True)
+    )
+
+
+def _document_model(
+    record_class: Any, title: str, head: dict[str, Any], description: str | None
+) -> type[Part]:
+    """Return the model of a dataclass with the head of a document.
+
+    The head of a document that is also a part of others follows its fields, as it was published.
+    """
+    if description is None:
+        return new_model(record_class, title, Document, head)
+    base = (Document, model_of(record_class))
+    model: type[Part] = create_model(title, __base__=base, __doc__=description, **head)
+    return model

@@ -1,0 +1,207 @@
+"""Every kind of document, with one thing wrong in it: refused where its schema says so, by name."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from inference_problems import a_problem
+from jsonschema import Draft202012Validator
+from quota_problems import a_quota_problem
+
+from alloc.capacity import (
+    CostBreakdown,
+    MarginalValue,
+    Order,
+    Owned,
+    Plan,
+    PlanResult,
+    Relief,
+    Rental,
+    Share,
+    Tightening,
+    Unserved,
+)
+from alloc.capacity.inference_plan import HostContents, InferencePlan, ReplicaGroup
+from alloc.capacity.inference_result import GoalCheck, InferenceResult, Relaxation, Resolve
+from alloc.capacity.operation import NodePlan, OperationPlan
+from alloc.capacity.operation_result import OperationCosts, OperationResult
+from alloc.capacity.quota_result import QuotaResult, TenantOutlook
+from alloc.capacity.quotas import QuotaTenant
+from alloc.certificate import Certificate, Result
+from alloc.documents import format_of, json_schema
+from alloc.documents.kinds import KINDS
+from alloc.errors import InstanceError
+from alloc.instance import Affinity, Instance, Moves, Tenant
+from alloc.instances.operation import generate_operation
+from alloc.instances.planning import generate_planning
+from alloc.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
+from alloc.topology import Domain, GpuLink, Host, HostType, NetworkLink, Topology
+from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup
+
+CERTIFICATE = Certificate(
+    "feasible", 2.0, -math.inf, "min", "cost", "f", "b", "1", 0, 1, 1.5, "ab", "time", True
+)
+CLUSTER = Topology(
+    "lab",
+    (HostType("dgx", 8, "v100", 64000, 100000, (GpuLink("gpu0", "gpu1", "nvlink", 300.0),)),),
+    (Host("h0", "dgx", "leaf-0"), Host("h1", "dgx", "leaf-1")),
+    ("leaf",),
+    (Domain("leaf-0", "leaf"), Domain("leaf-1", "leaf")),
+    (NetworkLink("leaf-0", "leaf-1", 100.0),),
+)
+ELASTIC = tuple(Configuration((TaskGroup("worker", n, 1000),), n**0.5) for n in (1, 2))
+RULES = PlacementRules("leaf", None, (Slice("host", 1),), (Spread("host", 2),))
+ONE = (Configuration((TaskGroup("worker", 1, 1000, 1000),), 1.5, within="leaf"),)
+PLACED = (TaskPlacement("h0", "worker", 1),)
+INSTANCE = Instance(
+    "week",
+    CLUSTER,
+    (
+        Job("a", 0.0, 10.0, ELASTIC, model="resnet", tenant="red"),
+        Job("b", 1.5, 20.0, ELASTIC, model="resnet", deadline_s=1e5),
+        Job("c", 2.0, 5.0, ONE, elasticity="rigid", placement=RULES),
+    ),
+    slot_s=60.0,
+    tenants=(Tenant("red", 8000, "co", 2000),),
+    running=(Assignment("a", 0, PLACED),),
+    affinities=(Affinity("apart", "leaf", ("a", "b")),),
+    moves=Moves(3, True),
+    description={"by": "me"},
+)
+ALLOCATION = Allocation(
+    (Assignment("a", 0, (TaskPlacement("h0", "worker", 1, (0,), (1,)),)),), {"b": "no room"}
+)
+SCHEDULE = Schedule((Run("a", 0, 0.0, 10.0, PLACED),), {"c": "too large"})
+FORECAST = generate_planning("written", num_classes=1, num_scenarios=1, seed=1)
+FORECAST = FORECAST.replace(
+    tightening=(Tightening("vision-1", "a100", "room-1", 1.5),),
+    owned=(Owned(FORECAST.offers[0].name, FORECAST.sites[0].name, 2, 3),),
+)
+PLAN = Plan(
+    (Order("buy", "room", 0, 3),),
+    ("bad luck",),
+    (Rental("s", 0, 0, "rent", "room", 0.5),),
+    (Share("s", 0, 0, "work", 0, "room", False, 2.0),),
+    (Unserved("bad luck", 0, None, "work", 1.0),),
+)
+OPERATION_PLAN = OperationPlan((NodePlan("n-0", "k80x4", (("job-0", 2), ("job-1", 1))),), ("j",))
+SAMPLES: dict[str, list[Any]] = {
+    "instance": [INSTANCE],
+    "topology": [CLUSTER],
+    "solution": [ALLOCATION, SCHEDULE],
+    "result": [
+        Result(ALLOCATION, CERTIFICATE, ("1 s",), "why", (CERTIFICATE,)),
+        Result(SCHEDULE, CERTIFICATE),
+    ],
+    "planning": [FORECAST],
+    "plan": [PLAN],
+    "plan_result": [
+        PlanResult(
+            PLAN,
+            CERTIFICATE,
+            CostBreakdown(purchase=3.0, residual=-1.0),
+            ("All is well.",),
+            (MarginalValue("budget", "", None, "EUR", 0.1),),
+            "no room",
+            (Relief("demand", "work", "s", 0, 1.0, "jobs/h", "too much"),),
+            ("1 s",),
+        )
+    ],
+    "operation": [generate_operation(num_nodes=2, num_jobs=2, kind="own", stops=True)],
+    "operation_plan": [OPERATION_PLAN],
+    "operation_result": [
+        OperationResult(OPERATION_PLAN, OperationCosts(1.0, 2.0, 0.5, 3.5), CERTIFICATE, ("1 s",))
+    ],
+    "inference_problem": [a_problem(1.0, failures=1)],
+    "inference_result": [
+        InferenceResult(
+            InferencePlan(
+                (ReplicaGroup("p", "m", "h100", 1, 1, 2, 8, 1.5),),
+                (HostContents("p", "own", 1, (2,)),),
+                (("own", 1),),
+            ),
+            CERTIFICATE,
+            (GoalCheck("p", "m", "o", 2, 8, 1.5, "chat", "ttft", 0.5, 0.05, 0.01, 0.02, 50),),
+            resolves=(Resolve("host", "own", 1.0, "host", None, True),),
+            relaxations=(Relaxation("goal", "chat", 0.5, 0.75, "s", 0.5, None, "wait longer"),),
+        )
+    ],
+    "quota_problem": [a_quota_problem([QuotaTenant("a")], [[2]], 4)],
+    "quota_result": [
+        QuotaResult(
+            None,
+            CERTIFICATE,
+            (CERTIFICATE,),
+            (TenantOutlook("a", "in", 0.5, 0.75, 1.5),),
+            conflict="too little",
+        )
+    ],
+}
+VALUES = (None, True, "x", 3, -1, 2.5, 10**30, [], {}, [3], {"a": 1})
+"""What a program or a person may write where something else belongs."""
+PYDANTIC = re.compile(r"pydantic|function-|constrained|Input should|\[type=|Part\b|<list>|<name>")
+BROKEN_ABBREVIATION = re.compile(r"\b[a-z][A-Z]{2}")
+"""A small letter made of the first of an abbreviation, as in "gPU type"."""
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield where the members of a JSON value are; of a list only the first two."""
+    if isinstance(value, dict | list):
+        keys = list(value) if isinstance(value, dict) else range(min(len(value), 2))
+        for key in keys:
+            yield (*path, key)
+            yield from places(value[key], (*path, key))
+
+
+def mutants(raw: Any) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
+    """Yield documents with one member replaced, dropped, misspelled or put in quotes."""
+    for path in places(raw):
+        *above, last = path
+        for name, change in (
+            *((f"= {value}", lambda o, k, value=value: o.update({k: value})) for value in VALUES),
+            ("dropped", lambda o, k: o.pop(k)),
+            ("misspelled", lambda o, k: o.update({f"{k}x": o.pop(k)})),
+            ("quoted", lambda o, k: o.update({k: json.dumps(o[k])})),
+        ):
+            changed = copy.deepcopy(raw)
+            holder = changed
+            for step in above:
+                holder = holder[step]
+            if isinstance(holder, dict):
+                change(holder, last)
+                yield path, name, changed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_schema_refuses_is_refused_by_name(kind: str) -> None:
+    """The reader and the published schema come from one class, and neither is the laxer.
+
+    The sentence names the field, and never speaks of what the reader is made of.
+    """
+    own, schema = format_of(kind), Draft202012Validator(json_schema(kind))
+    for sample in SAMPLES[kind]:
+        text = own.write(sample)
+        assert own.parse(text) == sample
+        assert own.write(own.parse(text)) == text
+        raw = json.loads(text)
+        assert schema.is_valid(raw)
+        for path, name, changed in mutants(raw):
+            try:
+                own.parse(json.dumps(changed))
+            except InstanceError as error:
+                sentence = str(error)
+                assert not PYDANTIC.search(sentence), (path, name, sentence)
+                assert not BROKEN_ABBREVIATION.search(sentence), (path, name, sentence)
+                assert "\n" not in sentence
+                # A discriminator that is wrong leaves everything else unread.
+                if not schema.is_valid(changed) and name in ("dropped", "quoted", "misspelled"):
+                    field = next(step for step in reversed(path) if isinstance(step, str))
+                    assert field in sentence, (path, name, sentence)
+            else:
+                assert schema.is_valid(changed), (path, name)
