@@ -34,6 +34,7 @@ from alloc.documents.shapes import SHAPES, Shape
 from alloc.errors import InstanceError
 from alloc.instance import Instance
 from alloc.solution import Allocation, Run, Schedule
+from alloc.solving import solve
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 from alloc.workload.quadratic_assignment import QuadraticAssignment
@@ -265,7 +266,7 @@ def test_the_answer_of_another_family_has_no_result_document() -> None:
     """What could not be read back must not be written."""
     problem = QuadraticAssignment("pair", np.array([[0, 2], [0, 0]]), np.array([[0, 3], [5, 0]]))
     with pytest.raises(InstanceError, match="a result with a ndarray has no document"):
-        alloc.solve(problem).to_json()
+        solve(problem).to_json()
 
 
 def test_the_command_writes_the_schemas(
