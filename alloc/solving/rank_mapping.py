@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.backends import SolverOptions
-from alloc.certificate import OPTIMALITY_GAP, Limit, Result, is_within
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, Result, is_within
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.models.rank_mapping.counts import CountProblem, Counts, DomainTree, boundary_seconds
 from alloc.solving.block_plans import Plan, has_enough, plans
@@ -178,17 +178,17 @@ def solve_mapping(
             )
         search = _TreeSearch(fabric, parallelism, problem.algorithm, settings)
         places, bound, limit = search.run(first)
-        method = "counts"
+        method, proof = "counts", search.proof
     else:
         places, bound, limit = _assign(fabric, parallelism, settings, first, report)
-        method = "quadratic-assignment"
+        method, proof = "quadratic-assignment", "recomputed"
     mapping = value_mapping(parallelism, fabric, places, problem.algorithm)
     value = mapping.time.step_s if objective == "step" else mapping.transfer_s
     # The search leaves out what is proved to be no better, so its bound may be above the value.
     bound = min(bound, value)
     optimal = is_within(value, bound, OPTIMALITY_GAP)
     return Outcome(
-        mapping, bound, "recomputed", f"alloc {method}", "alloc", None if optimal else limit
+        mapping, bound, proof, f"alloc {method}", "alloc", None if optimal else limit
     )
 
 
@@ -208,6 +208,7 @@ class _TreeSearch:
         self.boundary_s = boundary_seconds(tree, parallelism)
         self.best = math.inf
         self.cut_short = False
+        self.proof: BoundProof = "recomputed"
         self.places: Indices = np.zeros(0, dtype=np.int64)
 
     def run(self, naive: Indices) -> tuple[Indices, float, Limit | None]:
@@ -296,6 +297,7 @@ class _TreeSearch:
         raw = cpsat.solve(cpsat_counts(problem), options)
         self.cut_short |= raw.status != "optimal"
         counts = None if raw.values is None else counts_of(problem, raw.values)
+        self.proof = "claimed"  # from here on it is CP-SAT's word too
         # The equal runs are a solution: whoever calls it infeasible proves nothing.
         return counts, 0.0 if raw.status == "infeasible" else max(raw.bound, 0.0)
 
