@@ -388,21 +388,27 @@ def family_of(problem: Any, name: str | None = None) -> Family:
         found = [f for f in FAMILIES.values() if f.takes(problem)]
         if not found:
             raise InstanceError(
-                f"a {type(problem).__name__} is the problem of no family; give one of: "
+                f"{type(problem).__name__} is the problem of no family; give one of: "
                 f"{', '.join(_kinds(FAMILIES.values()))}."
             )
         return next((f for f in found if f.default), found[0])
     chosen = require_family(name)
     if not chosen.takes(problem):
         raise InstanceError(
-            f'family "{name}" answers a {_kinds([chosen])[0]}, not a {type(problem).__name__}; '
-            f"name one of: {', '.join(f.name for f in FAMILIES.values() if f.takes(problem))}."
+            f'family "{name}" is for {_kinds([chosen])[0]}, and this is of type '
+            f"{type(problem).__name__}; name one of: "
+            f"{', '.join(f.name for f in FAMILIES.values() if f.takes(problem))}."
         )
     return chosen
 
 
 def _kinds(families: Iterable[Family]) -> list[str]:
     return list(dict.fromkeys(f.problem.split(":")[1] for f in families))
+
+
+def instance_families() -> dict[str, Family]:
+    """Return the families that an instance is a problem of, by name."""
+    return {name: family for name, family in FAMILIES.items() if family.problem == INSTANCE}
 
 
 def require_family(name: str) -> Family:

@@ -22,7 +22,7 @@ import numpy as np
 from alloc.backends import BACKENDS, backend
 from alloc.certificate import beats
 from alloc.errors import InstanceError, UnsupportedFeatureError
-from alloc.families import FAMILIES
+from alloc.families import FAMILIES, instance_families
 from alloc.instance import Instance
 from alloc.solving import solve
 from alloc.topology import Host, HostType, NetworkLink, Topology
@@ -224,7 +224,7 @@ def of_formulation(
 def families(seed: int, factors: Sequence[float]) -> Iterator[tuple[str, Iterator[Case]]]:
     """Return every family with its problem of a seed, in all its units."""
     instance = tiny_instance(seed)
-    for name, chosen in FAMILIES.items():
+    for name, chosen in instance_families().items():
         for objective in chosen.objectives:
             asked = instance if name == "round" else rigid(instance)
             if name == "malleable":

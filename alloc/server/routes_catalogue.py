@@ -39,7 +39,7 @@ async def list_operations(request: Request) -> Response:
 async def list_formulations(request: Request) -> Response:
     """Name, title and objectives of what can be solved."""
     await client_of(request)
-    from alloc.families import FAMILIES
+    from alloc.families import instance_families
 
     return _items(
         {
@@ -49,7 +49,7 @@ async def list_formulations(request: Request) -> Response:
             "objective": found.objective,
             "objectives": list(found.objectives),
         }
-        for found in FAMILIES.values()
+        for found in instance_families().values()
     )
 
 

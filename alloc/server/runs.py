@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from alloc.documents.building import built
-from alloc.families import require_family
+from alloc.families import family_of, require_family
 from alloc.objectives import parse_goal
 from alloc.server.operations import Limits, Tell
 from alloc.server.problems import blame
@@ -34,6 +34,8 @@ def run_solve(request: SolveRequest, tell: Tell, limits: Limits) -> str:
         require_family(request.formulation)
     with blame("/instance"):
         instance = instance_of(request.instance)
+    with blame("/formulation"):
+        family_of(instance, request.formulation)
     with blame("/warm_start"):
         start = None
         if request.warm_start is not None:

@@ -187,9 +187,7 @@ def solve_mapping(
     # The search leaves out what is proved to be no better, so its bound may be above the value.
     bound = min(bound, value)
     optimal = is_within(value, bound, OPTIMALITY_GAP)
-    return Outcome(
-        mapping, bound, proof, f"alloc {method}", "alloc", None if optimal else limit
-    )
+    return Outcome(mapping, bound, proof, f"alloc {method}", "alloc", None if optimal else limit)
 
 
 class _TreeSearch:

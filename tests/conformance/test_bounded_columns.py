@@ -7,7 +7,7 @@ import pytest
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.column_bounds import bounded
-from alloc.families import FAMILIES
+from alloc.families import FAMILIES, instance_families
 from alloc.models.placement.facts import NOT_LINEAR
 from benchmarks import scales
 
@@ -38,7 +38,7 @@ def test_every_integer_program_has_finite_bounds(
 
 
 @pytest.mark.parametrize(
-    "formulation", [name for name, known in FAMILIES.items() if "arrays" in known.models]
+    "formulation", [name for name, known in instance_families().items() if "arrays" in known.models]
 )
 def test_every_drawing_has_an_end_before_it_is_handed_over(formulation: str) -> None:
     """The arrays of each formulation, for each objective, as they leave the builder."""

@@ -12,8 +12,7 @@ import pytest
 
 from alloc.backends import BACKENDS, backend
 from alloc.errors import UnsupportedFeatureError
-from alloc.families import FAMILIES as EVERY
-from alloc.families import INSTANCE
+from alloc.families import instance_families
 from alloc.instance import FEATURES, Affinity, Instance, Moves, Tenant
 from alloc.objectives import objective
 from alloc.solving import solve
@@ -38,7 +37,7 @@ PLAIN = Instance("plain", CLUSTER, GANGS, slot_s=10.0)
 COARSE = 1e-3
 """CP-SAT counts parts of a slot in F2, and takes what that may hide off its bound."""
 
-FAMILIES = {name: family for name, family in EVERY.items() if family.problem == INSTANCE}
+FAMILIES = instance_families()
 """Those that an instance is a problem of; `test_every_family` holds all to enumeration."""
 
 

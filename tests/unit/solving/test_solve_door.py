@@ -12,7 +12,7 @@ from interrupting import ctrl_c_in_highs, incumbent
 
 import alloc
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
-from alloc.families import FAMILIES, INSTANCE, require_family
+from alloc.families import FAMILIES, instance_families, require_family
 from alloc.instance import Instance, Tenant
 from alloc.instances import load
 from alloc.models.round_allocation import round_data
@@ -87,7 +87,7 @@ class TestArguments:
             assert "(C1)" in found.page_text
             assert found.objective in (*found.objectives, "")
 
-    @pytest.mark.parametrize("name", [f.name for f in FAMILIES.values() if f.problem == INSTANCE])
+    @pytest.mark.parametrize("name", instance_families())
     def test_the_whiteboard_carries_the_names_of_the_page(self, name):
         model = alloc.model(plain(one_job()), name).pyomo
         names = {constraint.name for constraint in model.component_objects()}
