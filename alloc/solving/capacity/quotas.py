@@ -197,8 +197,9 @@ def _solve_levels(
     if not stages:
         stages = [_stage(data, Extra(1), _nothing(Extra(1)))]
     elif len(stages) < number and proved:
-        # Time was up between two levels: later ones are not proved.
-        stages[-1] = replace(stages[-1], limit="interrupt" if interrupted else "time")
+        # Time was up between two levels: of the next one nothing is known.
+        nothing = replace(_nothing(Extra(1)), limit="interrupt" if interrupted else "time")
+        stages.append(_stage(data, Extra(len(stages) + 1), nothing))
     first = stages[0]
     limit: Limit | None = "interrupt" if interrupted else stages[-1].limit
     return Outcome(
