@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 from alloc.errors import AllocError
 from alloc.objectives import Sense
+from alloc.objectives.base import CONTRADICTION as CONTRADICTION
 from alloc.serialisation import document_format
 
 Status = Literal["optimal", "feasible", "infeasible", "no_solution"]
@@ -20,10 +21,6 @@ BoundProof = Literal["recomputed", "confirmed", "claimed", "none"]
 
 OPTIMALITY_GAP = 1e-6
 """Relative gap up to which an answer is called optimal; solvers work in floating point."""
-
-
-CONTRADICTION = 1e-6
-"""By how much, relatively, a value must beat a bound to prove it false: less is rounding."""
 
 
 def relative_gap(objective: float | None, bound: float) -> float | None:

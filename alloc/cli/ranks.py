@@ -8,7 +8,7 @@ import typer
 from alloc.cli import completion, options
 from alloc.cli.console import print_json, require_writable, save, show
 from alloc.cli.door import say
-from alloc.cli.exit_code import ExitCode
+from alloc.cli.exit_code import ExitCode, code_of_certificate
 from alloc.cli.settings import split_settings
 from alloc.errors import InstanceError
 
@@ -193,7 +193,7 @@ def ranks_command(
         print_json(document)
     else:
         show(_facts(job, problem.fabric, answer), _times(answer, naive), _mapping(job, answer))
-    return ExitCode.SOLVED
+    return code_of_certificate(answer.certificate)
 
 
 def _gpus_of(topology: "Topology", hosts: str | None, gpus: str | None) -> list[str] | None:

@@ -10,6 +10,8 @@ from alloc.instance import Instance
 from alloc.solution import Solution
 
 Sense = Literal["min", "max"]
+CONTRADICTION = 1e-6
+"""By how much, relatively, a value must beat a bound to prove it false: less is rounding."""
 ROUNDING = 1e-9
 """Sums with terms of either sign (shares above a mean, moves against gains) round to some 1e-16 of
 the terms, times thousands of hosts."""
@@ -29,6 +31,10 @@ class Measure(Protocol):
     def evaluate(self, problem: Any, solution: Any, /) -> float:
         """Return the value of a solution, recomputed from the problem."""
 
+    @property
+    def tolerance(self) -> float:
+        """Difference of value and bound, relative, that proves no bound false."""
+
     def rounding(self, problem: Any, solution: Any, /) -> float:
         """Return by how much rounding may move a solution's value, in the objective's unit."""
 
@@ -47,12 +53,15 @@ class Value:
         Recomputes the value of a solution: ``of(problem, solution)``.
     off
         By how much rounding may move the value of a solution: ``off(problem, solution)``.
+    tolerance
+        Difference of value and bound, relative, that proves no bound false.
     """
 
     name: str
     sense: Sense
     of: Callable[[Any, Any], float]
     off: Callable[[Any, Any], float] = lambda problem, solution: 0.0
+    tolerance: float = CONTRADICTION
 
     def evaluate(self, problem: Any, solution: Any) -> float:
         """Return the value of a solution, recomputed from the problem."""
@@ -83,6 +92,11 @@ class Objective:
     sense: Sense
     unit: str
     meaning: str
+
+    @property
+    def tolerance(self) -> float:
+        """Difference of value and bound, relative, that proves no bound false."""
+        return CONTRADICTION
 
     def evaluate(self, instance: Instance, solution: Solution) -> float:
         """Return the value of a solution; infinite (worst) if a job that counts never completes."""

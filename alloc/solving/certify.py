@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from alloc.certificate import (
+    CONTRADICTION,
     OPTIMALITY_GAP,
     BoundProof,
     Certificate,
@@ -72,10 +73,18 @@ def certify(
             value = measure.evaluate(problem, outcome.solution)
             rounding = measure.rounding(problem, outcome.solution)
             bound = checked_bound(
-                value, bound, measure.sense, rounding, f"{outcome.backend} for {measure.name}"
+                value,
+                bound,
+                measure.sense,
+                rounding,
+                f"{outcome.backend} for {measure.name}",
+                measure.tolerance,
             )
+        status = _status(value, bound, outcome)
+        if status == "optimal" and limit != "interrupt":
+            limit = None  # it came with the proof
         return Certificate(
-            status=_status(value, bound, outcome),
+            status=status,
             objective=value,
             bound=bound,
             sense=measure.sense,
@@ -113,7 +122,14 @@ def certify(
     )
 
 
-def checked_bound(value: float, bound: float, sense: Sense, rounding: float, who: str) -> float:
+def checked_bound(
+    value: float,
+    bound: float,
+    sense: Sense,
+    rounding: float,
+    who: str,
+    tolerance: float = CONTRADICTION,
+) -> float:
     """Return a bound that a value does not beat; refuse one that it beats by more than rounding.
 
     Parameters
@@ -128,13 +144,15 @@ def checked_bound(value: float, bound: float, sense: Sense, rounding: float, who
         By how much rounding may move the value, in the objective's unit.
     who
         Who claims the bound, and for what.
+    tolerance
+        Relative difference that proves no bound false.
 
     Raises
     ------
     CertificateError
         If the bound is false.
     """
-    if beats(value, bound, sense, rounding):
+    if beats(value, bound, sense, rounding, tolerance):
         raise CertificateError(
             f"the bound {bound:g} of {who} is beaten by its own solution, which has {value:g}; "
             "the bound is false."

@@ -90,7 +90,12 @@ def pack(
     if not members or not problem.num_gpus:
         nothing = Packing((), tuple(range(len(problem.kinds))))
         return Outcome(nothing, 0.0, "recomputed", "alloc bundles", highs.version())
-    chosen, bound, proof, known = _solve(classes, settings)
+    try:
+        chosen, bound, proof, known = _solve(classes, settings)
+    except KeyboardInterrupt:
+        nothing = Packing((), tuple(range(len(problem.kinds))))
+        version = highs.version()
+        return Outcome(nothing, math.inf, "none", "alloc bundles", version, "interrupt")
     report(f"{known} bundles priced, bound {bound / unit:g}")
     packing = _unroll(list(members.values()), chosen)
     limit: Limit | None = "time" if settings.time_is_up() else None

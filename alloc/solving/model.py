@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from os import PathLike, fspath
 from typing import Any
 
@@ -13,11 +15,49 @@ from alloc.backends import SolverOptions
 from alloc.certificate import Result
 from alloc.errors import InstanceError, SolverError
 from alloc.families import Family, family_of
+from alloc.fingerprint import digest
 from alloc.formulation import Drawing, ProvedInfeasible, PyomoModel
 from alloc.solving.certify import certify
 from alloc.solving.outcome import Outcome, Settings
+from alloc.units import require_positive
 
 _OWN = "the bound is that of the model as it was solved, with what its user added"
+_NO_SOLUTION = "the model, with what was added to it, has no solution; take some of that out"
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a Pyomo model consists of, by the identity of its expressions."""
+
+    objective: tuple[Any, ...]
+    constraints: tuple[Any, ...]
+    variables: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, model: Any) -> _Parts:
+        """Look at a model."""
+        import pyomo.environ as pyo
+
+        def parts(kind: Any) -> Iterator[Any]:
+            yield from model.component_data_objects(kind, active=True)
+
+        return cls(
+            tuple((id(o), id(o.expr), o.sense) for o in parts(pyo.Objective)),
+            tuple((id(c), id(c.expr)) for c in parts(pyo.Constraint)),
+            tuple(
+                (v.lb, v.ub, v.fixed, v.domain)
+                for v in model.component_data_objects(pyo.Var, active=True)
+            ),
+        )
+
+    @staticmethod
+    def text(model: Any) -> str:
+        """Return the constraints of a model as text, for a fingerprint."""
+        import pyomo.environ as pyo
+
+        return "\n".join(
+            f"{c.name}: {c.expr}" for c in model.component_data_objects(pyo.Constraint, active=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -34,12 +74,15 @@ class Model:
         What is optimised.
     drawing
         The model as it was built.
+    built
+        What it consisted of then: a user's own constraints are told from those of the family.
     """
 
     problem: Any
     family: Family
     objective: str
     drawing: Drawing
+    built: _Parts
 
     @property
     def pyomo(self) -> Any:
@@ -96,24 +139,47 @@ class Model:
         """
         from alloc.backends.pyomo_solver import solve as solve_pyomo
 
+        require_positive(time_limit_s, "model", "time_limit_s")
+        now = _Parts.of(self.pyomo)
+        if now.objective != self.built.objective:
+            raise InstanceError(
+                "the objective was changed, and the certificate would be about another; add "
+                "constraints only, or solve model.pyomo yourself."
+            )
         settings = Settings(time_limit_s, seed)
         raw = solve_pyomo(self._drawn, solver, SolverOptions(time_limit_s, seed))
+        own = now != self.built
         outcome: Outcome[Any] = Outcome(
             solution=None if raw.values is None else self.drawing.extract(raw.values),
             bound=raw.bound,
             bound_proof="claimed" if math.isfinite(raw.bound) else "none",
             backend=solver,
-            backend_version=raw.native_status,
+            backend_version=f"Pyomo {version('pyomo')}",
             limit=raw.limit,
             infeasible=raw.status == "infeasible",
-            conflict=self.family.conflict if raw.status == "infeasible" else None,
-            assumptions=(_OWN,),
+            conflict=(_NO_SOLUTION if own else self.family.conflict)
+            if raw.status == "infeasible"
+            else None,
+            assumptions=(_OWN,) if own else (),
         )
-        return certify(self.family, self.problem, self.objective, outcome, settings)
+        result = certify(self.family, self.problem, self.objective, outcome, settings)
+        if not own:
+            return result
+        # What is proved is proved of another problem, whose name and fingerprint say so.
+        certificate = result.certificate.replace(
+            formulation=f"{self.family.name} with own constraints",
+            fingerprint=digest(self.problem.fingerprint, now.text(self.pyomo)),
+        )
+        return result.replace(certificate=certificate)
 
     def write(self, path: str | PathLike[str]) -> None:
         """Write the model in the format that the file's ending says: ``.mps``, ``.lp``, ``.nl``."""
-        self.pyomo.write(fspath(path), io_options={"symbolic_solver_labels": True})
+        try:
+            self.pyomo.write(fspath(path), io_options={"symbolic_solver_labels": True})
+        except ValueError as error:
+            raise InstanceError(
+                f"{fspath(path)}: Pyomo writes no such format; end the name in .mps, .lp or .nl."
+            ) from error
 
 
 def model(problem: Any, family: str | None = None, objective: str | None = None) -> Model:
@@ -145,6 +211,8 @@ def model(problem: Any, family: str | None = None, objective: str | None = None)
     chosen = family_of(problem, family)
     wanted = chosen.require_objective(problem, objective)
     try:
-        return Model(problem, chosen, wanted, chosen.draw("pyomo", problem, wanted))
+        drawing = chosen.draw("pyomo", problem, wanted)
     except ProvedInfeasible as proof:
         raise InstanceError(f"there is nothing to model: {proof}.") from proof
+    assert isinstance(drawing.model, PyomoModel)
+    return Model(problem, chosen, wanted, drawing, _Parts.of(drawing.model.model))

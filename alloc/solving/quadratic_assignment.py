@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from alloc.backends.scaling import power_of_two
 from alloc.certificate import Limit, is_within, relative_gap
 from alloc.solving.assignment_bounds import (
     LARGEST_FOR_ASCENT,
@@ -63,15 +64,29 @@ def assign(
     return _Run(problem, settings, report).outcome(start)
 
 
+def _of_size_one(problem: QuadraticAssignment) -> tuple[QuadraticAssignment, float]:
+    """Return a problem with entries of about 1, and the factor of its costs, a power of two.
+
+    Whole numbers stay as they are: their costs are proved exactly, in steps.
+    """
+    largest = [float(np.abs(matrix).max()) for matrix in (problem.flow, problem.distance)]
+    if problem.integral or not all(largest):
+        return problem, 1.0
+    flow, distance = (power_of_two(size) for size in largest)
+    scaled = QuadraticAssignment(problem.name, problem.flow * flow, problem.distance * distance)
+    return scaled, flow * distance
+
+
 class _Run:
     """One solve: the incumbent, the bound, and the clock."""
 
     def __init__(self, problem: QuadraticAssignment, settings: Settings, report: Report) -> None:
-        self.problem, self.settings, self.seed = problem, settings, settings.seed
-        self.report = report
+        # Bounds are searched with fixed margins: entries of any size are made about 1.
+        self.problem, self.unit = _of_size_one(problem)
+        self.settings, self.seed, self.report = settings, settings.seed, report
         self.limit_s = settings.seconds_left()
         self.permutation: Permutation = np.arange(problem.size)
-        self.objective = problem.cost(self.permutation)
+        self.objective = self.problem.cost(self.permutation)
         self.bound, self.method = -math.inf, "gilmore-lawler"
 
     def outcome(self, start: Permutation | None) -> Outcome[Permutation]:
@@ -83,7 +98,12 @@ class _Run:
         if not self.done and limit is None:
             limit = "time"
         return Outcome(
-            self.permutation, self.bound, "recomputed", f"alloc {self.method}", "alloc", limit
+            self.permutation,
+            self.bound / self.unit,
+            "recomputed",
+            f"alloc {self.method}",
+            "alloc",
+            limit,
         )
 
     def _improve(self, start: Permutation | None) -> None:
@@ -145,9 +165,9 @@ class _Run:
     def _note(self, permutation: Permutation, cost: float) -> None:
         if cost < self.objective:
             self.permutation, self.objective = permutation, cost
-            self.report(f"cost {cost:g}")
+            self.report(f"cost {cost / self.unit:g}")
 
     def _raise(self, bound: float, method: str) -> None:
-        bound = min(round_up(bound, self.objective, self.problem.step), self.objective)
+        bound = round_up(bound, self.objective, self.problem.step)
         if bound > self.bound:
             self.bound, self.method = bound, method

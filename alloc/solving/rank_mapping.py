@@ -177,7 +177,10 @@ def solve_mapping(
                 'pair by pair; use objective "transfer", whose answer predicts the step as well.'
             )
         search = _TreeSearch(fabric, parallelism, problem.algorithm, settings)
-        places, bound, limit = search.run(first)
+        try:
+            places, bound, limit = search.run(first)
+        except KeyboardInterrupt:
+            places, bound, limit = search.places, -math.inf, "interrupt"
         method, proof = "counts", search.proof
     else:
         places, bound, limit = _assign(fabric, parallelism, settings, first, report)

@@ -12,8 +12,8 @@ from alloc.backends import BACKENDS, SolverOptions
 from alloc.backends import backend as named_backend
 from alloc.backends.second_proof import with_proof
 from alloc.certificate import OPTIMALITY_GAP, Result
-from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
-from alloc.families import AUTO, Family, family_of, load
+from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError, nearest
+from alloc.families import AUTO, INSTANCE, Family, family_of, load
 from alloc.formulation import ArrayModel, CpSatModel, ProvedInfeasible
 from alloc.objectives import parse_goal
 from alloc.solving.certify import certify
@@ -66,7 +66,8 @@ def solve(
     time_limit_s
         Wall time, seconds, more than 0.
     gap
-        Relative gap between value and bound at which the search may stop, 0 or more.
+        Relative gap between value and bound at which the search may stop, 0 or more: for
+        right-sizing, operation and general solvers; the other methods go on to the optimum.
     seed
         Random seed.
     workers
@@ -166,6 +167,8 @@ def solve_within(
     levels = [level.name for level in parse_goal(wanted).levels] if chosen.goals else [wanted]
     if len(levels) == 1:
         outcome = _attempt(problem, chosen, backend, wanted, settings, start, report)
+        if start is not None and not chosen.takes_hints:
+            outcome = _at_least(start, problem, chosen, wanted, outcome)
         if outcome.infeasible and outcome.conflict and initial:
             known = f"{outcome.conflict}. Already now: {initial[0]}"
             outcome = replace(outcome, conflict=known)
@@ -228,8 +231,34 @@ def _attempt(
     return outcome
 
 
+def _at_least(
+    start: Any, problem: Any, chosen: Family, wanted: str, outcome: Outcome[Any]
+) -> Outcome[Any]:
+    """Return an outcome that is no worse than the start, which the checker has accepted.
+
+    Raises
+    ------
+    CertificateError
+        If the method claims that there is no solution.
+    """
+    if not isinstance(start, load(chosen.solution)):
+        return outcome  # of a kind that the family does not return
+    if outcome.infeasible:
+        raise CertificateError(
+            f"{outcome.backend} claims that there is no solution, and the warm start is one."
+        )
+    measure = chosen.measure_of(wanted)
+    if outcome.solution is not None:
+        value, found = measure.evaluate(problem, start), measure.evaluate(problem, outcome.solution)
+        if not (value > found if measure.sense == "max" else value < found):
+            return outcome
+    return replace(outcome, solution=start)
+
+
 def _loses_limits(chosen: Family, problem: Any, solution: Any) -> bool:
     """Return whether placing made a schedule miss its limits: capacity rows do not see hosts."""
+    if chosen.problem != INSTANCE:
+        return False
     violations = chosen.check(problem, solution)
     return bool(violations) and all(v.code in _LIMITS for v in violations)
 

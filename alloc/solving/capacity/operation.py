@@ -106,7 +106,9 @@ def solve_operation(
 
 def with_costs(problem: OperationProblem, result: Result[OperationPlan]) -> OperationResult:
     """Return a result with the parts of its plan's cost."""
-    plan, certificate = result.require_solution(), result.certificate
+    if result.solution is None:
+        raise KeyboardInterrupt  # every job may wait, so only an interrupt leaves no plan
+    plan, certificate = result.solution, result.certificate
     costs = operation_costs(problem, plan, certificate.objective_name)
     return OperationResult(plan, costs, certificate, result.log)
 

@@ -12,7 +12,7 @@ from alloc.capacity.headroom import require_goals_can_be_kept
 from alloc.capacity.plan import Plan, PlanResult
 from alloc.capacity.problem import PlanningProblem
 from alloc.certificate import Result
-from alloc.errors import InstanceError, nearest
+from alloc.errors import CertificateError, InstanceError, nearest
 from alloc.models.right_sizing.data import SizingData
 from alloc.solving.capacity.right_sizing_decomposition import solve_by_decomposition
 from alloc.solving.capacity.right_sizing_extensive import solve_extensive
@@ -22,7 +22,7 @@ from alloc.solving.capacity.right_sizing_state import Found, Watch
 from alloc.solving.capacity.right_sizing_words import assumptions
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.solver import solve
-from alloc.verification.plan import verify_plan
+from alloc.verification.plan import check_plan_claims, verify_plan
 
 Method = Literal["auto", "extensive", "decomposition"]
 """``extensive``: one program; ``decomposition``: Benders; ``auto``: by size."""
@@ -158,7 +158,7 @@ def right_size(
         progress=progress,
     )
     costs = None if result.solution is None else account(problem, result.solution).costs
-    return PlanResult(
+    plan_result = PlanResult(
         result.solution,
         result.certificate,
         costs,
@@ -168,6 +168,9 @@ def right_size(
         result.repairs,
         result.log,
     )
+    if claims := check_plan_claims(problem, plan_result):
+        raise CertificateError(claims[0].sentence)
+    return plan_result
 
 
 def _has_plan(problem: PlanningProblem, settings: Settings) -> bool | None:

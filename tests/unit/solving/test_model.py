@@ -8,9 +8,10 @@ import pyomo.environ as pyo
 import pytest
 
 import alloc
-from alloc.errors import BackendUnavailableError, SolverError
+from alloc.errors import BackendUnavailableError, InstanceError, SolverError
 from alloc.families import FAMILIES, verify
 from alloc.instances import load
+from alloc.workload.colocation import ColocationProblem
 from benchmarks.tiny.assignment import ASSIGNMENT
 from benchmarks.tiny.families import FAMILIES as TINY
 
@@ -52,21 +53,51 @@ def test_any_solver_gives_a_checked_answer_to_every_family(name, problem, solver
     assert verify(problem, result.solution) == []
 
 
-def test_a_side_constraint_takes_two_lines_and_is_kept():
+def test_a_side_constraint_takes_two_lines_and_the_certificate_says_so():
     built = alloc.model(INSTANCE, "round", "goodput")
-    free = built.solve().objective
+    free = built.solve()
+    assert free.objective > 0
+    assert free.certificate.formulation == "round"
+    assert free.certificate.fingerprint == INSTANCE.fingerprint
+    assert free.assumptions == ()
     built.pyomo.at_most_none = pyo.Constraint(expr=sum(built.pyomo.x.values()) <= 0)
-    assert free > 0
-    assert built.solve().objective == 0
-    assert "what its user added" in built.solve().assumptions[0]
+    bound = built.solve()
+    assert bound.objective == 0
+    assert bound.certificate.formulation == "round with own constraints"
+    assert bound.certificate.fingerprint != INSTANCE.fingerprint
+    assert "what its user added" in bound.assumptions[0]
 
 
-def test_a_constraint_that_nothing_keeps_is_infeasible():
-    built = alloc.model(INSTANCE, "round")
-    built.pyomo.never = pyo.Constraint(expr=sum(built.pyomo.x.values()) >= 1000)
-    result = built.solve()
+@pytest.mark.parametrize("solver", ["appsi_highs", CBC])
+@pytest.mark.parametrize("name", ["round", "malleable"])
+def test_a_constraint_that_nothing_keeps_is_infeasible(name, solver):
+    """The last solve's values are still in the variables: they are no answer to this one."""
+    built = alloc.model(INSTANCE, name)
+    assert built.solve(solver).status == "optimal"
+    built.pyomo.never = pyo.Constraint(expr=sum(built.pyomo.x.values()) >= 10**6)
+    result = built.solve(solver)
     assert result.status == "infeasible"
     assert result.solution is None
+    assert "with what was added to it" in result.conflict
+
+
+def test_another_objective_is_refused():
+    built = alloc.model(INSTANCE, "round")
+    built.pyomo.utility.deactivate()
+    built.pyomo.other = pyo.Objective(expr=sum(built.pyomo.x.values()), sense=pyo.maximize)
+    with pytest.raises(InstanceError, match="the objective was changed"):
+        built.solve()
+
+
+@pytest.mark.parametrize("solver", ["appsi_highs", CBC])
+@pytest.mark.parametrize("unit", [1e-9, 1e-7, 1e6])
+def test_a_small_objective_is_handed_over_in_its_own_unit(unit, solver):
+    """Solvers have absolute tolerances: with weights of 1e-9 everything was optimal."""
+    for seed in range(8):
+        table, kinds, weights, gpus, most = TINY["colocation"].problem(seed)
+        problem = ColocationProblem(kinds, table, gpus, most, [w * unit for w in weights])
+        own, other = alloc.solve(problem), alloc.model(problem).solve(solver)
+        assert other.objective == pytest.approx(own.objective, rel=2e-6), seed
 
 
 def test_models_are_written_for_other_programs(tmp_path):
@@ -75,6 +106,8 @@ def test_models_are_written_for_other_programs(tmp_path):
     assert "C2_capacity" in (tmp_path / "round.lp").read_text()
     built.write(tmp_path / "round.mps")
     assert "ENDATA" in (tmp_path / "round.mps").read_text()
+    with pytest.raises(InstanceError, match=r"end the name in \.mps"):
+        built.write(tmp_path / "round.foo")
 
 
 def test_what_is_missing_is_said_in_a_sentence():

@@ -136,6 +136,35 @@ def test_a_search_is_repeatable_and_stops_at_its_target():
     assert reached.steps <= 300
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1e-5, 1e-4, 1e-3, 1e6])
+def test_small_costs_are_proved_like_large_ones(unit):
+    """Margins were absolute: matrices of 1e-5 made false optima, up to 14 % off."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        flow, distance = rng.random((6, 6)) * unit, rng.random((6, 6)) * unit
+        problem = QuadraticAssignment("small", flow, distance)
+        answer = solve(problem, time_limit_s=600)
+        best = optimum(problem)
+        assert answer.status == "optimal"
+        assert answer.objective == pytest.approx(best, rel=1e-9, abs=0.0)
+        assert answer.bound <= best * (1 + 1e-9)
+
+
+def test_costs_that_cancel_are_never_called_optimal_falsely():
+    """Flows against each other: sums of terms of 1 are 1e-8 or less."""
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        half = rng.random((5, 5))
+        flow = half - half.T + 1e-9 * rng.random((5, 5))
+        distance = rng.random((5, 5))
+        problem = QuadraticAssignment("cancelling", flow, distance + distance.T)
+        answer, best = solve(problem, time_limit_s=0.1), optimum(problem)
+        terms = np.abs(problem.flow).sum() * np.abs(problem.distance).max()
+        assert answer.bound <= best + 1e-14 * terms
+        if answer.status == "optimal":
+            assert answer.objective == pytest.approx(best, rel=2e-6, abs=1e-14 * terms)
+
+
 def test_a_start_is_never_made_worse():
     problem = random_problem(6, 9, "general")
     best = solve(problem, time_limit_s=600)
