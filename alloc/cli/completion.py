@@ -44,7 +44,7 @@ def _formulations() -> Iterable[str]:
     return instance_families()
 
 
-def _families() -> Iterable[str]:
+def _problem_families() -> Iterable[str]:
     from alloc.families import FAMILIES
 
     return FAMILIES
@@ -121,7 +121,7 @@ complete_planning_problem = _offer(_planning_problems)
 complete_operation_policy = _offer(_operation_policies)
 complete_family = _offer(_families)
 complete_formulation = _offer(_formulations)
-complete_family = _offer(_families)
+complete_problem_family = _offer(_problem_families)
 complete_objective = _offer(_objectives)
 complete_backend = _offer(_backends)
 complete_scheduler = _offer(_schedulers)

@@ -33,7 +33,7 @@ def show_model(
         str,
         typer.Argument(
             help="Name of a formulation.",
-            autocompletion=completion.complete_family,
+            autocompletion=completion.complete_problem_family,
             show_default=False,
         ),
     ],

@@ -12,7 +12,7 @@ from alloc.backends import BACKENDS, SolverOptions
 from alloc.backends import backend as named_backend
 from alloc.backends.second_proof import with_proof
 from alloc.certificate import OPTIMALITY_GAP, Result
-from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError, nearest
+from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
 from alloc.families import AUTO, INSTANCE, Family, family_of, load
 from alloc.formulation import ArrayModel, CpSatModel, ProvedInfeasible
 from alloc.objectives import parse_goal
@@ -281,11 +281,6 @@ def _outcome(
         raise UnsupportedFeatureError(
             f'family "{chosen.name}" has no method of its own; name a backend: '
             f"{', '.join(BACKENDS)}."
-        )
-    if backend not in BACKENDS:
-        ways = (*chosen.methods, *BACKENDS)
-        raise InstanceError(
-            f'unknown backend "{backend}"{nearest(backend, ways, ".")} Known: {", ".join(ways)}.'
         )
     return _solve_model(problem, chosen, backend, wanted, settings, warm_start, report)
 

@@ -13,7 +13,9 @@ b_j cost of waiting (rho w_j (now + H + max t_j - d_j)^+). Variables, binary but
 type, r_nvu GPUs in use, x_jnvg runs, z_jn stands on n, alpha_jn completes first on n, q_j waits,
 pi_jn charge of node n until j, its first, completes.
 
-``min sum_jn pi_jn + sum_jnvg a_jvg x_jnvg + sum_j b_j q_j``
+Objective: ``min sum_jn pi_jn + sum_jnvg a_jvg x_jnvg + sum_j b_j q_j``
+
+Constraints:
 
 - (C1) ``sum_v y_nv = w_n``, (C2) ``sum_n z_jn + q_j = 1``, (C3) ``sum_vg x_jnvg = z_jn``,
 - (C4) ``x_jnvg <= y_nv``, (C5) ``sum_u r_nvu = y_nv``, ``sum_jg g x_jnvg = sum_u u r_nvu``,
