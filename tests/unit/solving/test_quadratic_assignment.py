@@ -225,4 +225,4 @@ def test_malformed_requests_are_refused():
     with pytest.raises(InstanceError, match="time_limit_s"):
         solve(problem, time_limit_s=0)
     with pytest.raises(InstanceError, match="no permutation"):
-        solve(problem, warm_start=[0, 1])
+        solve(problem, warm_start=np.array([0, 1]))
