@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alloc.errors import SimulationError as SimulationError
     from alloc.errors import SolverError as SolverError
     from alloc.errors import UnsupportedFeatureError as UnsupportedFeatureError
-    from alloc.formulation import build_model as build_model
+    from alloc.families import verify as verify
     from alloc.instance import Affinity as Affinity
     from alloc.instance import Instance as Instance
     from alloc.instance import Moves as Moves
@@ -40,13 +40,14 @@ if TYPE_CHECKING:
     from alloc.solution import TaskPlacement as TaskPlacement
     from alloc.solving import solve as solve
     from alloc.solving.explaining import explain as explain
+    from alloc.solving.model import Model as Model
+    from alloc.solving.model import model as model
     from alloc.solving.placing import place as place
     from alloc.topology import Domain as Domain
     from alloc.topology import Host as Host
     from alloc.topology import HostType as HostType
     from alloc.topology import Topology as Topology
     from alloc.verification import Violation as Violation
-    from alloc.verification import verify as verify
     from alloc.workload import Configuration as Configuration
     from alloc.workload import Job as Job
     from alloc.workload import PlacementRules as PlacementRules
@@ -65,7 +66,7 @@ _NAMES = {
         "SolverError",
         "UnsupportedFeatureError",
     ),
-    "alloc.formulation": ("build_model",),
+    "alloc.families": ("verify",),
     "alloc.instance": ("Affinity", "Instance", "Moves", "Tenant"),
     "alloc.migration": ("Migration", "Move"),
     "alloc.objectives": ("OBJECTIVES", "Objective", "objective"),
@@ -73,9 +74,10 @@ _NAMES = {
     "alloc.solution": ("Allocation", "Assignment", "Run", "Schedule", "Solution", "TaskPlacement"),
     "alloc.solving": ("solve",),
     "alloc.solving.explaining": ("explain",),
+    "alloc.solving.model": ("Model", "model"),
     "alloc.solving.placing": ("place",),
     "alloc.topology": ("Domain", "Host", "HostType", "Topology"),
-    "alloc.verification": ("Violation", "verify"),
+    "alloc.verification": ("Violation",),
     "alloc.workload": ("Configuration", "Job", "PlacementRules", "Slice", "Spread", "TaskGroup"),
 }
 """Public names, by the module that each is at home in."""

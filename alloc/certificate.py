@@ -7,12 +7,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Literal, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from alloc.errors import AllocError
 from alloc.objectives import Sense
+from alloc.objectives.base import CONTRADICTION as CONTRADICTION
 from alloc.serialisation import document_format
-from alloc.solution import Solution
 
 Status = Literal["optimal", "feasible", "infeasible", "no_solution"]
 Limit = Literal["time", "memory", "interrupt", "nodes"]
@@ -21,10 +21,6 @@ BoundProof = Literal["recomputed", "confirmed", "claimed", "none"]
 
 OPTIMALITY_GAP = 1e-6
 """Relative gap up to which an answer is called optimal; solvers work in floating point."""
-
-
-CONTRADICTION = 1e-6
-"""By how much, relatively, a value must beat a bound to prove it false: less is rounding."""
 
 
 def relative_gap(objective: float | None, bound: float) -> float | None:
@@ -152,9 +148,12 @@ class Certificate:
         return dataclasses.replace(self, **changes)
 
 
+S = TypeVar("S")
+
+
 @dataclass(frozen=True)
-class Result:
-    """An answer with its certificate.
+class Result(Generic[S]):
+    """An answer with its certificate: what `alloc.solve` returns for every family.
 
     Parameters
     ----------
@@ -170,19 +169,49 @@ class Result:
         For a goal of several levels, the certificate of each, most important first: the bound of a
         level holds among solutions that keep what the earlier ones reached. `certificate` is that
         of the first level that is not proved optimal, or of the last. Empty for a single objective.
+    repairs
+        For an infeasible problem, what would make it feasible, the least change first; each was
+        tried before it is named.
+    sensitivities
+        What one unit more of each resource is worth.
+    assumptions
+        What the answer takes for granted, in sentences.
     """
 
-    solution: Solution | None
+    solution: S | None
     certificate: Certificate
     log: tuple[str, ...] = ()
     conflict: str | None = None
     stages: tuple[Certificate, ...] = ()
+    repairs: tuple[Any, ...] = ()
+    sensitivities: tuple[Any, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
-    def replace(self, **changes: Any) -> Result:
+    def replace(self, **changes: Any) -> Result[S]:
         """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
-    def require_solution(self) -> Solution:
+    @property
+    def status(self) -> Status:
+        """Status of the certificate."""
+        return self.certificate.status
+
+    @property
+    def objective(self) -> float | None:
+        """Value of the solution, recomputed by the checker, or None without one."""
+        return self.certificate.objective
+
+    @property
+    def bound(self) -> float:
+        """Proved bound on every solution's value."""
+        return self.certificate.bound
+
+    @property
+    def gap(self) -> float | None:
+        """Relative gap between objective and bound, 0 or more; None without a solution."""
+        return self.certificate.gap
+
+    def require_solution(self) -> S:
         """Return the solution.
 
         Raises
@@ -200,6 +229,6 @@ class Result:
         return document_format(Result).write(self, path)
 
     @staticmethod
-    def from_json(text: str | bytes) -> Result:
+    def from_json(text: str | bytes) -> Result[Any]:
         """Read a result from the text of a JSON document."""
         return document_format(Result).parse(text)

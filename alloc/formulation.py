@@ -1,4 +1,4 @@
-"""The seam between drawings and backends: built models, raw results, and the registry.
+"""The seam between models and backends: what is built, and what a solver says of it.
 
 A *formulation* is a problem family with its mathematics; a *drawing* is one way to write it down:
 sparse arrays for HiGHS (the fast lane), a Pyomo model (the whiteboard), a CP-SAT model. Drawings
@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from alloc.certificate import BoundProof, Limit
-from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
-from alloc.instance import Instance
-from alloc.objectives import PLACEMENT_OBJECTIVES, Held, Sense, parse_goal
-from alloc.solution import Solution
+from alloc.objectives import Sense
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -132,8 +128,8 @@ class Drawing:
     """
 
     model: ArrayModel | CpSatModel | PyomoModel
-    extract: Callable[[Array], Solution | None]
-    start: Callable[[Solution], Array | None] | None = None
+    extract: Callable[[Array], Any]
+    start: Callable[[Any], Array | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -165,220 +161,3 @@ class RawResult:
     limit: Limit | None
     native_status: str
     bound_proof: BoundProof = "claimed"
-
-
-@dataclass(frozen=True)
-class Formulation:
-    """A registry line.
-
-    Parameters
-    ----------
-    name
-        Unique name, used by `alloc.solve`.
-    family
-        Its family, F1 to F12.
-    title
-        One line for people.
-    module
-        The module in `alloc.models` whose docstring is the page of mathematics and whose functions
-        ``draw_<kind>(instance, objective)`` build the drawings.
-    objective
-        Name of the default objective.
-    objectives
-        Names of all objectives it can take.
-    drawings
-        The drawings there are: ``arrays``, ``pyomo``, ``cpsat``.
-    method
-        ``module:function`` of the specialised exact method behind ``backend="auto"``, or None if
-        only general backends solve it.
-    features
-        Which of `alloc.instance.FEATURES` it models; an instance that asks for another is refused.
-    goals
-        Whether it takes goals: weighted sums of its objectives, one level after the other
-        (`alloc.objectives.parse_goal`).
-    conflict
-        What is in conflict when an instance has no solution, in words.
-    """
-
-    name: str
-    family: str
-    title: str
-    module: str
-    objective: str
-    objectives: tuple[str, ...]
-    drawings: tuple[str, ...]
-    method: str | None
-    features: tuple[str, ...] = ()
-    goals: bool = False
-    conflict: str = "capacity, deadlines and horizon together leave no schedule; add hosts or time"
-
-    @property
-    def page(self) -> str:
-        """The page of mathematics."""
-        return import_module(self.module).__doc__ or ""
-
-    def draw(
-        self,
-        kind: str,
-        instance: Instance,
-        objective: str | None = None,
-        held: tuple[Held, ...] = (),
-    ) -> Drawing:
-        """Build a drawing.
-
-        Parameters
-        ----------
-        kind
-            One of `drawings`.
-        instance
-            The problem.
-        objective
-            Name of the objective, or one level of a goal; None: the default.
-        held
-            Earlier levels of the goal, with the values that they must keep.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            If there is no such drawing.
-        """
-        if kind not in self.drawings:
-            raise UnsupportedFeatureError(
-                f'formulation "{self.name}" has no {kind} drawing'
-                f"{nearest(kind, self.drawings, '.')} It has: {', '.join(self.drawings)}."
-            )
-        self.require_features(instance)
-        builder = getattr(import_module(self.module), f"draw_{kind}")
-        wanted = self.require_objective(objective)
-        drawing: Drawing = builder(instance, wanted, held) if held else builder(instance, wanted)
-        return drawing
-
-    def require_features(self, instance: Instance) -> None:
-        """Refuse an instance that asks for what the formulation does not model.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            If it does; the message names the feature and who asks for it.
-        """
-        for feature, owner in instance.features.items():
-            if feature not in self.features:
-                able = [f.name for f in FORMULATIONS.values() if feature in f.features]
-                raise UnsupportedFeatureError(
-                    f'formulation "{self.name}" does not model {feature}, which {owner} '
-                    f"asks for; {_able(able)}."
-                )
-
-    def require_objective(self, name: str | None) -> str:
-        """Return the objective to use, the default when None.
-
-        A goal is returned as `alloc.objectives.Goal.text` writes it.
-
-        Raises
-        ------
-        InstanceError
-            If the formulation cannot take it.
-        """
-        if name is None:
-            return self.objective
-        if self.goals:
-            return parse_goal(name).text
-        if name not in self.objectives:
-            raise InstanceError(
-                f'formulation "{self.name}" does not take objective "{name}"'
-                f"{nearest(name, self.objectives, '.')} It takes: {', '.join(self.objectives)}."
-            )
-        return name
-
-
-def _able(names: list[str]) -> str:
-    return f"use one that does: {', '.join(names)}" if names else "leave it out of the instance"
-
-
-FORMULATIONS: dict[str, Formulation] = {
-    f.name: f
-    for f in (
-        Formulation(
-            name="round",
-            family="F1",
-            title="Round allocation: which configuration does each job get for the coming slot?",
-            module="alloc.models.round_allocation",
-            objective="progress",
-            objectives=("progress", "remaining_time", "goodput"),
-            drawings=("arrays", "pyomo", "cpsat"),
-            method="alloc.solving.rounds:solve_round",
-        ),
-        Formulation(
-            name="malleable",
-            family="F2",
-            title="Malleable jobs over time: who runs in which configuration in every slot?",
-            module="alloc.models.malleable",
-            objective="weighted_jct",
-            objectives=("weighted_jct",),
-            drawings=("arrays", "pyomo", "cpsat"),
-            method="alloc.solving.malleable:solve_malleable",
-        ),
-        Formulation(
-            name="placement",
-            family="F4",
-            title="Gang placement: which jobs run, and on which hosts do their tasks stand?",
-            module="alloc.models.placement",
-            objective="gpus_placed",
-            objectives=tuple(o.name for o in PLACEMENT_OBJECTIVES),
-            drawings=("arrays", "pyomo", "cpsat"),
-            method="alloc.solving.placement.placement:solve_placement",
-            features=("placement rules", "GPU memory", "affinities", "moves", "borrowing"),
-            goals=True,
-            conflict="capacity, placement rules and the jobs that must keep running together leave "
-            "no placement; allow moves or evictions, relax a rule or add hosts",
-        ),
-        Formulation(
-            name="sharing",
-            family="F5",
-            title="GPU sharing: which shares, MIG slices and whole GPUs does every GPU hold?",
-            module="alloc.models.gpu_sharing",
-            objective="weight_placed",
-            objectives=("weight_placed", "gpus_placed", "gpus_used", "reconfigurations"),
-            drawings=("arrays", "pyomo"),
-            method="alloc.solving.sharing:solve_sharing",
-            features=("MIG slices", "GPU memory"),
-            conflict="the GPUs, CPU, memory and quotas do not hold all jobs at once; take the "
-            "objective weight_placed, which chooses, or add hosts",
-        ),
-    )
-}
-
-
-def require_formulation(name: str) -> Formulation:
-    """Return the formulation of that name.
-
-    Raises
-    ------
-    InstanceError
-        If there is none.
-    """
-    if name not in FORMULATIONS:
-        raise InstanceError(
-            f'unknown formulation "{name}"{nearest(name, FORMULATIONS, ".")} '
-            f"Known: {', '.join(FORMULATIONS)}."
-        )
-    return FORMULATIONS[name]
-
-
-def build_model(
-    instance: Instance, formulation: str = "malleable", objective: str | None = None
-) -> Any:
-    """Return the Pyomo ``ConcreteModel`` of a formulation, to read, extend and solve.
-
-    Parameters
-    ----------
-    instance
-        The problem.
-    formulation
-        Name of the formulation.
-    objective
-        Name of the objective, or None for the formulation's default.
-    """
-    drawing = require_formulation(formulation).draw("pyomo", instance, objective)
-    assert isinstance(drawing.model, PyomoModel)
-    return drawing.model.model

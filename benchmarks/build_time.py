@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 from alloc.backends import SolverOptions, highs
 from alloc.certificate import OPTIMALITY_GAP
-from alloc.formulation import ArrayModel, require_formulation
+from alloc.families import require_family
+from alloc.formulation import ArrayModel
 from alloc.instance import Instance
 from alloc.instances import generate_elastic, load
 from benchmarks.environment import describe_environment
@@ -65,7 +66,7 @@ def measure(name: str, instance: Instance, limit_s: float, repetitions: int = 3)
     seconds = []
     for _ in range(repetitions):
         began = time.perf_counter()
-        model = require_formulation(name).draw("arrays", instance).model
+        model = require_family(name).draw("arrays", instance).model
         assert isinstance(model, ArrayModel)
         highs.highs_model(model)
         seconds.append(time.perf_counter() - began)

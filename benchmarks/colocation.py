@@ -21,9 +21,11 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 
+from alloc.certificate import Result
 from alloc.instances.readers import read_gavel_interference
-from alloc.solving.colocation import Packing, pack
+from alloc.solving import solve
 from alloc.workload import InterferenceTable
+from alloc.workload.colocation import ColocationProblem, Packing
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 
@@ -87,11 +89,16 @@ def by_blossoms(kinds: Sequence[str], weights: Sequence[float], table: Interfere
     return float(sum(graph.edges[edge]["weight"] for edge in matched))
 
 
-def _row(name: str, packing: Packing, greedy: float | None, seconds: float) -> str:
+def priced(packing: Result[Packing]) -> int:
+    """Return how many bundles the linear program came to know, as its log says."""
+    return next(int(line.split()[2]) for line in packing.log if "bundles priced" in line)
+
+
+def _row(name: str, packing: Result[Packing], greedy: float | None, seconds: float) -> str:
     return (
-        f"{name:42s} {packing.value:10.3f} {packing.bound:10.3f} "
-        f"{'' if greedy is None else f'{greedy:.3f}':>10s} {packing.bundles_priced:9,d} "
-        f"{seconds:8.2f}  {packing.bound_proof}"
+        f"{name:42s} {packing.objective:10.3f} {packing.bound:10.3f} "
+        f"{'' if greedy is None else f'{greedy:.3f}':>10s} {priced(packing):9,d} "
+        f"{seconds:8.2f}  {packing.certificate.bound_proof}"
     )
 
 
@@ -116,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for most, num_gpus in ((2, arguments.jobs // 2), (2, arguments.jobs * 2 // 5),
                            (3, arguments.jobs * 2 // 5)):  # fmt: skip
         began = time.perf_counter()
-        packing = pack(kinds, table, num_gpus, most_per_gpu=most)
+        packing = solve(ColocationProblem(kinds, table, num_gpus, max_per_gpu=most))
         seconds = time.perf_counter() - began
         greedy = greedy_pairs(kinds, ones, table, num_gpus) if most == 2 else None
         name = f"{len(kinds):,} jobs, {num_gpus} GPUs, {most} a GPU"
@@ -131,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     some = kinds[: arguments.matching]
     weights = rng.uniform(1, 3, len(some)).tolist()
     began = time.perf_counter()
-    packing = pack(some, table, len(some) // 2, weights=weights)
+    packing = solve(ColocationProblem(some, table, len(some) // 2, weights=weights))
     seconds = time.perf_counter() - began
     name = f"{len(some)} weights, {len(some) // 2} GPUs, 2 a GPU"
     print(_row(name, packing, greedy_pairs(some, weights, table, len(some) // 2), seconds))
@@ -142,8 +149,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     verdicts.append(
         Verdict(
             f"{name}: proved, no worse than networkx, and faster",
-            f"{packing.value:.4f} against {blossoms:.4f}, {slow / seconds:.1f} times faster",
-            packing.is_optimal and packing.value >= blossoms * (1 - 1e-6) and seconds <= slow,
+            f"{packing.objective:.4f} against {blossoms:.4f}, {slow / seconds:.1f} times faster",
+            packing.status == "optimal"
+            and packing.objective >= blossoms * (1 - 1e-6)
+            and seconds <= slow,
         )
     )
     return conclude(verdicts)

@@ -36,7 +36,8 @@ from alloc.learning.actor_critic.placement_world import (
 from alloc.schedulers.learned import read_policy
 from alloc.schedulers.learned.kinds import choose
 from alloc.schedulers.learned.network import OnnxNetwork
-from alloc.solving.colocation import pack
+from alloc.solving import solve
+from alloc.workload.colocation import ColocationProblem
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 
@@ -72,9 +73,11 @@ def rows_of_rounds(places: dict[str, Place], count: int, agents: int) -> dict[st
     table = synthetic_table()
     value, rng = value_of(table), np.random.default_rng(HELD_OUT_SEED)
     rounds = [tuple(rng.integers(0, len(CLASSES), 10).tolist()) for _ in range(count)]
-    packings = [pack([CLASSES[job] for job in q], table, 4, most_per_gpu=4) for q in rounds]
-    proved = sum(p.is_optimal for p in packings)
-    rows = {f"exact packing ({proved} of {count} proved)": np.array([p.value for p in packings])}
+    asked = [[CLASSES[job] for job in queue] for queue in rounds]
+    packings = [solve(ColocationProblem(kinds, table, 4, max_per_gpu=4)) for kinds in asked]
+    proved = sum(p.status == "optimal" for p in packings)
+    exact = np.array([packing.objective for packing in packings])
+    rows = {f"exact packing ({proved} of {count} proved)": exact}
     for name, place in places.items():
         found = []
         for queue in rounds:

@@ -25,13 +25,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alloc.solving.rank_mapping import MappingAnswer, map_ranks
+from alloc.certificate import Result
+from alloc.solving import solve
+from alloc.solving.rank_mapping import map_ranks, rank_problem
 from alloc.topology import GpuLink, HostType, Topology, fat_tree, hgx_h100, rail_optimised
 from alloc.topology.job_fabric import all_gpus
 from alloc.topology.machines import PCIE_3_X16_GB_PER_S
 from alloc.topology.topology import flat_cluster
 from alloc.workload.parallelism import Parallelism, transformer_parallelism
-from alloc.workload.rank_mapping import value_mapping
+from alloc.workload.rank_mapping import RankMapping, RankMappingProblem, value_mapping
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 
@@ -142,9 +144,9 @@ def cases() -> list[Case]:
     ]
 
 
-def shuffled_hosts(case: Case, answer: MappingAnswer, seed: int) -> np.ndarray:
+def shuffled_hosts(case: Case, problem: RankMappingProblem, seed: int) -> np.ndarray:
     """Return the naive order on hosts in random order."""
-    hosts = [gpu.rpartition("/")[0] for gpu in answer.fabric.gpus]
+    hosts = [gpu.rpartition("/")[0] for gpu in problem.fabric.gpus]
     names = sorted(set(hosts))
     rank = dict(zip(names, np.random.default_rng(seed).permutation(len(names)), strict=True))
     order = sorted(range(len(hosts)), key=lambda g: (rank[hosts[g]], g))
@@ -157,15 +159,16 @@ def warm_up() -> None:
     map_ranks(tree, gpt3(8, 3, 2))
 
 
-def measure(case: Case, limit_s: float) -> tuple[MappingAnswer, float, list[float]]:
+def measure(case: Case, limit_s: float) -> tuple[Result[RankMapping], float, list[float]]:
     """Return the answer, its processor time and the times of a step of other orders, seconds."""
     cpu = time.process_time()
-    answer = map_ranks(case.topology, case.job, case.gpus, time_limit_s=limit_s)
+    problem = rank_problem(case.topology, case.job, case.gpus)
+    answer = solve(problem, time_limit_s=limit_s)
     cpu = time.process_time() - cpu
     n, rng = case.job.num_ranks, np.random.default_rng(0)
 
     def mean(orders: Sequence[np.ndarray]) -> float:
-        steps = [value_mapping(case.job, answer.fabric, order).time.step_s for order in orders]
+        steps = [value_mapping(case.job, problem.fabric, order).time.step_s for order in orders]
         return float(np.mean(steps))
 
     return (
@@ -173,8 +176,8 @@ def measure(case: Case, limit_s: float) -> tuple[MappingAnswer, float, list[floa
         cpu,
         [
             mean([np.arange(n)]),
-            mean([shuffled_hosts(case, answer, seed) for seed in range(5)]),
-            mean([rng.permutation(answer.fabric.num_gpus)[:n] for _ in range(5)]),
+            mean([shuffled_hosts(case, problem, seed) for seed in range(5)]),
+            mean([rng.permutation(problem.fabric.num_gpus)[:n] for _ in range(5)]),
         ],
     )
 
@@ -191,16 +194,17 @@ def mesh_rows(limit_s: float) -> list[Verdict]:
         job = transformer_parallelism(
             layers=24, hidden=1024, sequence=1024, tensor=tensor, pipeline=pipeline, data=data
         )
-        answer = map_ranks(topology, job, time_limit_s=limit_s)
-        naive = value_mapping(job, answer.fabric, np.arange(8))
+        problem = rank_problem(topology, job)
+        answer = solve(problem, time_limit_s=limit_s)
+        naive = value_mapping(job, problem.fabric, np.arange(8))
         rng = np.random.default_rng(0)
-        orders = [value_mapping(job, answer.fabric, rng.permutation(8)) for _ in range(50)]
+        orders = [value_mapping(job, problem.fabric, rng.permutation(8)) for _ in range(50)]
         random = float(np.mean([mapping.transfer_s for mapping in orders]))
         name = f"TP{tensor} PP{pipeline} DP{data}"
         print(
             f"{name:34s} {1e3 * answer.objective:10.3f} {1e3 * answer.bound:10.3f} "
             f"{1e3 * naive.transfer_s:10.3f} {1e3 * random:10.3f}   "
-            f"{1e3 * answer.mapping.time.step_s:.3f}, {1e3 * naive.time.step_s:.3f}"
+            f"{1e3 * answer.solution.time.step_s:.3f}, {1e3 * naive.time.step_s:.3f}"
         )
         verdicts.append(
             Verdict(
@@ -232,7 +236,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(
             f"{case.name:27s} {case.job.num_ranks:6,d} "
             + " ".join(f"{1e3 * seconds:9.2f}" for seconds in shown)
-            + f" {cpu:7.3f} {answer.seconds:7.3f}",
+            + f" {cpu:7.3f} {answer.certificate.seconds:7.3f}",
             flush=True,
         )
         verdicts.append(

@@ -22,7 +22,7 @@ import numpy as np
 from alloc.backends import BACKENDS, backend
 from alloc.certificate import beats
 from alloc.errors import InstanceError, UnsupportedFeatureError
-from alloc.formulation import FORMULATIONS
+from alloc.families import FAMILIES, instance_families
 from alloc.instance import Instance
 from alloc.solving import solve
 from alloc.topology import Host, HostType, NetworkLink, Topology
@@ -51,9 +51,9 @@ COARSE = 1e-3
 
 def able(name: str) -> list[str]:
     """Return the backends that have a drawing of a formulation, and its method."""
-    chosen = FORMULATIONS[name]
-    general = [known for known in BACKENDS if backend(known).DRAWING in chosen.drawings]
-    return [*general, *(["auto"] if chosen.method is not None else [])]
+    chosen = FAMILIES[name]
+    general = [known for known in BACKENDS if backend(known).DRAWING in chosen.models]
+    return [*general, *chosen.methods]
 
 
 def tiny_instance(seed: int) -> Instance:
@@ -224,7 +224,7 @@ def of_formulation(
 def families(seed: int, factors: Sequence[float]) -> Iterator[tuple[str, Iterator[Case]]]:
     """Return every family with its problem of a seed, in all its units."""
     instance = tiny_instance(seed)
-    for name, chosen in FORMULATIONS.items():
+    for name, chosen in instance_families().items():
         for objective in chosen.objectives:
             asked = instance if name == "round" else rigid(instance)
             if name == "malleable":

@@ -29,16 +29,17 @@ from alloc.capacity.served import ReplicaOption, ServedModel
 from alloc.certificate import BoundProof, Status
 from alloc.instances.operation import generate_operation
 from alloc.objectives import Sense
+from alloc.solving import solve
 from alloc.solving.capacity.inference import solve_inference
 from alloc.solving.capacity.operation import solve_operation
 from alloc.solving.capacity.operation_patterns import solve_by_patterns
 from alloc.solving.capacity.quotas import solve_quotas
 from alloc.solving.capacity.right_sizing import right_size
-from alloc.solving.colocation import pack
 from alloc.solving.outcome import Settings
 from alloc.solving.rank_mapping import map_ranks
 from alloc.topology import HostType, dgx_h100, leaf_spine
 from alloc.workload import InterferenceTable
+from alloc.workload.colocation import ColocationProblem
 from alloc.workload.parallelism import Parallelism
 
 LIMIT_S = 20.0
@@ -221,7 +222,7 @@ def ranks(seed: int, factors: Sequence[float]) -> Iterator[Case]:
 
         def claims(job: Parallelism = job) -> list[Claim]:
             answer = map_ranks(tree, job, gpus, latency_s=NO_LATENCY, time_limit_s=LIMIT_S)
-            return [Claim("ranks", answer.status, answer.objective, answer.bound, "min", "claimed")]
+            return [_claim("ranks", answer)]
 
         yield Case(f"rank mapping, bytes x {factor:g}", claims, factor)
 
@@ -235,8 +236,7 @@ def colocation(seed: int, factors: Sequence[float]) -> Iterator[Case]:
     for factor in (1.0, *factors):
 
         def claims(worth: Sequence[float] = tuple((weights * factor).tolist())) -> list[Claim]:
-            found = pack(kinds, table, 3, weights=worth)
-            status: Status = "optimal" if found.is_optimal else "feasible"
-            return [Claim("pack", status, found.value, found.bound, "max", found.bound_proof)]
+            found = solve(ColocationProblem(kinds, table, 3, weights=worth))
+            return [_claim("pack", found)]
 
         yield Case(f"co-location, weights x {factor:g}", claims, factor)

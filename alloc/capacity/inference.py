@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from alloc.capacity.served import OptionKey, ServedModel, named, require_unique
 from alloc.errors import InstanceError, nearest
+from alloc.serialisation import document_format
 from alloc.units import (
     require_count,
     require_memory,
@@ -263,6 +264,11 @@ class InferenceProblem:
     def pools_of(self, gpu_type: str) -> list[GpuPool]:
         """Return the pools of a GPU type."""
         return [pool for pool in self.pools if pool.gpu_type == gpu_type]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical JSON of the problem."""
+        return document_format(InferenceProblem).fingerprint(self)
 
     def replace(self, **changes: Any) -> InferenceProblem:
         """Return a copy with some fields changed."""

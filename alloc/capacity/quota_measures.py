@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from alloc.capacity.quotas import QuotaProblem
+from alloc.capacity.quotas import QuotaPlan, QuotaProblem
 from alloc.units import MILLI
 
 Array = npt.NDArray[np.float64]
@@ -96,6 +96,11 @@ def rounding(problem: QuotaProblem, quota_milli: Array, served_milli: Array) -> 
     off = np.where(served_milli == np.rint(served_milli), 0.0, 0.5 * 10.0**-AMOUNT_DIGITS)
     amounts = np.einsum("sp,spig,i->", problem.weights_h, off, worth)
     return float(amounts + _SUMS * (asked @ worth))
+
+
+def plan_rounding(problem: QuotaProblem, plan: QuotaPlan) -> float:
+    """Return by how much rounding may move the value of a plan."""
+    return rounding(problem, plan.quota_milli(problem), plan.served_milli(problem))
 
 
 def share_out(problem: QuotaProblem, quota_milli: Array, demand_milli: Array) -> Array:

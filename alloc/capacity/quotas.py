@@ -13,6 +13,7 @@ import numpy.typing as npt
 from alloc.capacity.served import require_unique
 from alloc.errors import InstanceError, nearest
 from alloc.instance import Instance, Tenant
+from alloc.serialisation import document_format
 from alloc.units import (
     MILLI,
     require_non_negative,
@@ -287,6 +288,16 @@ class QuotaProblem:
         """Expected hours of each scenario and period, shape (scenarios, periods)."""
         probability = np.array([scenario.probability for scenario in self.scenarios])
         return np.outer(probability, np.array(self.period_hours))
+
+    @property
+    def objective(self) -> str:
+        """The goal."""
+        return self.goal
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical JSON of the problem."""
+        return document_format(QuotaProblem).fingerprint(self)
 
     def replace(self, **changes: Any) -> QuotaProblem:
         """Return a copy with some fields changed."""

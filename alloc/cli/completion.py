@@ -39,9 +39,15 @@ def _families() -> Iterable[str]:
 
 
 def _formulations() -> Iterable[str]:
-    from alloc.formulation import FORMULATIONS
+    from alloc.families import instance_families
 
-    return FORMULATIONS
+    return instance_families()
+
+
+def _problem_families() -> Iterable[str]:
+    from alloc.families import FAMILIES
+
+    return FAMILIES
 
 
 def _objectives() -> Iterable[str]:
@@ -115,6 +121,7 @@ complete_planning_problem = _offer(_planning_problems)
 complete_operation_policy = _offer(_operation_policies)
 complete_family = _offer(_families)
 complete_formulation = _offer(_formulations)
+complete_problem_family = _offer(_problem_families)
 complete_objective = _offer(_objectives)
 complete_backend = _offer(_backends)
 complete_scheduler = _offer(_schedulers)

@@ -10,6 +10,7 @@ from alloc.errors import (
     InstanceError,
     UnsupportedFeatureError,
 )
+from alloc.solution import Solution
 
 
 class ExitCode(IntEnum):
@@ -41,7 +42,7 @@ def code_of_error(error: AllocError) -> ExitCode:
     return ExitCode.BAD_INPUT if isinstance(error, _CALLER_CAN_CURE) else ExitCode.UNEXPECTED
 
 
-def code_of_result(result: Result) -> ExitCode:
+def code_of_result(result: Result[Solution]) -> ExitCode:
     """Return the exit code for a result; limits and infeasibility are results, not errors."""
     return code_of_certificate(result.certificate)
 

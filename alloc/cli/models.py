@@ -13,18 +13,18 @@ app = typer.Typer(help="The formulations and their mathematics.", no_args_is_hel
 @app.command("list")
 def list_models(json: options.JsonOption = False) -> None:
     """List the formulations."""
-    from alloc.formulation import FORMULATIONS
+    from alloc.families import FAMILIES
 
     if json:
-        print_json([_describe(name) for name in FORMULATIONS])
+        print_json([_describe(name) for name in FAMILIES])
         return
     from alloc.cli.tables import table
 
     rows = [
-        (f.name, f.family, f.title, ", ".join(f.objectives), ", ".join(f.drawings))
-        for f in FORMULATIONS.values()
+        (f.name, f.code, f.title, ", ".join(f.objectives), ", ".join(f.models))
+        for f in FAMILIES.values()
     ]
-    show(table(("name", "family", "question", "objectives", "drawings"), rows))
+    show(table(("name", "family", "question", "objectives", "models"), rows))
 
 
 @app.command("show")
@@ -33,31 +33,31 @@ def show_model(
         str,
         typer.Argument(
             help="Name of a formulation.",
-            autocompletion=completion.complete_formulation,
+            autocompletion=completion.complete_problem_family,
             show_default=False,
         ),
     ],
     json: options.JsonOption = False,
 ) -> None:
     """Print a formulation's page of mathematics: sets, variables, objective, constraints."""
-    from alloc.formulation import require_formulation
+    from alloc.families import require_family
 
-    chosen = require_formulation(name)
+    chosen = require_family(name)
     if json:
-        print_json({**_describe(name), "page": chosen.page})
+        print_json({**_describe(name), "page": chosen.page_text})
     else:
-        print_text(f"{chosen.name} ({chosen.family})\n\n{chosen.page.strip()}")
+        print_text(f"{chosen.name} ({chosen.code})\n\n{chosen.page_text.strip()}")
 
 
 def _describe(name: str) -> dict[str, object]:
-    from alloc.formulation import FORMULATIONS
+    from alloc.families import FAMILIES
 
-    chosen = FORMULATIONS[name]
+    chosen = FAMILIES[name]
     return {
         "name": chosen.name,
-        "family": chosen.family,
+        "family": chosen.code,
         "title": chosen.title,
         "objective": chosen.objective,
         "objectives": list(chosen.objectives),
-        "drawings": list(chosen.drawings),
+        "models": list(chosen.models),
     }

@@ -8,15 +8,16 @@ import typer
 from alloc.cli import completion, options
 from alloc.cli.console import print_json, require_writable, save, show
 from alloc.cli.door import say
-from alloc.cli.exit_code import ExitCode
+from alloc.cli.exit_code import ExitCode, code_of_certificate
 from alloc.cli.settings import split_settings
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from alloc.solving.rank_mapping import MappingAnswer
+    from alloc.certificate import Result
     from alloc.topology import Topology
+    from alloc.topology.communication import Fabric
     from alloc.workload.parallelism import Parallelism
     from alloc.workload.rank_mapping import RankMapping
 
@@ -144,7 +145,8 @@ def ranks_command(
     """
     require_writable(output)
     from alloc.instances.topologies import read_topology
-    from alloc.solving.rank_mapping import map_ranks
+    from alloc.solving import solve
+    from alloc.solving.rank_mapping import rank_problem
     from alloc.workload.parallelism import transformer_parallelism
     from alloc.workload.rank_mapping import value_mapping
 
@@ -174,26 +176,24 @@ def ranks_command(
             "the topology states no links between hosts: every GPU is taken to get its share of "
             "its host's NICs; give what was measured with --bandwidth LEVEL=GB/S."
         )
-    answer = map_ranks(
+    problem = rank_problem(
         topology,
         job,
         _gpus_of(topology, hosts, gpus),
-        objective=objective,  # type: ignore[arg-type]
         algorithm=algorithm,  # type: ignore[arg-type]
         latency_s=_numbers(latency, "--latency"),
         bandwidth_gb_per_s=_numbers(bandwidth, "--bandwidth"),
-        time_limit_s=time_limit,
-        seed=seed,
     )
-    naive = value_mapping(job, answer.fabric, range(job.num_ranks), algorithm)  # type: ignore[arg-type]
-    document = _as_json(job, answer, naive)
+    answer = solve(problem, objective=objective, time_limit_s=time_limit, seed=seed)
+    naive = value_mapping(job, problem.fabric, range(job.num_ranks), problem.algorithm)
+    document = _as_json(job, problem.fabric, answer, naive)
     if output is not None:
         save(lambda path: _write(document, path), output)
     if json:
         print_json(document)
     else:
-        show(_facts(job, answer), _times(answer, naive), _mapping(job, answer))
-    return ExitCode.SOLVED
+        show(_facts(job, problem.fabric, answer), _times(answer, naive), _mapping(job, answer))
+    return code_of_certificate(answer.certificate)
 
 
 def _gpus_of(topology: "Topology", hosts: str | None, gpus: str | None) -> list[str] | None:
@@ -232,38 +232,38 @@ def _numbers(pairs: list[str] | None, option: str) -> dict[str, float]:
 
 
 def _as_json(
-    job: "Parallelism", answer: "MappingAnswer", naive: "RankMapping"
+    job: "Parallelism", fabric: "Fabric", answer: "Result[RankMapping]", naive: "RankMapping"
 ) -> dict[str, object]:
     from dataclasses import asdict
 
     from alloc.workload.parallelism import GROUP_KINDS
 
+    mapping, certificate = answer.require_solution(), answer.certificate
     return {
         "ranks": job.num_ranks,
         "degrees": {kind: job.size(kind) for kind in GROUP_KINDS},
-        "objective_name": answer.objective_name,
+        "objective_name": certificate.objective_name,
         "objective": answer.objective,
         "bound": answer.bound,
         "gap": answer.gap,
         "status": answer.status,
-        "limit": answer.limit,
-        "method": answer.method,
-        "seconds": answer.seconds,
-        "time": {**asdict(answer.mapping.time), "step_s": answer.mapping.time.step_s},
-        "transfer_s": answer.mapping.transfer_s,
+        "limit": certificate.limit,
+        "method": certificate.backend.removeprefix("alloc "),
+        "seconds": certificate.seconds,
+        "time": {**asdict(mapping.time), "step_s": mapping.time.step_s},
+        "transfer_s": mapping.transfer_s,
         "naive": {
             "time": {**asdict(naive.time), "step_s": naive.time.step_s},
             "transfer_s": naive.transfer_s,
         },
-        "fabric": _fabric_as_json(answer),
-        "gpus": list(answer.mapping.gpus),
+        "fabric": _fabric_as_json(fabric),
+        "gpus": list(mapping.gpus),
     }
 
 
-def _fabric_as_json(answer: "MappingAnswer") -> dict[str, object]:
+def _fabric_as_json(fabric: "Fabric") -> dict[str, object]:
     from alloc.topology.communication import CommunicationTree
 
-    fabric = answer.fabric
     if not isinstance(fabric, CommunicationTree):
         return {"kind": "graph"}
     widths, waits = fabric.bandwidth_gb_per_s.tolist(), fabric.latency_s.tolist()
@@ -290,33 +290,35 @@ def _write(document: dict[str, object], path: Path) -> None:
     write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
-def _facts(job: "Parallelism", answer: "MappingAnswer") -> "Table":
+def _facts(job: "Parallelism", fabric: "Fabric", answer: "Result[RankMapping]") -> "Table":
     from alloc.cli.tables import facts, number, percent
     from alloc.topology.communication import CommunicationTree
 
-    fabric: Any = answer.fabric
+    certificate = answer.certificate
     wiring = "pairs of GPUs"
     if isinstance(fabric, CommunicationTree):
         rows = zip(fabric.levels, fabric.bandwidth_gb_per_s.tolist(), strict=True)
         wiring = ", ".join(f"{level} {number(width)} GB/s" for level, width in rows)
+    method = certificate.backend.removeprefix("alloc ")
+    stopped = f" ({certificate.limit} limit)" if certificate.limit else ""
     return facts(
         [
             ("ranks", f"{job.num_ranks} on {fabric.num_gpus} GPUs"),
-            ("status", answer.status + (f" ({answer.limit} limit)" if answer.limit else "")),
-            (f"{answer.objective_name} time", f"{number(1000 * answer.objective)} ms"),
-            ("bound", f"{number(1000 * answer.bound)} ms, by {answer.method.replace('-', ' ')}"),
+            ("status", answer.status + stopped),
+            (f"{certificate.objective_name} time", f"{number(1000 * (answer.objective or 0))} ms"),
+            ("bound", f"{number(1000 * answer.bound)} ms, by {method.replace('-', ' ')}"),
             ("gap", percent(answer.gap)),
             ("fabric", wiring),
-            ("time", f"{number(round(answer.seconds, 2))} s"),
+            ("time", f"{number(round(certificate.seconds, 2))} s"),
         ]
     )
 
 
-def _times(answer: "MappingAnswer", naive: "RankMapping") -> "Table":
+def _times(answer: "Result[RankMapping]", naive: "RankMapping") -> "Table":
     from alloc.cli.tables import table
 
     rows = []
-    for name, mapping in (("mapped", answer.mapping), ("naive order", naive)):
+    for name, mapping in (("mapped", answer.require_solution()), ("naive order", naive)):
         t = mapping.time
         parts = (t.tensor_s, t.expert_s, t.data_s, t.pipeline_s, t.step_s)
         rows.append((name, *(1000 * seconds for seconds in parts), mapping.transfer_s))
@@ -324,13 +326,13 @@ def _times(answer: "MappingAnswer", naive: "RankMapping") -> "Table":
     return table(columns, rows, "Communication of a step")
 
 
-def _mapping(job: "Parallelism", answer: "MappingAnswer") -> "Table":
+def _mapping(job: "Parallelism", answer: "Result[RankMapping]") -> "Table":
     from alloc.cli.tables import MOST_ROWS, table
 
-    rows = []
+    rows, mapping = [], answer.require_solution()
     for group in job.groups("tensor")[:MOST_ROWS].tolist():
         stage, data = divmod(group[0] // job.tensor, job.data)
-        rows.append((f"{stage}/{data}", _listed([answer.mapping.gpus[rank] for rank in group])))
+        rows.append((f"{stage}/{data}", _listed([mapping.gpus[rank] for rank in group])))
     more = job.pipeline * job.data - len(rows)
     title = f"and {more} more tensor groups (--json shows all)" if more > 0 else ""
     return table(("stage/data", "GPUs of the tensor group"), rows, title)

@@ -18,6 +18,7 @@ from alloc.cli.console import (
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
 from alloc.cli.sources import read_answer, read_instance, solution_of
+from alloc.solution import Solution
 
 
 def solve_command(
@@ -80,7 +81,7 @@ def solve_command(
     return code_of_result(result)
 
 
-def _explain(result: Result, output: Path | None) -> None:
+def _explain(result: Result[Solution], output: Path | None) -> None:
     """Say on standard error what an exit code other than 0 means."""
     certificate = result.certificate
     if certificate.status == "infeasible":

@@ -107,7 +107,7 @@ def stored_ids() -> list[str]:
     return [entry.id for entry in manifest()]
 
 
-def read_answer(path: Path) -> Solution | Result:
+def read_answer(path: Path) -> Solution | Result[Solution]:
     """Read a solution or a result, whichever the file (``-``: standard input) holds.
 
     Raises
@@ -134,7 +134,7 @@ def read_answer(path: Path) -> Solution | Result:
         raise InstanceError(f"{name}: {error}") from None
 
 
-def solution_of(answer: Solution | Result, name: object) -> Solution:
+def solution_of(answer: Solution | Result[Solution], name: object) -> Solution:
     """Return the solution that was read, alone or in a result.
 
     Raises

@@ -28,7 +28,7 @@ class RemotePlacement:
         Whether the placement makes them right.
     """
 
-    result: Result
+    result: Result[Any]
     broken: tuple[str, ...]
     repaired: bool
 

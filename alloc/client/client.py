@@ -25,6 +25,7 @@ from alloc.client.transport import Transport
 from alloc.documents import parse_result
 from alloc.errors import InstanceError
 from alloc.instance import Instance
+from alloc.solution import Solution
 from alloc.units import require_positive
 
 T = TypeVar("T")
@@ -95,11 +96,11 @@ class Client:
         """Let go of the connections."""
         self._transport.close()
 
-    def solve(self, instance: Instance | str, **options: Any) -> Result:
+    def solve(self, instance: Instance | str, **options: Any) -> Result[Solution]:
         """Solve an instance and return the result; see `submit_solve`."""
         return self.submit_solve(instance, **options).result()
 
-    def submit_solve(self, instance: Instance | str, **options: Any) -> RemoteJob[Result]:
+    def submit_solve(self, instance: Instance | str, **options: Any) -> RemoteJob[Result[Solution]]:
         """Submit a solve.
 
         Parameters

@@ -14,7 +14,7 @@ from alloc.comparison.store import Item, StoreError
 from alloc.errors import AllocError, CertificateError
 from alloc.instance import Instance
 from alloc.objectives import objective
-from alloc.solution import Schedule
+from alloc.solution import Schedule, Solution
 
 BOUND_TOLERANCE = 1e-6
 """Relative amount by which rounding may put a schedule below a bound; more is a false bound."""
@@ -42,7 +42,7 @@ class Bound:
 
     instance: str
     fingerprint: str
-    result: Result | None
+    result: Result[Solution] | None
     metrics: Mapping[str, float] = field(default_factory=dict)
     error: str | None = None
     source: str | None = None

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import Any, get_args
 
 from alloc.errors import InstanceError, nearest
-from alloc.formulation import require_formulation
+from alloc.families import require_family
 from alloc.objectives import ScheduleObjective, objective
 from alloc.schedulers.state import Knowledge, Scheduler
 from alloc.units import require_non_negative, require_positive
@@ -136,7 +136,7 @@ class Settings:
                 "choose for example weighted_jct."
             )
         # Refused here, and not after all schedulers have run, for want of a bound.
-        require_formulation(self.formulation).require_objective(self.objective)
+        require_family(self.formulation).require_objective(None, self.objective)
         if self.work_error and self.knowledge != "estimate":
             raise InstanceError(
                 f'{where}: work_error is {self.work_error:g} but knowledge is "{self.knowledge}", '

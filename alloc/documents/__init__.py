@@ -9,6 +9,8 @@ job, the field, the value and the cure.
 
 from __future__ import annotations
 
+from typing import Any
+
 from alloc.capacity import Plan, PlanningProblem, PlanResult
 from alloc.certificate import Result
 from alloc.documents.files import MAX_BYTES
@@ -53,7 +55,7 @@ __all__ = [
 
 _INSTANCE: Format[Instance] = format_of("instance")
 _SOLUTION: Format[Solution] = format_of("solution")
-_RESULT: Format[Result] = format_of("result")
+_RESULT: Format[Result[Any]] = format_of("result")
 _TOPOLOGY: Format[Topology] = format_of("topology")
 _PROBLEM: Format[PlanningProblem] = format_of("planning")
 _PLAN: Format[Plan] = format_of("plan")

@@ -51,6 +51,8 @@ def _fields(kind: Any) -> tuple[tuple[str, Any, Callable[[Any, str], Any] | None
     """
     shape, found = shape_of(kind), {}
     for field in dataclasses.fields(kind):
+        if field.name in shape.omitted:
+            continue
         always = field.name in shape.always
         default = dataclasses.MISSING if always else default_of(field, dataclasses.MISSING)
         special = shape.fields.get(field.name)

@@ -58,6 +58,8 @@ def new_model(
         fields["type"] = (Literal[shape.tag], Field(description="Kind of solution."))
     shared = shape.shared
     for member in dataclasses.fields(record_class):
+        if member.name in shape.omitted:
+            continue
         default = default_of(member, ...)
         if shared is not None and default is not ...:
             fields[shared.name] = (_type(shared.type), Field({}, description=shared.meaning))

@@ -36,7 +36,7 @@ from alloc.certificate import Certificate, Result
 from alloc.documents.models import INFINITIES, Extended
 from alloc.errors import InstanceError, nearest
 from alloc.instance import Instance, Moves, Tenant
-from alloc.solution import Allocation, Assignment, Run, Schedule
+from alloc.solution import Allocation, Assignment, Run, Schedule, Solution
 from alloc.topology import Domain, GpuLink, Host, HostType, Topology
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 
@@ -110,6 +110,8 @@ class Shape:
         A field of the document alone.
     fields
         The fields that are held in another form.
+    omitted
+        Fields that documents do not hold.
     """
 
     noun: str = ""
@@ -125,6 +127,7 @@ class Shape:
     always: tuple[str, ...] = ()
     shared: Shared | None = None
     fields: Mapping[str, Special] = field(default_factory=dict)
+    omitted: tuple[str, ...] = ()
 
 
 def shape_of(record_class: Any) -> Shape:
@@ -144,6 +147,16 @@ def _texts(mapping: Mapping[str, Any], name: str) -> dict[str, str]:
         if not isinstance(key, str) or not isinstance(text, str):
             raise InstanceError(f"{name}: {key!r} is {text!r}; give text, for example str(...).")
     return dict(mapping)
+
+
+def _answer_to_instance(solution: Any, name: str) -> Any:
+    """Refuse the answers of other families, which have documents of their own kinds."""
+    if isinstance(solution, Allocation | Schedule | None):
+        return solution
+    raise InstanceError(
+        f"a result with a {type(solution).__name__} has no document; `alloc.planning` writes "
+        "results of its problems."
+    )
 
 
 def _way_to_write(configurations: Any) -> str | None:
@@ -219,7 +232,13 @@ SHAPES: dict[Any, Shape] = {
             "bound": Special(Extended, _infinity),
         },
     ),
-    Result: Shape(first=("certificate",), last=("solution",)),
+    Result: Shape(
+        first=("certificate",),
+        last=("solution",),
+        fields={"solution": Special(Solution | None, _answer_to_instance)},
+        # An instance's answer has none of these.
+        omitted=("repairs", "sensitivities", "assumptions"),
+    ),
     # Planning.
     HostOffer: Shape("offer"),
     Site: Shape("site"),

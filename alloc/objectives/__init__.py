@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from alloc.errors import InstanceError, nearest
+from alloc.objectives.base import Measure as Measure
 from alloc.objectives.base import Objective as Objective
 from alloc.objectives.base import Sense as Sense
+from alloc.objectives.base import Value as Value
 from alloc.objectives.goals import Goal as Goal
 from alloc.objectives.goals import Held as Held
 from alloc.objectives.goals import WeightedSum as WeightedSum

@@ -2,16 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from alloc.instance import Instance
 from alloc.solution import Solution
 
 Sense = Literal["min", "max"]
+CONTRADICTION = 1e-6
+"""By how much, relatively, a value must beat a bound to prove it false: less is rounding."""
 ROUNDING = 1e-9
 """Sums with terms of either sign (shares above a mean, moves against gains) round to some 1e-16 of
 the terms, times thousands of hosts."""
+
+
+class Measure(Protocol):
+    """What a certificate needs to know of an objective, of whatever family."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def sense(self) -> Sense:
+        """Whether less or more is better."""
+
+    def evaluate(self, problem: Any, solution: Any, /) -> float:
+        """Return the value of a solution, recomputed from the problem."""
+
+    @property
+    def tolerance(self) -> float:
+        """Difference of value and bound, relative, that proves no bound false."""
+
+    def rounding(self, problem: Any, solution: Any, /) -> float:
+        """Return by how much rounding may move a solution's value, in the objective's unit."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A measure made of functions.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    sense
+        Whether less or more is better.
+    of
+        Recomputes the value of a solution: ``of(problem, solution)``.
+    off
+        By how much rounding may move the value of a solution: ``off(problem, solution)``.
+    tolerance
+        Difference of value and bound, relative, that proves no bound false.
+    """
+
+    name: str
+    sense: Sense
+    of: Callable[[Any, Any], float]
+    off: Callable[[Any, Any], float] = lambda problem, solution: 0.0
+    tolerance: float = CONTRADICTION
+
+    def evaluate(self, problem: Any, solution: Any) -> float:
+        """Return the value of a solution, recomputed from the problem."""
+        return self.of(problem, solution)
+
+    def rounding(self, problem: Any, solution: Any) -> float:
+        """Return by how much rounding may move a solution's value, in the objective's unit."""
+        return self.off(problem, solution)
 
 
 @dataclass(frozen=True)
@@ -35,6 +93,11 @@ class Objective:
     unit: str
     meaning: str
 
+    @property
+    def tolerance(self) -> float:
+        """Difference of value and bound, relative, that proves no bound false."""
+        return CONTRADICTION
+
     def evaluate(self, instance: Instance, solution: Solution) -> float:
         """Return the value of a solution; infinite (worst) if a job that counts never completes."""
         raise TypeError(f"{type(self).__name__} is abstract; take one from OBJECTIVES.")
@@ -46,6 +109,6 @@ class Objective:
         """
         return 0.0
 
-    def rounding(self, instance: Instance) -> float:
-        """Return the difference between two values that is nothing, in the objective's unit."""
+    def rounding(self, instance: Instance, solution: Solution) -> float:
+        """Return by how much rounding may move a solution's value, in the objective's unit."""
         return ROUNDING * self.size(instance)

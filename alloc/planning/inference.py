@@ -6,22 +6,23 @@ import dataclasses
 from functools import partial
 
 from alloc.capacity.inference import GpuPool, InferenceProblem
+from alloc.capacity.inference_plan import InferencePlan
 from alloc.capacity.inference_result import GoalCheck, InferenceResult, Resolve
 from alloc.capacity.served import ServedModel
+from alloc.certificate import Result
 from alloc.documents.formats import format_of
 from alloc.errors import InstanceError
 from alloc.planning.inference_replay import Replayer, tightenings
-from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again, timed_log
+from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again
 from alloc.solving.capacity.certifying import standing
-from alloc.solving.capacity.inference import SizingOutcome, solve_inference
-from alloc.solving.capacity.inference_relaxations import diagnose
-from alloc.solving.outcome import Settings
+from alloc.solving.capacity.inference import solve_inference
+from alloc.solving.outcome import Settings, timed_log
 
 PROBLEM_KIND = "inference_problem"
 RESULT_KIND = "inference_result"
 _MORE_REQUESTS = 0.1
 _LEAST_REQUESTS = 100
-_Turn = tuple[SizingOutcome, tuple[GoalCheck, ...], int, InferenceProblem]
+_Turn = tuple[Result[InferencePlan], tuple[GoalCheck, ...], int, InferenceProblem]
 """A round: what was solved, what the simulation says of it, its number and its problem."""
 
 
@@ -77,20 +78,16 @@ def size_inference(
         problem, settings, replayed_requests, most_rounds, report
     )
     result = InferenceResult(
-        outcome.plan,
+        outcome.solution,
         outcome.certificate,
         checks,
         rounds,
         converged=bool(checks) and all(check.holds for check in checks),
+        conflict=_conflict(outcome, final),
+        relaxations=outcome.repairs,
         assumptions=assumptions(problem, replayed_requests),
     )
-    if result.certificate.limit != "interrupt":
-        try:
-            result = _explained(result, final, settings)
-        except KeyboardInterrupt:
-            report("interrupted: what is missing is not known yet")
-            result = as_interrupted(result)
-    if what_if and outcome.plan is not None and result.certificate.limit != "interrupt":
+    if what_if and outcome.solution is not None and result.certificate.limit != "interrupt":
         resolves, interrupted = _resolves(final, outcome, settings, report)
         result = dataclasses.replace(result, resolves=resolves)
         result = as_interrupted(result) if interrupted else result
@@ -112,19 +109,14 @@ def require_requests(number: int) -> None:
         )
 
 
-def _explained(
-    result: InferenceResult, problem: InferenceProblem, settings: Settings
-) -> InferenceResult:
-    """Say of an infeasible problem what is missing, and what would be enough."""
-    if result.certificate.status != "infeasible":
-        return result
-    diagnosis = diagnose(problem, settings)
-    conflict = diagnosis.conflict
-    if problem.tightened:
-        conflict += (
-            "; the closed form alone has a plan, and the simulation shows that it misses goals"
-        )
-    return dataclasses.replace(result, conflict=conflict, relaxations=diagnosis.relaxations)
+def _conflict(outcome: Result[InferencePlan], problem: InferenceProblem) -> str | None:
+    """Return what is missing; of a tightened problem also who says so."""
+    if outcome.conflict is None or not problem.tightened:
+        return outcome.conflict
+    return (
+        f"{outcome.conflict}; the closed form alone has a plan, and the simulation shows that it "
+        "misses goals"
+    )
 
 
 def _rounds(
@@ -153,17 +145,17 @@ def _rounds(
             last = outcome, (), number, problem
             found = standing(certificate.objective, certificate.bound)
             report(f"round {number}: {certificate.status}, {found}")
-            if outcome.plan is None or not requests or interrupted:
+            if outcome.solution is None or not requests or interrupted:
                 return last
             replayer = Replayer(problem, requests, settings.seed)
-            checks = tuple(replayer.checks(outcome.plan))
+            checks = tuple(replayer.checks(outcome.solution))
             last = outcome, checks, number, problem
             missed = sum(not check.holds for check in checks)
             kept = f"{len(checks) - missed} of {len(checks)}"
             report(f"round {number}: simulation keeps {kept} goals")
             if not missed or number == most_rounds or settings.seconds_left() <= 0:
                 break
-            added = tightenings(replayer, outcome.plan, checks, report)
+            added = tightenings(replayer, outcome.solution, checks, report)
             problem = problem.replace(tightened=(*problem.tightened, *added))
     except KeyboardInterrupt:
         if last is None:
@@ -179,7 +171,7 @@ def _interrupted(turn: _Turn) -> _Turn:
 
 
 def _resolves(
-    problem: InferenceProblem, outcome: SizingOutcome, settings: Settings, report: Report
+    problem: InferenceProblem, outcome: Result[InferencePlan], settings: Settings, report: Report
 ) -> tuple[tuple[Resolve, ...], bool]:
     """Solve again with a little more of each thing; return also whether there was an interrupt."""
     more_hosts = [

@@ -18,12 +18,12 @@ from alloc.capacity.quotas import (
     QuotaProblem,
     TenantDemand,
 )
-from alloc.certificate import Certificate
+from alloc.certificate import Certificate, Result
 from alloc.documents.formats import format_of
 from alloc.errors import InstanceError
-from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again, timed_log
-from alloc.solving.capacity.quotas import QuotaOutcome, solve_quotas
-from alloc.solving.outcome import Settings
+from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again
+from alloc.solving.capacity.quotas import solve_quotas
+from alloc.solving.outcome import Settings, timed_log
 from alloc.units import MILLI
 
 Array = npt.NDArray[np.float64]
@@ -86,17 +86,17 @@ def plan_quotas(
     other = problem.replace(scenarios=held_out) if held_out else None
     outcome, outlooks, rounds, converged = _rounds(problem, other, settings, most_rounds, report)
     result = QuotaResult(
-        outcome.plan,
-        outcome.certificate,
+        outcome.solution,
+        _first(outcome),
         outcome.stages,
         outlooks,
         rounds,
         converged,
         conflict=outcome.conflict,
-        relaxations=outcome.relaxations,
+        relaxations=outcome.repairs,
         assumptions=assumptions(problem, held_out=bool(held_out)),
     )
-    if what_if and outcome.plan is not None and outcome.certificate.limit != "interrupt":
+    if what_if and outcome.solution is not None and outcome.certificate.limit != "interrupt":
         resolves, interrupted = _resolves(problem, outcome, rounds, settings, report)
         result = dataclasses.replace(result, resolves=resolves)
         result = as_interrupted(result) if interrupted else result
@@ -109,20 +109,20 @@ def _rounds(
     settings: Settings,
     most_rounds: int,
     report: Report,
-) -> tuple[QuotaOutcome, tuple[TenantOutlook, ...], int, bool]:
+) -> tuple[Result[QuotaPlan], tuple[TenantOutlook, ...], int, bool]:
     promised = {tenant.name: tenant.exceeding for tenant in problem.tenants}
-    best: tuple[QuotaOutcome, tuple[TenantOutlook, ...], int] | None = None
+    best: tuple[Result[QuotaPlan], tuple[TenantOutlook, ...], int] | None = None
     try:
         for number in range(1, most_rounds + 1):
             outcome = solve_quotas(problem, settings, report=report, keep=True)
             interrupted = outcome.certificate.limit == "interrupt"
-            if outcome.plan is None:
+            if outcome.solution is None:
                 if best is None:
                     return outcome, (), number, False
                 why = _why_none(outcome.certificate)
                 report(f"round {number}: {why}; the last plan stands")
                 return as_interrupted(best[0]) if interrupted else best[0], *best[1:], False
-            outlooks = outlooks_of(problem, outcome.plan, other)
+            outlooks = outlooks_of(problem, outcome.solution, other)
             best = (outcome, outlooks, number)
             if other is None or problem.goal != "least_quota":
                 return *best, False
@@ -223,6 +223,15 @@ def outlooks_of(
     return tuple(found)
 
 
+def _first(outcome: Result[QuotaPlan]) -> Certificate:
+    """Return the certificate of the first level, which counts most: that of the worst tenant."""
+    if not outcome.stages:
+        return outcome.certificate
+    limit = outcome.certificate.limit
+    first = outcome.stages[0]
+    return first.replace(limit=limit if limit == "interrupt" else first.limit)
+
+
 def _why_none(certificate: Certificate) -> str:
     """Return why a round with a tighter promise found no quotas."""
     if certificate.limit == "interrupt":
@@ -233,7 +242,11 @@ def _why_none(certificate: Certificate) -> str:
 
 
 def _resolves(
-    problem: QuotaProblem, outcome: QuotaOutcome, rounds: int, settings: Settings, report: Report
+    problem: QuotaProblem,
+    outcome: Result[QuotaPlan],
+    rounds: int,
+    settings: Settings,
+    report: Report,
 ) -> tuple[tuple[Resolve, ...], bool]:
     """Solve again with a little more of each thing; the base too if promises were tightened.
 
@@ -241,7 +254,7 @@ def _resolves(
     """
 
     def solved(changed: QuotaProblem, limits: Settings) -> Certificate:
-        return solve_quotas(changed, limits).certificate
+        return _first(solve_quotas(changed, limits))
 
     more_gpus = [
         Changed("gpu", gpu_type, 1.0, "GPUs", partial(_with_one_more, problem, gpu_type))
@@ -258,7 +271,7 @@ def _resolves(
         for tenant in problem.tenants
     ]
     changes = more_gpus + more_demand
-    before = outcome.certificate
+    before = _first(outcome)
     if rounds > 1:
         left = settings.seconds_left() / (len(changes) + 1)
         try:

@@ -1,22 +1,19 @@
-"""What a little more of each thing would change, by solving again; interrupts; a timed log."""
+"""What a little more of each thing would change, by solving again; interrupts."""
 
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from alloc.capacity.inference_result import InferenceResult, Resolve
 from alloc.capacity.quota_result import QuotaResult
-from alloc.certificate import Certificate
+from alloc.certificate import Certificate, Result
 from alloc.errors import InstanceError
-from alloc.solving.capacity.inference import SizingOutcome
-from alloc.solving.capacity.quotas import QuotaOutcome
 from alloc.solving.outcome import Settings
 
 P = TypeVar("P")
-A = TypeVar("A", InferenceResult, QuotaResult, SizingOutcome, QuotaOutcome)
+A = TypeVar("A", InferenceResult, QuotaResult, Result[Any])
 Report = Callable[[str], None]
 
 
@@ -85,15 +82,3 @@ def solve_again(
 def as_interrupted(answer: A) -> A:
     """Return an answer whose certificate says that an interrupt (Ctrl-C) ended the search."""
     return dataclasses.replace(answer, certificate=answer.certificate.replace(limit="interrupt"))
-
-
-def timed_log(settings: Settings, progress: Report | None) -> tuple[list[str], Report]:
-    """Return a log, and what writes a line into it with the time, and tells it."""
-    log: list[str] = []
-
-    def report(line: str) -> None:
-        log.append(f"{time.perf_counter() - settings.started:8.2f} s  {line}")
-        if progress is not None:
-            progress(log[-1])
-
-    return log, report

@@ -7,6 +7,7 @@ import re
 
 from alloc.certificate import Result
 from alloc.plotting.convergence import TracePoint
+from alloc.solution import Solution
 
 _NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 _STAMP = re.compile(rf"^\s*{_NUMBER} s\s+(.*)$")
@@ -21,7 +22,7 @@ _ROUNDING = 1e-3
 """Relative difference between log and certificate that rounding in the log can explain."""
 
 
-def trace_of(result: Result, slot_s: float | None) -> list[TracePoint]:
+def trace_of(result: Result[Solution], slot_s: float | None) -> list[TracePoint]:
     """Return the incumbents and bounds that a solve reported, in the objective's own unit.
 
     Parameters

@@ -39,17 +39,17 @@ async def list_operations(request: Request) -> Response:
 async def list_formulations(request: Request) -> Response:
     """Name, title and objectives of what can be solved."""
     await client_of(request)
-    from alloc.formulation import FORMULATIONS
+    from alloc.families import instance_families
 
     return _items(
         {
             "name": found.name,
-            "family": found.family,
+            "family": found.code,
             "title": found.title,
             "objective": found.objective,
             "objectives": list(found.objectives),
         }
-        for found in FORMULATIONS.values()
+        for found in instance_families().values()
     )
 
 

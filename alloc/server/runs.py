@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from alloc.documents.building import built
-from alloc.formulation import require_formulation
+from alloc.families import family_of, require_family
 from alloc.objectives import parse_goal
 from alloc.server.operations import Limits, Tell
 from alloc.server.problems import blame
@@ -31,9 +31,11 @@ def run_solve(request: SolveRequest, tell: Tell, limits: Limits) -> str:
     from alloc.verification.starts import require_start
 
     with blame("/formulation"):
-        require_formulation(request.formulation)
+        require_family(request.formulation)
     with blame("/instance"):
         instance = instance_of(request.instance)
+    with blame("/formulation"):
+        family_of(instance, request.formulation)
     with blame("/warm_start"):
         start = None
         if request.warm_start is not None:
@@ -103,7 +105,7 @@ def run_compare(request: CompareRequest, tell: Tell, limits: Limits) -> str:
         with blame(f"/schedulers/{k}"):
             require_scheduler(name, known)
     with blame("/formulation"):
-        require_formulation(request.formulation)
+        require_family(request.formulation)
     instances = []
     for k, part in enumerate(request.instances):
         with blame(f"/instances/{k}"):

@@ -42,7 +42,7 @@ class Solve(Protocol):
         time_limit_s: float,
         seed: int,
         warm_start: Solution | None,
-    ) -> Result:
+    ) -> Result[Solution]:
         """Return the result for an instance."""
         ...
 
@@ -244,7 +244,7 @@ class RollingHorizon:
 
     def _call_solve(
         self, instance: Instance, start: Schedule | None, time_limit_s: float
-    ) -> Result:
+    ) -> Result[Solution]:
         solve = self._solve or _default_solve()
         return solve(
             instance,

@@ -54,8 +54,9 @@ def gilmore_lawler_bound(problem: QuadraticAssignment) -> float:
         flows = np.sort(np.take_along_axis(a, others, axis=1), axis=1)
         ways = np.sort(np.take_along_axis(b, others, axis=1), axis=1)[:, ::-1]
         costs = costs + flows @ ways.T
-    rows, columns = linear_sum_assignment(costs)
-    return _safe(float(costs[rows, columns].sum()), float(np.abs(costs).sum()))
+    # The value of duals that are feasible by construction, not of SciPy's assignment.
+    value, _, _ = _duals(costs[None])
+    return _safe(float(value[0]), float(np.abs(costs).sum()))
 
 
 def round_up(bound: float, objective: float, step: float) -> float:
@@ -261,6 +262,8 @@ def branch_and_bound(
 ) -> Proof:
     """Prove how good a permutation is, or find a cheaper one.
 
+    Margins for rounding are absolute: entries that are no whole numbers are to be about 1.
+
     Depth first; a node fixes the facility whose leaders add up to most. A node inherits the reduced
     costs of its parent, so that a few rounds raise its bound.
 
@@ -281,7 +284,9 @@ def branch_and_bound(
     state = root if root is not None else DualAscent.of(problem)
     everything = np.arange(problem.size)
     search.visit(state, everything, everything, {})
-    bound = round_up(min(search.open_bound, search.cost), search.cost, problem.step)
+    # Without a step nodes are closed a margin before the cost, and only that much is proved.
+    closed = search.cost if problem.step else search.enough
+    bound = round_up(min(search.open_bound, closed), search.cost, problem.step)
     better = None if search.cost >= problem.cost(incumbent) else search.permutation
     return Proof(bound, search.nodes, better)
 

@@ -22,22 +22,22 @@ al., "Lucid", ASPLOS 2023, doi:10.1145/3575693.3575705.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
-from alloc.backends import SolverOptions
+from alloc.backends import SolverOptions, highs
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.scaling import power_of_two
 from alloc.backends.second_proof import solve_and_prove
-from alloc.certificate import OPTIMALITY_GAP, BoundProof, beats, is_within, relative_gap
-from alloc.errors import CertificateError, InstanceError, OutOfTime
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
+from alloc.errors import OutOfTime
 from alloc.formulation import Array, ArrayModel, RawResult
-from alloc.solving.outcome import Settings
-from alloc.units import require_count
+from alloc.solving.outcome import Outcome, Settings
+from alloc.workload.colocation import ColocationProblem, Packing
 from alloc.workload.interference import InterferenceTable
 
 Bundle = tuple[int, ...]
@@ -52,111 +52,58 @@ _MOST_CORE = 60_000
 """Most bundles in the last integer program; with more, the gap stays open and says so."""
 
 
-@dataclass(frozen=True)
-class Packing:
-    """Jobs on GPUs, with what is proved about them.
-
-    Parameters
-    ----------
-    gpus
-        For each GPU in use, the positions of its jobs.
-    left_out
-        Positions of the jobs that do not run.
-    value
-        Weighted sum of the speeds, each as a fraction of the speed alone.
-    bound
-        Proved upper bound on any packing's value.
-    bound_proof
-        ``recomputed``: by weak duality in numpy; ``claimed``: by the integer solver's word.
-    bundles_priced
-        Bundles that the linear program came to know.
-    """
-
-    gpus: tuple[tuple[int, ...], ...]
-    left_out: tuple[int, ...]
-    value: float
-    bound: float
-    bound_proof: BoundProof
-    bundles_priced: int
-
-    @property
-    def gap(self) -> float:
-        """Relative gap between value and bound."""
-        gap = relative_gap(self.value, self.bound)
-        assert gap is not None
-        return gap
-
-    @property
-    def is_optimal(self) -> bool:
-        """Whether no packing can be better, up to `OPTIMALITY_GAP`."""
-        return self.gap <= OPTIMALITY_GAP
-
-
 def pack(
-    kinds: Sequence[str],
-    table: InterferenceTable,
-    num_gpus: int,
-    *,
-    most_per_gpu: int = 2,
-    weights: Sequence[float] | None = None,
-    time_limit_s: float = 60.0,
-    seed: int = 0,
-) -> Packing:
+    problem: ColocationProblem,
+    objective: str,
+    settings: Settings,
+    start: Packing | None,
+    report: Callable[[str], None],
+) -> Outcome[Packing]:
     """Choose which jobs run and which of them share a GPU.
 
     Parameters
     ----------
-    kinds
-        Kind of each job, in the table.
-    table
-        The measured speeds.
-    num_gpus
-        GPUs of the type measured.
-    most_per_gpu
-        Most jobs on one GPU.
-    weights
-        Worth of each job at full speed, above 0; by default 1.
-    time_limit_s
-        Wall time, seconds.
-    seed
-        Random seed of the solver.
-
-    Raises
-    ------
-    InstanceError
-        If the table lacks a kind, or a number makes no sense.
-    CertificateError
-        If the bound contradicts the packing.
+    problem
+        Jobs, measured speeds and GPUs.
+    objective
+        ``speed``.
+    settings
+        Limits.
+    start
+        Not used: single jobs are a packing from the first moment.
+    report
+        Takes a line of progress.
     """
-    require_count(num_gpus, "pack", "num_gpus")
-    require_count(most_per_gpu, "pack", "most_per_gpu", least=1)
-    worth = [1.0] * len(kinds) if weights is None else [float(w) for w in weights]
-    if len(worth) != len(kinds):
-        raise InstanceError(f"pack: {len(worth)} weights for {len(kinds)} jobs; give one a job.")
-    if not all(w > 0 and math.isfinite(w) for w in worth):
-        raise InstanceError("pack: a weight is not above 0; leave jobs without worth out.")
     members: dict[tuple[int, float], list[int]] = {}
-    for j, (kind, w) in enumerate(zip(kinds, worth, strict=True)):
-        members.setdefault((table.position(kind), w), []).append(j)
+    for j, (kind, weight) in enumerate(zip(problem.kinds, problem.weights, strict=True)):
+        members.setdefault((problem.table.position(kind), weight), []).append(j)
     # Bundles are compared with fixed tolerances, so the largest weight is about 1 here.
-    unit = power_of_two(max(worth, default=1.0))
-    problem = _Problem(
+    unit = power_of_two(max(problem.weights, default=1.0))
+    classes = _Classes(
         np.array([k for k, _ in members], dtype=np.int64),
         np.array([w * unit for _, w in members]),
         np.array([len(jobs) for jobs in members.values()], dtype=np.int64),
-        table,
-        num_gpus,
-        most_per_gpu,
+        problem.table,
+        problem.num_gpus,
+        problem.max_per_gpu,
     )
-    if not members or not num_gpus:
-        return Packing((), tuple(range(len(kinds))), 0.0, 0.0, "recomputed", 0)
-    chosen, bound, proof, known = _solve(problem, Settings(time_limit_s, seed))
-    packing = _unroll(problem, list(members.values()), chosen, bound, proof, known)
-    return replace(packing, value=packing.value / unit, bound=packing.bound / unit)
+    if not members or not problem.num_gpus:
+        nothing = Packing((), tuple(range(len(problem.kinds))))
+        return Outcome(nothing, 0.0, "recomputed", "alloc bundles", highs.version())
+    try:
+        chosen, bound, proof, known = _solve(classes, settings)
+    except KeyboardInterrupt:
+        nothing = Packing((), tuple(range(len(problem.kinds))))
+        version = highs.version()
+        return Outcome(nothing, math.inf, "none", "alloc bundles", version, "interrupt")
+    report(f"{known} bundles priced, bound {bound / unit:g}")
+    packing = _unroll(list(members.values()), chosen)
+    limit: Limit | None = "time" if settings.time_is_up() else None
+    return Outcome(packing, bound / unit, proof, "alloc bundles", highs.version(), limit)
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
+class _Classes:
     """A packing problem in classes: kind and weight of class t, and its number of jobs."""
 
     kind: np.ndarray
@@ -226,7 +173,7 @@ class _Problem:
 
 
 def _solve(
-    problem: _Problem, settings: Settings
+    problem: _Classes, settings: Settings
 ) -> tuple[dict[Bundle, int], float, BoundProof, int]:
     """Return how many GPUs run each bundle, the bound, whose word it is, and the bundles known."""
     master = _Master(problem)
@@ -257,17 +204,13 @@ def _solve(
             # An empty packing is one: whoever calls the program infeasible proves nothing.
             if raw.status != "infeasible" and max(raw.bound, value) < bound:
                 bound, proof = max(raw.bound, value), raw.bound_proof
-    if beats(value, bound, "max"):
-        raise CertificateError(
-            f"the bound {bound:g} on a packing is below the packing found, {value:g}; it is false."
-        )
     return chosen, bound, proof, len(master.bundles)
 
 
 class _Master:
     """The linear program over the bundles known so far."""
 
-    def __init__(self, problem: _Problem) -> None:
+    def __init__(self, problem: _Classes) -> None:
         self.problem = problem
         self.bundles: list[Bundle] = []
         self._known: set[Bundle] = set()
@@ -307,7 +250,7 @@ class _Master:
 
 
 def _integers(
-    problem: _Problem, bundles: Sequence[Bundle], settings: Settings
+    problem: _Classes, bundles: Sequence[Bundle], settings: Settings
 ) -> tuple[dict[Bundle, int], float, RawResult]:
     """Choose among some bundles; return the choice, its value and what is proved of it."""
     pairs = [np.unique(bundle, return_counts=True) for bundle in bundles]
@@ -337,14 +280,7 @@ def _integers(
     return chosen, math.fsum(n * problem.value(b) for b, n in chosen.items()), raw
 
 
-def _unroll(
-    problem: _Problem,
-    members: list[list[int]],
-    chosen: dict[Bundle, int],
-    bound: float,
-    proof: BoundProof,
-    known: int,
-) -> Packing:
+def _unroll(members: list[list[int]], chosen: dict[Bundle, int]) -> Packing:
     """Name the jobs on every GPU."""
     waiting = [list(reversed(jobs)) for jobs in members]
     gpus = [
@@ -352,6 +288,4 @@ def _unroll(
         for bundle, number in sorted(chosen.items())
         for _ in range(number)
     ]
-    value = math.fsum(number * problem.value(bundle) for bundle, number in chosen.items())
-    left = tuple(sorted(j for jobs in waiting for j in jobs))
-    return Packing(tuple(gpus), left, value, max(bound, value), proof, known)
+    return Packing(tuple(gpus), tuple(sorted(j for jobs in waiting for j in jobs)))

@@ -8,13 +8,13 @@ weak duality (`alloc.backends.second_proof`).
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from alloc.backends import SolverOptions
 from alloc.backends.second_proof import MOST_ENTRIES, solve_and_prove
 from alloc.certificate import OPTIMALITY_GAP, beats, is_within
-from alloc.formulation import ArrayModel, Formulation, ProvedInfeasible
-from alloc.instance import Instance
-from alloc.objectives import objective as named_objective
+from alloc.families import Family
+from alloc.formulation import ArrayModel, ProvedInfeasible
 from alloc.solving.outcome import Outcome, Settings
 
 _SECONDS = 1.0
@@ -22,16 +22,16 @@ _SECONDS = 1.0
 
 
 def cross_checked(
-    instance: Instance, chosen: Formulation, wanted: str, settings: Settings, outcome: Outcome
-) -> Outcome:
+    problem: Any, chosen: Family, wanted: str, settings: Settings, outcome: Outcome[Any]
+) -> Outcome[Any]:
     """Return what CP-SAT calls optimal with the bound that the array model proves.
 
     Parameters
     ----------
-    instance
+    problem
         The problem.
     chosen, wanted
-        Formulation and objective.
+        Family and objective.
     settings
         Limits of the solve.
     outcome
@@ -44,10 +44,10 @@ def cross_checked(
         model: ``recomputed``, or ``confirmed`` where it is HiGHS' word beside that of CP-SAT. If
         the array model has a better solution, that one.
     """
-    if "arrays" not in chosen.drawings or outcome.solution is None or settings.time_is_up():
+    if "arrays" not in chosen.models or outcome.solution is None or settings.time_is_up():
         return outcome
     try:
-        drawing = chosen.draw("arrays", instance, wanted, settings.held)
+        drawing = chosen.draw("arrays", problem, wanted, settings.held)
     except ProvedInfeasible:
         # It is not: here is a solution.
         return outcome
@@ -61,7 +61,7 @@ def cross_checked(
             min(settings.seconds_left(), _SECONDS),
             settings.seed,
             settings.workers,
-            OPTIMALITY_GAP / 2,
+            settings.gap / 2,
             start,
             stoppable=True,
         ),
@@ -70,11 +70,11 @@ def cross_checked(
         return replace(outcome, limit="interrupt")
     if raw.status != "optimal" or raw.values is None:
         return outcome
-    measure = named_objective(wanted)
-    value, best = measure.evaluate(instance, outcome.solution), outcome.solution
+    measure = chosen.measure_of(wanted)
+    value, best = measure.evaluate(problem, outcome.solution), outcome.solution
     other = drawing.extract(raw.values)
     if other is not None:
-        found = measure.evaluate(instance, other)
+        found = measure.evaluate(problem, other)
         if found > value if measure.sense == "max" else found < value:
             value, best = found, other
     if raw.bound_proof == "claimed":

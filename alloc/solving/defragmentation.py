@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from alloc.certificate import Result
 from alloc.errors import AllocError, CertificateError, InstanceError, nearest
+from alloc.families import AUTO
 from alloc.instance import Instance, Moves
 from alloc.migration import Migration
-from alloc.solution import Allocation, Assignment
+from alloc.solution import Allocation, Assignment, Solution
 from alloc.solving.migration import order_moves
-from alloc.solving.solver import AUTO, solve
+from alloc.solving.solver import solve
 from alloc.solving.standing import jobs_concerned, keeping_size, leave_broken, only
 from alloc.topology import Topology, hosts_in
 from alloc.verification import Violation, initial_violations, verify
@@ -35,7 +36,7 @@ class _Limits:
     seed: int
     progress: Progress | None
 
-    def solve(self, problem: Instance, goal: str) -> Result:
+    def solve(self, problem: Instance, goal: str) -> Result[Solution]:
         """Return the best placement for a goal."""
         return solve(
             problem,
@@ -65,7 +66,7 @@ class Defragmentation:
         Why there are no steps although there is a placement, or None.
     """
 
-    result: Result
+    result: Result[Solution]
     migration: Migration | None
     emptied: tuple[str, ...] = ()
     blocked: str | None = None
@@ -250,7 +251,7 @@ def _what_runs(instance: Instance, move_budget: int | None) -> Instance:
     return problem.replace(jobs=jobs, moves=Moves(move_budget))
 
 
-def _with_steps(problem: Instance, result: Result) -> Defragmentation:
+def _with_steps(problem: Instance, result: Result[Solution]) -> Defragmentation:
     """Judge the placement on the whole problem, and order the moves."""
     if not isinstance(result.solution, Allocation):
         return Defragmentation(result, None)

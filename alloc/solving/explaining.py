@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
+from alloc.families import AUTO
 from alloc.instance import Instance
 from alloc.objectives.placed import moved_tasks_by_role
 from alloc.solution import Allocation
 from alloc.solving.defragmentation import Defragmentation, make_room
 from alloc.solving.gang import Explanation, Relaxation, decide_for
-from alloc.solving.solver import AUTO
 from alloc.units import MILLI
 
 

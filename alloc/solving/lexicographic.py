@@ -12,7 +12,7 @@ from alloc.objectives import Held, WeightedSum, parse_level
 from alloc.solution import Solution
 from alloc.solving.outcome import Settings
 
-Attempt = Callable[[str, Settings, Solution | None], Result]
+Attempt = Callable[[str, Settings, Solution | None], Result[Solution]]
 
 
 def solve_levels(
@@ -22,7 +22,7 @@ def solve_levels(
     warm_start: Solution | None,
     attempt: Attempt,
     report: Callable[[str], None],
-) -> Result:
+) -> Result[Solution]:
     """Solve a lexicographic goal.
 
     Each level gets an even part of the time that is left, starts from the answer of the one before

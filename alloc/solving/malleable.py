@@ -74,7 +74,7 @@ def solve_malleable(
     settings: Settings,
     warm_start: Solution | None,
     report: Report,
-) -> Outcome:
+) -> Outcome[Solution]:
     """Solve an instance of F2: the method behind ``solve(..., "malleable")``.
 
     In continuous time a schedule on a grid of slots is improved off the grid, and the bound is the
@@ -93,7 +93,7 @@ def solve_malleable(
 
 def _solve(
     instance: Instance, settings: Settings, warm_start: Solution | None, report: Report
-) -> Outcome:
+) -> Outcome[Solution]:
     """Solve an instance whose largest weight is about 1."""
     asked, continuous = instance, instance.slot_s is None
     if continuous:

@@ -26,7 +26,7 @@ from alloc.models.offline_packing.gpu_patterns import (
 )
 from alloc.models.offline_packing.host_patterns import HostPattern, master, pattern_of, pricing
 from alloc.objectives import objective
-from alloc.solution import Allocation
+from alloc.solution import Allocation, Solution
 from alloc.solving.host_contents import allocation_of, contents_of, greedy_packings
 from alloc.verification import verify
 
@@ -46,7 +46,7 @@ def pack_offline(
     starts: Sequence[Allocation] = (),
     time_limit_s: float = 60.0,
     seed: int = 0,
-) -> Result:
+) -> Result[Solution]:
     """Place the jobs of an instance so that the most GPUs are held, and prove how near that is.
 
     Parameters

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
-from alloc.certificate import BoundProof, Limit
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
 from alloc.objectives import Held
-from alloc.solution import Solution
+
+S = TypeVar("S")
+Progress = Callable[[str], None]
+"""Takes a line of progress."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,8 @@ class Settings:
         When the solve started, on the clock of `time.perf_counter`.
     held
         Earlier levels of a goal of several levels, with the values that they must keep.
+    gap
+        Relative gap between value and bound at which a search may stop.
     nodes
         Most nodes of each integer program, or None: for answers that must not depend on the
         machine. Only rounds look at it.
@@ -36,6 +43,7 @@ class Settings:
     workers: int = 1
     started: float = field(default_factory=time.perf_counter)
     held: tuple[Held, ...] = ()
+    gap: float = OPTIMALITY_GAP
     nodes: int | None = None
 
     def seconds_left(self) -> float:
@@ -53,8 +61,28 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a method found, before the judge has looked at it.
+class Stage:
+    """What is proved of one level of a goal.
+
+    Parameters
+    ----------
+    objective
+        Name of the level.
+    bound, bound_proof
+        As in `Outcome`.
+    limit
+        What stopped the search of this level early, or None.
+    """
+
+    objective: str
+    bound: float
+    bound_proof: BoundProof
+    limit: Limit | None = None
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[S]):
+    """What a method found, before the checker has looked at it.
 
     Parameters
     ----------
@@ -69,12 +97,16 @@ class Outcome:
     limit
         What stopped the search early, or None.
     infeasible
-        Whether the instance is proved to have no solution.
+        Whether the problem is proved to have no solution.
     conflict
         Then, the requirements in conflict in the user's words.
+    stages
+        For a goal of several levels that the method solves by itself, what is proved of each.
+    repairs, sensitivities, assumptions
+        As in `alloc.certificate.Result`.
     """
 
-    solution: Solution | None
+    solution: S | None
     bound: float
     bound_proof: BoundProof
     backend: str
@@ -82,3 +114,19 @@ class Outcome:
     limit: Limit | None = None
     infeasible: bool = False
     conflict: str | None = None
+    stages: tuple[Stage, ...] = ()
+    repairs: tuple[Any, ...] = ()
+    sensitivities: tuple[Any, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+
+def timed_log(settings: Settings, progress: Progress | None) -> tuple[list[str], Progress]:
+    """Return a log, and what writes a line into it with the time and passes it on."""
+    log: list[str] = []
+
+    def report(line: str) -> None:
+        log.append(f"{time.perf_counter() - settings.started:8.2f} s  {line}")
+        if progress is not None:
+            progress(log[-1])
+
+    return log, report

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from alloc.certificate import Result
 from alloc.errors import AllocError, CertificateError
+from alloc.families import AUTO
 from alloc.instance import Instance
-from alloc.solution import Allocation
+from alloc.solution import Allocation, Solution
 from alloc.solving.gang import Decider
-from alloc.solving.solver import AUTO, solve
+from alloc.solving.solver import solve
 from alloc.solving.standing import leave_broken
 from alloc.verification import check_claims, initial_violations, verify
 from alloc.verification.violation import Violation
@@ -36,7 +37,7 @@ class Placement:
         Whether the placement removes them; otherwise the jobs concerned stay as they are.
     """
 
-    result: Result
+    result: Result[Solution]
     broken: tuple[Violation, ...] = ()
     repaired: bool = False
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-from alloc.certificate import OPTIMALITY_GAP, Limit, Status, relative_gap
-from alloc.errors import InstanceError
+from alloc.backends.scaling import power_of_two
+from alloc.certificate import Limit, is_within, relative_gap
 from alloc.solving.assignment_bounds import (
     LARGEST_FOR_ASCENT,
     DualAscent,
@@ -24,8 +23,11 @@ from alloc.solving.assignment_bounds import (
     gilmore_lawler_bound,
     round_up,
 )
+from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.tabu_search import tabu_search
 from alloc.workload.quadratic_assignment import Permutation, QuadraticAssignment
+
+Report = Callable[[str], None]
 
 _FIRST_SHARE, _CALM_S = 0.25, 1.0
 """Tabu search goes first with at most this share of the time, until nothing comes for a while."""
@@ -36,108 +38,77 @@ _SMALL_GAP = 0.12
 """Gap of the ascent up to which branch and bound is tried on larger problems."""
 
 
-@dataclass(frozen=True)
-class AssignmentAnswer:
-    """An answer to a quadratic assignment problem, and what is proved about it.
-
-    Parameters
-    ----------
-    permutation
-        Location of every facility, shape (n,).
-    objective
-        Its cost, recomputed.
-    bound
-        A proved lower bound on every permutation's cost.
-    status
-        ``optimal`` if the gap is at most `alloc.certificate.OPTIMALITY_GAP`, else ``feasible``.
-    limit
-        ``time`` if the search ended before the proof, else None.
-    seconds
-        Wall time, seconds.
-    found_s
-        Seconds after which the permutation was found.
-    bound_method
-        What proves the bound: ``gilmore-lawler``, ``dual-ascent`` or ``branch-and-bound``.
-    nodes
-        Nodes of branch and bound.
-    """
-
-    permutation: Permutation
-    objective: float
-    bound: float
-    status: Status
-    limit: Limit | None
-    seconds: float
-    found_s: float
-    bound_method: str
-    nodes: int = 0
-
-    @property
-    def gap(self) -> float:
-        """Relative gap between objective and bound, 0 or more."""
-        return relative_gap(self.objective, self.bound) or 0.0
-
-
-def solve_quadratic_assignment(
+def assign(
     problem: QuadraticAssignment,
-    *,
-    time_limit_s: float = 60.0,
-    seed: int = 0,
-    start: npt.ArrayLike | None = None,
-    target: float = -math.inf,
-) -> AssignmentAnswer:
-    """Find a cheap permutation and prove how cheap any can be.
+    objective: str,
+    settings: Settings,
+    start: Permutation | None,
+    report: Report,
+) -> Outcome[Permutation]:
+    """Find a cheap permutation, and prove how cheap any can be.
 
     Parameters
     ----------
     problem
         The problem; up to about 100 facilities. The bound of dual ascent is tried up to
         `alloc.solving.assignment_bounds.LARGEST_FOR_ASCENT`.
-    time_limit_s
-        Wall time, seconds, more than 0.
-    seed
-        Random seed.
+    objective
+        ``cost``.
+    settings
+        Limits.
     start
         Permutation to start from, or None.
-    target
-        Stop as soon as a permutation costs no more; the answer may then be unproved.
-
-    Raises
-    ------
-    InstanceError
-        If the time limit or the start is malformed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> ring = np.roll(np.eye(5), 1, axis=1)
-    >>> line = np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
-    >>> answer = solve_quadratic_assignment(QuadraticAssignment("ring on a line", ring, line))
-    >>> answer.objective, answer.status
-    (8.0, 'optimal')
+    report
+        Takes a line of progress.
     """
-    if not (math.isfinite(time_limit_s) and time_limit_s > 0):
-        raise InstanceError(f"time_limit_s is {time_limit_s}; give a number of seconds above 0.")
-    return _Run(problem, time_limit_s, seed, target).answer(start)
+    return _Run(problem, settings, report).outcome(start)
+
+
+def _of_size_one(problem: QuadraticAssignment) -> tuple[QuadraticAssignment, float]:
+    """Return a problem with entries of about 1, and the factor of its costs, a power of two.
+
+    Whole numbers stay as they are: their costs are proved exactly, in steps.
+    """
+    largest = [float(np.abs(matrix).max()) for matrix in (problem.flow, problem.distance)]
+    if problem.integral or not all(largest):
+        return problem, 1.0
+    flow, distance = (power_of_two(size) for size in largest)
+    scaled = QuadraticAssignment(problem.name, problem.flow * flow, problem.distance * distance)
+    return scaled, flow * distance
 
 
 class _Run:
     """One solve: the incumbent, the bound, and the clock."""
 
-    def __init__(
-        self, problem: QuadraticAssignment, time_limit_s: float, seed: int, target: float
-    ) -> None:
-        self.problem, self.seed, self.target = problem, seed, target
-        self.began = time.perf_counter()
-        self.limit_s, self.deadline = time_limit_s, self.began + time_limit_s
+    def __init__(self, problem: QuadraticAssignment, settings: Settings, report: Report) -> None:
+        # Bounds are searched with fixed margins: entries of any size are made about 1.
+        self.problem, self.unit = _of_size_one(problem)
+        self.settings, self.seed, self.report = settings, settings.seed, report
+        self.limit_s = settings.seconds_left()
         self.permutation: Permutation = np.arange(problem.size)
-        self.objective = problem.cost(self.permutation)
-        self.found_s, self.nodes = 0.0, 0
+        self.objective = self.problem.cost(self.permutation)
         self.bound, self.method = -math.inf, "gilmore-lawler"
 
-    def answer(self, start: npt.ArrayLike | None) -> AssignmentAnswer:
+    def outcome(self, start: Permutation | None) -> Outcome[Permutation]:
+        limit: Limit | None = None
+        try:
+            self._improve(start)
+        except KeyboardInterrupt:
+            limit = "interrupt"
+        if not self.done and limit is None:
+            limit = "time"
+        return Outcome(
+            self.permutation,
+            self.bound / self.unit,
+            "recomputed",
+            f"alloc {self.method}",
+            "alloc",
+            limit,
+        )
+
+    def _improve(self, start: Permutation | None) -> None:
         if start is not None:
-            self._note(np.asarray(start, dtype=np.int64), self.problem.cost(start), 0.0)
+            self._note(np.asarray(start, dtype=np.int64), self.problem.cost(start))
         self._raise(gilmore_lawler_bound(self.problem), "gilmore-lawler")
         # Small problems are searched in no time, and their proof is what takes long.
         small = self.problem.size <= _SMALL
@@ -148,44 +119,29 @@ class _Run:
         while not self.done and self.left_s > 0:
             self.seed += 1
             self._search(self.left_s)
-        gap = relative_gap(self.objective, self.bound) or 0.0
-        optimal = gap <= OPTIMALITY_GAP
-        return AssignmentAnswer(
-            self.permutation,
-            self.objective,
-            self.bound,
-            "optimal" if optimal else "feasible",
-            None if optimal or self.objective <= self.target else "time",
-            time.perf_counter() - self.began,
-            self.found_s,
-            self.method,
-            self.nodes,
-        )
 
     @property
     def left_s(self) -> float:
-        return self.deadline - time.perf_counter()
+        return self.settings.seconds_left()
 
     @property
     def done(self) -> bool:
-        """Whether the incumbent is proved, or as cheap as was asked for."""
-        gap = relative_gap(self.objective, self.bound)
-        return self.objective <= self.target or (gap is not None and gap <= OPTIMALITY_GAP)
+        """Whether the incumbent is proved."""
+        return is_within(self.objective, self.bound, self.settings.gap)
 
     def _search(
         self, seconds: float, max_steps: int | None = None, calm_s: float = math.inf
     ) -> None:
-        before = time.perf_counter() - self.began
         found = tabu_search(
             self.problem,
             time_limit_s=seconds,
             max_steps=max_steps,
             seed=self.seed,
-            target=max(self.target, self.bound),
+            target=self.bound,
             start=self.permutation,
             calm_s=calm_s,
         )
-        self._note(found.permutation, found.cost, before + found.found_s)
+        self._note(found.permutation, found.cost)
         # A cheaper incumbent rounds the bound up by other steps.
         self._raise(self.bound, self.method)
 
@@ -200,17 +156,18 @@ class _Run:
         share = 1.0 if small else _BRANCH_SHARE
         until = time.perf_counter() + min(share * self.limit_s, self.left_s)
         proof = branch_and_bound(self.problem, self.permutation, deadline=until, root=root)
-        self.nodes = proof.nodes
+        self.report(f"branch and bound: {proof.nodes:,d} nodes")
         if proof.permutation is not None:
             cost = self.problem.cost(proof.permutation)
-            self._note(proof.permutation, cost, time.perf_counter() - self.began)
+            self._note(proof.permutation, cost)
         self._raise(proof.bound, "branch-and-bound")
 
-    def _note(self, permutation: Permutation, cost: float, found_s: float) -> None:
+    def _note(self, permutation: Permutation, cost: float) -> None:
         if cost < self.objective:
-            self.permutation, self.objective, self.found_s = permutation, cost, found_s
+            self.permutation, self.objective = permutation, cost
+            self.report(f"cost {cost / self.unit:g}")
 
     def _raise(self, bound: float, method: str) -> None:
-        bound = min(round_up(bound, self.objective, self.problem.step), self.objective)
+        bound = round_up(bound, self.objective, self.problem.step)
         if bound > self.bound:
             self.bound, self.method = bound, method

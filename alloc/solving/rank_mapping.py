@@ -8,30 +8,31 @@ quadratic assignment, searched for any size and proved for small ones.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from alloc.backends import SolverOptions
-from alloc.certificate import OPTIMALITY_GAP, Limit, Status, relative_gap
-from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError, nearest
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, Result, is_within
+from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.models.rank_mapping.counts import CountProblem, Counts, DomainTree, boundary_seconds
 from alloc.solving.block_plans import Plan, has_enough, plans
+from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.quadratic_assignment import assign
+from alloc.solving.solver import solve
 from alloc.topology.communication import CommunicationGraph, CommunicationTree, Fabric
 from alloc.topology.job_fabric import job_fabric
 from alloc.topology.topology import Topology
-from alloc.verification.ranks import check_mapping
 from alloc.workload.parallelism import Parallelism
 from alloc.workload.quadratic_assignment import QuadraticAssignment
 from alloc.workload.rank_mapping import (
     Algorithm,
     Indices,
     RankMapping,
-    require_algorithm,
+    RankMappingProblem,
     step_time,
     transfer_time,
     value_mapping,
@@ -41,53 +42,6 @@ MappingObjective = Literal["step", "transfer"]
 
 _LEAST_SHARE_S = 1.0
 """Seconds that a solve of the count model gets at least."""
-
-
-@dataclass(frozen=True)
-class MappingAnswer:
-    """A mapping and what is proved about it.
-
-    Parameters
-    ----------
-    mapping
-        The mapping with its predicted times.
-    places
-        Position among the fabric's GPUs of the GPU of each rank, shape (ranks,).
-    objective_name
-        ``step``: predicted communication time of a step; ``transfer``: total time on the links.
-    objective
-        Its value, seconds.
-    bound
-        A proved lower bound on every mapping's value, seconds.
-    status
-        ``optimal`` if the gap is at most `alloc.certificate.OPTIMALITY_GAP`, else ``feasible``.
-    limit
-        ``time`` if the time limit came before the proof, else None. A ``feasible`` answer without a
-        limit is one where groups of one kind may have to be cut each in its own way, which the
-        search does not try; the bound allows for it.
-    method
-        What found and proved it: ``counts`` or ``quadratic-assignment``.
-    seconds
-        Wall time, seconds.
-    fabric
-        What the GPUs were taken to be joined by.
-    """
-
-    mapping: RankMapping
-    places: Indices
-    objective_name: MappingObjective
-    objective: float
-    bound: float
-    status: Status
-    limit: Limit | None
-    method: str
-    seconds: float
-    fabric: Fabric
-
-    @property
-    def gap(self) -> float:
-        """Relative gap between objective and bound, 0 or more."""
-        return relative_gap(self.objective, self.bound) or 0.0
 
 
 def map_ranks(
@@ -101,7 +55,7 @@ def map_ranks(
     bandwidth_gb_per_s: Mapping[str, float] | None = None,
     time_limit_s: float = 60.0,
     seed: int = 0,
-) -> MappingAnswer:
+) -> Result[RankMapping]:
     """Map the ranks of a job onto the GPUs of its placement.
 
     Parameters
@@ -128,7 +82,7 @@ def map_ranks(
 
     Returns
     -------
-    MappingAnswer
+    Result
         The best mapping found, never worse than the naive one, and a proved bound.
 
     Raises
@@ -147,14 +101,34 @@ def map_ranks(
     >>> job = transformer_parallelism(
     ...     layers=8, hidden=4096, sequence=2048, tensor=4, pipeline=2, data=4, micro_batches=4
     ... )
-    >>> answer = map_ranks(leaf_spine(dgx_h100(), 2, 2, num_spines=2), job)
-    >>> answer.status, answer.method
-    ('optimal', 'counts')
+    >>> result = map_ranks(leaf_spine(dgx_h100(), 2, 2, num_spines=2), job)
+    >>> result.certificate.status, result.certificate.backend
+    ('optimal', 'alloc counts')
     """
-    began = time.perf_counter()
-    require_algorithm(algorithm)
-    if not (math.isfinite(time_limit_s) and time_limit_s > 0):
-        raise InstanceError(f"time_limit_s is {time_limit_s}; give a number of seconds above 0.")
+    problem = rank_problem(
+        topology,
+        parallelism,
+        gpus,
+        algorithm=algorithm,
+        latency_s=latency_s,
+        bandwidth_gb_per_s=bandwidth_gb_per_s,
+    )
+    result: Result[RankMapping] = solve(
+        problem, objective=objective, time_limit_s=time_limit_s, seed=seed
+    )
+    return result
+
+
+def rank_problem(
+    topology: Topology | Fabric,
+    parallelism: Parallelism,
+    gpus: Sequence[str] | None = None,
+    *,
+    algorithm: Algorithm = "auto",
+    latency_s: Mapping[str, float] | None = None,
+    bandwidth_gb_per_s: Mapping[str, float] | None = None,
+) -> RankMappingProblem:
+    """Return the problem of mapping a job's ranks; parameters as in `map_ranks`."""
     if isinstance(topology, Topology):
         fabric = job_fabric(topology, gpus, latency_s, bandwidth_gb_per_s)
     elif gpus is not None or latency_s or bandwidth_gb_per_s:
@@ -164,53 +138,59 @@ def map_ranks(
         )
     else:
         fabric = topology
-    if fabric.num_gpus < parallelism.num_ranks:
-        raise InstanceError(
-            f"rank mapping: the job has {parallelism.num_ranks} ranks and its placement "
-            f"{fabric.num_gpus} GPUs; each rank needs one of its own."
-        )
-    if objective is not None and objective not in get_args(MappingObjective):
-        known = get_args(MappingObjective)
-        raise InstanceError(
-            f'rank mapping: objective "{objective}" is unknown{nearest(objective, known, ";")} '
-            f"known: {', '.join(known)}."
-        )
-    on_tree = isinstance(fabric, CommunicationTree)
-    chosen = objective or ("step" if on_tree else "transfer")
-    naive = np.arange(parallelism.num_ranks)
-    if chosen == "step":
+    return RankMappingProblem(fabric, parallelism, algorithm)
+
+
+def solve_mapping(
+    problem: RankMappingProblem,
+    objective: str,
+    settings: Settings,
+    start: RankMapping | None,
+    report: Callable[[str], None],
+) -> Outcome[RankMapping]:
+    """Map ranks by counts on a tree, or as a quadratic assignment.
+
+    Parameters
+    ----------
+    problem
+        The job and its GPUs.
+    objective
+        ``step`` or ``transfer``.
+    settings
+        Limits.
+    start
+        Mapping to start from; None: the naive one, rank by rank.
+    report
+        Takes a line of progress.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If `objective` is ``step`` on a graph.
+    """
+    fabric, parallelism = problem.fabric, problem.parallelism
+    first = np.arange(parallelism.num_ranks) if start is None else problem.places(start)
+    if objective == "step":
         if not isinstance(fabric, CommunicationTree):
             raise UnsupportedFeatureError(
                 'rank mapping: objective "step" needs a tree of domains, and these GPUs are wired '
                 'pair by pair; use objective "transfer", whose answer predicts the step as well.'
             )
-        search = _TreeSearch(fabric, parallelism, algorithm, began + time_limit_s, seed)
-        places, bound, limit = search.run(naive)
-        method = "counts"
+        search = _TreeSearch(fabric, parallelism, problem.algorithm, settings)
+        try:
+            places, bound, limit = search.run(first)
+        except KeyboardInterrupt:
+            places, bound, limit = search.places, -math.inf, "interrupt"
+        method, proof = "counts", search.proof
     else:
-        left = max(time_limit_s - (time.perf_counter() - began), 0.05)
-        places, bound, limit = _assign(fabric, parallelism, left, seed)
-        method = "quadratic-assignment"
-    mapping = value_mapping(parallelism, fabric, places, algorithm)
-    value = mapping.time.step_s if chosen == "step" else mapping.transfer_s
-    violations = check_mapping(parallelism, fabric, mapping, algorithm)
-    if violations:
-        raise CertificateError(f"rank mapping: {method} breaks a rule: {violations[0]}")
+        places, bound, limit = _assign(fabric, parallelism, settings, first, report)
+        method, proof = "quadratic-assignment", "recomputed"
+    mapping = value_mapping(parallelism, fabric, places, problem.algorithm)
+    value = mapping.time.step_s if objective == "step" else mapping.transfer_s
     # The search leaves out what is proved to be no better, so its bound may be above the value.
     bound = min(bound, value)
-    optimal = (relative_gap(value, bound) or 0.0) <= OPTIMALITY_GAP
-    return MappingAnswer(
-        mapping,
-        places,
-        chosen,
-        value,
-        bound,
-        "optimal" if optimal else "feasible",
-        None if optimal else limit,
-        method,
-        time.perf_counter() - began,
-        fabric,
-    )
+    optimal = is_within(value, bound, OPTIMALITY_GAP)
+    return Outcome(mapping, bound, proof, f"alloc {method}", "alloc", None if optimal else limit)
 
 
 class _TreeSearch:
@@ -221,15 +201,15 @@ class _TreeSearch:
         tree: CommunicationTree,
         parallelism: Parallelism,
         algorithm: Algorithm,
-        deadline: float,
-        seed: int,
+        settings: Settings,
     ) -> None:
         self.tree, self.parallelism, self.algorithm = tree, parallelism, algorithm
-        self.deadline, self.seed = deadline, seed
+        self.settings = settings
         self.domains = DomainTree.of(tree)
         self.boundary_s = boundary_seconds(tree, parallelism)
         self.best = math.inf
         self.cut_short = False
+        self.proof: BoundProof = "recomputed"
         self.places: Indices = np.zeros(0, dtype=np.int64)
 
     def run(self, naive: Indices) -> tuple[Indices, float, Limit | None]:
@@ -243,7 +223,7 @@ class _TreeSearch:
             if least >= self._enough or bound <= least:
                 bound = min(bound, least)
                 break
-            if time.perf_counter() >= self.deadline:
+            if self.settings.time_is_up():
                 bound, limit = min(bound, least), "time"
                 break
             if not has_enough(plan, self.domains, self.parallelism.num_ranks):
@@ -296,7 +276,7 @@ class _TreeSearch:
         self._note(problem.places(problem.counts_of_runs(runs), p.tensor, p.data))
         if seconds + problem.pipeline_s(cuts) <= least * (1 + 1e-12):
             return 0.0
-        if time.perf_counter() >= self.deadline:
+        if self.settings.time_is_up():
             self.cut_short = True
             return 0.0
         counts, pipeline = self._counts(problem, runs)
@@ -309,32 +289,36 @@ class _TreeSearch:
         from alloc.backends import cpsat
         from alloc.models.rank_mapping.cpsat_model import counts_of, cpsat_counts
 
-        left = self.deadline - time.perf_counter()
+        left = self.settings.seconds_left()
         start = problem.counts_of_runs(runs)[: problem.open_levels]
         values = np.concatenate([x.reshape(-1) for x in start]).astype(float)
         # Later plans may hold the answer: no solve takes all of the time.
         share = min(left, max(_LEAST_SHARE_S, left / 3))
-        options = SolverOptions(share, self.seed, gap=0.0, start=values)
+        options = SolverOptions(share, self.settings.seed, gap=0.0, start=values)
         raw = cpsat.solve(cpsat_counts(problem), options)
         self.cut_short |= raw.status != "optimal"
         counts = None if raw.values is None else counts_of(problem, raw.values)
+        self.proof = "claimed"  # from here on it is CP-SAT's word too
         # The equal runs are a solution: whoever calls it infeasible proves nothing.
         return counts, 0.0 if raw.status == "infeasible" else max(raw.bound, 0.0)
 
 
 def _assign(
-    fabric: Fabric, parallelism: Parallelism, time_limit_s: float, seed: int
+    fabric: Fabric,
+    parallelism: Parallelism,
+    settings: Settings,
+    first: Indices,
+    report: Callable[[str], None],
 ) -> tuple[Indices, float, Limit | None]:
     """Minimise the time of all traffic as a quadratic assignment."""
-    from alloc.solving.quadratic_assignment import solve_quadratic_assignment
-
     problem = assignment_problem(fabric, parallelism)
-    naive = np.arange(problem.size)
-    answer = solve_quadratic_assignment(problem, time_limit_s=time_limit_s, seed=seed, start=naive)
-    places = answer.permutation[: parallelism.num_ranks]
-    value = transfer_time(parallelism, fabric, places)
-    scale = value / answer.objective if answer.objective > 0 else 0.0
-    return places, answer.bound * scale, answer.limit
+    spare = np.setdiff1d(np.arange(problem.size), first)
+    outcome = assign(problem, "cost", settings, np.concatenate([first, spare]), report)
+    assert outcome.solution is not None
+    places = outcome.solution[: parallelism.num_ranks]
+    cost = problem.cost(outcome.solution)
+    scale = transfer_time(parallelism, fabric, places) / cost if cost > 0 else 0.0
+    return places, outcome.bound * scale, outcome.limit
 
 
 def assignment_problem(fabric: Fabric, parallelism: Parallelism) -> QuadraticAssignment:

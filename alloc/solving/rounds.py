@@ -296,7 +296,7 @@ def solve_round(
     settings: Settings,
     warm_start: Solution | None,
     report: Callable[[str], None],
-) -> Outcome:
+) -> Outcome[Solution]:
     """Solve the first slot of an instance: the method behind ``solve(..., "round")``."""
     data = round_data(instance, objective)
     started = time.perf_counter()

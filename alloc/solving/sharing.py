@@ -84,7 +84,7 @@ def solve_sharing(
     settings: Settings,
     warm_start: Solution | None,
     report: Callable[[str], None],
-) -> Outcome:
+) -> Outcome[Solution]:
     """Solve an instance: the method behind ``solve(..., "sharing")``."""
     all_run = objective in PLACES_ALL
     data = sharing_data(instance, aggregate=True, states=objective == "reconfigurations")
@@ -204,7 +204,7 @@ def _open_options(
     return (lowest, highest), loss
 
 
-def _infeasible(instance: Instance, objective: str, settings: Settings) -> Outcome:
+def _infeasible(instance: Instance, objective: str, settings: Settings) -> Outcome[Solution]:
     """Return the outcome of jobs that cannot all run, with how many of them can at most."""
     data = sharing_data(instance, aggregate=True, states=False)
     alike = tuple(replace(job_class, weight=1.0) for job_class in data.classes)

@@ -1,83 +1,80 @@
-"""`solve`: one door to every method and backend."""
+"""`solve`: one door to every family, method and backend; it only dispatches."""
 
 from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 from alloc.backends import BACKENDS, SolverOptions
 from alloc.backends import backend as named_backend
 from alloc.backends.second_proof import with_proof
-from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, Status, beats
+from alloc.certificate import OPTIMALITY_GAP, Result
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
-from alloc.formulation import (
-    ArrayModel,
-    CpSatModel,
-    Formulation,
-    ProvedInfeasible,
-    require_formulation,
-)
-from alloc.instance import Instance
-from alloc.objectives import Sense, parse_goal
-from alloc.objectives import objective as named_objective
-from alloc.solution import Solution
+from alloc.families import AUTO, INSTANCE, Family, family_of, load
+from alloc.formulation import ArrayModel, CpSatModel, ProvedInfeasible
+from alloc.objectives import parse_goal
+from alloc.solving.certify import certify
 from alloc.solving.cross_check import cross_checked
 from alloc.solving.lexicographic import solve_levels
-from alloc.solving.outcome import Outcome, Settings
-from alloc.verification import initial_violations, verify
+from alloc.solving.outcome import Outcome, Settings, timed_log
+from alloc.units import require_non_negative
+from alloc.verification import initial_violations
 from alloc.verification.starts import require_start
 
 _log = logging.getLogger(__name__)
 
-AUTO = "auto"
 _MOST_REPORTED = 5
 """Rules that the running jobs break, in the log: the first ones say what is wrong."""
 _LIMITS = ("deadline", "horizon", "preempted")
 
 
 def solve(
-    instance: Instance,
-    formulation: str = "malleable",
+    problem: Any,
+    family: str | None = None,
     backend: str = AUTO,
     *,
     objective: str | None = None,
     time_limit_s: float = 60.0,
+    gap: float = OPTIMALITY_GAP,
     seed: int = 0,
     workers: int = 1,
-    warm_start: Solution | Result | None = None,
+    warm_start: Any = None,
     progress: Callable[[str], None] | None = None,
     isolated: bool = False,
-) -> Result:
-    """Solve an instance, with a proof of how good the answer is.
+) -> Result[Any]:
+    """Solve a problem of any family, with a proof of how good the answer is.
 
     Parameters
     ----------
-    instance
-        The problem.
-    formulation
-        ``"round"`` (F1), ``"malleable"`` (F2), ``"placement"`` (F4) ...; see
-        `alloc.formulation.FORMULATIONS`.
+    problem
+        What is asked: an `alloc.Instance`, a planning problem ...
+    family
+        Name of the family, see `alloc.families.FAMILIES`; None for the family of the problem's
+        type, of an instance ``"malleable"`` (F2). Others of instances are ``"round"`` (F1),
+        ``"placement"`` (F4) and ``"sharing"`` (F5).
     backend
-        ``"auto"`` for the family's specialised exact method, or a general solver on a drawing:
-        ``"highs"`` (sparse arrays), ``"pyomo"`` (the Pyomo model), ``"cpsat"``.
+        ``"auto"`` for the family's own exact method, the name of another method of its own, or a
+        general solver on a model: ``"highs"`` (sparse arrays), ``"pyomo"`` (the Pyomo model),
+        ``"cpsat"``.
     objective
-        Name of the objective, or None for the formulation's default. A formulation of placement
-        takes a goal, such as ``"gpus_placed then balance + 0.05 moves"``: its levels are solved
-        one after the other, with a certificate each (`Result.stages`).
+        Name of the objective, or None for the family's default. Placement takes a goal, such as
+        ``"gpus_placed then balance + 0.05 moves"``: its levels are solved one after the other,
+        with a certificate each (`Result.stages`).
     time_limit_s
         Wall time, seconds, more than 0.
+    gap
+        Relative gap between value and bound at which the search may stop, 0 or more: for
+        right-sizing, operation and general solvers; the other methods go on to the optimum.
     seed
         Random seed.
     workers
         Threads of the solver.
     warm_start
-        A solution of this instance to start from, alone or in a result; one of a kind that the
-        formulation does not return is left aside.
+        A solution of this problem to start from, alone or in a result; one of a kind that the
+        family does not return is left aside.
     progress
         Called with a line of text now and then.
     isolated
@@ -95,23 +92,24 @@ def solve(
     Raises
     ------
     InstanceError
-        If a name is unknown or an option out of range, or `warm_start` answers another instance.
+        If a name is unknown or an option out of range, or `warm_start` answers another problem.
     UnsupportedFeatureError
-        If the method cannot model the instance.
+        If the method cannot model the problem.
     BackendUnavailableError
         If the solver cannot be loaded.
     CertificateError
-        If the answer or its bound contradicts what the judge recomputes.
+        If the answer or its bound contradicts what the checker recomputes.
     SolverError
         If the solver broke its contract, or, with `isolated`, its process died.
     """
     if isolated:
         return _solve_isolated(
-            instance,
-            formulation,
+            problem,
+            family,
             backend,
             objective=objective,
             time_limit_s=time_limit_s,
+            gap=gap,
             seed=seed,
             workers=workers,
             warm_start=warm_start,
@@ -119,53 +117,81 @@ def solve(
         )
     if not (time_limit_s > 0 and math.isfinite(time_limit_s)):
         raise InstanceError(f"time_limit_s is {time_limit_s}; give a number of seconds above 0.")
-    chosen = require_formulation(formulation)
-    wanted = chosen.require_objective(objective)
-    chosen.require_features(instance)
-    start = None if warm_start is None else require_start(instance, warm_start)
-    settings = Settings(time_limit_s, seed, workers)
-    lines: list[str] = []
+    require_non_negative(gap, "solve", "gap")
+    settings = Settings(time_limit_s, seed, workers, gap=gap)
 
-    def report(line: str) -> None:
-        stamped = f"{time.perf_counter() - settings.started:8.2f} s  {line}"
-        lines.append(stamped)
-        _log.info(stamped)
+    def tell(line: str) -> None:
+        _log.info(line)
         if progress is not None:
-            progress(stamped)
+            progress(line)
 
-    initial = initial_violations(instance) if chosen.goals else []
+    log, report = timed_log(settings, tell)
+    result = solve_within(
+        problem, settings, report, family, backend, objective=objective, warm_start=warm_start
+    )
+    return result.replace(log=tuple(log))
+
+
+def solve_within(
+    problem: Any,
+    settings: Settings,
+    report: Callable[[str], None],
+    family: str | None = None,
+    backend: str = AUTO,
+    *,
+    objective: str | None = None,
+    warm_start: Any = None,
+) -> Result[Any]:
+    """Solve a problem as a step of something larger, within its limits.
+
+    Parameters
+    ----------
+    problem, family, backend, objective, warm_start
+        As in `solve`.
+    settings
+        Limits, with the clock that is already running.
+    report
+        Takes a line of progress.
+    """
+    chosen = family_of(problem, family)
+    wanted = chosen.require_objective(problem, objective)
+    chosen.require_features(problem)
+    start = warm_start
+    if warm_start is not None and not (chosen.takes_hints and not isinstance(warm_start, Result)):
+        start = require_start(problem, warm_start, chosen.check)
+    initial = initial_violations(problem) if chosen.goals else []
     for violation in initial[:_MOST_REPORTED]:
         report(f"before anything moves: {violation}")
     if len(initial) > _MOST_REPORTED:
         report(f"before anything moves: {len(initial) - _MOST_REPORTED} more rules are broken")
     levels = [level.name for level in parse_goal(wanted).levels] if chosen.goals else [wanted]
     if len(levels) == 1:
-        outcome = _attempt(instance, chosen, backend, wanted, settings, start, report)
+        outcome = _attempt(problem, chosen, backend, wanted, settings, start, report)
+        if start is not None and not chosen.takes_hints:
+            outcome = _at_least(start, problem, chosen, wanted, outcome)
         if outcome.infeasible and outcome.conflict and initial:
             known = f"{outcome.conflict}. Already now: {initial[0]}"
             outcome = replace(outcome, conflict=known)
-        return certify(instance, chosen.name, wanted, outcome, settings, tuple(lines))
-    stages = solve_levels(
-        instance,
+        return certify(chosen, problem, wanted, outcome, settings)
+    return solve_levels(
+        problem,
         levels,
         settings,
         start,
         lambda level, given, found: certify(
-            instance,
-            chosen.name,
+            chosen,
+            problem,
             level,
-            _attempt(instance, chosen, backend, level, given, found, report),
+            _attempt(problem, chosen, backend, level, given, found, report),
             given,
-            (),
         ),
         report,
     )
-    return stages.replace(log=tuple(lines))
 
 
 def _solve_isolated(
     *arguments: Any, progress: Callable[[str], None] | None, **options: Any
-) -> Result:
+) -> Result[Any]:
     """Solve in a process of its own; what it logs is logged here."""
     from alloc.solving.isolation import run_isolated
 
@@ -174,82 +200,104 @@ def _solve_isolated(
         if progress is not None:
             progress(line)
 
-    result: Result = run_isolated(solve, *arguments, progress=report, **options)
+    result: Result[Any] = run_isolated(solve, *arguments, progress=report, **options)
     return result
 
 
 def _attempt(
-    instance: Instance,
-    chosen: Formulation,
+    problem: Any,
+    chosen: Family,
     backend: str,
     wanted: str,
     settings: Settings,
-    warm_start: Solution | None,
+    warm_start: Any,
     report: Callable[[str], None],
-) -> Outcome:
+) -> Outcome[Any]:
     """Run the method or the backend; an interrupt or a proof of infeasibility is an outcome."""
+    nothing = -math.inf if chosen.measure_of(wanted).sense == "min" else math.inf
+    outcome: Outcome[Any]
     try:
-        outcome = _outcome(instance, chosen, backend, wanted, settings, warm_start, report)
+        outcome = _outcome(problem, chosen, backend, wanted, settings, warm_start, report)
     except ProvedInfeasible as proof:
         outcome = Outcome(
-            None, -_worst(wanted), "none", backend, "alloc", infeasible=True, conflict=str(proof)
+            None, -nothing, "none", backend, "alloc", infeasible=True, conflict=str(proof)
         )
     except KeyboardInterrupt:
         # Methods that hold an incumbent return it themselves.
-        outcome = Outcome(None, _worst(wanted), "none", backend, "alloc", limit="interrupt")
-    if outcome.solution is not None and _loses_limits(instance, outcome.solution):
+        outcome = Outcome(None, nothing, "none", backend, "alloc", limit="interrupt")
+    if outcome.solution is not None and _loses_limits(chosen, problem, outcome.solution):
         report("the plan finds no hosts in time for its limits; the incumbent is dropped")
         outcome = replace(outcome, solution=None)
     return outcome
 
 
-def _worst(objective_name: str) -> float:
-    """Return the bound that claims nothing."""
-    return math.inf if named_objective(objective_name).sense == "max" else -math.inf
+def _at_least(
+    start: Any, problem: Any, chosen: Family, wanted: str, outcome: Outcome[Any]
+) -> Outcome[Any]:
+    """Return an outcome that is no worse than the start, which the checker has accepted.
+
+    Raises
+    ------
+    CertificateError
+        If the method claims that there is no solution.
+    """
+    if not isinstance(start, load(chosen.solution)):
+        return outcome  # of a kind that the family does not return
+    if outcome.infeasible:
+        raise CertificateError(
+            f"{outcome.backend} claims that there is no solution, and the warm start is one."
+        )
+    measure = chosen.measure_of(wanted)
+    if outcome.solution is not None:
+        value, found = measure.evaluate(problem, start), measure.evaluate(problem, outcome.solution)
+        if not (value > found if measure.sense == "max" else value < found):
+            return outcome
+    return replace(outcome, solution=start)
 
 
-def _loses_limits(instance: Instance, solution: Solution) -> bool:
+def _loses_limits(chosen: Family, problem: Any, solution: Any) -> bool:
     """Return whether placing made a schedule miss its limits: capacity rows do not see hosts."""
-    violations = verify(instance, solution)
+    if chosen.problem != INSTANCE:
+        return False
+    violations = chosen.check(problem, solution)
     return bool(violations) and all(v.code in _LIMITS for v in violations)
 
 
 def _outcome(
-    instance: Instance,
-    chosen: Formulation,
+    problem: Any,
+    chosen: Family,
     backend: str,
     wanted: str,
     settings: Settings,
-    warm_start: Solution | None,
+    warm_start: Any,
     report: Callable[[str], None],
-) -> Outcome:
-    """Run the method or the backend."""
-    if backend == AUTO:
-        if chosen.method is None:
-            raise UnsupportedFeatureError(
-                f'formulation "{chosen.name}" has no method of its own; name a backend: '
-                f"{', '.join(BACKENDS)}."
-            )
-        module, function = chosen.method.split(":")
-        method = getattr(import_module(module), function)
-        outcome: Outcome = method(instance, wanted, settings, warm_start, report)
+) -> Outcome[Any]:
+    """Run a method of the family's own, or a general solver on a model."""
+    if backend in chosen.methods:
+        method = load(chosen.methods[backend])
+        outcome: Outcome[Any] = method(problem, wanted, settings, warm_start, report)
         return outcome
-    return _solve_drawing(instance, chosen, backend, wanted, settings, warm_start, report)
+    if backend == AUTO:
+        raise UnsupportedFeatureError(
+            f'family "{chosen.name}" has no method of its own; name a backend: '
+            f"{', '.join(BACKENDS)}."
+        )
+    return _solve_model(problem, chosen, backend, wanted, settings, warm_start, report)
 
 
-def _solve_drawing(
-    instance: Instance,
-    chosen: Formulation,
+def _solve_model(
+    problem: Any,
+    chosen: Family,
     backend_name: str,
     wanted: str,
     settings: Settings,
-    warm_start: Solution | None,
+    warm_start: Any,
     report: Callable[[str], None],
-) -> Outcome:
-    """Solve a drawing with a general solver."""
+) -> Outcome[Any]:
+    """Solve a model with a general solver."""
     solver = named_backend(backend_name)
-    drawing = chosen.draw(solver.DRAWING, instance, wanted, settings.held)
-    report(f"built the {solver.DRAWING} drawing")
+    drawing = chosen.draw(solver.DRAWING, problem, wanted, settings.held)
+    report(f"built the {solver.DRAWING} model")
     start = None
     if warm_start is not None and drawing.start is not None:
         start = drawing.start(warm_start)
@@ -257,7 +305,7 @@ def _solve_drawing(
         settings.seconds_left(),
         settings.seed,
         settings.workers,
-        OPTIMALITY_GAP / 2,
+        settings.gap / 2,
         start,
         stoppable=True,
     )
@@ -278,71 +326,6 @@ def _solve_drawing(
         conflict=chosen.conflict if infeasible else None,
     )
     if isinstance(drawing.model, CpSatModel) and raw.status == "optimal":
-        outcome = cross_checked(instance, chosen, wanted, settings, outcome)
+        outcome = cross_checked(problem, chosen, wanted, settings, outcome)
         report(f"the array model: bound {outcome.bound:g}, {outcome.bound_proof}")
     return outcome
-
-
-def certify(
-    instance: Instance,
-    formulation_name: str,
-    objective_name: str,
-    outcome: Outcome,
-    settings: Settings,
-    log: tuple[str, ...],
-) -> Result:
-    """Let the judge check an outcome and write its certificate.
-
-    Raises
-    ------
-    CertificateError
-        If the solution breaks a rule, or is better than the bound allows.
-    """
-    measure = named_objective(objective_name)
-    value = None
-    if outcome.solution is not None:
-        violations = verify(instance, outcome.solution)
-        if violations:
-            more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
-            raise CertificateError(
-                f"{outcome.backend} returned a solution that breaks a rule: {violations[0]}{more}"
-            )
-        value = measure.evaluate(instance, outcome.solution)
-    bound = outcome.bound
-    if value is not None:
-        rounding = measure.rounding(instance)
-        if beats(value, bound, measure.sense, rounding):
-            raise CertificateError(
-                f"{outcome.backend} claims the bound {bound:g} for {objective_name}, but its own "
-                f"solution has {value:g}; the bound is false."
-            )
-        # Within rounding the solution itself shows how far the bound can hold.
-        bound = max(bound, value) if measure.sense == "max" else min(bound, value)
-        bound = value if abs(bound - value) <= rounding else bound
-    certificate = Certificate(
-        status="feasible",
-        objective=value,
-        bound=bound,
-        sense=measure.sense,
-        objective_name=objective_name,
-        formulation=formulation_name,
-        backend=outcome.backend,
-        backend_version=outcome.backend_version,
-        seed=settings.seed,
-        workers=settings.workers,
-        seconds=time.perf_counter() - settings.started,
-        fingerprint=instance.fingerprint,
-        limit=outcome.limit,
-        verified=value is not None,
-        bound_proof=outcome.bound_proof if math.isfinite(bound) else "none",
-    )
-    status = _status(certificate, outcome, measure.sense)
-    return Result(outcome.solution, certificate.replace(status=status), log, outcome.conflict)
-
-
-def _status(certificate: Certificate, outcome: Outcome, sense: Sense) -> Status:
-    if outcome.infeasible:
-        return "infeasible"
-    if certificate.gap is None:
-        return "no_solution"
-    return "optimal" if certificate.gap <= OPTIMALITY_GAP else "feasible"

@@ -16,7 +16,7 @@ CLAIM_TOLERANCE = CONTRADICTION
 """Relative difference that rounding explains, of values as of bounds."""
 
 
-def check_claims(instance: Instance, result: Result) -> list[Violation]:
+def check_claims(instance: Instance, result: Result[Solution]) -> list[Violation]:
     """Recompute the objective that a result claims, and hold its bound against it.
 
     Parameters
@@ -67,7 +67,7 @@ def _check_claim(
     measure = objective(certificate.objective_name)
     value = measure.evaluate(instance, solution)
     claimed = certificate.objective
-    rounding = measure.rounding(instance)
+    rounding = measure.rounding(instance, solution)
     if claimed is None or not math.isclose(
         claimed, value, rel_tol=CLAIM_TOLERANCE, abs_tol=rounding
     ):

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from alloc.capacity.inference import InferenceProblem
-from alloc.capacity.inference_plan import InferencePlan, ReplicaGroup
+from alloc.capacity.inference_plan import InferencePlan, ReplicaGroup, plan_cost
 from alloc.capacity.inference_rates import (
     caps_that_fit,
     group_rate,
@@ -19,10 +19,16 @@ from alloc.capacity.inference_rates import (
 from alloc.capacity.served import ServedModel, option_label
 from alloc.capacity.serving import latencies
 from alloc.errors import InstanceError
+from alloc.objectives import Measure, Value
 from alloc.verification.violation import Violation
 
 RATE_TOLERANCE = 5e-6
 """Relative: solvers keep rows to 1e-6."""
+
+
+def objective(name: str) -> Measure:
+    """Return the objective of a plan: its cost over all periods."""
+    return Value(name, "min", plan_cost)
 
 
 def verify_inference(problem: InferenceProblem, plan: InferencePlan) -> list[Violation]:

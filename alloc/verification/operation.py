@@ -14,6 +14,7 @@ from alloc.capacity.operation import (
 )
 from alloc.capacity.operation_result import OperationCosts
 from alloc.errors import InstanceError, nearest
+from alloc.objectives import Measure, Value
 from alloc.verification.violation import Violation
 
 OBJECTIVES = {
@@ -40,6 +41,12 @@ def require_operation_objective(name: str) -> str:
             f"Known: {', '.join(OBJECTIVES)}."
         )
     return name
+
+
+def objective(name: str) -> Measure:
+    """Return an objective of `OBJECTIVES`."""
+    require_operation_objective(name)
+    return Value(name, "min", lambda problem, plan: operation_costs(problem, plan, name).total)
 
 
 def operation_costs(

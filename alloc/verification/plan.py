@@ -12,12 +12,26 @@ from alloc.capacity.headroom import headroom, reference_gpus
 from alloc.capacity.plan import Order, Plan, PlanResult, Rental, Share, Unserved
 from alloc.capacity.problem import PlanningProblem
 from alloc.certificate import beats
+from alloc.objectives import Measure, Value
 from alloc.units import in_full
 from alloc.verification.claims import CLAIM_TOLERANCE
 from alloc.verification.violation import Violation
 
+_BOUND_TOLERANCE = 1e-5
+"""How far, relatively, rounding may push a bound past a cost: HiGHS keeps rows to 1e-7 of their
+size, and a plan's cost is made of thousands of them."""
 PLAN_TOLERANCE = 1e-6
 """Relative excess that rounding explains: solvers work in floating point."""
+
+
+def objective(name: str) -> Measure:
+    """Return the objective of a plan: its expected discounted cost."""
+    return Value(
+        name,
+        "min",
+        lambda problem, plan: account(problem, plan).costs.total,
+        tolerance=_BOUND_TOLERANCE,
+    )
 
 
 def verify_plan(problem: PlanningProblem, plan: Plan) -> list[Violation]:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from alloc.capacity.quota_measures import coverage
+from alloc.capacity.quota_measures import coverage, goal_value, level_of, plan_rounding
 from alloc.capacity.quotas import QuotaPlan, QuotaProblem
+from alloc.objectives import Measure, Value
 from alloc.units import MILLI
 from alloc.verification.violation import Violation
 
@@ -16,6 +17,21 @@ Array = npt.NDArray[np.float64]
 
 TOLERANCE_MILLI = 0.01
 """Milli-GPU by which a solver's continuous amounts may be off."""
+
+
+def objective(name: str) -> Measure:
+    """Return a goal, or the level of a fair one: ``fair_service of the 2 worst``."""
+    goal, _, level = name.partition(" of the ")
+    fair = goal in ("fair_service", "fair_coverage")
+    worst = int(level.removesuffix(" worst")) if level else 1
+
+    def value(problem: QuotaProblem, plan: QuotaPlan) -> float:
+        served = plan.served_milli(problem)
+        if fair:
+            return float(np.sort(level_of(problem, served))[:worst].sum())
+        return goal_value(problem, plan.quota_milli(problem), served)
+
+    return Value(name, "max" if fair else "min", value, plan_rounding)
 
 
 def verify_quota_plan(problem: QuotaProblem, plan: QuotaPlan) -> list[Violation]:

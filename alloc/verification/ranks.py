@@ -6,13 +6,31 @@ from collections import Counter
 
 import numpy as np
 
+from alloc.objectives import Measure, Value
 from alloc.topology.communication import Fabric
 from alloc.verification.violation import Violation
 from alloc.workload.parallelism import Parallelism
-from alloc.workload.rank_mapping import Algorithm, RankMapping, value_mapping
+from alloc.workload.rank_mapping import (
+    Algorithm,
+    RankMapping,
+    RankMappingProblem,
+    value_mapping,
+)
 
 _TOLERANCE = 1e-9
 """Relative difference of two times that sums of the same terms in another order explain."""
+
+
+def objective(name: str) -> Measure:
+    """Return an objective: ``step``, seconds of a step, or ``transfer``, of all traffic."""
+    if name == "step":
+        return Value(name, "min", lambda problem, mapping: mapping.time.step_s)
+    return Value(name, "min", lambda problem, mapping: mapping.transfer_s)
+
+
+def verify_mapping(problem: RankMappingProblem, mapping: RankMapping) -> list[Violation]:
+    """Return what is wrong with a mapping and its times; empty when all is right."""
+    return check_mapping(problem.parallelism, problem.fabric, mapping, problem.algorithm)
 
 
 def check_mapping(

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import InstanceError
+from alloc.fingerprint import digest
 
 Array = npt.NDArray[np.float64]
 Permutation = npt.NDArray[np.int64]
@@ -75,6 +76,11 @@ class QuadraticAssignment:
                 f"distance of size {len(self.distance)}; give as many facilities as locations, "
                 "with rows of zeros for facilities that send nothing."
             )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of flows and distances."""
+        return digest(self.flow, self.distance)
 
     @property
     def size(self) -> int:

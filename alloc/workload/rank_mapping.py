@@ -38,13 +38,15 @@ SC 2021. doi:10.1145/3458817.3476209 (one forward, one backward).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import InstanceError, nearest
+from alloc.fingerprint import digest
 from alloc.topology.communication import GB, CommunicationGraph, CommunicationTree, Fabric
 from alloc.workload.parallelism import Parallelism
 
@@ -288,3 +290,55 @@ def _graph_all_to_all(fabric: CommunicationGraph, groups: Indices, size: float) 
     for shift in range(1, k):
         total += _way(fabric, groups, np.roll(groups, -shift, axis=1), size / k).max(axis=1)
     return total
+
+
+@dataclass(frozen=True, eq=False)
+class RankMappingProblem:
+    """The ranks of a job, and the GPUs of its placement.
+
+    Parameters
+    ----------
+    fabric
+        What the GPUs are joined by, at least as many as ranks.
+    parallelism
+        The job.
+    algorithm
+        How all-reduces run.
+    name
+        For people.
+
+    Raises
+    ------
+    InstanceError
+        If there are fewer GPUs than ranks, or no such algorithm.
+    """
+
+    fabric: Fabric
+    parallelism: Parallelism
+    algorithm: Algorithm = "auto"
+    name: str = "rank mapping"
+
+    def __post_init__(self) -> None:
+        require_algorithm(self.algorithm)
+        if self.fabric.num_gpus < self.parallelism.num_ranks:
+            raise InstanceError(
+                f"{self.name}: the job has {self.parallelism.num_ranks} ranks and its placement "
+                f"{self.fabric.num_gpus} GPUs; each rank needs one of its own."
+            )
+
+    @property
+    def objective(self) -> str:
+        """``step`` on a tree, whose steps are predicted exactly, ``transfer`` on a graph."""
+        return "step" if isinstance(self.fabric, CommunicationTree) else "transfer"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of fabric, job and algorithm."""
+        fabric = self.fabric
+        parts = (getattr(fabric, field.name) for field in fields(fabric))
+        return digest(type(fabric).__name__, *parts, self.parallelism, self.algorithm)
+
+    def places(self, mapping: RankMapping) -> Indices:
+        """Return the position among the fabric's GPUs of the GPU of each rank, shape (ranks,)."""
+        index = {gpu: g for g, gpu in enumerate(self.fabric.gpus)}
+        return np.array([index[gpu] for gpu in mapping.gpus], dtype=np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from benchmarks.tiny.assignment import ASSIGNMENT
 from benchmarks.tiny.family import Family
 from benchmarks.tiny.gangs import GANG
 from benchmarks.tiny.malleable import MALLEABLE
@@ -30,6 +31,7 @@ _PLAIN = (
     INFERENCE,
     QUOTAS,
     RANKS,
+    ASSIGNMENT,
 )
 _WITHOUT_UNITS = (GANG, RULES)
 

@@ -116,18 +116,6 @@ def of_result(result: Any, violations: Sequence[object] = ()) -> Answer:
     )
 
 
-def of_certificate(certificate: Any, violations: Sequence[object] = ()) -> Answer:
-    """Return the answer of a single certificate."""
-    return Answer(
-        (certificate.status,),
-        (certificate.objective,),
-        (certificate.bound,),
-        certificate.bound_proof,
-        certificate.limit is not None,
-        violations,
-    )
-
-
 def disagreement(truth: Truth, answer: Answer, may_stay_open: bool = False) -> str | None:
     """Return what is false about an answer, or None.
 

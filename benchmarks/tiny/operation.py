@@ -6,8 +6,6 @@ from random import Random
 
 from operation_oracle import best_cost
 
-from alloc.backends import SolverOptions
-from alloc.backends.pyomo_highs import solve as solve_pyomo
 from alloc.capacity.operation import (
     EarlyStop,
     NodePool,
@@ -16,13 +14,12 @@ from alloc.capacity.operation import (
     OperationProblem,
     RunningJob,
 )
-from alloc.models.cluster_operation import operation_data
-from alloc.models.cluster_operation.pyomo_model import draw_pyomo, read_plan
-from alloc.solving.capacity.operation import solve_operation
+from alloc.families import verify
+from alloc.solving import solve as solve_problem
 from alloc.solving.capacity.operation_patterns import solve_by_patterns
 from alloc.solving.outcome import Settings
-from alloc.verification.operation import OBJECTIVES, operation_costs, verify_operation
-from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_certificate
+from alloc.verification.operation import OBJECTIVES, operation_costs
+from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
 Problem = tuple[OperationProblem, str]
 
@@ -95,32 +92,18 @@ def truth(problem: Problem) -> Truth:
 
 
 def solve(problem: Problem, way: str, seconds: float) -> Answer:
-    """Decide by the aggregated model, by Pyomo, or by patterns, whose bound alone is held to."""
+    """Decide by the aggregated model, by a general solver, or by patterns, which prove a bound."""
     decision, objective = problem
-    settings = Settings(seconds)
-    if way == "auto":
-        result = solve_operation(decision, settings, objective=objective)
-        return of_certificate(result.certificate, verify_operation(decision, result.plan))
-    if way == "patterns":
-        found = solve_by_patterns(decision, settings, objective=objective)
-        value = operation_costs(decision, found.plan, objective).total
-        broken = verify_operation(decision, found.plan)
-        return Answer(("feasible",), (value,), (found.bound,), "recomputed", violations=broken)
-    if objective != "operation-cost":
-        return solve(problem, "auto", seconds)
-    data = operation_data(decision)
-    drawn = draw_pyomo(data)
-    raw = solve_pyomo(drawn, SolverOptions(seconds, gap=0.0))
-    if raw.values is None:
-        return Answer((raw.status,), (None,), (raw.bound,), limited=raw.limit is not None)
-    plan = read_plan(data, drawn.model, raw.values)
-    value = operation_costs(decision, plan, objective).total
-    return Answer(
-        (raw.status,), (value,), (raw.bound,), "claimed", False, verify_operation(decision, plan)
-    )
+    if way != "patterns":
+        result = solve_problem(decision, backend=way, objective=objective, time_limit_s=seconds)
+        found = result.solution
+        return of_result(result, [] if found is None else verify(decision, found))
+    priced = solve_by_patterns(decision, Settings(seconds), objective=objective)
+    value = operation_costs(decision, priced.plan, objective).total
+    broken = verify(decision, priced.plan)
+    return Answer(("feasible",), (value,), (priced.bound,), "recomputed", violations=broken)
 
 
-# Patterns are generated at the root alone: a bound and a plan from one linear program.
 OPERATION = Family(
-    "operation", make, ("auto", "patterns", "pyomo"), truth, solve, open_ways=("patterns",)
+    "operation", make, ("auto", "patterns", "highs", "pyomo"), truth, solve, open_ways=("patterns",)
 )

@@ -12,7 +12,7 @@ from alloc.topology.communication import CommunicationGraph, CommunicationTree, 
 from alloc.verification.ranks import check_mapping
 from alloc.workload.parallelism import Parallelism
 from alloc.workload.rank_mapping import step_time, transfer_time
-from benchmarks.tiny.family import SCALES, Answer, Family, Truth
+from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
 Problem = tuple[Fabric, Parallelism]
 
@@ -81,14 +81,7 @@ def solve(problem: Problem, way: str, seconds: float) -> Answer:
     """Map the ranks."""
     fabric, job = problem
     answer = map_ranks(fabric, job, time_limit_s=seconds)
-    return Answer(
-        (answer.status,),
-        (answer.objective,),
-        (answer.bound,),
-        answer.method,
-        answer.limit is not None,
-        check_mapping(job, fabric, answer.mapping),
-    )
+    return of_result(answer, check_mapping(job, fabric, answer.require_solution()))
 
 
 RANKS = Family("ranks", make, ("auto",), truth, solve)

@@ -58,6 +58,7 @@ class Record:
             }
             for family in families
         }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         partial = self.path.with_suffix(".part")
         partial.write_text(json.dumps(document, indent=1) + "\n")
         partial.replace(self.path)

@@ -13,12 +13,9 @@ from alloc.capacity.inference import GpuPool, InferenceProblem, Period
 from alloc.capacity.quota_measures import level_of
 from alloc.capacity.quotas import GpuAmount, QuotaProblem, QuotaTenant
 from alloc.capacity.served import ServedModel
-from alloc.solving.capacity.inference import solve_inference
-from alloc.solving.capacity.quotas import solve_quotas
-from alloc.solving.outcome import Settings
-from alloc.verification.inference import verify_inference
-from alloc.verification.quota_plan import verify_quota_plan
-from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_certificate
+from alloc.families import verify
+from alloc.solving import solve
+from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
 
 def make_inference(rng: Random, scaled: bool, large: bool) -> InferenceProblem:
@@ -70,15 +67,13 @@ def truth_inference(problem: InferenceProblem) -> Truth:
 
 
 def solve_sizing(problem: InferenceProblem, way: str, seconds: float) -> Answer:
-    """Size by mixes, columns or Pyomo."""
-    outcome = solve_inference(problem, Settings(seconds), method=way)
-    broken = [] if outcome.plan is None else verify_inference(problem, outcome.plan)
-    return of_certificate(outcome.certificate, broken)
+    """Size by mixes, columns, or a general solver."""
+    result = solve(problem, backend=way, time_limit_s=seconds)
+    return of_result(result, [] if result.solution is None else verify(problem, result.solution))
 
 
-INFERENCE = Family(
-    "inference", make_inference, ("mixes", "columns", "pyomo"), truth_inference, solve_sizing
-)
+WAYS = ("auto", "columns", "highs", "pyomo")
+INFERENCE = Family("inference", make_inference, WAYS, truth_inference, solve_sizing)
 
 
 def make_quotas(rng: Random, scaled: bool, large: bool) -> QuotaProblem:
@@ -120,15 +115,15 @@ def truth_quotas(problem: QuotaProblem) -> Truth:
 
 
 def solve_division(problem: QuotaProblem, way: str, seconds: float) -> Answer:
-    """Divide by arrays or Pyomo."""
-    outcome = solve_quotas(problem, Settings(seconds), method=way)
-    broken = [] if outcome.plan is None else verify_quota_plan(problem, outcome.plan)
-    answer = of_certificate(outcome.certificate, broken)
-    if problem.goal == "fair_coverage" and outcome.plan is not None and answer.status == "optimal":
-        found = np.sort(level_of(problem, outcome.plan.served_milli(problem)))
-        values = tuple(float(v) for v in found)
-        return replace(answer, statuses=("optimal",) * len(values), values=values, bounds=values)
-    return answer
+    """Divide by arrays or Pyomo; of coverage every level is held to the truth."""
+    result = solve(problem, backend=way, time_limit_s=seconds)
+    plan = result.solution
+    broken = [] if plan is None else verify(problem, plan)
+    if problem.goal != "fair_coverage" or result.status != "optimal":
+        return of_result(result.replace(stages=result.stages[:1]), broken)
+    values = tuple(float(v) for v in np.sort(level_of(problem, plan.served_milli(problem))))
+    answer = of_result(result, broken)
+    return replace(answer, statuses=("optimal",) * len(values), values=values, bounds=values)
 
 
-QUOTAS = Family("quotas", make_quotas, ("highs", "pyomo"), truth_quotas, solve_division)
+QUOTAS = Family("quotas", make_quotas, ("auto", "highs", "pyomo"), truth_quotas, solve_division)

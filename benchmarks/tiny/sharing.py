@@ -9,15 +9,15 @@ import numpy as np
 from sharing_oracle import brute_force
 
 from alloc.errors import InstanceError
-from alloc.formulation import FORMULATIONS
+from alloc.families import FAMILIES
 from alloc.instance import Instance, Tenant
 from alloc.solution import Assignment, TaskPlacement
 from alloc.solving import solve as solve_instance
-from alloc.solving.colocation import pack
 from alloc.topology import Host, HostType, Topology
 from alloc.topology.mig import mig_profiles
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup
+from alloc.workload.colocation import ColocationProblem
 from alloc.workload.interference import InterferenceTable
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
@@ -77,7 +77,7 @@ def make(rng: Random, scaled: bool, large: bool) -> tuple[Instance, str]:
         quota = min(1000, 1000 * topology.num_gpus)
         tenants = (Tenant("t", quota),) if rng.random() < 0.5 else ()
         running = _running(rng, topology, jobs) if rng.random() < 0.5 else ()
-        objective = rng.choice(FORMULATIONS["sharing"].objectives)
+        objective = rng.choice(FAMILIES["sharing"].objectives)
         return Instance("tiny", topology, tuple(jobs), running=running, tenants=tenants), objective
 
 
@@ -172,16 +172,18 @@ def truth_together(problem: Together) -> Truth:
 def solve_together(problem: Together, way: str, seconds: float) -> Answer:
     """Pack and recompute the value."""
     table, kinds, weights, gpus, most = problem
-    packing = pack(kinds, table, gpus, most_per_gpu=most, weights=weights, time_limit_s=seconds)
+    asked = ColocationProblem(kinds, table, gpus, max_per_gpu=most, weights=weights)
+    result = solve_instance(asked, backend=way, time_limit_s=seconds)
+    packing = result.require_solution()
     everyone = sorted([*packing.left_out, *(j for gpu in packing.gpus for j in gpu)])
     value = sum(_worth(table, kinds, weights, list(gpu)) for gpu in packing.gpus)
     broken = [] if everyone == list(range(len(kinds))) else ["a job is nowhere, or twice somewhere"]
     if len(packing.gpus) > gpus or any(len(gpu) > most for gpu in packing.gpus):
         broken.append("more GPUs, or more jobs on one, than there may be")
-    if abs(value - packing.value) > 1e-9 * max(abs(value), abs(packing.value)):
-        broken.append(f"claims {packing.value}, is worth {value}")
-    status = "optimal" if packing.is_optimal else "feasible"
-    return Answer((status,), (value,), (packing.bound,), "", False, broken)
+    if abs(value - result.objective) > 1e-9 * max(abs(value), abs(result.objective)):
+        broken.append(f"claims {result.objective}, is worth {value}")
+    return of_result(result, broken)
 
 
-COLOCATION = Family("colocation", make_together, ("auto",), truth_together, solve_together)
+WAYS = ("auto", "highs", "pyomo")
+COLOCATION = Family("colocation", make_together, WAYS, truth_together, solve_together)

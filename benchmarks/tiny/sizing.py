@@ -6,7 +6,6 @@ from random import Random
 
 from sizing_oracle import brute_force
 
-from alloc.backends import SolverOptions, pyomo_highs
 from alloc.capacity import (
     HostOffer,
     JobClass,
@@ -17,12 +16,10 @@ from alloc.capacity import (
     Site,
     Tightening,
 )
-from alloc.formulation import PyomoModel
-from alloc.models.right_sizing import pyomo_model
-from alloc.solving.capacity.right_sizing import right_size
+from alloc.families import verify
+from alloc.solving import solve as solve_problem
 from alloc.topology import HostType
-from alloc.verification.plan import check_plan_claims, verify_plan
-from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_certificate
+from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
 _GAP = 1e-6
 
@@ -90,14 +87,10 @@ def truth(problem: PlanningProblem) -> Truth:
 
 
 def solve(problem: PlanningProblem, way: str, seconds: float) -> Answer:
-    """Plan by the extensive program, by decomposition, or by Pyomo."""
-    if way == "pyomo":
-        model = PyomoModel(pyomo_model(problem), (), "min")
-        raw = pyomo_highs.solve(model, SolverOptions(seconds, gap=_GAP / 10))
-        return Answer((raw.status,), (raw.objective,), (raw.bound,), "claimed")
-    result = right_size(problem, method=way, gap=_GAP, time_limit_s=seconds)
-    broken = [] if result.plan is None else verify_plan(problem, result.plan)
-    return of_certificate(result.certificate, broken or check_plan_claims(problem, result))
+    """Plan by the methods of its own, or by a general solver on the extensive form."""
+    result = solve_problem(problem, backend=way, gap=_GAP, time_limit_s=seconds)
+    return of_result(result, [] if result.solution is None else verify(problem, result.solution))
 
 
-SIZING = Family("sizing", make, ("extensive", "decomposition", "pyomo"), truth, solve)
+WAYS = ("auto", "extensive", "decomposition", "highs", "pyomo")
+SIZING = Family("sizing", make, WAYS, truth, solve)

@@ -13,7 +13,9 @@ b_j cost of waiting (rho w_j (now + H + max t_j - d_j)^+). Variables, binary but
 type, r_nvu GPUs in use, x_jnvg runs, z_jn stands on n, alpha_jn completes first on n, q_j waits,
 pi_jn charge of node n until j, its first, completes.
 
-``min sum_jn pi_jn + sum_jnvg a_jvg x_jnvg + sum_j b_j q_j``
+Objective: ``min sum_jn pi_jn + sum_jnvg a_jvg x_jnvg + sum_j b_j q_j``
+
+Constraints:
 
 - (C1) ``sum_v y_nv = w_n``, (C2) ``sum_n z_jn + q_j = 1``, (C3) ``sum_vg x_jnvg = z_jn``,
 - (C4) ``x_jnvg <= y_nv``, (C5) ``sum_u r_nvu = y_nv``, ``sum_jg g x_jnvg = sum_u u r_nvu``,
@@ -55,7 +57,29 @@ J. M. Valério de Carvalho, "Exact solution of bin-packing problems using column
 branch-and-bound", Annals of Operations Research 86, 1999, doi:10.1023/A:1018952112615.
 """
 
+from alloc.capacity.operation import OperationProblem
+from alloc.formulation import Drawing
 from alloc.models.cluster_operation.arrays import OperationArrays as OperationArrays
 from alloc.models.cluster_operation.arrays import operation_arrays as operation_arrays
 from alloc.models.cluster_operation.data import OperationData as OperationData
 from alloc.models.cluster_operation.data import operation_data as operation_data
+from alloc.models.cluster_operation.unrolling import plan_of, values_of
+
+
+def draw_arrays(problem: OperationProblem, objective: str = "operation-cost") -> Drawing:
+    """Return the aggregated model as sparse arrays."""
+    arrays = operation_arrays(operation_data(problem, objective))
+    return Drawing(
+        arrays.model,
+        lambda values: plan_of(arrays, values),
+        lambda plan: values_of(arrays, plan),
+    )
+
+
+def draw_pyomo(problem: OperationProblem, objective: str = "operation-cost") -> Drawing:
+    """Return the model of nodes in Pyomo, for a few jobs and nodes."""
+    from alloc.models.cluster_operation.pyomo_model import pyomo_model, read_plan
+
+    data = operation_data(problem, objective)
+    drawn = pyomo_model(data)
+    return Drawing(drawn, lambda values: read_plan(data, drawn.model, values))

@@ -100,7 +100,7 @@ def concrete_model(data: OperationData) -> pyo.ConcreteModel:
     return model
 
 
-def draw_pyomo(data: OperationData) -> PyomoModel:
+def pyomo_model(data: OperationData) -> PyomoModel:
     """Return the model with the variables that `read_plan` wants: x in the order of JNVG."""
     model = concrete_model(data)
     return PyomoModel(model, tuple(model.x[index] for index in model.JNVG), "min")

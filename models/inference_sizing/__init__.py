@@ -57,10 +57,40 @@ Literature
     ISCA 2024) and DynamoLLM (J. Stojkovic et al., HPCA 2025). Queueing: `alloc.capacity.serving`.
 """
 
+from alloc.capacity.inference import InferenceProblem
+from alloc.formulation import Drawing, ProvedInfeasible
 from alloc.models.inference_sizing.arrays import array_model as array_model
-from alloc.models.inference_sizing.arrays import draw_arrays as draw_arrays
 from alloc.models.inference_sizing.data import SizingData as SizingData
 from alloc.models.inference_sizing.data import sizing_data as sizing_data
 from alloc.models.inference_sizing.frontier import frontier as frontier
+from alloc.models.inference_sizing.layout import Layout
 from alloc.models.inference_sizing.mixes import MixLayout as MixLayout
 from alloc.models.inference_sizing.mixes import mix_model as mix_model
+
+
+def draw_arrays(problem: InferenceProblem, objective: str = "cost") -> Drawing:
+    """Return the model by columns as sparse arrays."""
+    layout = _layout(problem)
+    return Drawing(array_model(layout), layout.plan)
+
+
+def draw_pyomo(problem: InferenceProblem, objective: str = "cost") -> Drawing:
+    """Return the model by columns in Pyomo."""
+    from alloc.models.inference_sizing.pyomo_model import pyomo_model
+
+    layout = _layout(problem)
+    return Drawing(pyomo_model(layout), layout.plan)
+
+
+def _layout(problem: InferenceProblem) -> Layout:
+    """Return the columns of a problem.
+
+    Raises
+    ------
+    ProvedInfeasible
+        If a model with requests has none: an empty row is no row.
+    """
+    data = sizing_data(problem)
+    if (missing := data.without_columns()) is not None:
+        raise ProvedInfeasible(f'no number of replicas serves the requests of "{missing}"')
+    return Layout(data)

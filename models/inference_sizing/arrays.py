@@ -8,7 +8,6 @@ import numpy as np
 from scipy import sparse
 
 from alloc.formulation import ArrayModel
-from alloc.models.inference_sizing.data import SizingData
 from alloc.models.inference_sizing.layout import Layout
 
 
@@ -36,12 +35,6 @@ class Rows:
         """Name the rows since `begin`; return where the next family begins."""
         self.slices[name] = slice(begin, len(self.lower))
         return len(self.lower)
-
-
-def draw_arrays(data: SizingData) -> tuple[ArrayModel, Layout]:
-    """Return the model and the way back to a plan."""
-    layout = Layout(data)
-    return array_model(layout), layout
 
 
 def array_model(layout: Layout) -> ArrayModel:

@@ -97,6 +97,15 @@ class SizingData:
         """Return the requests/s of a model in a period class."""
         return self.problem.models[model].rate_per_s(self.periods[period].members[0])
 
+    def without_columns(self) -> str | None:
+        """Return the name of a model with requests and no replicas to choose, or None."""
+        chosen = {(choice.model, choice.period) for choice in self.choices}
+        for m, model in enumerate(self.problem.models):
+            for t in range(len(self.periods)):
+                if self.demand(m, t) > 0 and (m, t) not in chosen:
+                    return model.name
+        return None
+
     def hosts(self, pool: int, period: int) -> int:
         """Return the hosts of a pool in a period class."""
         return self.problem.pools[pool].hosts_in(self.periods[period].members[0])

@@ -103,14 +103,13 @@ def concrete_model(data: SizingData) -> pyo.ConcreteModel:
     return model
 
 
-def draw_pyomo(data: SizingData) -> tuple[PyomoModel, Layout]:
-    """Return the model, with its variables in the order of the layout, and the way back."""
-    layout = Layout(data)
-    model = concrete_model(data)
+def pyomo_model(layout: Layout) -> PyomoModel:
+    """Return the model, with its variables in the order of the layout."""
+    model = concrete_model(layout.data)
     variables = (
         *(model.z[key] for key in layout.z),
         *(model.x[key] for key in layout.x),
         *(model.y[key] for key in layout.y),
         *(model.h[p] for p in layout.held),
     )
-    return PyomoModel(model, variables, "min"), layout
+    return PyomoModel(model, variables, "min")

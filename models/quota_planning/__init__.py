@@ -55,9 +55,30 @@ Literature
     H. Zhao et al., "HiveD", OSDI 2020.
 """
 
+from alloc.capacity.quotas import QuotaProblem
+from alloc.formulation import Drawing
 from alloc.models.quota_planning.arrays import Extra as Extra
 from alloc.models.quota_planning.arrays import QuotaLayout as QuotaLayout
 from alloc.models.quota_planning.arrays import array_model as array_model
 from alloc.models.quota_planning.arrays import start_values as start_values
 from alloc.models.quota_planning.data import QuotaData as QuotaData
 from alloc.models.quota_planning.data import quota_data as quota_data
+
+
+def draw_arrays(problem: QuotaProblem, objective: str = "") -> Drawing:
+    """Return the model as sparse arrays; of a fair goal that of the worst tenant."""
+    layout = _layout(problem)
+    return Drawing(array_model(layout), layout.plan, lambda plan: start_values(layout, plan))
+
+
+def draw_pyomo(problem: QuotaProblem, objective: str = "") -> Drawing:
+    """Return the model in Pyomo; of a fair goal that of the worst tenant."""
+    from alloc.models.quota_planning.pyomo_model import pyomo_model
+
+    layout = _layout(problem)
+    return Drawing(pyomo_model(layout), layout.plan)
+
+
+def _layout(problem: QuotaProblem) -> QuotaLayout:
+    is_fair = problem.goal in ("fair_service", "fair_coverage")
+    return QuotaLayout(quota_data(problem), Extra(level=int(is_fair)))

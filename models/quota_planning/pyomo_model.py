@@ -136,7 +136,7 @@ def concrete_model(data: QuotaData, extra: Extra) -> pyo.ConcreteModel:
     return model
 
 
-def draw_pyomo(layout: QuotaLayout) -> PyomoModel:
+def pyomo_model(layout: QuotaLayout) -> PyomoModel:
     """Return the model with its variables in the order of the layout; nothing may be relaxed."""
     data, extra = layout.data, layout.extra
     model = concrete_model(data, extra)

@@ -1,8 +1,8 @@
 r"""F4 Rank mapping: the ranks of one job onto the GPUs of its placement.
 
 Which GPU runs which tensor-, pipeline-, data- and expert-parallel rank, so that a step communicates
-for as short a time as possible? Two models: counts on a tree of domains, and quadratic assignment
-on a general graph. The times are those of `alloc.workload.rank_mapping`.
+for as short a time as possible? By counts on a tree of domains, and as a quadratic assignment on a
+general graph. The times are those of `alloc.workload.rank_mapping`.
 
 1. Counts on a tree
 ===================
@@ -74,49 +74,15 @@ Size: sum_l |V_l| P integers, (L - 1) P binaries. Complexity: strongly NP-hard (
 different lengths into domains of different sizes are bin packing); with runs of equal length, or
 without pipelines, counting from the inside out decides it in linear time.
 
-2. Quadratic assignment on a graph
-==================================
+2. On a graph
+=============
 
-Sets
-----
-i, k in ranks; j, l in GPUs (padded to the same number n).
+The traffic's total time on the links is a quadratic assignment: ranks go to GPUs, flows are bytes
+and distances seconds per byte. See `alloc.models.quadratic_assignment`.
 
-Parameters
-----------
-a_ik
-    Bytes that rank i sends to rank k in a step.
-b_jl
-    Seconds a byte takes from GPU j to GPU l.
-
-Variables
----------
-x_ij binary
-    Whether rank i runs on GPU j.
-w_ij >= 0 (Kaufman-Broeckx)
-    What rank i pays if it runs on GPU j, 0 if it does not.
-
-Objective
----------
-min  sum_ijkl a_ik b_jl x_ij x_kl          [seconds: the traffic's load on all links together]
-
-Constraints
------------
-(Q1) sum_j x_ij = 1 for all i;  sum_i x_ij = 1 for all j
-(Q2) w_ij >= sum_kl a_ik b_jl x_kl - U_ij (1 - x_ij)  for all i, j; the objective is sum_ij w_ij.
-     U_ij is the most that rank i can pay on GPU j: largest flows against largest distances.
-
-Size: n^2 binaries and n^2 continuous (Kaufman-Broeckx); CP-SAT: one permutation, an element
-constraint for each pair that talks. Complexity: strongly NP-hard, no approximation. Both drawings
-are whiteboards for n <= 8 or so; `alloc.solving.quadratic_assignment` proves n = 12 to 20 by dual
-ascent of the level-1 reformulation (Adams, Johnson 1994; Hahn, Grant 1998) with branch and bound,
-and searches up to n = 100 by robust tabu search (Taillard 1991).
-
-Literature: Koopmans, Beckmann, "Assignment problems and the location of economic activities",
-Econometrica 25 (1957); Kaufman, Broeckx, "An algorithm for the quadratic assignment problem using
-Benders' decomposition", EJOR 2 (1978); Adams, Johnson, "Improved linear programming-based lower
-bounds for the quadratic assignment problem", DIMACS 16 (1994); Bokhari, "On the mapping problem",
-IEEE Trans. Computers C-30 (1981); Narayanan et al., "Efficient large-scale language model training
-on GPU clusters using Megatron-LM", SC 2021, whose rank order is the naive one here.
+Literature: Bokhari, "On the mapping problem", IEEE Trans. Computers C-30 (1981); Narayanan et al.,
+"Efficient large-scale language model training on GPU clusters using Megatron-LM", SC 2021, whose
+rank order is the naive one here.
 """
 
 from importlib import import_module
@@ -127,9 +93,7 @@ from alloc.models.rank_mapping.counts import DomainTree as DomainTree
 
 _LAZY = {
     "cpsat_counts": "alloc.models.rank_mapping.cpsat_model",
-    "cpsat_assignment": "alloc.models.rank_mapping.cpsat_model",
     "pyomo_counts": "alloc.models.rank_mapping.pyomo_model",
-    "pyomo_assignment": "alloc.models.rank_mapping.pyomo_model",
 }
 
 

@@ -1,15 +1,12 @@
-"""Rank mapping in CP-SAT: the count model, and quadratic assignment for small n."""
+"""Rank mapping in CP-SAT: the count model."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from alloc.formulation import Array, CpSatModel
 from alloc.models.rank_mapping.counts import CountProblem, Counts
-from alloc.workload.quadratic_assignment import QuadraticAssignment
 
 _LARGEST_COEFFICIENT = 10**9
 """Costs are scaled to integers up to this; whole numbers up to it stay as they are."""
@@ -79,40 +76,6 @@ def counts_of(problem: CountProblem, values: Array) -> Counts:
         found.append(np.rint(block).astype(np.int64))
         start += size
     return problem.extended(found)
-
-
-def cpsat_assignment(problem: QuadraticAssignment) -> CpSatModel:
-    """Return quadratic assignment; its variables are the location of each facility."""
-    model = cp_model.CpModel()
-    n = problem.size
-    place = [model.new_int_var(0, n - 1, f"p[{i}]") for i in range(n)]
-    model.add_all_different(place)
-    whole = problem.integral
-    largest = float(np.abs(problem.flow).max() * np.abs(problem.distance).max())
-    scale = 1.0 if whole else _scale(largest)
-    terms: list[Any] = []
-    for i in range(n):
-        for k in range(i, n):
-            table = _pair_costs(problem, i, k, scale)
-            low, high = int(table.min()), int(table.max())
-            if low == high == 0:
-                continue
-            paid = model.new_int_var(low, high, f"paid[{i},{k}]")
-            index = place[i] if i == k else place[i] * n + place[k]
-            flat = np.diagonal(table) if i == k else table.reshape(-1)
-            model.add_element(index, flat.tolist(), paid)
-            terms.append(paid)
-    model.minimize(sum(terms))
-    slack = 0.0 if whole else 0.5 * len(terms) / scale
-    return CpSatModel(model, tuple(place), "min", scale, 0.0, slack)
-
-
-def _pair_costs(problem: QuadraticAssignment, i: int, k: int, scale: float) -> Any:
-    """Return what two facilities pay each other, by their locations, in whole numbers."""
-    cost = problem.flow[i, k] * problem.distance
-    if i != k:
-        cost = cost + problem.flow[k, i] * problem.distance.T
-    return np.rint(cost * scale).astype(np.int64)
 
 
 def _scale(largest: float) -> float:

@@ -135,6 +135,8 @@ from typing import Any
 from alloc.models.right_sizing.data import SizingData as SizingData
 
 _LAZY = {
+    "draw_arrays": "alloc.models.right_sizing.arrays",
+    "draw_pyomo": "alloc.models.right_sizing.pyomo_drawing",
     "extensive": "alloc.models.right_sizing.arrays",
     "pyomo_model": "alloc.models.right_sizing.pyomo_drawing",
 }

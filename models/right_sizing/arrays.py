@@ -7,10 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from alloc.formulation import ArrayModel
+from alloc.capacity.plan import Plan
+from alloc.capacity.problem import PlanningProblem
+from alloc.formulation import ArrayModel, Drawing
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.models.right_sizing.first_stage import FirstStage, first_stage
+from alloc.models.right_sizing.reading import read_plan
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,3 +125,15 @@ def _budget(
         format="csr",
     )
     return [(choose @ first.spent).tocsr(), (choose @ running).tocsr()], np.array(limits) / unit
+
+
+def draw_arrays(problem: PlanningProblem, objective: str = "cost") -> Drawing:
+    """Return the extensive form as sparse arrays, with the way back to a plan."""
+    data = SizingData(problem)
+    form = extensive(data)
+
+    def plan(values: Array) -> Plan:
+        first, running = form.split(values)
+        return read_plan(data, form.first, form.blocks, first, running)
+
+    return Drawing(form.model, plan)

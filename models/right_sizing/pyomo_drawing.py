@@ -6,7 +6,7 @@ variable for every kind of host, and shares with the arrays only the bands and t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyomo.environ as pyo
@@ -20,8 +20,12 @@ from alloc.capacity.headroom import (
     tightening_factors,
 )
 from alloc.capacity.offers import HostOffer
+from alloc.capacity.plan import Order, Plan, Rental, Share, Unserved
 from alloc.capacity.problem import PlanningProblem
+from alloc.formulation import Drawing, PyomoModel
 
+_LEAST = 1e-9
+"""GPUs, or jobs per hour, below which a value is the rounding of 0."""
 _PROBABILITY = 1e-9
 """By how much probabilities written with few digits may miss epsilon."""
 
@@ -29,6 +33,19 @@ _PROBABILITY = 1e-9
 def pyomo_model(problem: PlanningProblem) -> Any:
     """Return the Pyomo ``ConcreteModel`` of a planning problem, to read, extend and solve."""
     return _Whiteboard(problem).draw()
+
+
+def draw_pyomo(problem: PlanningProblem, objective: str = "cost") -> Drawing:
+    """Return the extensive form in Pyomo, with the way back to a plan."""
+    board = _Whiteboard(problem)
+    model = board.draw()
+    parts = (model.x, model.v, model.d, model.a, model.r)
+    keys = [(part.local_name, index) for part in parts for index in part]
+    variables = tuple(part[index] for part in parts for index in part)
+    return Drawing(
+        PyomoModel(model, variables, "min"),
+        lambda values: board.plan(dict(zip(keys, values.tolist(), strict=True))),
+    )
 
 
 class _Whiteboard:
@@ -135,6 +152,37 @@ class _Whiteboard:
         self._running(m)
         self._money(m)
         return m
+
+    def plan(self, value: Mapping[tuple[str, Any], float]) -> Plan:
+        """Return the plan that the values of x, v, d, a and r state."""
+        of = {
+            name: {key: x for (part, key), x in value.items() if part == name} for name in "xvdar"
+        }
+        waived = tuple(w for w, x in of["v"].items() if x > 0.5)
+        orders = [(key, round(x)) for key, x in of["x"].items() if round(x) > 0]
+        shares = [(key, x) for key, x in of["a"].items() if x > _LEAST]
+        return Plan(
+            tuple(Order(o, s, t, count) for (o, s, t), count in orders),
+            waived,
+            tuple(Rental(w, t, b, o, s, x) for (o, s, w, t, b), x in of["d"].items() if x > _LEAST),
+            tuple(Share(w, t, b, c, k, s, spot, x) for (c, k, s, spot, w, t, b), x in shares),
+            tuple(self._unserved(waived, of["r"])),
+        )
+
+    def _unserved(self, waived: tuple[str, ...], short: Mapping[Any, float]) -> Iterator[Unserved]:
+        """Yield what waived scenarios leave unserved, deferrable classes over all hours."""
+        part = [h / sum(self.hours) for h in self.hours]
+        for c, job_class in self.classes.items():
+            for w in waived:
+                for t in self.quarters:
+                    rates = [short[c, w, t, b] for b in self.num_bands]
+                    if job_class.deferrable:
+                        mean = sum(p * rate for p, rate in zip(part, rates, strict=True))
+                        rates = [mean] if mean > _LEAST else []
+                    for b, rate in enumerate(rates):
+                        if rate > _LEAST:
+                            band = None if job_class.deferrable else b
+                            yield Unserved(w, t, band, c, rate)
 
     def _variables(self, m: Any) -> None:
         problem, moments = self.problem, (list(self.scenarios), self.quarters, self.num_bands)

@@ -38,4 +38,4 @@ def array_model(data: RoundData) -> ArrayModel:
 def draw_arrays(instance: Instance, objective: str) -> Drawing:
     """Draw the first slot of an instance as arrays."""
     data = round_data(instance, objective)
-    return Drawing(array_model(data), data.allocation, start=data.values)  # type: ignore[arg-type]
+    return Drawing(array_model(data), data.allocation, start=data.values)

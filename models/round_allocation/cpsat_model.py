@@ -40,4 +40,4 @@ def cp_sat_model(data: RoundData) -> CpSatModel:
 def draw_cpsat(instance: Instance, objective: str) -> Drawing:
     """Draw the first slot of an instance as a CP-SAT model."""
     data = round_data(instance, objective)
-    return Drawing(cp_sat_model(data), data.allocation, start=data.values)  # type: ignore[arg-type]
+    return Drawing(cp_sat_model(data), data.allocation, start=data.values)

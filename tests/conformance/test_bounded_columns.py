@@ -7,14 +7,14 @@ import pytest
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.column_bounds import bounded
-from alloc.formulation import FORMULATIONS
+from alloc.families import FAMILIES, instance_families
 from alloc.models.placement.facts import NOT_LINEAR
 from benchmarks import scales
 
-FAMILIES = [name for name, _ in scales.families(0, ()) if name.split()[-1] not in NOT_LINEAR]
+PLANNED = [name for name, _ in scales.families(0, ()) if name.split()[-1] not in NOT_LINEAR]
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", PLANNED)
 def test_every_integer_program_has_finite_bounds(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -38,12 +38,12 @@ def test_every_integer_program_has_finite_bounds(
 
 
 @pytest.mark.parametrize(
-    "formulation", [name for name, known in FORMULATIONS.items() if "arrays" in known.drawings]
+    "formulation", [name for name, known in instance_families().items() if "arrays" in known.models]
 )
 def test_every_drawing_has_an_end_before_it_is_handed_over(formulation: str) -> None:
     """The arrays of each formulation, for each objective, as they leave the builder."""
     instance = scales.tiny_instance(1)
-    chosen = FORMULATIONS[formulation]
+    chosen = FAMILIES[formulation]
     if formulation != "round":
         instance = scales.rigid(instance)
     for objective in set(chosen.objectives) - set(NOT_LINEAR):

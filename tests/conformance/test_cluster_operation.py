@@ -14,7 +14,7 @@ from alloc.backends.pyomo_highs import solve as solve_pyomo
 from alloc.capacity.operation import OperationProblem
 from alloc.instances.operation import generate_operation
 from alloc.models.cluster_operation import operation_arrays, operation_data
-from alloc.models.cluster_operation.pyomo_model import draw_pyomo, read_plan
+from alloc.models.cluster_operation.pyomo_model import pyomo_model, read_plan
 from alloc.models.cluster_operation.unrolling import plan_of, values_of
 from alloc.solving.capacity.operation import reduced_costs, solve_operation
 from alloc.solving.capacity.operation_patterns import solve_by_patterns
@@ -45,7 +45,7 @@ def test_the_solver_finds_the_best_of_all_plans(problem: OperationProblem):
 def test_the_whiteboard_is_the_same_problem(problem: OperationProblem):
     """The textbook's model, node by node, has the optimum of the aggregated one."""
     data = operation_data(problem)
-    drawn = draw_pyomo(data)
+    drawn = pyomo_model(data)
     raw = solve_pyomo(drawn, SolverOptions(gap=0.0))
     plan = read_plan(data, drawn.model, raw.values)
     assert not verify_operation(problem, plan)

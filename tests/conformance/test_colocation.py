@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from alloc.certificate import Result
 from alloc.errors import CertificateError, InstanceError
-from alloc.solving import colocation
-from alloc.solving.colocation import Packing, pack
+from alloc.solving import colocation, solve
+from alloc.workload.colocation import ColocationProblem, Packing
 from alloc.workload.interference import InterferenceTable
 
 
@@ -49,13 +50,15 @@ def brute_force(
 
 
 def check(
-    packing: Packing, table: InterferenceTable, kinds: list[str], weights: list[float]
+    packing: Result[Packing], table: InterferenceTable, kinds: list[str], weights: list[float]
 ) -> None:
     """Recompute the value, and that every job is somewhere once."""
-    everyone = sorted([*packing.left_out, *(j for gpu in packing.gpus for j in gpu)])
+    everyone = sorted(
+        [*packing.solution.left_out, *(j for gpu in packing.solution.gpus for j in gpu)]
+    )
     assert everyone == list(range(len(kinds)))
-    total = sum(worth(table, kinds, weights, list(gpu)) for gpu in packing.gpus)
-    assert packing.value == pytest.approx(total)
+    total = sum(worth(table, kinds, weights, list(gpu)) for gpu in packing.solution.gpus)
+    assert packing.objective == pytest.approx(total)
 
 
 @settings(max_examples=120, deadline=None)
@@ -67,12 +70,12 @@ def test_the_optimum_is_that_of_brute_force(data: st.DataObject) -> None:
     weight = st.sampled_from((1.0, 1.0, 2.5))
     weights = data.draw(st.lists(weight, min_size=len(kinds), max_size=len(kinds)))
     gpus, most = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
-    packing = pack(kinds, table, gpus, most_per_gpu=most, weights=weights)
+    packing = solve(ColocationProblem(kinds, table, gpus, max_per_gpu=most, weights=weights))
     check(packing, table, kinds, weights)
     expected = brute_force(table, kinds, weights, gpus, most)
-    assert packing.value == pytest.approx(expected)
+    assert packing.objective == pytest.approx(expected)
     assert packing.bound >= expected - 1e-9
-    assert packing.is_optimal
+    assert packing.status == "optimal"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -89,20 +92,20 @@ def test_pairs_are_a_maximum_weight_matching(seed: int) -> None:
         graph.add_edge(i, j, weight=worth(table, kinds, weights, [i, j]))
     matched = nx.max_weight_matching(graph, maxcardinality=True)
     best = sum(graph.edges[edge]["weight"] for edge in matched)
-    packing = pack(kinds, table, number // 2, weights=weights)
-    assert packing.is_optimal
+    packing = solve(ColocationProblem(kinds, table, number // 2, weights=weights))
+    assert packing.status == "optimal"
     # Fewer pairs and some jobs alone are allowed to `pack`, but cannot be better here: two jobs
     # together do more than either alone, and there are no GPUs to spare.
-    assert packing.value == pytest.approx(best)
+    assert packing.objective == pytest.approx(best)
 
 
 def test_a_bundle_of_three_is_priced_by_products() -> None:
     """The assumption about triples is the product of the pairs' fractions."""
     beside = np.array([[0.9, 0.8], [0.7, 0.6]])
     table = InterferenceTable("gpu", ("a", "b"), np.ones(2), beside)
-    packing = pack(["a", "a", "b"], table, 1, most_per_gpu=3)
-    assert packing.gpus == ((0, 1, 2),) or packing.gpus == ((1, 0, 2),)
-    assert packing.value == pytest.approx(2 * 0.9 * 0.8 + 0.7 * 0.7)
+    packing = solve(ColocationProblem(["a", "a", "b"], table, 1, max_per_gpu=3))
+    assert packing.solution.gpus == ((0, 1, 2),) or packing.solution.gpus == ((1, 0, 2),)
+    assert packing.objective == pytest.approx(2 * 0.9 * 0.8 + 0.7 * 0.7)
 
 
 def test_a_false_bound_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,28 +119,28 @@ def test_a_false_bound_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda self, seconds: tuple(0.5 * part for part in honest(self, seconds)),
     )
     monkeypatch.setattr(
-        colocation._Problem,
+        colocation._Classes,
         "price",
         lambda self, prices, gpu, least, most: ([(0, 1)], 0.0),
     )
-    with pytest.raises(CertificateError, match="it is false"):
-        pack(["a", "b", "a", "b"], table, 2)
+    with pytest.raises(CertificateError, match="the bound is false"):
+        solve(ColocationProblem(["a", "b", "a", "b"], table, 2))
 
 
 def test_nothing_to_pack() -> None:
     table = InterferenceTable("gpu", ("a",), np.ones(1), np.ones((1, 1)))
-    assert pack([], table, 3).value == 0
-    assert pack(["a"], table, 0).left_out == (0,)
+    assert solve(ColocationProblem([], table, 3)).objective == 0
+    assert solve(ColocationProblem(["a"], table, 0)).solution.left_out == (0,)
 
 
 def test_what_the_table_lacks_is_refused() -> None:
     table = InterferenceTable("v100", ("resnet",), np.ones(1), np.ones((1, 1)))
     with pytest.raises(InstanceError, match=r'"v100": has no kind "resne"; did you mean "resnet"'):
-        pack(["resne"], table, 1)
+        solve(ColocationProblem(["resne"], table, 1))
     with pytest.raises(InstanceError, match="2 weights for 1 jobs"):
-        pack(["resnet"], table, 1, weights=[1.0, 2.0])
+        solve(ColocationProblem(["resnet"], table, 1, weights=[1.0, 2.0]))
     with pytest.raises(InstanceError, match="a weight is not above 0"):
-        pack(["resnet"], table, 1, weights=[0.0])
+        solve(ColocationProblem(["resnet"], table, 1, weights=[0.0]))
     with pytest.raises(InstanceError, match=r"beside \(1, 2\); give \(1,\) and \(1, 1\)"):
         InterferenceTable("v100", ("a",), np.ones(1), np.ones((1, 2)))
     with pytest.raises(InstanceError, match="a kind appears twice"):

@@ -12,7 +12,7 @@ import pytest
 
 from alloc.backends import BACKENDS, backend
 from alloc.errors import UnsupportedFeatureError
-from alloc.formulation import FORMULATIONS
+from alloc.families import instance_families
 from alloc.instance import FEATURES, Affinity, Instance, Moves, Tenant
 from alloc.objectives import objective
 from alloc.solving import solve
@@ -37,18 +37,21 @@ PLAIN = Instance("plain", CLUSTER, GANGS, slot_s=10.0)
 COARSE = 1e-3
 """CP-SAT counts parts of a slot in F2, and takes what that may hide off its bound."""
 
+FAMILIES = instance_families()
+"""Those that an instance is a problem of; `test_every_family` holds all to enumeration."""
+
 
 def able(name: str) -> list[str]:
     """Return the backends that have a drawing of a formulation, and its method."""
-    chosen = FORMULATIONS[name]
-    general = [known for known in BACKENDS if backend(known).DRAWING in chosen.drawings]
-    return [*general, *(["auto"] if chosen.method is not None else [])]
+    chosen = FAMILIES[name]
+    general = [known for known in BACKENDS if backend(known).DRAWING in chosen.models]
+    return [*general, *chosen.methods]
 
 
-@pytest.mark.parametrize("name", FORMULATIONS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_all_ways_to_solve_it_say_the_same(name: str) -> None:
     """Three jobs that all fit at once: every method proves the optimum, and the judge agrees."""
-    for measure in FORMULATIONS[name].objectives:
+    for measure in FAMILIES[name].objectives:
         values = {}
         for way in able(name):
             try:
@@ -76,12 +79,12 @@ def test_all_ways_to_solve_it_say_the_same(name: str) -> None:
             )
 
 
-@pytest.mark.parametrize("name", FORMULATIONS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_its_page_names_what_it_is(name: str) -> None:
     """Sets, variables, the objective, numbered constraints, and the literature."""
-    chosen = FORMULATIONS[name]
-    for word in ("Sets", "Variables", "Constraints", "(C1)", "Literature", chosen.family):
-        assert word in chosen.page, word
+    chosen = FAMILIES[name]
+    for word in ("Sets", "Variables", "Constraints", "(C1)", "Literature", chosen.code):
+        assert word in chosen.page_text, word
     for measure in chosen.objectives:
         assert objective(measure).meaning.endswith(".")
 
@@ -101,11 +104,11 @@ ASKING = {
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-@pytest.mark.parametrize("name", FORMULATIONS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_feature_is_modelled_or_refused(name: str, feature: str) -> None:
     """Never ignored: a certificate for another problem would be false."""
     for way in able(name):
-        if feature in FORMULATIONS[name].features:
+        if feature in FAMILIES[name].features:
             result = solve(ASKING[feature], name, way)
             assert result.certificate.verified
             assert verify(ASKING[feature], result.require_solution()) == []

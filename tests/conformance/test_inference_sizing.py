@@ -30,7 +30,7 @@ def test_every_drawing_finds_the_cost_of_trying_everything(problem):
         assert outcome.certificate.status == "optimal", method
         assert outcome.certificate.objective == pytest.approx(best), method
         assert outcome.certificate.bound <= best + 1e-6
-        assert verify_inference(problem, outcome.plan) == []
+        assert verify_inference(problem, outcome.solution) == []
 
 
 def test_mixes_are_drawn_only_where_gpus_alone_decide():
@@ -48,14 +48,14 @@ def test_a_replica_does_not_straddle_hosts():
     """Two hosts of four GPUs hold two replicas of three, though eight GPUs would hold two more."""
     option = an_option(tensor=3)
     one = solve_inference(a_problem(0.5, options=(option,)))
-    contents = [c.replica_gpus for c in one.plan.contents]
+    contents = [c.replica_gpus for c in one.solution.contents]
     assert all(c == (3,) for c in contents)
     rate = 2.5
     two = solve_inference(a_problem(rate, options=(option,)))
     three = solve_inference(
         a_problem(rate, options=(option,), pools=(GpuPool("own", "h100", 3, 3, 2.0, 80_000),))
     )
-    assert sum(g.replicas for g in three.plan.groups) == 3
+    assert sum(g.replicas for g in three.solution.groups) == 3
     assert two.certificate.status == "infeasible"
 
 
@@ -75,7 +75,7 @@ def test_held_hosts_are_paid_in_quiet_periods_too():
     """The busy hour decides how many hosts are held; the quiet one rents nothing more."""
     held = GpuPool("own", "h100", 4, 4, 1.0, 80_000, billing="held")
     outcome = solve_inference(a_problem(3.0, 0.3, pools=(held,)))
-    [(_, hosts)] = outcome.plan.held
+    [(_, hosts)] = outcome.solution.held
     assert outcome.certificate.objective == pytest.approx(hosts * 4 * 1.0 * (1.0 + 2.0))
     dear = GpuPool("rented", "h100", 4, 4, 1.2, 80_000)
     both = solve_inference(a_problem(3.0, 0.3, pools=(held, dear)))
@@ -88,21 +88,23 @@ def test_no_more_hosts_are_held_than_there_are_in_every_period():
     pool = GpuPool("own", "h100", 4, (2, 1), 1.0, 80_000, billing="held")
     free = dataclasses.replace(pool, hosts=2)
     busy = solve_inference(a_problem(9.0, 0.3, pools=(free,)))
-    [(_, hosts)] = busy.plan.held
+    [(_, hosts)] = busy.solution.held
     assert hosts == 2
     assert solve_inference(a_problem(9.0, 0.3, pools=(pool,))).certificate.status == "infeasible"
-    found = verify_inference(a_problem(9.0, 0.3, pools=(pool,)), busy.plan)
+    found = verify_inference(a_problem(9.0, 0.3, pools=(pool,)), busy.solution)
     assert [violation.code for violation in found] == ["held"]
 
 
 def test_a_spare_replica_is_kept_for_a_failure():
     alone = solve_inference(a_problem(1.5))
     spare = solve_inference(a_problem(1.5, failures=1))
-    replicas = [sum(g.replicas for g in o.plan.groups) for o in (alone, spare)]
+    replicas = [sum(g.replicas for g in o.solution.groups) for o in (alone, spare)]
     assert replicas[1] == replicas[0] + 1
     lost = dataclasses.replace(
-        spare.plan,
-        groups=tuple(dataclasses.replace(g, replicas=g.replicas - 1) for g in spare.plan.groups),
+        spare.solution,
+        groups=tuple(
+            dataclasses.replace(g, replicas=g.replicas - 1) for g in spare.solution.groups
+        ),
     )
     found = {violation.code for violation in verify_inference(a_problem(1.5, failures=1), lost)}
     assert {"availability", "replicas_stand"} <= found

@@ -18,7 +18,8 @@ from placement_brute_force import feasible, optimum, size
 from rule_strategies import placement_rules
 
 from alloc.backends import SolverOptions, highs
-from alloc.formulation import ArrayModel, require_formulation
+from alloc.families import require_family
+from alloc.formulation import ArrayModel
 from alloc.instance import Affinity, Instance, Moves, Tenant
 from alloc.models.placement.facts import NOT_LINEAR
 from alloc.objectives import PLACEMENT_OBJECTIVES, parse_level
@@ -241,7 +242,7 @@ def test_the_relaxation_lies_on_the_right_side(instance: Instance, goal: str) ->
     best = optimum(instance, goal)
     assume(best is not None)
     assert best is not None
-    model = require_formulation("placement").draw("arrays", instance, goal).model
+    model = require_family("placement").draw("arrays", instance, goal).model
     assert isinstance(model, ArrayModel)
     relaxed = dataclasses.replace(model, integer=np.zeros(len(model.cost), dtype=bool))
     raw = highs.solve(relaxed, SolverOptions())
@@ -257,7 +258,7 @@ def test_an_optimum_starts_the_search_again(instance: Instance, goal: str, backe
     """A start is taken as it is: the values of an allocation satisfy every row that they touch."""
     found = solve(instance, "placement", backend, objective=goal)
     assume(found.solution is not None)
-    drawing = require_formulation("placement").draw("arrays", instance, goal)
+    drawing = require_family("placement").draw("arrays", instance, goal)
     assert drawing.start is not None
     values = drawing.start(found.require_solution())
     assert values is not None

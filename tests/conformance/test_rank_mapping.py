@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from alloc.backends import SolverOptions, cpsat, pyomo_highs
+from alloc.families import FAMILIES
 from alloc.models import rank_mapping
 from alloc.models.rank_mapping.counts import CountProblem, DomainTree
-from alloc.models.rank_mapping.cpsat_model import counts_of, cpsat_assignment, cpsat_counts
-from alloc.models.rank_mapping.pyomo_model import pyomo_assignment, pyomo_counts
+from alloc.models.rank_mapping.cpsat_model import counts_of, cpsat_counts
+from alloc.models.rank_mapping.pyomo_model import pyomo_counts
+from alloc.solving import solve
 from alloc.solving.block_plans import _most_filled, block_chains_of, plans
-from alloc.solving.quadratic_assignment import solve_quadratic_assignment
 from alloc.solving.rank_mapping import assignment_problem, map_ranks
 from alloc.topology.communication import CommunicationGraph, CommunicationTree
 from alloc.workload.parallelism import Parallelism
@@ -36,6 +37,8 @@ SHAPES = [
     (1, 6, 1, 1),
     (1, 1, 6, 2),
 ]
+
+FAMILY = FAMILIES["quadratic_assignment"]
 
 
 def random_job(rng: np.random.Generator, shape: tuple[int, int, int, int]) -> Parallelism:
@@ -82,7 +85,7 @@ def test_the_tree_answer_is_the_best_of_all_permutations(seed):
     assert answer.status == "optimal"
     assert answer.objective == pytest.approx(best)
     assert answer.bound <= best * (1 + 1e-9)
-    assert answer.objective == step_time(job, tree, answer.places).step_s
+    assert answer.objective == answer.solution.time.step_s
 
 
 @pytest.mark.slow
@@ -238,9 +241,9 @@ def random_assignment(seed: int, n: int, kind: str) -> QuadraticAssignment:
 def test_the_drawings_of_assignment_have_the_optimum_of_all_permutations(kind, n):
     problem = random_assignment(n, n, kind)
     best = min(problem.cost(p) for p in itertools.permutations(range(n)))
-    raw = cpsat.solve(cpsat_assignment(problem), EXACT)
-    board = pyomo_highs.solve(pyomo_assignment(problem), EXACT)
-    own = solve_quadratic_assignment(problem)
+    raw = cpsat.solve(FAMILY.draw("cpsat", problem).model, EXACT)
+    board = pyomo_highs.solve(FAMILY.draw("pyomo", problem).model, EXACT)
+    own = solve(problem)
     assert raw.objective == pytest.approx(best, abs=1e-5)
     assert board.objective == pytest.approx(best, abs=1e-5)
     assert own.objective == pytest.approx(best)
@@ -284,9 +287,8 @@ def test_the_page_tells_every_constraint_of_the_drawings():
     """Names in the code are those of the page, so that one can be checked against the other."""
     page = rank_mapping.__doc__ or ""
     names = set(dir(pyomo_counts(random_counts(3)).model))
-    names |= set(dir(pyomo_assignment(random_assignment(0, 3, "general")).model))
-    stated = {name.partition("_")[0] for name in names if name[:1] in "CQ" and name[1:2].isdigit()}
-    assert stated == {"C1", "C2", "C3", "C4", "C5", "C6", "Q1", "Q2"}
+    stated = {name.partition("_")[0] for name in names if name[:1] == "C" and name[1:2].isdigit()}
+    assert stated == {"C1", "C2", "C3", "C4", "C5", "C6"}
     assert all(f"({name})" in page for name in stated)
     assert rank_mapping.cpsat_counts is cpsat_counts
     with pytest.raises(AttributeError, match="no attribute"):

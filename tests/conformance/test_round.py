@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from strategies import instances
 
 from alloc.errors import UnsupportedFeatureError
-from alloc.formulation import FORMULATIONS
+from alloc.families import FAMILIES
 from alloc.instance import Instance, Tenant
 from alloc.models.round_allocation import round_data, solve_one_resource
 from alloc.objectives import round_utility
@@ -29,7 +29,7 @@ from alloc.units import MILLI, RESOURCES
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 
-UTILITIES = FORMULATIONS["round"].objectives
+UTILITIES = FAMILIES["round"].objectives
 BACKENDS = ("auto", "highs", "pyomo", "cpsat")
 CLOSE = 2e-6
 """Twice the gap at which an answer is called optimal."""

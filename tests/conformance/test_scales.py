@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from alloc.formulation import FORMULATIONS
+from alloc.families import instance_families
 from alloc.solving import solve
 from benchmarks.scales import (
     disagreements,
@@ -37,7 +37,7 @@ PLACED = ("gpus_placed", "weight_placed", "balance", "gpus_used", "whole_hosts_f
 """Of the objectives of placement, one of each kind: all of them are in the benchmark."""
 ASKED = [
     (name, objective)
-    for name, chosen in FORMULATIONS.items()
+    for name, chosen in instance_families().items()
     for objective in chosen.objectives
     if name not in ("placement", "sharing") or objective in PLACED
 ]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sharing_oracle import brute_force
 
 from alloc.errors import UnsupportedFeatureError
-from alloc.formulation import FORMULATIONS
+from alloc.families import FAMILIES
 from alloc.instance import Instance, Tenant, misfit
 from alloc.packing.pool import HostPool
 from alloc.solution import Assignment, TaskPlacement
@@ -24,7 +24,7 @@ from alloc.topology.topology import Host, HostType, Topology
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup
 
-OBJECTIVES = FORMULATIONS["sharing"].objectives
+OBJECTIVES = FAMILIES["sharing"].objectives
 BACKENDS = ("auto", "highs", "pyomo")
 KINDS = (
     HostType("two", 2, "a100", 8000, 8192),

@@ -17,11 +17,11 @@ names = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
 def run_all(page: Path, chosen: list[Block], folder: Path, monkeypatch) -> None:
-    from alloc import backends, formulation
+    from alloc import backends, families
 
     # What a page registers is gone after it.
     monkeypatch.setattr(backends, "BACKENDS", dict(backends.BACKENDS))
-    monkeypatch.setattr(formulation, "FORMULATIONS", dict(formulation.FORMULATIONS))
+    monkeypatch.setattr(families, "FAMILIES", dict(families.FAMILIES))
     # Nor does it touch the policies of whoever runs the tests.
     monkeypatch.setenv("ALLOC_POLICIES", str(folder / "policies"))
     monkeypatch.chdir(folder)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from alloc.solving import solve
 from alloc.solving.assignment_bounds import gilmore_lawler_bound
-from alloc.solving.quadratic_assignment import solve_quadratic_assignment
 from alloc.solving.rank_mapping import assignment_problem, map_ranks
 from alloc.topology.communication import CommunicationGraph, CommunicationTree
 from alloc.workload.parallelism import Parallelism
@@ -147,7 +147,7 @@ def test_the_answer_is_never_worse_than_any_order_and_never_below_its_bound(case
     assert answer.bound <= step_time(job, tree, places).step_s * (1 + 1e-9)
     naive = step_time(job, tree, np.arange(job.num_ranks)).step_s
     assert answer.objective <= naive * (1 + 1e-12)
-    assert len(set(answer.mapping.gpus)) == job.num_ranks
+    assert len(set(answer.solution.gpus)) == job.num_ranks
 
 
 @settings(max_examples=60, deadline=None)
@@ -177,7 +177,7 @@ def test_the_optimum_of_an_assignment_survives_relabelling_and_scaling(problem, 
     shuffled = QuadraticAssignment(
         "shuffled", problem.flow[np.ix_(order, order)], factor * problem.distance
     )
-    one, other = solve_quadratic_assignment(problem), solve_quadratic_assignment(shuffled)
+    one, other = solve(problem), solve(shuffled)
     assert one.status == other.status == "optimal"
     assert other.objective == pytest.approx(factor * one.objective)
     assert gilmore_lawler_bound(problem) <= one.objective + 1e-6
@@ -190,7 +190,7 @@ def test_a_faster_pair_never_hurts_on_a_graph(seed):
     job = Parallelism(2, 1, 2, 1, 1e8, 2, 1e9)
     width = rng.uniform(5, 50, (4, 4))
     graph = CommunicationGraph(tuple("abcd"), width, np.array(0.0))
-    before = solve_quadratic_assignment(assignment_problem(graph, job))
+    before = solve(assignment_problem(graph, job))
     best = map_ranks(graph, job)
     width[rng.integers(4), rng.integers(4)] *= 3
     wider = CommunicationGraph(tuple("abcd"), width, np.array(0.0))

@@ -8,14 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from alloc.capacity.inference import GpuPool, InferenceProblem
+from alloc.capacity.inference_plan import InferencePlan, plan_cost
 from alloc.capacity.inference_rates import caps_that_fit, load_of
 from alloc.capacity.inference_result import Relaxation
 from alloc.capacity.requests import LatencyGoal, RequestClass
 from alloc.capacity.served import ServedModel
 from alloc.capacity.serving import Latencies, Load, batch_memory_mib, latencies
-from alloc.solving.capacity.inference import solve_inference
+from alloc.solving.capacity.inference_pieces import solve_all
 from alloc.solving.outcome import Settings
 from alloc.units import in_full
+from alloc.verification.inference import verify_inference
 
 _IDLE = 1e-9
 """Share of its time that a replica which is all but idle is at work."""
@@ -390,17 +392,23 @@ def _solvable(problem: InferenceProblem, settings: Settings) -> bool:
     """Return whether a plan is found; prices are dropped, any plan will do."""
     free = tuple(dataclasses.replace(pool, price_per_gpu_hour=0.0) for pool in problem.pools)
     limit = max(settings.seconds_left(), 0.1)
-    outcome = solve_inference(
-        problem.replace(pools=free), Settings(limit, settings.seed, settings.workers)
-    )
-    return outcome.plan is not None
+    return _plan(problem.replace(pools=free), limit, settings) is not None
 
 
 def _cost(problem: InferenceProblem, settings: Settings) -> float | None:
     limit = max(settings.seconds_left(), 0.1)
-    return solve_inference(
-        problem, Settings(limit, settings.seed, settings.workers)
-    ).certificate.objective
+    plan = _plan(problem, limit, settings)
+    return None if plan is None else plan_cost(problem, plan)
+
+
+def _plan(problem: InferenceProblem, seconds: float, settings: Settings) -> InferencePlan | None:
+    """Return a plan that keeps every rule, or None if none is found."""
+    part = solve_all(problem, Settings(seconds, settings.seed, settings.workers), "mixes")
+    if part.limit == "interrupt":
+        raise KeyboardInterrupt
+    if part.plan is None or verify_inference(problem, part.plan):
+        return None
+    return part.plan
 
 
 def _kept(model: ServedModel, periods: Sequence[int]) -> ServedModel:

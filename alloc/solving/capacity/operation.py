@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -16,29 +14,44 @@ from alloc.backends.linear_program import LinearProgram
 from alloc.backends.second_proof import solve_and_prove
 from alloc.capacity.operation import OperationPlan, OperationProblem
 from alloc.capacity.operation_result import OperationCosts, OperationResult
-from alloc.certificate import (
-    OPTIMALITY_GAP,
-    BoundProof,
-    Certificate,
-    Limit,
-    Status,
-    beats,
-    is_within,
-)
-from alloc.errors import CertificateError
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, Result, is_within
 from alloc.formulation import Array, ArrayModel, RawResult
 from alloc.models.cluster_operation.arrays import OperationArrays, operation_arrays
 from alloc.models.cluster_operation.data import operation_data
 from alloc.models.cluster_operation.unrolling import plan_of, values_of
 from alloc.solving.capacity.operation_rules import cheapest_insertion, pressure_order
-from alloc.solving.outcome import Settings
+from alloc.solving.outcome import Outcome, Settings, timed_log
+from alloc.solving.solver import solve_within
 from alloc.units import in_full
-from alloc.verification.operation import operation_costs, verify_operation
+from alloc.verification.operation import operation_costs
 
 Report = Callable[[str], None]
 
 _DIVE_COLUMNS = 3000
 """Columns of a first integer program over the most promising: its plan leaves few in play."""
+
+
+def by_aggregation(
+    problem: OperationProblem,
+    objective: str,
+    settings: Settings,
+    start: OperationPlan | None,
+    report: Report,
+) -> Outcome[OperationPlan]:
+    """Return the best plan found and a proved bound on every plan.
+
+    A greedy plan is there after milliseconds; the linear relaxation of the aggregated model gives
+    a bound that is proved again in numpy from its multipliers; an integer program over the columns
+    that these two leave in play ends it. Whatever the time limit, the best plan is returned.
+    """
+    search = _Search(problem, settings, objective, report)
+    if start is not None:
+        search.offer(start, "start")
+    try:
+        search.run()
+    except KeyboardInterrupt:
+        search.limit = "interrupt"
+    return search.outcome()
 
 
 def solve_operation(
@@ -51,10 +64,6 @@ def solve_operation(
     keep: bool = False,
 ) -> OperationResult:
     """Return the best plan found and a proved bound on every plan.
-
-    A greedy plan is there after milliseconds; the linear relaxation of the aggregated model gives
-    a bound that is proved again in numpy from its multipliers; an integer program over the columns
-    that these two leave in play ends it. Whatever the time limit, the best plan is returned.
 
     Parameters
     ----------
@@ -75,7 +84,7 @@ def solve_operation(
     Raises
     ------
     CertificateError
-        If the judge contradicts a claim; a bug.
+        If the checker contradicts a claim; a bug.
     KeyboardInterrupt
         At an interrupt, without `keep`.
 
@@ -86,14 +95,22 @@ def solve_operation(
     >>> result.certificate.status
     'optimal'
     """
-    search = _Search(problem, settings or Settings(), objective, gap, report)
-    try:
-        search.run()
-    except KeyboardInterrupt:
-        search.limit = "interrupt"
-    if search.limit == "interrupt" and not keep:
+    settings = replace(settings or Settings(), gap=gap)
+    log, say = timed_log(settings, report)
+    result: Result[OperationPlan] = solve_within(problem, settings, say, objective=objective)
+    result = result.replace(log=tuple(log))
+    if result.certificate.limit == "interrupt" and not keep:
         raise KeyboardInterrupt
-    return search.result()
+    return with_costs(problem, result)
+
+
+def with_costs(problem: OperationProblem, result: Result[OperationPlan]) -> OperationResult:
+    """Return a result with the parts of its plan's cost."""
+    if result.solution is None:
+        raise KeyboardInterrupt  # every job may wait, so only an interrupt leaves no plan
+    plan, certificate = result.solution, result.certificate
+    costs = operation_costs(problem, plan, certificate.objective_name)
+    return OperationResult(plan, costs, certificate, result.log)
 
 
 class _Search:
@@ -104,19 +121,16 @@ class _Search:
         problem: OperationProblem,
         settings: Settings,
         objective: str,
-        gap: float,
-        report: Report | None,
+        report: Report,
     ) -> None:
         self.problem, self.settings, self.objective = problem, settings, objective
-        self.gap = gap
         self.data = operation_data(problem, objective)
         self.plan = OperationPlan((), tuple(job.id for job in problem.jobs))
         self.value = self._cost(self.plan).total
         self.bound = self._trivial_bound()
         self.proof: BoundProof = "recomputed"
         self.limit: Limit | None = None
-        self.log: list[str] = []
-        self._report = report
+        self._say = report
 
     def run(self) -> None:
         self.offer(cheapest_insertion(self.data, pressure_order(self.data)).plan(), "greedy")
@@ -143,7 +157,7 @@ class _Search:
     def offer(self, plan: OperationPlan, who: str) -> None:
         """Take a plan if it is the best so far."""
         cost = self._cost(plan).total
-        if cost < self.value or not self.log:
+        if cost < self.value:
             self.plan, self.value = plan, cost
         self._say(f"{who}: cost {in_full(cost)}")
 
@@ -166,7 +180,7 @@ class _Search:
         return reduced <= (self.value - self.bound) * (1 + 1e-6) + 1e-9 * abs(self.value)
 
     def _done(self) -> bool:
-        if is_within(self.value, self.bound, self.gap):
+        if is_within(self.value, self.bound, self.settings.gap):
             return True
         if self.limit == "interrupt":
             return True
@@ -204,7 +218,7 @@ class _Search:
             self.settings.seconds_left() * part,
             self.settings.seed,
             self.settings.workers,
-            self.gap,
+            self.settings.gap,
             start[keep],
             stoppable=True,
         )
@@ -216,26 +230,9 @@ class _Search:
         self.limit = raw.limit
         return raw
 
-    def _say(self, line: str) -> None:
-        seconds = time.perf_counter() - self.settings.started
-        self.log.append(f"{seconds:.2f} s  {line}")
-        if self._report is not None:
-            self._report(self.log[-1])
-
-    def result(self) -> OperationResult:
-        """Return the result, judged."""
-        return judged(
-            self.problem,
-            self.plan,
-            self.settings,
-            objective=self.objective,
-            bound=self.bound,
-            proof=self.proof,
-            method="aggregated",
-            backend=version(),
-            limit=self.limit,
-            log=tuple(self.log),
-        )
+    def outcome(self) -> Outcome[OperationPlan]:
+        """Return what was found."""
+        return Outcome(self.plan, self.bound, self.proof, "aggregated", version(), limit=self.limit)
 
 
 def reduced_costs(arrays: OperationArrays, prices: Array) -> tuple[Array, float]:
@@ -268,53 +265,3 @@ def reduced_costs(arrays: OperationArrays, prices: Array) -> tuple[Array, float]
     bound += float((np.minimum(reduced[others], 0.0) * model.upper[others]).sum())
     reduced[arrays.is_jobs] -= least[arrays.owner[arrays.is_jobs]]
     return reduced, bound
-
-
-def judged(
-    problem: OperationProblem,
-    plan: OperationPlan,
-    settings: Settings,
-    *,
-    objective: str,
-    bound: float = -math.inf,
-    proof: BoundProof = "none",
-    method: str,
-    backend: str,
-    limit: Limit | None = None,
-    log: tuple[str, ...] = (),
-) -> OperationResult:
-    """Return a plan as a result, after the judge has looked at it.
-
-    Raises
-    ------
-    CertificateError
-        If the plan breaks a rule or beats the bound.
-    """
-    if violations := verify_operation(problem, plan):
-        raise CertificateError(f'the plan of "{method}" breaks a rule: {violations[0]}')
-    costs = operation_costs(problem, plan, objective)
-    if beats(costs.total, bound, "min"):
-        raise CertificateError(
-            f'the bound {bound:g} of "{method}" is above the cost {costs.total:g} of its own plan.'
-        )
-    bound = min(bound, costs.total)
-    proved = is_within(costs.total, bound, OPTIMALITY_GAP)
-    status: Status = "optimal" if proved else "feasible"
-    certificate = Certificate(
-        status=status,
-        objective=costs.total,
-        bound=bound,
-        sense="min",
-        objective_name=objective,
-        formulation="operation",
-        backend=method,
-        backend_version=backend,
-        seed=settings.seed,
-        workers=settings.workers,
-        seconds=time.perf_counter() - settings.started,
-        fingerprint=problem.fingerprint,
-        limit=None if status == "optimal" else limit,
-        verified=True,
-        bound_proof=proof,
-    )
-    return OperationResult(plan, costs, certificate, log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -10,12 +11,14 @@ import numpy as np
 from alloc.capacity.operation import OperationPlan, OperationProblem
 from alloc.capacity.operation_result import OperationResult
 from alloc.errors import InstanceError, nearest
+from alloc.families import FAMILIES
 from alloc.models.cluster_operation.data import OperationData, operation_data
-from alloc.solving.capacity.operation import judged, solve_operation
+from alloc.solving.capacity.operation import solve_operation, with_costs
 from alloc.solving.capacity.operation_rules import RULES, Rule
 from alloc.solving.capacity.operation_search import path_relinking, randomised_greedy
 from alloc.solving.capacity.operation_stages import stage_by_stage
-from alloc.solving.outcome import Settings
+from alloc.solving.certify import certify
+from alloc.solving.outcome import Outcome, Settings
 
 _PASSES = 100
 _WALKS = 60
@@ -57,9 +60,9 @@ def _by_rule(rule: Rule) -> Build:
 def _heuristic(name: str, build: Build) -> Decide:
     def decide(problem: OperationProblem, settings: Settings) -> OperationResult:
         plan = build(operation_data(problem), settings)
-        return judged(
-            problem, plan, settings, objective="operation-cost", method=name, backend="alloc"
-        )
+        outcome = Outcome(plan, -math.inf, "none", name, "alloc")
+        certified = certify(FAMILIES["operation"], problem, "operation-cost", outcome, settings)
+        return with_costs(problem, certified)
 
     return decide
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -13,10 +14,10 @@ import numpy as np
 from alloc.backends import SolverOptions, backend
 from alloc.backends.second_proof import solve_and_prove
 from alloc.capacity.inference_result import Relaxation
-from alloc.capacity.quota_measures import goal_value, level_of, rounding
+from alloc.capacity.quota_measures import goal_value, level_of, plan_rounding
 from alloc.capacity.quotas import GpuCapacity, QuotaPlan, QuotaProblem
-from alloc.certificate import OPTIMALITY_GAP, Certificate, is_within
-from alloc.errors import CertificateError
+from alloc.certificate import OPTIMALITY_GAP, Limit, Result, is_within
+from alloc.errors import InstanceError
 from alloc.formulation import RawResult, RawStatus
 from alloc.models.quota_planning import (
     Extra,
@@ -26,13 +27,12 @@ from alloc.models.quota_planning import (
     quota_data,
     start_values,
 )
-from alloc.solving.capacity.certifying import certified, standing
+from alloc.solving.capacity.certifying import standing
 from alloc.solving.capacity.quota_starts import quick_plan
-from alloc.solving.outcome import Settings
+from alloc.solving.outcome import Outcome, Settings, Stage
+from alloc.solving.solver import solve_within
 from alloc.units import MILLI, in_full
-from alloc.verification.quota_plan import verify_quota_plan
 
-FORMULATION = "quota_planning"
 FAIR = ("fair_service", "fair_coverage")
 _SEARCHED = 0.1
 """Share of the time for a start by local search."""
@@ -46,29 +46,6 @@ Report = Callable[[str], None]
 Method = Literal["highs", "pyomo"]
 
 
-@dataclass(frozen=True)
-class QuotaOutcome:
-    """A plan, or none, and what is proved.
-
-    Parameters
-    ----------
-    plan
-        The best plan found, or None.
-    certificate
-        The value of its goal and the bound.
-    stages
-        Of a fair goal, the certificate of each level.
-    conflict, relaxations
-        Of an infeasible problem, what is missing and what would be enough.
-    """
-
-    plan: QuotaPlan | None
-    certificate: Certificate
-    stages: tuple[Certificate, ...] = ()
-    conflict: str | None = None
-    relaxations: tuple[Relaxation, ...] = ()
-
-
 def solve_quotas(
     problem: QuotaProblem,
     settings: Settings | None = None,
@@ -76,7 +53,7 @@ def solve_quotas(
     method: Method = "highs",
     report: Report | None = None,
     keep: bool = False,
-) -> QuotaOutcome:
+) -> Result[QuotaPlan]:
     """Find the quotas that reach the goal best.
 
     Parameters
@@ -86,56 +63,113 @@ def solve_quotas(
     settings
         Limits; by default 60 s, one thread.
     method
-        ``"highs"`` on the arrays, or ``"pyomo"`` on the whiteboard model.
+        ``"highs"`` on the arrays, or ``"pyomo"`` on the Pyomo model.
     report
         Called with a line of text now and then.
     keep
         Whether an interrupt (Ctrl-C) ends it with what was found until then; else it ends it as it
         does everything.
 
+    Returns
+    -------
+    Result
+        Of a fair goal, `stages` holds the certificate of each level: of the sum of the 1, 2, ...
+        worst tenants.
+
     Raises
     ------
     CertificateError
-        If the plan or a bound contradicts what the judge recomputes.
+        If the plan or a bound contradicts what the checker recomputes.
     KeyboardInterrupt
         At an interrupt, without `keep`.
     """
-    settings = settings or Settings()
-    data = quota_data(problem)
     say = report or (lambda line: None)
-    say(f"{len(data.demand)} outcomes, {len(data.wants)} demands")
-    solve = _solve_levels if problem.goal in FAIR else _solve_once
-    outcome = solve(data, settings, method, say)
-    if outcome.certificate.limit == "interrupt" and not keep:
+    result: Result[QuotaPlan] = solve_within(problem, settings or Settings(), say, backend=method)
+    if result.certificate.limit == "interrupt" and not keep:
         raise KeyboardInterrupt
-    return outcome
+    return result
 
 
-def _solve_once(data: QuotaData, settings: Settings, method: Method, say: Report) -> QuotaOutcome:
+def solve_goal(
+    problem: QuotaProblem,
+    objective: str,
+    settings: Settings,
+    start: QuotaPlan | None,
+    report: Report,
+    *,
+    method: Method,
+) -> Outcome[QuotaPlan]:
+    """Find the quotas that reach the problem's goal best; of a fair one level by level.
+
+    Parameters
+    ----------
+    problem
+        The problem; its goal decides, `objective` is its name.
+    objective
+        Name of the goal.
+    settings
+        Limits.
+    start
+        Quotas to start from, or None.
+    report
+        Takes a line of progress.
+    method
+        ``highs`` or ``pyomo``.
+
+    Raises
+    ------
+    InstanceError
+        If `objective` is another goal than the problem's.
+    """
+    if objective != problem.goal:
+        raise InstanceError(
+            f'the goal of these quotas is "{problem.goal}", not "{objective}"; change the goal of '
+            "the problem."
+        )
+    data = quota_data(problem)
+    report(f"{len(data.demand)} outcomes, {len(data.wants)} demands")
+    solve = _solve_levels if problem.goal in FAIR else _solve_once
+    outcome = solve(data, settings, method, start, report)
+    if not outcome.infeasible or outcome.limit == "interrupt":
+        return outcome
+    try:
+        conflict, repairs = _diagnosed(data, settings)
+    except KeyboardInterrupt:
+        return replace(outcome, limit="interrupt")
+    return replace(outcome, conflict=conflict, repairs=repairs)
+
+
+by_arrays = partial(solve_goal, method="highs")
+by_pyomo = partial(solve_goal, method="pyomo")
+
+
+def _solve_once(
+    data: QuotaData, settings: Settings, method: Method, plan: QuotaPlan | None, say: Report
+) -> Outcome[QuotaPlan]:
     """Solve a goal of one level."""
     extra = Extra()
-    plan, raw = None, _nothing(extra)
+    raw = _nothing(extra)
     try:
-        plan, interrupted = _start(data, settings, method)
+        plan, interrupted = _start(data, settings, method, plan)
         if not interrupted:
             raw, layout = _best(data, extra, settings.seconds_left(), settings, method, plan)
             plan = _better(data, extra, raw, layout, plan)
             say(standing(_value(data, plan, extra), raw.bound, data.problem.goal))
-        certificate = _certify(data, plan, raw, extra, settings, method)
     except KeyboardInterrupt:
         raw = replace(raw, limit="interrupt")
-        certificate = _certify(data, plan, raw, extra, settings, method)
-    return _explained(data, QuotaOutcome(plan, certificate), settings)
+    return _outcome(plan, raw, method)
 
 
-def _solve_levels(data: QuotaData, settings: Settings, method: Method, say: Report) -> QuotaOutcome:
+def _solve_levels(
+    data: QuotaData, settings: Settings, method: Method, plan: QuotaPlan | None, say: Report
+) -> Outcome[QuotaPlan]:
     """Solve a fair goal: the worst tenant, then the two worst together, and so on."""
-    plan, interrupted = None, False
-    stages: list[Certificate] = []
+    interrupted, proved, infeasible = False, True, False
+    stages: list[Stage] = []
     kept: tuple[float, ...] = ()
     number = len(data.problem.tenants)
     try:
-        plan, interrupted = _start(data, settings, method)
+        plan, interrupted = _start(data, settings, method, plan)
         for level in range(1, number + 1):
             seconds = settings.seconds_left() * (1 if level == number else _LEVEL_SHARE)
             if interrupted or (level > 1 and seconds <= 0):
@@ -145,28 +179,57 @@ def _solve_levels(data: QuotaData, settings: Settings, method: Method, say: Repo
             interrupted = raw.limit == "interrupt"
             if raw.values is None and level > 1:
                 break
+            infeasible = raw.status == "infeasible"
             plan = _better(data, extra, raw, layout, plan)
-            stages.append(_certify(data, plan, raw, extra, settings, method))
-            value = stages[-1].objective
+            stages.append(_stage(data, extra, raw))
+            value = _value(data, plan, extra)
+            off = 0.0 if plan is None else plan_rounding(data.problem, plan)
+            proved = value is not None and (
+                is_within(value, raw.bound, OPTIMALITY_GAP) or abs(value - raw.bound) <= off
+            )
             reached = "no quotas yet" if value is None else f"{value:.6g}"
-            say(f"level {level} of {number}: {stages[-1].status}, {reached}")
-            if stages[-1].status != "optimal" or interrupted:
+            say(f"level {level} of {number}: {'proved' if proved else 'open'}, {reached}")
+            if not proved or interrupted or value is None:
                 break
-            assert value is not None
             kept = (*kept, value)
     except KeyboardInterrupt:
         interrupted = True
     if not stages:
-        stages = [_certify(data, plan, _nothing(Extra(1)), Extra(1), settings, method)]
+        stages = [_stage(data, Extra(1), _nothing(Extra(1)))]
+    elif len(stages) < number and proved:
+        # Time was up between two levels: of the next one nothing is known.
+        nothing = replace(_nothing(Extra(1)), limit="interrupt" if interrupted else "time")
+        stages.append(_stage(data, Extra(len(stages) + 1), nothing))
     first = stages[0]
-    if len(stages) < number and all(stage.status == "optimal" for stage in stages):
-        # Time was up between two levels: later ones are not proved.
-        stages[-1] = stages[-1].replace(limit="interrupt" if interrupted else "time")
-    if plan is not None and first.status == "optimal":
-        first = first.replace(seconds=time.perf_counter() - settings.started)
-    if interrupted:
-        first = first.replace(limit="interrupt")
-    return _explained(data, QuotaOutcome(plan, first, tuple(stages)), settings)
+    limit: Limit | None = "interrupt" if interrupted else stages[-1].limit
+    return Outcome(
+        plan,
+        first.bound,
+        first.bound_proof,
+        method,
+        backend(method).version(),
+        limit,
+        infeasible,
+        stages=tuple(stages),
+    )
+
+
+def _stage(data: QuotaData, extra: Extra, raw: RawResult) -> Stage:
+    """Return what is proved of a level."""
+    name = f"{data.problem.goal} of the {extra.level} worst"
+    return Stage(name, raw.bound, raw.bound_proof, raw.limit)
+
+
+def _outcome(plan: QuotaPlan | None, raw: RawResult, method: Method) -> Outcome[QuotaPlan]:
+    return Outcome(
+        plan,
+        raw.bound,
+        raw.bound_proof,
+        method,
+        backend(method).version(),
+        raw.limit,
+        raw.status == "infeasible",
+    )
 
 
 def _better(
@@ -182,10 +245,12 @@ def _better(
     return start if (old > new if extra.level else old < new) else found
 
 
-def _start(data: QuotaData, settings: Settings, method: Method) -> tuple[QuotaPlan | None, bool]:
+def _start(
+    data: QuotaData, settings: Settings, method: Method, given: QuotaPlan | None
+) -> tuple[QuotaPlan | None, bool]:
     """Return quotas to start from, where the search pays, and whether it was interrupted."""
-    if method == "pyomo" or data.problem.goal == "expected_shortfall":
-        return None, False
+    if given is not None or method == "pyomo" or data.problem.goal == "expected_shortfall":
+        return given, False
     if (data.least.sum(axis=0) * data.step > data.capacity + 1e-9).any():
         return None, False
     return quick_plan(data, _SEARCHED * settings.seconds_left())
@@ -201,10 +266,10 @@ def _solve(
 ) -> tuple[RawResult, QuotaLayout]:
     layout = QuotaLayout(data, extra)
     if method == "pyomo":
-        from alloc.models.quota_planning.pyomo_model import draw_pyomo
+        from alloc.models.quota_planning.pyomo_model import pyomo_model
 
         options = SolverOptions(seconds, settings.seed, settings.workers, OPTIMALITY_GAP / 4)
-        return backend("pyomo").solve(draw_pyomo(layout), options), layout
+        return backend("pyomo").solve(pyomo_model(layout), options), layout
     values = None if start is None else start_values(layout, start)
     # Room for rounding on both sides of the gap.
     options = SolverOptions(
@@ -274,38 +339,6 @@ def _best(
     return replace(last, bound=free.bound, bound_proof=free.bound_proof), layout
 
 
-def _certify(
-    data: QuotaData,
-    plan: QuotaPlan | None,
-    raw: RawResult,
-    extra: Extra,
-    settings: Settings,
-    method: Method,
-) -> Certificate:
-    """Let the judge check a plan and write its certificate."""
-    problem = data.problem
-    if plan is not None:
-        violations = verify_quota_plan(problem, plan)
-        if violations:
-            raise CertificateError(f"{method} returned quotas that break a rule: {violations[0]}")
-    return certified(
-        problem,
-        _value(data, plan, extra),
-        raw.bound,
-        settings,
-        objective_name=problem.goal + (f" of the {extra.level} worst" if extra.level else ""),
-        formulation=FORMULATION,
-        backend_name=method,
-        sense="max" if extra.level else "min",
-        infeasible=raw.status == "infeasible",
-        limit=raw.limit,
-        rounding=0.0
-        if plan is None
-        else rounding(problem, plan.quota_milli(problem), plan.served_milli(problem)),
-        proof=raw.bound_proof,
-    )
-
-
 def _value(data: QuotaData, plan: QuotaPlan | None, extra: Extra) -> float | None:
     """Return what a plan reaches of a goal, or of a level of it; None without a plan."""
     if plan is None:
@@ -317,17 +350,6 @@ def _value(data: QuotaData, plan: QuotaPlan | None, extra: Extra) -> float | Non
     return goal_value(problem, plan.quota_milli(problem), served)
 
 
-def _explained(data: QuotaData, outcome: QuotaOutcome, settings: Settings) -> QuotaOutcome:
-    """Say of an infeasible problem what is missing, and what would be enough."""
-    certificate = outcome.certificate
-    if certificate.status != "infeasible" or certificate.limit == "interrupt":
-        return outcome
-    try:
-        return _diagnosed(data, outcome, settings)
-    except KeyboardInterrupt:
-        return replace(outcome, certificate=certificate.replace(limit="interrupt"))
-
-
 def _relaxed(
     data: QuotaData, what: Literal["capacity", "exceeding"], seconds: float, settings: Settings
 ) -> tuple[RawResult, QuotaLayout]:
@@ -337,7 +359,8 @@ def _relaxed(
     return raw, layout
 
 
-def _diagnosed(data: QuotaData, outcome: QuotaOutcome, settings: Settings) -> QuotaOutcome:
+def _diagnosed(data: QuotaData, settings: Settings) -> tuple[str, tuple[Relaxation, ...]]:
+    """Say of an infeasible problem what is missing, and what would be enough."""
     problem = data.problem
     limit = max(settings.seconds_left() / 2, 1.0)
     found: list[Relaxation] = []
@@ -384,13 +407,7 @@ def _diagnosed(data: QuotaData, outcome: QuotaOutcome, settings: Settings) -> Qu
                 )
             )
     found.sort(key=lambda relaxation: relaxation.relative)
-    return QuotaOutcome(
-        None,
-        outcome.certificate,
-        outcome.stages,
-        _conflict(data, parts),
-        tuple(found),
-    )
+    return _conflict(data, parts), tuple(found)
 
 
 def _unless(raw: RawResult) -> str:

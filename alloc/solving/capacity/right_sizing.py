@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import time
+from dataclasses import replace
+from functools import partial
 from typing import Literal, get_args
 
 from alloc.backends import highs
 from alloc.capacity.accounting import account
 from alloc.capacity.headroom import require_goals_can_be_kept
-from alloc.capacity.plan import Plan, PlanResult, Relief
+from alloc.capacity.plan import Plan, PlanResult
 from alloc.capacity.problem import PlanningProblem
-from alloc.certificate import OPTIMALITY_GAP, Certificate, Status, beats, is_within
-from alloc.errors import CertificateError, InstanceError, SolverError, nearest
+from alloc.certificate import Result
+from alloc.errors import CertificateError, InstanceError, nearest
 from alloc.models.right_sizing.data import SizingData
 from alloc.solving.capacity.right_sizing_decomposition import solve_by_decomposition
 from alloc.solving.capacity.right_sizing_extensive import solve_extensive
@@ -20,23 +20,81 @@ from alloc.solving.capacity.right_sizing_marginals import is_small, marginal_val
 from alloc.solving.capacity.right_sizing_reliefs import find_reliefs
 from alloc.solving.capacity.right_sizing_state import Found, Watch
 from alloc.solving.capacity.right_sizing_words import assumptions
-from alloc.solving.outcome import Settings
-from alloc.units import require_non_negative, require_positive
+from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.solver import solve
 from alloc.verification.plan import check_plan_claims, verify_plan
 
-FORMULATION = "right_sizing"
 Method = Literal["auto", "extensive", "decomposition"]
 """``extensive``: one program; ``decomposition``: Benders; ``auto``: by size."""
 
-_BOUND_TOLERANCE = 1e-5
-"""How far, relatively, rounding may push a bound past a cost: HiGHS keeps rows to 1e-6 only, and a
-plan's cost is made of many of them."""
 _MOST_COLUMNS = 30_000
 """Columns of the extensive form up to which it is solved as one program."""
 _LEAST_SECONDS = 1.0
 """For marginal values, even where the plan took all the time."""
 _ANY_PLAN = 1e9
 """Gap at which the first plan found ends a search."""
+
+
+def solve_right_sizing(
+    problem: PlanningProblem,
+    objective: str,
+    settings: Settings,
+    start: Plan | None,
+    report: Watch,
+    *,
+    method: Method = "auto",
+) -> Outcome[Plan]:
+    """Find the cheapest plan, and what one unit more of each resource would save.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    objective
+        ``cost``.
+    settings
+        Limits, and the gap at which to stop.
+    start
+        A plan to start from, for example that of a similar problem; it need not be feasible.
+    report
+        Takes a line of progress.
+    method
+        ``auto``, ``extensive`` or ``decomposition``.
+
+    Raises
+    ------
+    InstanceError
+        If no pool can keep a goal.
+    """
+    require_goals_can_be_kept(problem)
+    data = SizingData(problem)
+    found = _solve(data, settings, settings.gap, method, start, report)
+    outcome: Outcome[Plan] = Outcome(
+        found.plan,
+        found.bound,
+        found.proof,
+        "alloc right-sizing + HiGHS",
+        highs.version(),
+        found.limit,
+        found.infeasible,
+        sensitivities=found.marginals,
+        assumptions=assumptions(data),
+    )
+    try:
+        if found.infeasible:
+            conflict, reliefs = find_reliefs(problem, settings, _has_plan)
+            return replace(outcome, conflict=conflict, repairs=reliefs)
+        if found.plan is not None and found.limit != "interrupt" and is_small(data):
+            seconds = max(settings.seconds_left(), _LEAST_SECONDS)
+            return replace(outcome, sensitivities=marginal_values(data, seconds))
+    except KeyboardInterrupt:
+        # The plan, or the proof that there is none, is kept.
+        return replace(outcome, limit="interrupt")
+    return outcome
+
+
+by_extensive_form = partial(solve_right_sizing, method="extensive")
+by_decomposition = partial(solve_right_sizing, method="decomposition")
 
 
 def right_size(
@@ -74,39 +132,45 @@ def right_size(
     Returns
     -------
     PlanResult
-        The plan, judged; or, if there is none, what is missing.
+        The plan, checked; or, if there is none, what is missing.
 
     Raises
     ------
     InstanceError
         If an option makes no sense, or no pool can keep a goal.
     CertificateError
-        If the judge contradicts the solver.
+        If the checker contradicts the solver.
     """
-    require_positive(time_limit_s, "right_size", "time_limit_s")
-    require_non_negative(gap, "right_size", "gap")
     if method not in get_args(Method):
         raise InstanceError(
             f'unknown method "{method}"{nearest(str(method), get_args(Method)) or ";"} known: '
             f"{', '.join(get_args(Method))}."
         )
-    require_goals_can_be_kept(problem)
-    began = time.perf_counter()
-    settings = Settings(time_limit_s, seed, workers)
-    data = SizingData(problem)
-    found = _solve(data, settings, gap, method, start, progress)
-    conflict: str | None = None
-    reliefs: tuple[Relief, ...] = ()
-    try:
-        if found.infeasible:
-            conflict, reliefs = find_reliefs(problem, settings, _has_plan)
-        elif found.plan is not None and found.limit != "interrupt" and is_small(data):
-            found.marginals = marginal_values(data, max(settings.seconds_left(), _LEAST_SECONDS))
-    except KeyboardInterrupt:
-        # The plan, or the proof that there is none, is kept.
-        found.limit = "interrupt"
-    result = _result(problem, data, found, settings, began)
-    return result.replace(conflict=conflict, reliefs=reliefs)
+    result: Result[Plan] = solve(
+        problem,
+        "right_sizing",
+        method,
+        time_limit_s=time_limit_s,
+        gap=gap,
+        seed=seed,
+        workers=workers,
+        warm_start=start,
+        progress=progress,
+    )
+    costs = None if result.solution is None else account(problem, result.solution).costs
+    plan_result = PlanResult(
+        result.solution,
+        result.certificate,
+        costs,
+        result.assumptions,
+        result.sensitivities,
+        result.conflict,
+        result.repairs,
+        result.log,
+    )
+    if claims := check_plan_claims(problem, plan_result):
+        raise CertificateError(claims[0].sentence)
+    return plan_result
 
 
 def _has_plan(problem: PlanningProblem, settings: Settings) -> bool | None:
@@ -131,62 +195,3 @@ def _solve(
     if method == "extensive" or (method == "auto" and columns <= _MOST_COLUMNS):
         return solve_extensive(data, settings, gap, start)
     return solve_by_decomposition(data, settings, gap, start, progress)
-
-
-def _result(
-    problem: PlanningProblem, data: SizingData, found: Found, settings: Settings, began: float
-) -> PlanResult:
-    costs = None
-    if found.plan is not None:
-        costs = account(problem, found.plan, data.bands).costs
-        violations = verify_plan(problem, found.plan)
-        if violations:
-            raise SolverError(
-                f"the plan breaks {len(violations)} limits, first: {violations[0].sentence} This "
-                "is a bug of the method."
-            )
-    cost = None if costs is None else costs.total
-    # Sums in another order differ in their last digits; a bound above them would be a lie.
-    bound = found.bound if cost is None else min(found.bound, cost)
-    certificate = Certificate(
-        status=_status(cost, bound, found),
-        objective=cost,
-        bound=math.inf if found.infeasible else bound,
-        sense="min",
-        objective_name="cost",
-        formulation=FORMULATION,
-        backend="alloc right-sizing + HiGHS",
-        backend_version=highs.version(),
-        seed=settings.seed,
-        workers=settings.workers,
-        seconds=time.perf_counter() - began,
-        fingerprint=problem.fingerprint,
-        limit=found.limit,
-        verified=cost is not None,
-        bound_proof=found.proof,
-    )
-    result = PlanResult(
-        found.plan,
-        certificate,
-        costs,
-        assumptions(data),
-        found.marginals,
-        log=tuple(found.log),
-    )
-    if cost is not None and beats(cost, found.bound, "min", tolerance=_BOUND_TOLERANCE):
-        raise CertificateError(
-            f"the bound {found.bound:g} on the cost is above the cost of a plan, {cost:g}; it is "
-            "false."
-        )
-    claims = check_plan_claims(problem, result)
-    if claims:
-        raise CertificateError(claims[0].sentence)
-    return result
-
-
-def _status(cost: float | None, bound: float, found: Found) -> Status:
-    if found.infeasible:
-        return "infeasible"
-    if cost is None:
-        return "no_solution"
-    return "optimal" if is_within(cost, bound, OPTIMALITY_GAP) else "feasible"

@@ -213,7 +213,6 @@ class Decomposition(Candidates):
             infeasible and plan is None,
             "time" if limit == "time" else "interrupt" if limit == "interrupt" else None,
             self._estimates(),
-            self.log,
         )
 
     def _estimates(self) -> tuple[MarginalValue, ...]:

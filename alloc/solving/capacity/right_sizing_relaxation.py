@@ -88,7 +88,6 @@ class Relaxation:
         self.incumbent: Incumbent | None = None
         self.bound = -math.inf
         self.seconds_to_value = 0.0
-        self.log: list[str] = []
         self.rng = np.random.default_rng(settings.seed)
         self._shuffled = np.argsort(self.rng.random(self.setting.shape[0]), kind="stable").tolist()
         self._turn = 0
@@ -112,12 +111,10 @@ class Relaxation:
         """Report where the search is."""
         cost = None if self.incumbent is None else self.incumbent.cost
         gap = relative_gap(None if cost is None else self.cost, self.bound)
-        after = time.perf_counter() - self.settings.started
         money = None if cost is None else cost * self.unit
-        line = f"{after:6.1f} s  {what}: {standing(money, self.bound * self.unit)}"
+        line = f"{what}: {standing(money, self.bound * self.unit)}"
         if gap is not None and math.isfinite(gap):
             line += f", gap {gap:.2%}"
-        self.log.append(line)
         if self.watch is not None:
             self.watch(line)
 

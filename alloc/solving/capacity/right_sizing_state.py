@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,8 +34,6 @@ class Found:
         What stopped the search early, or None.
     marginals
         Marginal values, where the method has them.
-    log
-        A line a step.
     """
 
     plan: Plan | None
@@ -44,7 +42,6 @@ class Found:
     infeasible: bool = False
     limit: Limit | None = None
     marginals: tuple[MarginalValue, ...] = ()
-    log: list[str] = field(default_factory=list)
 
 
 def linear_relaxation(model: ArrayModel) -> ArrayModel:

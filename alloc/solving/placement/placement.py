@@ -19,7 +19,8 @@ from typing import cast
 from alloc.backends import SolverOptions, highs
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
 from alloc.errors import UnsupportedFeatureError
-from alloc.formulation import ArrayModel, require_formulation
+from alloc.families import require_family
+from alloc.formulation import ArrayModel
 from alloc.instance import Instance
 from alloc.models.placement.arrays import draw_arrays
 from alloc.models.placement.data import PlacementData
@@ -67,7 +68,7 @@ def solve_placement(
     settings: Settings,
     warm_start: Solution | None,
     report: Report,
-) -> Outcome:
+) -> Outcome[Solution]:
     """Solve an instance of F4: the method behind ``solve(..., "placement")``.
 
     Parameters
@@ -134,9 +135,9 @@ class _Solve:
             return False
         return is_within(self.best.cost, self.bound, OPTIMALITY_GAP)
 
-    def outcome(self, limit: Limit | None) -> Outcome:
+    def outcome(self, limit: Limit | None) -> Outcome[Solution]:
         """Return what was found."""
-        conflict = require_formulation("placement").conflict if self.infeasible else None
+        conflict = require_family("placement").conflict if self.infeasible else None
         return Outcome(
             self.best.allocation,
             self.best.sign * self.bound,

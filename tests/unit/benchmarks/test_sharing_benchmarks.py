@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from alloc.solving.colocation import pack
+from alloc.solving import solve
+from alloc.workload.colocation import ColocationProblem
 from benchmarks import colocation, mig
 
 
@@ -36,10 +37,13 @@ def test_the_greedy_pairs_are_a_packing():
     table = colocation.random_table(5)
     kinds = np.random.default_rng(1).choice(table.kinds, 12).tolist()
     ones = [1.0] * len(kinds)
-    best = pack(kinds, table, 5)
-    assert best.is_optimal
-    assert 0 < colocation.greedy_pairs(kinds, ones, table, 5) <= best.value + 1e-9
-    assert colocation.by_blossoms(kinds, ones, table) <= pack(kinds, table, 6).value + 1e-9
+    best = solve(ColocationProblem(kinds, table, 5))
+    assert best.status == "optimal"
+    assert 0 < colocation.greedy_pairs(kinds, ones, table, 5) <= best.objective + 1e-9
+    assert (
+        colocation.by_blossoms(kinds, ones, table)
+        <= solve(ColocationProblem(kinds, table, 6)).objective + 1e-9
+    )
 
 
 def test_mixes_are_shares():

@@ -4,19 +4,19 @@ import json
 
 import pytest
 
-from alloc.formulation import FORMULATIONS
+from alloc.families import FAMILIES
 from alloc.schedulers import scheduler_names
 
 
 def test_every_formulation_is_listed(run):
     listed = json.loads(run("models", "list", "--json").stdout)
-    assert [model["name"] for model in listed] == list(FORMULATIONS)
+    assert [model["name"] for model in listed] == list(FAMILIES)
     shown = run("models", "list").stdout
-    for name in FORMULATIONS:
+    for name in FAMILIES:
         assert name in shown
 
 
-@pytest.mark.parametrize("name", FORMULATIONS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_the_page_of_mathematics_is_shown(run, name):
     done = run("models", "show", name)
     assert done.exit_code == 0

@@ -34,8 +34,10 @@ from alloc.documents.shapes import SHAPES, Shape
 from alloc.errors import InstanceError
 from alloc.instance import Instance
 from alloc.solution import Allocation, Run, Schedule
+from alloc.solving import solve
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
+from alloc.workload.quadratic_assignment import QuadraticAssignment
 
 ROOT = Path(__file__).parents[3]
 CLUSTER = flat_cluster("pair", HostType("box", 4, "v100", 32000, 65536), 2)
@@ -239,6 +241,7 @@ def test_what_differs_from_a_type_is_about_fields_that_it_has(record_class: Any)
     fields = {field.name for field in dataclasses.fields(record_class)}
     shape = SHAPES.get(record_class, Shape())
     assert {*shape.first, *shape.last, *shape.always, *shape.fields, *shape.nouns} <= fields
+    assert {*shape.omitted} <= fields
     assert not shape.noun or shape.name in fields
     described = DESCRIPTIONS.get(record_class, {})
     assert {*described} <= {*fields, ""}
@@ -255,7 +258,15 @@ def test_documents_of_a_type_have_every_field_of_it(kind: str) -> None:
     head = {"schema_version", "kind"}
     for record_class, model in zip(KINDS[kind].types, format_of(kind).models, strict=True):
         fields = {field.name for field in dataclasses.fields(record_class)}
+        fields -= {*SHAPES.get(record_class, Shape()).omitted}
         assert set(model.model_fields) == fields | head | ONLY_IN_DOCUMENTS.get(kind, set())
+
+
+def test_the_answer_of_another_family_has_no_result_document() -> None:
+    """What could not be read back must not be written."""
+    problem = QuadraticAssignment("pair", np.array([[0, 2], [0, 0]]), np.array([[0, 3], [5, 0]]))
+    with pytest.raises(InstanceError, match="a result with a ndarray has no document"):
+        solve(problem).to_json()
 
 
 def test_the_command_writes_the_schemas(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from alloc.errors import InstanceError, UnsupportedFeatureError
-from alloc.formulation import FORMULATIONS
+from alloc.families import FAMILIES
 from alloc.instance import FEATURES, Affinity, Instance, Moves, Tenant
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup, rigid_gang
@@ -141,4 +141,4 @@ def test_an_instance_says_what_it_asks_for() -> None:
 def test_a_formulation_refuses_what_it_does_not_model(feature: str) -> None:
     """A rule silently ignored would make a certificate false."""
     with pytest.raises(UnsupportedFeatureError, match=f"does not model {feature}"):
-        FORMULATIONS["malleable"].require_features(FEATURED[feature])
+        FAMILIES["malleable"].require_features(FEATURED[feature])

@@ -9,7 +9,7 @@ import pytest
 
 import alloc
 from alloc.errors import InstanceError, nearest
-from alloc.formulation import require_formulation
+from alloc.families import require_family
 
 BARE = re.compile(r"\{nearest\((?:(?!\)\}).)*\)\} ")
 """A suggestion in a message, with a blank behind it."""
@@ -19,8 +19,8 @@ def test_a_suggestion_or_the_stop_in_its_place() -> None:
     """A name near enough is suggested; otherwise comes what the caller gave."""
     assert nearest("optimsu", ["optimus", "drf"], ".") == '; did you mean "optimus"?'
     assert nearest("zzzz", ["optimus", "drf"], ".") == "."
-    with pytest.raises(InstanceError, match=r'unknown formulation "zzzz"\. Known: '):
-        require_formulation("zzzz")
+    with pytest.raises(InstanceError, match=r'unknown family "zzzz"\. Known: '):
+        require_family("zzzz")
 
 
 def test_no_message_runs_two_sentences_together() -> None:

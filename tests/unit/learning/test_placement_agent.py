@@ -45,7 +45,8 @@ from alloc.learning.actor_critic.placement_world import (  # noqa: E402
 )
 from alloc.learning.export import assert_parity  # noqa: E402
 from alloc.learning.training import train  # noqa: E402
-from alloc.solving.colocation import pack  # noqa: E402
+from alloc.solving import solve  # noqa: E402
+from alloc.workload.colocation import ColocationProblem  # noqa: E402
 
 TABLE = synthetic_table()
 VALUE = value_of(TABLE)
@@ -94,10 +95,10 @@ def test_on_an_empty_cluster_the_optimum_is_that_of_the_certified_packing(seed: 
     """Two exact methods that share no line must agree."""
     queue = tuple(np.random.default_rng(seed).integers(0, len(CLASSES), 9).tolist())
     empty = np.zeros((3, len(CLASSES)), np.int64)
-    packing = pack([CLASSES[job] for job in queue], TABLE, 3, most_per_gpu=4)
-    assert packing.is_optimal
+    packing = solve(ColocationProblem([CLASSES[job] for job in queue], TABLE, 3, max_per_gpu=4))
+    assert packing.status == "optimal"
     found = best_round(Asked(empty, queue, 4), VALUE)[0]
-    assert found == pytest.approx(packing.value, rel=1e-6)
+    assert found == pytest.approx(packing.objective, rel=1e-6)
     place_round(empty, queue, 4, exact_rounds(VALUE))
     assert sum(VALUE(tuple(row)) for row in empty.tolist()) == pytest.approx(found)
 

@@ -149,7 +149,7 @@ def test_types_are_divided_apart_and_borrowing_is_limited_over_both():
     )  # fmt: skip
     outcome = solve_quotas(problem)
     assert outcome.certificate.objective == pytest.approx(2.0 * (8 - 3))
-    assert verify_quota_plan(problem, outcome.plan) == []
+    assert verify_quota_plan(problem, outcome.solution) == []
 
 
 def test_a_plan_gives_an_instance_its_tenants():
@@ -247,7 +247,7 @@ def test_an_infeasible_problem_has_no_plan_and_says_why():
 )
 def test_the_judge_sees_each_broken_rule(code, quotas, uses):
     problem = a_quota_problem(PAIR, [[6, 1]], 8)
-    plan = solve_quotas(problem).plan
+    plan = solve_quotas(problem).solution
     assert verify_quota_plan(problem, plan) == []
     changed = QuotaPlan(
         tuple(
@@ -263,7 +263,9 @@ def test_the_judge_sees_each_broken_rule(code, quotas, uses):
 
 def test_the_judge_counts_the_time_of_a_promise():
     problem = a_quota_problem([QuotaTenant("a", exceeding=0.4)], [[1], [2]], 8, "least_quota")
-    plan = QuotaPlan((dataclasses.replace(solve_quotas(problem).plan.quotas[0], gpu_milli=1000),))
+    plan = QuotaPlan(
+        (dataclasses.replace(solve_quotas(problem).solution.quotas[0], gpu_milli=1000),)
+    )
     codes = {violation.code for violation in verify_quota_plan(problem, plan)}
     assert codes == {"guarantee", "exceeding"}
 
@@ -284,10 +286,10 @@ def test_a_limit_does_not_lose_what_was_found(goal):
     tenants = [QuotaTenant(f"t{i}", "c", 4 * GPU, exceeding=0.3) for i in range(5)]
     problem = a_quota_problem(tenants, rng.integers(0, 12, (30, 5)).tolist(), 60, goal)
     outcome = solve_quotas(problem, Settings(time_limit_s=0.3))
-    assert outcome.plan is not None
+    assert outcome.solution is not None
     assert outcome.certificate.verified
     assert outcome.certificate.status in ("optimal", "feasible")
-    assert verify_quota_plan(problem, outcome.plan) == []
+    assert verify_quota_plan(problem, outcome.solution) == []
 
 
 def test_an_interrupt_leaves_out_what_ifs_and_keeps_the_plan(monkeypatch):
@@ -319,7 +321,7 @@ def test_a_round_out_of_time_does_not_say_that_nothing_keeps_the_promise(monkeyp
         if len(rounds) == 1:
             return outcome
         late = outcome.certificate.replace(objective=None, status="no_solution", limit="time")
-        return dataclasses.replace(outcome, plan=None, certificate=late)
+        return dataclasses.replace(outcome, solution=None, certificate=late)
 
     monkeypatch.setattr(quotas, "solve_quotas", solve)
     result = plan_quotas(few, held_out=many.scenarios, what_if=False)

@@ -11,6 +11,7 @@ from numpy.random import default_rng
 from alloc.capacity.inference import GpuPool, InferenceProblem
 from alloc.capacity.inference_rates import group_rate, load_of
 from alloc.capacity.requests import LatencyGoal, TokenSummary
+from alloc.certificate import Result
 from alloc.errors import AllocError, InstanceError
 from alloc.planning import inference
 from alloc.planning.inference import (
@@ -23,7 +24,7 @@ from alloc.planning.inference import (
 )
 from alloc.planning.inference_replay import replay_stream
 from alloc.simulation.serving import draw_requests
-from alloc.solving.capacity.inference import SizingOutcome, solve_inference
+from alloc.solving.capacity.inference import solve_inference
 from alloc.verification.inference import verify_inference
 
 
@@ -84,12 +85,12 @@ def test_a_round_out_of_time_leaves_the_last_plan(monkeypatch):
         if len(solved) == 1:
             return outcome
         nothing = outcome.certificate.replace(status="no_solution", objective=None, limit="time")
-        return SizingOutcome(None, nothing)
+        return Result(None, nothing)
 
     monkeypatch.setattr(inference, "solve_inference", cut_off)
     result = size_inference(problem, what_if=False, replayed_requests=5000)
     assert len(solved) == 2
-    assert result.plan == solved[0].plan
+    assert result.plan == solved[0].solution
     assert result.certificate == solved[0].certificate
     assert not result.converged
 
@@ -162,7 +163,7 @@ def test_too_few_gpus_are_said_with_changes_that_are_each_enough():
     enough = int(kinds["hosts"].after)
     solved = solve_inference(shrunk(problem, enough))
     assert solved.certificate.objective == pytest.approx(kinds["hosts"].cost)
-    assert solve_inference(shrunk(problem, enough - 1)).plan is None
+    assert solve_inference(shrunk(problem, enough - 1)).solution is None
 
 
 def test_a_goal_that_idle_replicas_miss_is_named_with_what_can_be_had():
@@ -178,7 +179,7 @@ def test_a_goal_that_idle_replicas_miss_is_named_with_what_can_be_had():
     # Idle replicas attain it, replicas at work a little later: what is said must be enough.
     looser = dataclasses.replace(kind, ttft=LatencyGoal(relaxation.after, 95))
     solvable = problem.replace(models=(dataclasses.replace(problem.models[0], classes=(looser,)),))
-    assert solve_inference(solvable).plan is not None
+    assert solve_inference(solvable).solution is not None
 
 
 def test_a_replica_of_absurd_slowness_is_idle_too():
@@ -285,7 +286,7 @@ def broken(problem, plan, code):
 )  # fmt: skip
 def test_the_judge_sees_each_broken_rule(code):
     problem = a_problem(1.5)
-    plan = solve_inference(problem).plan
+    plan = solve_inference(problem).solution
     assert verify_inference(problem, plan) == []
     found = {violation.code for violation in verify_inference(problem, broken(problem, plan, code))}
     assert code in found
@@ -293,7 +294,7 @@ def test_the_judge_sees_each_broken_rule(code):
 
 def test_the_judge_sees_memory_and_held_hosts():
     problem = a_problem(1.5, pools=(GpuPool("own", "h100", 4, 2, 2.0, 80_000, billing="held"),))
-    plan = solve_inference(problem).plan
+    plan = solve_inference(problem).solution
     unpaid = dataclasses.replace(plan, held=())
     assert {v.code for v in verify_inference(problem, unpaid)} == {"hosts"}
     small = dataclasses.replace(problem.pools[0], gpu_memory_mib=10)
@@ -315,7 +316,7 @@ def test_a_tight_goal_may_be_loosened_and_a_failure_less_planned_for():
     looser = by_kind["goal", "all latency goals"].after
     enough = dataclasses.replace(kind, ttft=LatencyGoal(0.5 * looser, 97))
     changed = problem.replace(models=(dataclasses.replace(problem.models[0], classes=(enough,)),))
-    assert solve_inference(changed).plan is not None
+    assert solve_inference(changed).solution is not None
     fewer = by_kind["failures", "all models"]
     assert (fewer.before, fewer.after) == (1, 0)
     assert fewer.cost == pytest.approx(2.0 * 2)

@@ -10,7 +10,8 @@ import pytest
 
 from alloc.errors import InstanceError
 from alloc.instances.readers.interference import read_gavel_interference
-from alloc.solving.colocation import pack
+from alloc.solving import solve
+from alloc.workload.colocation import ColocationProblem
 
 ALONE = """file,worker_type,gpu,consolidated,job_type,scale_factor,steps_per_second
 simulation_throughputs,v100,v100,1,quick,1,10.0
@@ -67,7 +68,7 @@ def test_the_real_tables_pack_a_thousand_jobs() -> None:
     assert int((table.beside > 0).sum()) == 636
     assert "0 unreadable" in str(report)
     kinds = np.random.default_rng(0).choice(table.kinds, 1000).tolist()
-    packing = pack(kinds, table, 500)
-    assert packing.is_optimal
+    packing = solve(ColocationProblem(kinds, table, 500))
+    assert packing.status == "optimal"
     # Each GPU does more than one job alone would.
-    assert packing.value > 500
+    assert packing.objective > 500

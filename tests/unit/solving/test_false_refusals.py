@@ -10,9 +10,10 @@ import numpy as np
 import alloc
 from alloc.formulation import RawResult
 from alloc.instance import Instance
-from alloc.solving import colocation, master, rounds
+from alloc.solving import colocation, master, rounds, solve
 from alloc.topology import Host, HostType, Topology
 from alloc.workload import Configuration, Job, TaskGroup
+from alloc.workload.colocation import ColocationProblem
 from alloc.workload.interference import InterferenceTable
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def test_a_packing_is_not_proved_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     # Three kinds of which any two share a GPU well: half of each pair is the linear relaxation.
     beside = np.full((3, 3), 0.9) - np.diag([0.9, 0.9, 0.9])
     table = InterferenceTable("a100", ("a", "b", "c"), np.ones(3), beside)
-    truth = colocation.pack(["a", "b", "c"], table, 1)
+    truth = solve(ColocationProblem(["a", "b", "c"], table, 1))
     monkeypatch.setattr(colocation, "solve_and_prove", refusing)
-    found = colocation.pack(["a", "b", "c"], table, 1)
-    assert found.bound >= truth.value
+    found = solve(ColocationProblem(["a", "b", "c"], table, 1))
+    assert found.bound >= truth.objective

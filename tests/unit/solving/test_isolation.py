@@ -39,7 +39,7 @@ def test_a_solver_that_kills_its_process_is_one_sentence_and_the_session_lives(n
 def test_errors_of_the_call_are_raised_here_with_their_traceback():
     with pytest.raises(InstanceError, match='"malleble"') as caught:
         alloc.solve(load("elastic-tiny/01"), "malleble", isolated=True)
-    assert "require_formulation" in caught.value.__notes__[0]
+    assert "require_family" in caught.value.__notes__[0]
     with pytest.raises(SolverError, match="Stubborn: it needs two arguments"):
         run_isolated(isolated_calls.fail)
 

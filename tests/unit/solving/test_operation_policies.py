@@ -12,14 +12,16 @@ from alloc.capacity.operation import (
     RunningJob,
 )
 from alloc.errors import CertificateError, InstanceError
+from alloc.families import FAMILIES
 from alloc.instances.operation import generate_operation
 from alloc.models.cluster_operation import operation_data
-from alloc.solving.capacity.operation import judged, solve_operation
+from alloc.solving.capacity.operation import solve_operation
 from alloc.solving.capacity.operation_board import OFF, Board
 from alloc.solving.capacity.operation_policies import POLICIES, decide_operation
 from alloc.solving.capacity.operation_rules import insert
 from alloc.solving.capacity.operation_search import path_relinking, randomised_greedy
-from alloc.solving.outcome import Settings
+from alloc.solving.certify import certify
+from alloc.solving.outcome import Outcome, Settings
 from alloc.verification.operation import operation_costs, verify_operation
 
 PROBLEM = generate_operation(num_nodes=5, num_jobs=22, kind="own", stops=True, seed=4)
@@ -139,16 +141,18 @@ def test_jobs_that_go_on_keep_their_nodes():
     }
 
 
-NAMED = {"objective": "operation-cost", "method": "x", "backend": "y"}
+def certified(plan, bound):
+    outcome = Outcome(plan, bound, "claimed", "x", "y")
+    return certify(FAMILIES["operation"], PROBLEM, "operation-cost", outcome, Settings())
 
 
 def test_a_false_bound_is_an_error():
     """A claim above the cost of its own plan never leaves the house."""
     plan = decide_operation(PROBLEM, "greedy").plan
-    with pytest.raises(CertificateError, match="is above the cost"):
-        judged(PROBLEM, plan, Settings(), bound=1e9, **NAMED)
+    with pytest.raises(CertificateError, match="the bound is false"):
+        certified(plan, 1e9)
 
 
 def test_a_broken_plan_is_an_error():
     with pytest.raises(CertificateError, match=r"breaks a rule: job .* neither runs nor waits"):
-        judged(PROBLEM, OperationPlan(()), Settings(), **NAMED)
+        certified(OperationPlan(()), 0.0)

@@ -17,15 +17,16 @@ from alloc.instance import Instance
 from alloc.instances.operation import generate_operation
 from alloc.models.placement.data import PlacementData
 from alloc.objectives import parse_level
+from alloc.solving import solve
 from alloc.solving.capacity.operation import solve_operation
 from alloc.solving.capacity.operation_patterns import solve_by_patterns
 from alloc.solving.capacity.right_sizing import right_size
-from alloc.solving.colocation import pack
 from alloc.solving.placement.admission import solve_admission
 from alloc.topology import HostType, flat_cluster
 from alloc.verification.operation import operation_costs, verify_operation
 from alloc.verification.plan import verify_plan
 from alloc.workload import Configuration, Job, TaskGroup
+from alloc.workload.colocation import ColocationProblem
 from alloc.workload.interference import InterferenceTable
 
 ONE = ArrayModel(
@@ -96,11 +97,12 @@ def test_admission(short):
 
 def test_packing_of_gpus(short):
     table = InterferenceTable("gpu", ("a", "b"), np.ones(2), np.array([[0.7, 0.6], [0.9, 0.8]]))
-    packing = pack(["a", "b", "a", "b"], table, 2)
+    problem = ColocationProblem(["a", "b", "a", "b"], table, 2)
+    packing = solve(problem)
     short.undo()
-    best = pack(["a", "b", "a", "b"], table, 2)
-    assert packing.bound >= best.value - 1e-9
-    assert packing.value <= best.value + 1e-9
+    best = solve(problem)
+    assert packing.bound >= best.objective - 1e-9
+    assert packing.objective <= best.objective + 1e-9
 
 
 def test_right_sizing(short):

@@ -17,7 +17,7 @@ JOB = Parallelism(2, 2, 2, 1, 1e6, 2, 1e7, 1, pipeline_bytes=1e5, micro_batches=
 
 @pytest.fixture
 def mapping():
-    return map_ranks(TREE, JOB).mapping
+    return map_ranks(TREE, JOB).solution
 
 
 def test_an_honest_mapping_is_clean(mapping):

@@ -1,0 +1,458 @@
+"""The registry of problem families: one line each, which every door reads.
+
+A *family* is what is asked, its mathematics, and the ways to answer it. `alloc.solve`,
+`alloc.verify`, ``alloc models``, the documents and the conformance tests find everything here; none
+of them names a family by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
+from alloc.formulation import Drawing
+from alloc.objectives import PLACEMENT_OBJECTIVES, Held, Measure, parse_goal
+from alloc.verification.violation import Violation
+
+AUTO = "auto"
+"""The family's own exact method."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A registry line. Names of code are ``module:name``, loaded when they are used.
+
+    Parameters
+    ----------
+    name
+        Unique name, used by `alloc.solve`.
+    code
+        Its number in the documentation, F1 to F12.
+    title
+        One line for people.
+    problem, solution
+        The types of what is asked and what answers it.
+    page
+        The module whose docstring is the page of mathematics and whose functions
+        ``draw_<kind>(problem, objective)`` build the models.
+    objective
+        Name of the default objective; empty where the problem itself names it (its attribute
+        ``objective``).
+    objectives
+        Names of all objectives it can take.
+    measure
+        Returns the objective of a name: sense, recomputed value, rounding.
+    checker
+        ``checker(problem, solution)`` returns the rules that a solution breaks; imports no solver.
+    models
+        The models there are: ``arrays``, ``pyomo``, ``cpsat``.
+    methods
+        The exact methods of its own by name, ``auto`` first: ``method(problem, objective,
+        settings, start, report)`` returns an `alloc.solving.outcome.Outcome`.
+    features
+        Which of `alloc.instance.FEATURES` it models; an instance that asks for another is refused.
+    goals
+        Whether it takes goals: weighted sums of its objectives, one level after the other
+        (`alloc.objectives.parse_goal`).
+    default
+        Whether it is meant where a problem is one of several families and none is named.
+    takes_hints
+        Whether a start need not be a solution: what a plan of a similar problem decides is one.
+    conflict
+        What is in conflict when a problem has no solution, in words.
+    """
+
+    name: str
+    code: str
+    title: str
+    problem: str
+    solution: str
+    page: str
+    objective: str
+    objectives: tuple[str, ...]
+    measure: str
+    checker: str
+    models: tuple[str, ...] = ()
+    methods: Mapping[str, str] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
+    goals: bool = False
+    default: bool = False
+    takes_hints: bool = False
+    conflict: str = "capacity, deadlines and horizon together leave no schedule; add hosts or time"
+
+    @property
+    def page_text(self) -> str:
+        """The page of mathematics."""
+        return import_module(self.page).__doc__ or ""
+
+    def takes(self, problem: object) -> bool:
+        """Return whether a problem is one of this family, without loading the family's types."""
+        return self.problem in {f"{t.__module__}:{t.__qualname__}" for t in type(problem).__mro__}
+
+    def draw(
+        self, kind: str, problem: Any, objective: str | None = None, held: tuple[Held, ...] = ()
+    ) -> Drawing:
+        """Build a model.
+
+        Parameters
+        ----------
+        kind
+            One of `models`.
+        problem
+            The problem.
+        objective
+            Name of the objective, or one level of a goal; None: the default.
+        held
+            Earlier levels of the goal, with the values that they must keep.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            If there is no such model.
+        """
+        if kind not in self.models:
+            raise UnsupportedFeatureError(
+                f'family "{self.name}" has no {kind} model'
+                f"{nearest(kind, self.models, '.')} It has: {', '.join(self.models) or 'none'}."
+            )
+        self.require_features(problem)
+        builder = getattr(import_module(self.page), f"draw_{kind}")
+        wanted = self.require_objective(problem, objective)
+        drawing: Drawing = builder(problem, wanted, held) if held else builder(problem, wanted)
+        return drawing
+
+    def measure_of(self, objective: str) -> Measure:
+        """Return an objective by name: its sense, and what recomputes its value."""
+        measure: Measure = load(self.measure)(objective)
+        return measure
+
+    def check(self, problem: Any, solution: Any) -> list[Violation]:
+        """Return the rules that a solution breaks, recomputed without a solver.
+
+        Raises
+        ------
+        InstanceError
+            If it is no answer to such a problem at all.
+        """
+        kinds = {load(f.solution) for f in FAMILIES.values() if f.problem == self.problem}
+        if not isinstance(solution, tuple(kinds)):
+            wanted = " or ".join(sorted(kind.__name__ for kind in kinds))
+            raise InstanceError(
+                f"{type(solution).__name__} is no answer to a problem of {self.name}; give "
+                f"{wanted}."
+            )
+        found: list[Violation] = load(self.checker)(problem, solution)
+        return found
+
+    def require_features(self, problem: Any) -> None:
+        """Refuse a problem that asks for what the family does not model.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            If it does; the message names the feature and who asks for it.
+        """
+        for feature, owner in getattr(problem, "features", {}).items():
+            if feature not in self.features:
+                able = [f.name for f in FAMILIES.values() if feature in f.features]
+                raise UnsupportedFeatureError(
+                    f'family "{self.name}" does not model {feature}, which {owner} '
+                    f"asks for; {_able(able)}."
+                )
+
+    def require_objective(self, problem: Any, name: str | None) -> str:
+        """Return the objective to use, the default when None.
+
+        A goal is returned as `alloc.objectives.Goal.text` writes it.
+
+        Raises
+        ------
+        InstanceError
+            If the family cannot take it.
+        """
+        if name is None:
+            return self.objective or str(problem.objective)
+        if self.goals:
+            return parse_goal(name).text
+        if name not in self.objectives:
+            raise InstanceError(
+                f'family "{self.name}" does not take objective "{name}"'
+                f"{nearest(name, self.objectives, '.')} It takes: {', '.join(self.objectives)}."
+            )
+        return name
+
+
+def load(path: str) -> Any:
+    """Return what ``module:name`` names."""
+    module, name = path.split(":")
+    return getattr(import_module(module), name)
+
+
+def _able(names: list[str]) -> str:
+    return f"use one that does: {', '.join(names)}" if names else "leave it out of the instance"
+
+
+INSTANCE = "alloc.instance:Instance"
+ALLOCATION, SCHEDULE = "alloc.solution:Allocation", "alloc.solution:Schedule"
+_MEASURE, _CHECKER = "alloc.objectives:objective", "alloc.verification:verify"
+
+FAMILIES: dict[str, Family] = {
+    f.name: f
+    for f in (
+        Family(
+            name="round",
+            code="F1",
+            title="Round allocation: which configuration does each job get for the coming slot?",
+            problem=INSTANCE,
+            solution=ALLOCATION,
+            page="alloc.models.round_allocation",
+            objective="progress",
+            objectives=("progress", "remaining_time", "goodput"),
+            models=("arrays", "pyomo", "cpsat"),
+            methods={AUTO: "alloc.solving.rounds:solve_round"},
+            measure=_MEASURE,
+            checker=_CHECKER,
+        ),
+        Family(
+            name="malleable",
+            code="F2",
+            title="Malleable jobs over time: who runs in which configuration in every slot?",
+            problem=INSTANCE,
+            solution=SCHEDULE,
+            page="alloc.models.malleable",
+            objective="weighted_jct",
+            objectives=("weighted_jct",),
+            models=("arrays", "pyomo", "cpsat"),
+            methods={AUTO: "alloc.solving.malleable:solve_malleable"},
+            default=True,
+            measure=_MEASURE,
+            checker=_CHECKER,
+        ),
+        Family(
+            name="placement",
+            code="F4",
+            title="Gang placement: which jobs run, and on which hosts do their tasks stand?",
+            problem=INSTANCE,
+            solution=ALLOCATION,
+            page="alloc.models.placement",
+            objective="gpus_placed",
+            objectives=tuple(o.name for o in PLACEMENT_OBJECTIVES),
+            models=("arrays", "pyomo", "cpsat"),
+            methods={AUTO: "alloc.solving.placement.placement:solve_placement"},
+            features=("placement rules", "GPU memory", "affinities", "moves", "borrowing"),
+            goals=True,
+            conflict="capacity, placement rules and the jobs that must keep running together leave "
+            "no placement; allow moves or evictions, relax a rule or add hosts",
+            measure=_MEASURE,
+            checker=_CHECKER,
+        ),
+        Family(
+            name="sharing",
+            code="F5",
+            title="GPU sharing: which shares, MIG slices and whole GPUs does every GPU hold?",
+            problem=INSTANCE,
+            solution=ALLOCATION,
+            page="alloc.models.gpu_sharing",
+            objective="weight_placed",
+            objectives=("weight_placed", "gpus_placed", "gpus_used", "reconfigurations"),
+            models=("arrays", "pyomo"),
+            methods={AUTO: "alloc.solving.sharing:solve_sharing"},
+            features=("MIG slices", "GPU memory"),
+            conflict="the GPUs, CPU, memory and quotas do not hold all jobs at once; take the "
+            "objective weight_placed, which chooses, or add hosts",
+            measure=_MEASURE,
+            checker=_CHECKER,
+        ),
+        Family(
+            name="right_sizing",
+            code="F7",
+            title="Right-sizing: which hosts to buy, reserve and rent for a forecast?",
+            problem="alloc.capacity.problem:PlanningProblem",
+            solution="alloc.capacity.plan:Plan",
+            page="alloc.models.right_sizing",
+            objective="cost",
+            objectives=("cost",),
+            measure="alloc.verification.plan:objective",
+            checker="alloc.verification.plan:verify_plan",
+            models=("arrays", "pyomo"),
+            methods={
+                AUTO: "alloc.solving.capacity.right_sizing:solve_right_sizing",
+                "extensive": "alloc.solving.capacity.right_sizing:by_extensive_form",
+                "decomposition": "alloc.solving.capacity.right_sizing:by_decomposition",
+            },
+            takes_hints=True,
+            conflict="no plan keeps every limit and goal",
+        ),
+        Family(
+            name="operation",
+            code="F7",
+            title="Operation: which nodes are on, and which job runs on how many GPUs of which?",
+            problem="alloc.capacity.operation:OperationProblem",
+            solution="alloc.capacity.operation:OperationPlan",
+            page="alloc.models.cluster_operation",
+            objective="operation-cost",
+            objectives=("operation-cost", "expected-operation-cost"),
+            measure="alloc.verification.operation:objective",
+            checker="alloc.verification.operation:verify_operation",
+            models=("arrays", "pyomo"),
+            methods={AUTO: "alloc.solving.capacity.operation:by_aggregation"},
+        ),
+        Family(
+            name="inference_sizing",
+            code="F7",
+            title="Inference: how many replicas of which option serve the requests in time?",
+            problem="alloc.capacity.inference:InferenceProblem",
+            solution="alloc.capacity.inference_plan:InferencePlan",
+            page="alloc.models.inference_sizing",
+            objective="cost",
+            objectives=("cost",),
+            measure="alloc.verification.inference:objective",
+            checker="alloc.verification.inference:verify_inference",
+            models=("arrays", "pyomo"),
+            methods={
+                AUTO: "alloc.solving.capacity.inference:by_mixes",
+                "columns": "alloc.solving.capacity.inference:by_columns",
+            },
+            conflict="no replicas on the pools serve every request within its goals",
+        ),
+        Family(
+            name="colocation",
+            code="F5",
+            title="Co-location: which jobs that slow each other down share a GPU?",
+            problem="alloc.workload.colocation:ColocationProblem",
+            solution="alloc.workload.colocation:Packing",
+            page="alloc.models.colocation",
+            objective="speed",
+            objectives=("speed",),
+            measure="alloc.verification.colocation:objective",
+            checker="alloc.verification.colocation:verify_packing",
+            models=("arrays", "pyomo"),
+            methods={AUTO: "alloc.solving.colocation:pack"},
+        ),
+        Family(
+            name="rank_mapping",
+            code="F4",
+            title="Rank mapping: which GPU of its placement runs which rank of a job?",
+            problem="alloc.workload.rank_mapping:RankMappingProblem",
+            solution="alloc.workload.rank_mapping:RankMapping",
+            page="alloc.models.rank_mapping",
+            objective="",
+            objectives=("step", "transfer"),
+            measure="alloc.verification.ranks:objective",
+            checker="alloc.verification.ranks:verify_mapping",
+            methods={AUTO: "alloc.solving.rank_mapping:solve_mapping"},
+        ),
+        Family(
+            name="quadratic_assignment",
+            code="F4",
+            title="Quadratic assignment: who goes where, when the cost lies between pairs?",
+            problem="alloc.workload.quadratic_assignment:QuadraticAssignment",
+            solution="numpy:ndarray",
+            page="alloc.models.quadratic_assignment",
+            objective="cost",
+            objectives=("cost",),
+            measure="alloc.verification.assignment:objective",
+            checker="alloc.verification.assignment:verify_permutation",
+            models=("pyomo", "cpsat"),
+            methods={AUTO: "alloc.solving.quadratic_assignment:assign"},
+        ),
+        Family(
+            name="quota_planning",
+            code="F7",
+            title="Quotas: which GPUs is each tenant guaranteed, and who may borrow them?",
+            problem="alloc.capacity.quotas:QuotaProblem",
+            solution="alloc.capacity.quotas:QuotaPlan",
+            page="alloc.models.quota_planning",
+            objective="",
+            objectives=("expected_shortfall", "fair_service", "fair_coverage", "least_quota"),
+            measure="alloc.verification.quota_plan:objective",
+            checker="alloc.verification.quota_plan:verify_quota_plan",
+            models=("arrays", "pyomo"),
+            methods={
+                AUTO: "alloc.solving.capacity.quotas:by_arrays",
+                "highs": "alloc.solving.capacity.quotas:by_arrays",
+                "pyomo": "alloc.solving.capacity.quotas:by_pyomo",
+            },
+        ),
+    )
+}
+"""Every family by name; a problem of several families is one of the first that is asked for."""
+
+
+def family_of(problem: Any, name: str | None = None) -> Family:
+    """Return the family that answers a problem.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    name
+        Name of a family, or None for the default of the problem's type.
+
+    Raises
+    ------
+    InstanceError
+        If there is no family of that name, or none for such a problem.
+    """
+    if name is None:
+        found = [f for f in FAMILIES.values() if f.takes(problem)]
+        if not found:
+            raise InstanceError(
+                f"{type(problem).__name__} is the problem of no family; give one of: "
+                f"{', '.join(_kinds(FAMILIES.values()))}."
+            )
+        return next((f for f in found if f.default), found[0])
+    chosen = require_family(name)
+    if not chosen.takes(problem):
+        raise InstanceError(
+            f'family "{name}" is for {_kinds([chosen])[0]}, and this is of type '
+            f"{type(problem).__name__}; name one of: "
+            f"{', '.join(f.name for f in FAMILIES.values() if f.takes(problem))}."
+        )
+    return chosen
+
+
+def _kinds(families: Iterable[Family]) -> list[str]:
+    return list(dict.fromkeys(f.problem.split(":")[1] for f in families))
+
+
+def instance_families() -> dict[str, Family]:
+    """Return the families that an instance is a problem of, by name."""
+    return {name: family for name, family in FAMILIES.items() if family.problem == INSTANCE}
+
+
+def require_family(name: str) -> Family:
+    """Return the family of that name.
+
+    Raises
+    ------
+    InstanceError
+        If there is none.
+    """
+    if name not in FAMILIES:
+        raise InstanceError(
+            f'unknown family "{name}"{nearest(name, FAMILIES, ".")} Known: {", ".join(FAMILIES)}.'
+        )
+    return FAMILIES[name]
+
+
+def verify(problem: Any, solution: Any) -> list[Violation]:
+    """Check a solution against every rule of its problem, whatever its family.
+
+    Parameters
+    ----------
+    problem
+        What was asked.
+    solution
+        An answer to it, whoever made it.
+
+    Returns
+    -------
+    list of Violation
+        Empty when the solution is feasible. No solver is asked, and nothing that one said is
+        believed.
+    """
+    return family_of(problem).check(problem, solution)

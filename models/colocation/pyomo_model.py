@@ -1,0 +1,37 @@
+"""Co-location in Pyomo, with the names of the page of mathematics."""
+
+from __future__ import annotations
+
+import pyomo.environ as pyo
+
+from alloc.formulation import Drawing, PyomoModel
+from alloc.models.colocation.data import Bundles
+from alloc.workload.colocation import ColocationProblem
+
+
+def draw_pyomo(problem: ColocationProblem, objective: str = "speed") -> Drawing:
+    """Return the model of all bundles."""
+    data = Bundles.of(problem)
+    model = pyo.ConcreteModel("colocation")
+    model.T = pyo.RangeSet(0, len(data.members) - 1, doc="classes of jobs")
+    model.B = pyo.RangeSet(0, len(data.bundles) - 1, doc="bundles")
+    model.x = pyo.Var(
+        model.B,
+        domain=pyo.NonNegativeIntegers,
+        bounds=lambda m, b: (0, data.limit(b)),
+        doc="GPUs that run a bundle",
+    )
+    model.speed = pyo.Objective(
+        expr=pyo.quicksum(float(data.worth[b]) * model.x[b] for b in model.B), sense=pyo.maximize
+    )
+
+    @model.Constraint(model.T)
+    def C1_jobs(m, t):  # type: ignore[no-untyped-def]
+        number = [(b, data.bundles[b].count(t)) for b in m.B]
+        return pyo.quicksum(n * m.x[b] for b, n in number if n) <= len(data.members[t])
+
+    @model.Constraint()
+    def C2_gpus(m):  # type: ignore[no-untyped-def]
+        return pyo.quicksum(m.x[b] for b in m.B) <= problem.num_gpus
+
+    return Drawing(PyomoModel(model, tuple(model.x[b] for b in model.B), "max"), data.packing)

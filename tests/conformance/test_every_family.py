@@ -1,0 +1,41 @@
+"""Every family of the registry, in every way there is to solve it, against plain enumeration."""
+
+from __future__ import annotations
+
+import pytest
+
+from alloc.backends import BACKENDS, backend
+from alloc.families import FAMILIES
+from benchmarks.tiny.families import FAMILIES as TINY
+from benchmarks.tiny.family import disagreement
+
+OF = {
+    "malleable": "malleable",
+    "round": "round",
+    "placement": "placement",
+    "sharing": "sharing",
+    "right_sizing": "sizing",
+    "operation": "operation",
+    "inference_sizing": "inference",
+    "quota_planning": "quotas",
+    "colocation": "colocation",
+    "rank_mapping": "ranks",
+    "quadratic_assignment": "assignment",
+}
+"""The tiny problems of each family, by its name in `benchmarks.tiny`."""
+SEEDS = range(6)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_way_agrees_with_enumeration(name: str) -> None:
+    """A family that is registered is tested here without anybody having to think of it."""
+    family, tiny = FAMILIES[name], TINY[OF[name]]
+    general = [known for known in BACKENDS if backend(known).DRAWING in family.models]
+    ways = dict.fromkeys((*family.methods, *general))
+    missing = set(ways) - set(tiny.ways)
+    assert not missing, "ways to solve it that no tiny problem is solved in"
+    for seed in SEEDS:
+        problem = tiny.problem(seed)
+        truth = tiny.truth(problem)
+        for way in ways:
+            assert disagreement(truth, tiny.solve(problem, way, 20.0)) is None, (seed, way)
