@@ -14,8 +14,8 @@ from alloc.documents.formats import format_of
 from alloc.errors import InstanceError
 from alloc.planning.inference_replay import Replayer, tightenings
 from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again
-from alloc.solving.capacity.certifying import standing
 from alloc.solving.capacity.inference import solve_inference
+from alloc.solving.capacity.progress_line import standing
 from alloc.solving.outcome import Settings, timed_log
 
 PROBLEM_KIND = "inference_problem"

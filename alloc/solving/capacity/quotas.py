@@ -27,7 +27,7 @@ from alloc.models.quota_planning import (
     quota_data,
     start_values,
 )
-from alloc.solving.capacity.certifying import standing
+from alloc.solving.capacity.progress_line import standing
 from alloc.solving.capacity.quota_starts import quick_plan
 from alloc.solving.outcome import Outcome, Settings, Stage
 from alloc.solving.solver import solve_within

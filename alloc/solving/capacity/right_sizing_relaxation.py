@@ -12,7 +12,7 @@ from alloc.certificate import relative_gap
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.first_stage import first_stage
-from alloc.solving.capacity.certifying import standing
+from alloc.solving.capacity.progress_line import standing
 from alloc.solving.capacity.right_sizing_blocks import (
     BlockValue,
     BlockValues,

@@ -6,7 +6,7 @@ import pytest
 
 from alloc.certificate import OPTIMALITY_GAP, is_within
 from alloc.errors import CertificateError
-from alloc.solving.capacity.certifying import standing
+from alloc.solving.capacity.progress_line import standing
 from alloc.solving.certify import checked_bound
 
 
