@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 LOCK := requirements/lock.txt
 LOWEST := requirements/lowest.txt
 PIP := -m pip --quiet --disable-pip-version-check
-# What tests need that no lock can hold; tests/needs.py says how each is found.
+# What tests need that no lock can hold; tests/helpers/needs.py says how each is found.
 EXTRAS := torch or postgres or browser
 # PyTorch: the version that is tested, and an index of its CPU builds, if pip knows none.
 TORCH ?= 2.13.0

@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from alloc.errors import SolverError as SolverError
     from alloc.errors import UnsupportedFeatureError as UnsupportedFeatureError
     from alloc.families import verify as verify
-    from alloc.instance import Affinity as Affinity
-    from alloc.instance import Instance as Instance
-    from alloc.instance import Moves as Moves
-    from alloc.instance import Tenant as Tenant
-    from alloc.migration import Migration as Migration
-    from alloc.migration import Move as Move
     from alloc.objectives import OBJECTIVES as OBJECTIVES
     from alloc.objectives import Objective as Objective
     from alloc.objectives import objective as objective
+    from alloc.problems.allocation.instance import Affinity as Affinity
+    from alloc.problems.allocation.instance import Instance as Instance
+    from alloc.problems.allocation.instance import Moves as Moves
+    from alloc.problems.allocation.instance import Tenant as Tenant
+    from alloc.problems.allocation.migration import Migration as Migration
+    from alloc.problems.allocation.migration import Move as Move
+    from alloc.problems.allocation.solution import Allocation as Allocation
+    from alloc.problems.allocation.solution import Assignment as Assignment
+    from alloc.problems.allocation.solution import Run as Run
+    from alloc.problems.allocation.solution import Schedule as Schedule
+    from alloc.problems.allocation.solution import Solution as Solution
+    from alloc.problems.allocation.solution import TaskPlacement as TaskPlacement
     from alloc.simulation import simulate as simulate
-    from alloc.solution import Allocation as Allocation
-    from alloc.solution import Assignment as Assignment
-    from alloc.solution import Run as Run
-    from alloc.solution import Schedule as Schedule
-    from alloc.solution import Solution as Solution
-    from alloc.solution import TaskPlacement as TaskPlacement
     from alloc.solving import solve as solve
-    from alloc.solving.explaining import explain as explain
     from alloc.solving.model import Model as Model
     from alloc.solving.model import model as model
-    from alloc.solving.placing import place as place
+    from alloc.solving.placing.explain import explain as explain
+    from alloc.solving.placing.place import place as place
     from alloc.topology import Domain as Domain
     from alloc.topology import Host as Host
     from alloc.topology import HostType as HostType
@@ -67,15 +67,22 @@ _NAMES = {
         "UnsupportedFeatureError",
     ),
     "alloc.families": ("verify",),
-    "alloc.instance": ("Affinity", "Instance", "Moves", "Tenant"),
-    "alloc.migration": ("Migration", "Move"),
+    "alloc.problems.allocation.instance": ("Affinity", "Instance", "Moves", "Tenant"),
+    "alloc.problems.allocation.migration": ("Migration", "Move"),
     "alloc.objectives": ("OBJECTIVES", "Objective", "objective"),
     "alloc.simulation": ("simulate",),
-    "alloc.solution": ("Allocation", "Assignment", "Run", "Schedule", "Solution", "TaskPlacement"),
+    "alloc.problems.allocation.solution": (
+        "Allocation",
+        "Assignment",
+        "Run",
+        "Schedule",
+        "Solution",
+        "TaskPlacement",
+    ),
     "alloc.solving": ("solve",),
-    "alloc.solving.explaining": ("explain",),
+    "alloc.solving.placing.explain": ("explain",),
     "alloc.solving.model": ("Model", "model"),
-    "alloc.solving.placing": ("place",),
+    "alloc.solving.placing.place": ("place",),
     "alloc.topology": ("Domain", "Host", "HostType", "Topology"),
     "alloc.verification": ("Violation",),
     "alloc.workload": ("Configuration", "Job", "PlacementRules", "Slice", "Spread", "TaskGroup"),

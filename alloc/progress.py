@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from alloc.instance import Instance
-from alloc.solution import Assignment, Run, Schedule, TaskPlacement
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.workload import Job
 
 WORK_TOLERANCE = 1e-9

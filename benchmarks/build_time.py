@@ -19,8 +19,8 @@ from alloc.backends import SolverOptions, highs
 from alloc.certificate import OPTIMALITY_GAP
 from alloc.families import require_family
 from alloc.formulation import ArrayModel
-from alloc.instance import Instance
 from alloc.instances import generate_elastic, load
+from alloc.problems.allocation.instance import Instance
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 

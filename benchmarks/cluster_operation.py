@@ -16,15 +16,15 @@ import sys
 import time
 from collections.abc import Sequence
 
-from alloc.capacity.operation_result import OperationResult
 from alloc.instances.operation import (
     PUBLISHED_SIZES,
     generate_operation,
     generate_operation_stream,
 )
 from alloc.planning.operation_simulation import saving, simulate_operation
-from alloc.solving.capacity.operation import solve_operation
-from alloc.solving.capacity.operation_policies import decide_operation
+from alloc.problems.operation.result import OperationResult
+from alloc.solving.operation.method import solve_operation
+from alloc.solving.operation.policies import decide_operation
 from alloc.solving.outcome import Settings
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude

@@ -23,9 +23,9 @@ import numpy as np
 
 from alloc.certificate import Result
 from alloc.instances.readers import read_gavel_interference
+from alloc.problems.colocation import ColocationProblem, Packing
 from alloc.solving import solve
 from alloc.workload import InterferenceTable
-from alloc.workload.colocation import ColocationProblem, Packing
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 

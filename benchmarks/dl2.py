@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from alloc.comparison import mean_interval
-from alloc.instance import Instance
 from alloc.learning.dl2.exploration import Rules
 from alloc.learning.dl2.publishing import DL2Outcome, outcome_of, publish
 from alloc.learning.dl2.rollout import Collector
 from alloc.learning.dl2.settings import DL2Settings, changed, preset
 from alloc.learning.dl2.trainer import DL2Trainer
 from alloc.learning.training import train
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
 from alloc.simulation import simulate
 from alloc.solving import solve

@@ -15,13 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.objectives import parse_goal
-from alloc.solution import Allocation
-from alloc.solving.defragmentation import make_room
-from alloc.solving.explaining import explain
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation
 from alloc.solving.gang import Explanation, decide_for
-from alloc.solving.placing import place
+from alloc.solving.placing.defragmentation import make_room
+from alloc.solving.placing.explain import explain
+from alloc.solving.placing.place import place
 from alloc.verification import check_claims
 from benchmarks.environment import describe_environment
 from benchmarks.gang_cures import parts_of, with_parts, without, worlds_with

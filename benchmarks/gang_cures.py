@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.workload import Configuration, Job, TaskGroup
 
 _JOINT = " let it start, but only together"

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from alloc.instance import Instance
-from alloc.solution import Assignment
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Assignment
 from alloc.workload import Configuration, Job, TaskGroup
 
 Tasks = dict[tuple[str, int], int]

@@ -12,8 +12,8 @@ from typing import Literal, cast
 import numpy as np
 
 from alloc.errors import InstanceError
-from alloc.instance import Affinity, Instance, Moves, Tenant
-from alloc.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Elasticity, Job, PlacementRules, Slice, Spread, TaskGroup
 from benchmarks.gang_oracle import Oracle, Standing

@@ -21,21 +21,21 @@ from pathlib import Path
 
 import numpy as np
 
-from alloc.capacity.inference import GpuPool, InferenceProblem, Period
-from alloc.capacity.quotas import (
+from alloc.instances.readers.requests import read_splitwise_option
+from alloc.planning.inference import size_inference
+from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem, Period
+from alloc.problems.inference_sizing.requests import LatencyGoal, RequestClass, TokenSummary
+from alloc.problems.inference_sizing.served import ReplicaOption, ServedModel
+from alloc.problems.quota_planning.problem import (
     DemandScenario,
     GpuCapacity,
     QuotaProblem,
     QuotaTenant,
     TenantDemand,
 )
-from alloc.capacity.requests import LatencyGoal, RequestClass, TokenSummary
-from alloc.capacity.served import ReplicaOption, ServedModel
-from alloc.instances.readers.requests import read_splitwise_option
-from alloc.planning.inference import size_inference
-from alloc.solving.capacity.inference import solve_inference
-from alloc.solving.capacity.quotas import solve_quotas
+from alloc.solving.inference_sizing.method import solve_inference
 from alloc.solving.outcome import Settings
+from alloc.solving.quota_planning.method import solve_quotas
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 

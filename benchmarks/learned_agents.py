@@ -15,8 +15,8 @@ from dataclasses import replace
 import numpy as np
 
 from alloc.comparison import mean_interval
-from alloc.instance import Instance
 from alloc.learning.actor_critic import selector, two_level
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.learned.pick_backfill import PickBackfill
 from alloc.schedulers.learned.stepwise import StepwiseDecider

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import Scheduler, make_scheduler
 from alloc.schedulers.learned import (
     FeatureSpec,

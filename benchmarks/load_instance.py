@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from alloc.documents import canonical_json, load_instance, write_instance
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
 from benchmarks.environment import describe_environment

@@ -22,12 +22,12 @@ from pathlib import Path
 import numpy as np
 
 from alloc.certificate import Result
-from alloc.instance import Instance
 from alloc.instances.readers import openb_instance
 from alloc.objectives import objective
 from alloc.objectives.sharing import gpus_cut_anew
 from alloc.packing import HostPool
-from alloc.solution import Allocation, Assignment
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.solving import solve
 from alloc.topology.mig import mig_profiles
 from alloc.topology.topology import HostType, flat_cluster

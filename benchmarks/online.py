@@ -19,7 +19,7 @@ import joblib
 import numpy as np
 
 from alloc.errors import UnsupportedFeatureError
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.state import ClusterState, Decision, Knowledge, Scheduler
 from alloc.simulation import SimulationResult, simulate

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from alloc.instance import Instance
 from alloc.instances import generate_elastic, load, manifest
 from alloc.instances.learning_worlds import FAMILIES, HELD_OUT_SEEDS, VALIDATION_SEEDS
 from alloc.instances.readers.itp import itp_instance
 from alloc.instances.readers.philly import philly_instance
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.state import Knowledge
 from alloc.workload import Elasticity
 

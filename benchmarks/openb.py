@@ -28,10 +28,10 @@ import numpy as np
 
 from alloc.certificate import Result
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.instances.inflation import arrivals_in_order, inflated_arrivals
 from alloc.instances.readers.openb import Pod, pod_configurations, read_openb_nodes, read_openb_pods
 from alloc.models.offline_packing.data import PackingData
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.placement import (
     BestFit,
     ExactPlan,
@@ -46,7 +46,7 @@ from alloc.schedulers.placement import (
 )
 from alloc.schedulers.placement.fragmentation import shapes_of
 from alloc.schedulers.placement.sequence import SequenceResult, place_in_order
-from alloc.solving.offline_packing import bound_gpus, pack_offline
+from alloc.solving.sharing.offline_packing import bound_gpus, pack_offline
 from alloc.topology import Topology
 from alloc.units import MILLI
 from alloc.verification import verify

@@ -179,7 +179,7 @@ def running_gpus(instance: alloc.Instance) -> float:
 
 def _load_libraries() -> None:
     import alloc.backends.highs
-    import alloc.solving.placement.placement  # noqa: F401
+    import alloc.solving.placement.method  # noqa: F401
 
 
 def solve_apart(task: Task, folder: Path, limit_s: float, seed: int) -> Answer:

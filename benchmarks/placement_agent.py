@@ -33,11 +33,11 @@ from alloc.learning.actor_critic.placement_world import (
     synthetic_table,
     value_of,
 )
+from alloc.problems.colocation import ColocationProblem
 from alloc.schedulers.learned import read_policy
 from alloc.schedulers.learned.kinds import choose
 from alloc.schedulers.learned.network import OnnxNetwork
 from alloc.solving import solve
-from alloc.workload.colocation import ColocationProblem
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 

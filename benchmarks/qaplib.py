@@ -20,8 +20,8 @@ from pathlib import Path
 
 from alloc.certificate import Result
 from alloc.instances.qaplib import read_qaplib
+from alloc.problems.quadratic_assignment import Permutation
 from alloc.solving import solve
-from alloc.workload.quadratic_assignment import Permutation
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 

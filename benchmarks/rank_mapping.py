@@ -26,14 +26,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from alloc.certificate import Result
+from alloc.problems.rank_mapping import RankMapping, RankMappingProblem, value_mapping
 from alloc.solving import solve
-from alloc.solving.rank_mapping import map_ranks, rank_problem
+from alloc.solving.rank_mapping.method import map_ranks, rank_problem
 from alloc.topology import GpuLink, HostType, Topology, fat_tree, hgx_h100, rail_optimised
 from alloc.topology.job_fabric import all_gpus
 from alloc.topology.machines import PCIE_3_X16_GB_PER_S
 from alloc.topology.topology import flat_cluster
 from alloc.workload.parallelism import Parallelism, transformer_parallelism
-from alloc.workload.rank_mapping import RankMapping, RankMappingProblem, value_mapping
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from alloc.instance import Instance, Moves
-from alloc.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Instance, Moves
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup

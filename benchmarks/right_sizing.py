@@ -15,7 +15,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from alloc.capacity import PlanResult
 from alloc.instances.stored_planning import (
     PlanningBounds,
     PlanningEntry,
@@ -25,7 +24,8 @@ from alloc.instances.stored_planning import (
     with_bounds,
     write_manifest,
 )
-from alloc.solving.capacity.right_sizing import Method, right_size
+from alloc.problems.right_sizing import PlanResult
+from alloc.solving.right_sizing.method import Method, right_size
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 

@@ -24,10 +24,10 @@ from alloc.certificate import relative_gap
 from alloc.formulation import PyomoModel
 from alloc.instances import generate_elastic
 from alloc.models.capacity import capacity_rows
-from alloc.models.round_allocation.data import RoundData, make_round_data
-from alloc.models.round_allocation.pyomo_model import concrete_model
+from alloc.models.round.data import RoundData, make_round_data
+from alloc.models.round.pyomo_model import concrete_model
 from alloc.objectives import round_utility
-from alloc.solving.rounds import optimise_round
+from alloc.solving.round.method import optimise_round
 from alloc.topology import Topology
 from alloc.workload import Job
 from benchmarks.environment import describe_environment

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from alloc.instance import Instance
 from alloc.instances import generate_elastic, load, manifest
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
 from alloc.simulation import SimulationResult, simulate
 from benchmarks.environment import describe_environment

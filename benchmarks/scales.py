@@ -23,7 +23,7 @@ from alloc.backends import BACKENDS, backend
 from alloc.certificate import beats
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.families import FAMILIES, instance_families
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.solving import solve
 from alloc.topology import Host, HostType, NetworkLink, Topology
 from alloc.workload import Configuration, Job, TaskGroup

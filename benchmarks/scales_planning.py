@@ -7,7 +7,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from alloc.capacity import (
+from alloc.certificate import BoundProof, Status
+from alloc.instances.operation import generate_operation
+from alloc.objectives import Sense
+from alloc.problems.colocation import ColocationProblem
+from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem, Period
+from alloc.problems.inference_sizing.requests import LatencyGoal, RequestClass, TokenCounts
+from alloc.problems.inference_sizing.served import ReplicaOption, ServedModel
+from alloc.problems.quota_planning.problem import (
+    DemandScenario,
+    GpuCapacity,
+    QuotaProblem,
+    QuotaTenant,
+    TenantDemand,
+)
+from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
     JobOption,
@@ -16,30 +30,16 @@ from alloc.capacity import (
     ServiceGoal,
     Site,
 )
-from alloc.capacity.inference import GpuPool, InferenceProblem, Period
-from alloc.capacity.quotas import (
-    DemandScenario,
-    GpuCapacity,
-    QuotaProblem,
-    QuotaTenant,
-    TenantDemand,
-)
-from alloc.capacity.requests import LatencyGoal, RequestClass, TokenCounts
-from alloc.capacity.served import ReplicaOption, ServedModel
-from alloc.certificate import BoundProof, Status
-from alloc.instances.operation import generate_operation
-from alloc.objectives import Sense
 from alloc.solving import solve
-from alloc.solving.capacity.inference import solve_inference
-from alloc.solving.capacity.operation import solve_operation
-from alloc.solving.capacity.operation_patterns import solve_by_patterns
-from alloc.solving.capacity.quotas import solve_quotas
-from alloc.solving.capacity.right_sizing import right_size
+from alloc.solving.inference_sizing.method import solve_inference
+from alloc.solving.operation.method import solve_operation
+from alloc.solving.operation.patterns import solve_by_patterns
 from alloc.solving.outcome import Settings
-from alloc.solving.rank_mapping import map_ranks
+from alloc.solving.quota_planning.method import solve_quotas
+from alloc.solving.rank_mapping.method import map_ranks
+from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType, dgx_h100, leaf_spine
 from alloc.workload import InterferenceTable
-from alloc.workload.colocation import ColocationProblem
 from alloc.workload.parallelism import Parallelism
 
 LIMIT_S = 20.0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
 from alloc.simulation import SimulationResult, simulate
 from alloc.topology import HostType, flat_cluster

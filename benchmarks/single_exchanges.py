@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 
 _MOVE = 0.05
 """What both goals charge for a task that leaves its host."""

@@ -19,8 +19,6 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 
-from alloc.capacity import HostOffer, PlanningProblem, Site
-from alloc.instance import Instance
 from alloc.instances.readers.jobs import TracedJob
 from alloc.instances.readers.philly import read_philly
 from alloc.planning.forecasts import bootstrap_weeks
@@ -29,6 +27,8 @@ from alloc.planning.promises import with_goals
 from alloc.planning.reduction import reduce_scenarios
 from alloc.planning.replay import ReplaySettings
 from alloc.planning.report import SolveSettings, plan
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.right_sizing import HostOffer, PlanningProblem, Site
 from alloc.schedulers.registry import make_scheduler
 from alloc.simulation import simulate
 from alloc.topology import HostType

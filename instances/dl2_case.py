@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from alloc.errors import InstanceError, nearest
-from alloc.instance import Instance
 from alloc.instances.dl2 import SLOT_S
+from alloc.problems.allocation.instance import Instance
 from alloc.topology import HostType, flat_cluster
 from alloc.units import MILLI, require_count, require_non_negative, require_positive
 from alloc.workload import Configuration, Job, TaskGroup

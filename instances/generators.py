@@ -9,10 +9,10 @@ from functools import lru_cache
 import numpy as np
 
 from alloc.errors import InstanceError, nearest
-from alloc.instance import Instance
 from alloc.instances.arrivals import DAY_S, draw_arrival_slots
 from alloc.instances.dl2 import JOB_TYPES, SERVER, SLOT_S, TASK_CPU_MILLI, JobType
 from alloc.instances.speed_tables import DRAWLESS, Demand, configurations, speed_table
+from alloc.problems.allocation.instance import Instance
 from alloc.topology import flat_cluster
 from alloc.units import require_positive
 from alloc.workload import Configuration, Elasticity, Job

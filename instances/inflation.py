@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.instances.readers.openb import Pod, pod_configurations
+from alloc.problems.allocation.instance import Instance
 from alloc.topology import Topology
 from alloc.units import MILLI
 from alloc.workload import Configuration, Elasticity, Job

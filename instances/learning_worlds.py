@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from alloc.errors import InstanceError, nearest
-from alloc.instance import Instance
 from alloc.instances.arrivals import draw_arrival_slots
 from alloc.instances.dl2 import JOB_TYPES, SERVER, SLOT_S, JobType, SpeedFit
 from alloc.instances.generators import WEIGHT_CLASSES
 from alloc.instances.speed_tables import configurations, speed_table
+from alloc.problems.allocation.instance import Instance
 from alloc.topology import flat_cluster
 from alloc.units import require_positive
 from alloc.workload import Configuration, Job

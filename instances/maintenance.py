@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from alloc.errors import AllocError
-from alloc.instance import Instance
 from alloc.instances.catalogue import Entry, Manifest, read_manifest, write_manifest
 from alloc.instances.recipes import Recipe, recipes
 from alloc.instances.stored import MANIFEST, ROOT, load_entry, regenerate
 from alloc.objectives import require_slot
+from alloc.problems.allocation.instance import Instance
 
 
 def generate(root: Path = ROOT, chosen: Iterable[Recipe] | None = None) -> Manifest:

@@ -18,7 +18,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from alloc.capacity.operation import (
+from alloc.errors import InstanceError
+from alloc.problems.operation.job_stream import OperationStream, StreamJob
+from alloc.problems.operation.problem import (
     Accounting,
     EarlyStop,
     NodePool,
@@ -26,8 +28,6 @@ from alloc.capacity.operation import (
     OperationJob,
     OperationProblem,
 )
-from alloc.capacity.operation_stream import OperationStream, StreamJob
-from alloc.errors import InstanceError
 from alloc.units import require_count, require_non_negative, require_positive
 
 PUBLISHED_SIZES = ((10, 50), (20, 100), (40, 180), (60, 270), (80, 360), (100, 450))

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alloc.capacity import (
+from alloc.errors import InstanceError
+from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
     JobOption,
@@ -24,7 +25,6 @@ from alloc.capacity import (
     ServiceGoal,
     Site,
 )
-from alloc.errors import InstanceError
 from alloc.topology import HostType
 from alloc.units import require_count, require_positive
 
@@ -108,7 +108,7 @@ def generate_planning(
     growth, spread
         Growth of the load in a quarter, and by how much it differs between scenarios.
     failures, epsilon, carbon_price_per_kg, bands
-        As in `alloc.capacity.PlanningProblem`.
+        As in `alloc.problems.right_sizing.PlanningProblem`.
     power_share
         Power of all machine rooms together as a share of what the last quarter's load would draw
         there; rack space likewise, a little more.

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from alloc.errors import InstanceError
-from alloc.workload.quadratic_assignment import Permutation, QuadraticAssignment
+from alloc.problems.quadratic_assignment import Permutation, QuadraticAssignment
 
 MOST_FACILITIES = 1000
 """Largest size that is read: the largest of QAPLIB is 256."""

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from alloc.instance import Instance
 from alloc.instances.dl2 import JOB_TYPES
 from alloc.instances.generators import GENERATORS
+from alloc.problems.allocation.instance import Instance
 
 _GPU_MODELS = [model for model, job_type in JOB_TYPES.items() if job_type.uses_gpu]
 _LARGE_TASKS = {"gpus_per_worker": 2, "task_cpu_milli": 4000}

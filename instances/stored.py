@@ -8,9 +8,9 @@ from pathlib import Path
 
 from alloc.documents.files import read_bytes
 from alloc.errors import InstanceError, nearest
-from alloc.instance import Instance
 from alloc.instances.catalogue import Entry, Manifest, read_manifest
 from alloc.instances.generators import GENERATORS
+from alloc.problems.allocation.instance import Instance
 
 ROOT = Path(__file__).resolve().parent
 """Where the manifest and the documents are."""

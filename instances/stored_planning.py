@@ -16,13 +16,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from alloc.capacity import PlanningProblem
 from alloc.documents.files import read_bytes, write_text
 from alloc.errors import CertificateError, InstanceError, nearest
 from alloc.instances.planning import generate_planning
 from alloc.instances.planning_recipes import EXAMPLES as EXAMPLES
 from alloc.instances.planning_recipes import RECIPES
 from alloc.instances.stored import ROOT, read_stored
+from alloc.problems.right_sizing import PlanningProblem
 
 MANIFEST = "planning_manifest.json"
 _ROUNDING = 1e-6

@@ -14,8 +14,8 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
-from alloc.instance import Instance
 from alloc.packing import stands_alone
+from alloc.problems.allocation.instance import Instance
 from alloc.topology import Topology
 from alloc.units import RESOURCES
 from alloc.workload import Configuration

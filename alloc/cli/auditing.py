@@ -12,8 +12,8 @@ from alloc.cli.sources import read_instance
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from alloc.instance import Instance
     from alloc.learning.reward_audit import Audit, AuditRow
+    from alloc.problems.allocation.instance import Instance
 
 _NAMES = ("progress", "discounted-progress", "completions", "jobs-in-system", "weighted-jct")
 

@@ -10,7 +10,7 @@ from alloc.errors import (
     InstanceError,
     UnsupportedFeatureError,
 )
-from alloc.solution import Solution
+from alloc.problems.allocation.solution import Solution
 
 
 class ExitCode(IntEnum):

@@ -15,10 +15,10 @@ from alloc.errors import InstanceError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alloc.capacity.demand import JobClass, Scenario
-    from alloc.capacity.problem import PlanningProblem
     from alloc.planning.history import History
     from alloc.planning.promises import Wanted
+    from alloc.problems.right_sizing.demand import JobClass, Scenario
+    from alloc.problems.right_sizing.problem import PlanningProblem
 
 RateOption = Annotated[
     list[str] | None,

@@ -17,7 +17,7 @@ from alloc.cli.console import (
 from alloc.cli.door import say
 from alloc.cli.settings import parse_settings, split_settings
 from alloc.cli.sources import read_instance
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 
 app = typer.Typer(help="Stored instances, generators and trace readers.", no_args_is_help=True)
 

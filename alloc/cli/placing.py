@@ -52,7 +52,7 @@ def place_command(
     require_writable(output)
     problem = on_topology(read_instance(instance), topology, host_type)
     problem = with_moves(problem, move_budget, evict)
-    from alloc.solving.placing import place
+    from alloc.solving.placing.place import place
 
     with progress(f"placing {problem.name}", quiet) as report:
         placement = place(
@@ -117,7 +117,7 @@ def defrag_command(
     problem = on_topology(read_instance(instance), topology, host_type)
     if job is not None and empty:
         raise typer.BadParameter("give --for or --empty, not both")
-    from alloc.solving.defragmentation import consolidate, drain, make_room
+    from alloc.solving.placing.defragmentation import consolidate, drain, make_room
 
     with progress(f"re-placing {problem.name}", quiet) as report:
         shared: dict[str, Any] = {
@@ -186,8 +186,8 @@ def explain_command(
     problem = on_topology(read_instance(instance), topology, host_type)
     running = {a.job for a in problem.running}
     asked = [job] if job is not None else [j.id for j in problem.jobs if j.id not in running]
-    from alloc.solving.explaining import explain
     from alloc.solving.gang.cures import amount
+    from alloc.solving.placing.explain import explain
 
     answers = {}
     ends = time.perf_counter() + time_limit

@@ -14,13 +14,13 @@ from alloc.cli.sources import is_sample, read_planning_problem
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
-    from alloc.capacity.plan import PlanResult
-    from alloc.capacity.problem import PlanningProblem
     from alloc.certificate import Certificate
     from alloc.planning.changes import Change
     from alloc.planning.differences import WhatIf
     from alloc.planning.replay import ReplaySettings
     from alloc.planning.report import PlanReport, SolveSettings
+    from alloc.problems.right_sizing.plan import PlanResult
+    from alloc.problems.right_sizing.problem import PlanningProblem
 
 ProblemArgument = Annotated[
     str,
@@ -306,7 +306,7 @@ def what_if_command(
 
 
 def _write_template(problem: "PlanningProblem", reference: str, path: Path) -> ExitCode:
-    from alloc.capacity.problem import PRICES
+    from alloc.problems.right_sizing.problem import PRICES
 
     require_writable(path)
     origin = f'made up, of the sample "{reference}"'

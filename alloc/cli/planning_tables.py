@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from alloc.capacity.plan_tables import TextTable
     from alloc.planning.differences import WhatIf
     from alloc.planning.report import PlanReport
+    from alloc.problems.right_sizing.plan_tables import TextTable
 
 
 def plan_tables(report: "PlanReport", document: Any) -> "list[RenderableType]":
@@ -23,7 +23,7 @@ def plan_tables(report: "PlanReport", document: Any) -> "list[RenderableType]":
     document
         The same as a document, which the tables show.
     """
-    from alloc.capacity.plan_tables import plan_tables as tables_of
+    from alloc.problems.right_sizing.plan_tables import plan_tables as tables_of
 
     result = report.result
     shown: list[RenderableType] = [certificate_table(result.certificate, report.problem.currency)]
@@ -37,7 +37,7 @@ def plan_tables(report: "PlanReport", document: Any) -> "list[RenderableType]":
 
 def what_if_tables(found: "WhatIf", document: Any) -> "list[RenderableType]":
     """Return what a what-if says: the proved difference, and what differs."""
-    from alloc.capacity.plan_tables import difference_tables
+    from alloc.problems.right_sizing.plan_tables import difference_tables
 
     shown: list[RenderableType] = [f"What if: {'; '.join(found.changes)}"]
     if found.cost is not None:

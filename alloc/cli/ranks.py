@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from alloc.certificate import Result
+    from alloc.problems.rank_mapping import RankMapping
     from alloc.topology import Topology
     from alloc.topology.communication import Fabric
     from alloc.workload.parallelism import Parallelism
-    from alloc.workload.rank_mapping import RankMapping
 
 
 def ranks_command(
@@ -145,10 +145,10 @@ def ranks_command(
     """
     require_writable(output)
     from alloc.instances.topologies import read_topology
+    from alloc.problems.rank_mapping import value_mapping
     from alloc.solving import solve
-    from alloc.solving.rank_mapping import rank_problem
+    from alloc.solving.rank_mapping.method import rank_problem
     from alloc.workload.parallelism import transformer_parallelism
-    from alloc.workload.rank_mapping import value_mapping
 
     job = transformer_parallelism(
         layers=layers,

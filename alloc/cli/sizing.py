@@ -19,9 +19,9 @@ from alloc.errors import InstanceError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from alloc.capacity.inference_result import InferenceResult
-    from alloc.capacity.quota_result import QuotaResult
-    from alloc.capacity.quotas import DemandScenario, QuotaProblem
+    from alloc.problems.inference_sizing.result import InferenceResult
+    from alloc.problems.quota_planning.problem import DemandScenario, QuotaProblem
+    from alloc.problems.quota_planning.result import QuotaResult
 
 FileArgument = Annotated[
     str,

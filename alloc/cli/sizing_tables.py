@@ -8,9 +8,9 @@ from alloc.cli.tables import certificate_table, number, percent, shortened, tabl
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from alloc.capacity.inference_result import InferenceResult, Resolve
-    from alloc.capacity.operation_result import OperationResult
-    from alloc.capacity.quota_result import QuotaResult
+    from alloc.problems.inference_sizing.result import InferenceResult, Resolve
+    from alloc.problems.operation.result import OperationResult
+    from alloc.problems.quota_planning.result import QuotaResult
 
 
 def operation_tables(found: "OperationResult", currency: str) -> "list[RenderableType]":

@@ -18,7 +18,7 @@ from alloc.cli.console import (
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
 from alloc.cli.sources import read_answer, read_instance, solution_of
-from alloc.solution import Solution
+from alloc.problems.allocation.solution import Solution
 
 
 def solve_command(

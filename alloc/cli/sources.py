@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from alloc.capacity.problem import PlanningProblem
 from alloc.certificate import Result
 from alloc.errors import InstanceError, nearest
-from alloc.instance import Instance, Moves
-from alloc.solution import Solution
+from alloc.problems.allocation.instance import Instance, Moves
+from alloc.problems.allocation.solution import Solution
+from alloc.problems.right_sizing.problem import PlanningProblem
 
 T = TypeVar("T")
 

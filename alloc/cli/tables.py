@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from alloc.certificate import Certificate
-from alloc.instance import Instance
 from alloc.objectives import objective
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Schedule, Solution
 from alloc.progress import completions
-from alloc.solution import Allocation, Schedule, Solution
 
 if TYPE_CHECKING:
     from rich.table import Table

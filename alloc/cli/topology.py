@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.tree import Tree
 
-    from alloc.instance import Instance
     from alloc.instances.readers.report import ReadReport
+    from alloc.problems.allocation.instance import Instance
     from alloc.topology import Topology
     from alloc.topology.outlines import Branch, LinkOutline, Outline
 

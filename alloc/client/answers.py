@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from alloc.capacity.plan import PlanResult
 from alloc.certificate import Result
 from alloc.documents import format_of, parse_result
+from alloc.problems.right_sizing.plan import PlanResult
 
 Document = Mapping[str, Any]
 

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from alloc.capacity.problem import PlanningProblem
 from alloc.certificate import Result
 from alloc.client.answers import (
     Document,
@@ -24,8 +23,9 @@ from alloc.client.job import JobStatus, RemoteJob
 from alloc.client.transport import Transport
 from alloc.documents import parse_result
 from alloc.errors import InstanceError
-from alloc.instance import Instance
-from alloc.solution import Solution
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Solution
+from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.units import require_positive
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class Client:
         return self._submit("solve", parse_result, {"instance": _plain(instance), **options})
 
     def place(self, instance: Instance | str, **options: Any) -> RemotePlacement:
-        """Place a queue; options as of ``alloc.solving.placing.place``."""
+        """Place a queue; options as of ``alloc.solving.placing.place.place``."""
         return self._submit(
             "place", placement_of, {"instance": _plain(instance), **options}
         ).result()

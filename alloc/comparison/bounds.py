@@ -12,9 +12,9 @@ from alloc.comparison.measures import measure_schedule
 from alloc.comparison.settings import Settings, alloc_version, key_of
 from alloc.comparison.store import Item, StoreError
 from alloc.errors import AllocError, CertificateError
-from alloc.instance import Instance
 from alloc.objectives import objective
-from alloc.solution import Schedule, Solution
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule, Solution
 
 BOUND_TOLERANCE = 1e-6
 """Relative amount by which rounding may put a schedule below a bound; more is a false bound."""

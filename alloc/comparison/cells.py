@@ -15,8 +15,8 @@ from alloc.comparison.measures import measure
 from alloc.comparison.schedules import pack_schedule
 from alloc.comparison.settings import Entry, Settings, alloc_version, key_of
 from alloc.errors import AllocError
-from alloc.instance import Instance
 from alloc.objectives import objective
+from alloc.problems.allocation.instance import Instance
 
 _MEANING = 2
 """Raised when a scheduler's name or default comes to mean something else within a version: work

@@ -28,9 +28,9 @@ from alloc.comparison.settings import OPTIMUM, Settings
 from alloc.comparison.store import Store, StoreError
 from alloc.comparison.summaries import Summary, summarise_families, summarise_instances
 from alloc.errors import InstanceError, nearest
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule
 from alloc.progress import completions
-from alloc.solution import Schedule
 
 SCHEMA_VERSION = 1
 """Version of the JSON document of a comparison."""

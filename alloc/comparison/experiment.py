@@ -34,7 +34,7 @@ from alloc.comparison.schedules import unpack_schedule
 from alloc.comparison.settings import OPTIMUM, Entry, Settings, alloc_version, key_of
 from alloc.comparison.store import Item, Store
 from alloc.errors import InstanceError, worker_deaths
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.state import Knowledge, Scheduler
 from alloc.simulation.information import require_knowledge
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alloc.comparison.settings import OPTIMUM
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule
 from alloc.progress import completions
-from alloc.solution import Schedule
 
 if TYPE_CHECKING:
     from alloc.simulation import SimulationResult

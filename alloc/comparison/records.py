@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from alloc.comparison.cells import Cell, Outcome
 from alloc.comparison.settings import Settings, key_of
 from alloc.comparison.store import Item, StoreError
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 
 
 @dataclass(frozen=True)

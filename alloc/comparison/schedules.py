@@ -7,7 +7,7 @@ import zlib
 from typing import Any
 
 from alloc.comparison.store import StoreError
-from alloc.solution import Run, Schedule, TaskPlacement
+from alloc.problems.allocation.solution import Run, Schedule, TaskPlacement
 
 
 def pack_schedule(schedule: Schedule) -> bytes:

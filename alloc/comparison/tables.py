@@ -14,7 +14,7 @@ from alloc.comparison.intervals import Interval, Method
 from alloc.comparison.measures import MEASURES, Measure
 from alloc.comparison.settings import OPTIMUM, Settings
 from alloc.comparison.summaries import Summary
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

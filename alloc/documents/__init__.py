@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from alloc.capacity import Plan, PlanningProblem, PlanResult
 from alloc.certificate import Result
 from alloc.documents.files import MAX_BYTES
 from alloc.documents.formats import Format, format_of, format_of_type
 from alloc.documents.instances import canonical_json
 from alloc.documents.models import SCHEMA_VERSION
 from alloc.documents.schema import json_schema, write_schemas
-from alloc.instance import Instance
-from alloc.solution import Solution
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Solution
+from alloc.problems.right_sizing import Plan, PlanningProblem, PlanResult
 from alloc.topology import Topology
 
 __all__ = [

@@ -9,18 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from alloc.capacity.demand import JobClass, JobOption, Scenario, Tightening
-from alloc.capacity.offers import HostOffer, Owned
-from alloc.capacity.operation import NodePlan, OperationPlan, OperationProblem, RunningJob
-from alloc.capacity.operation_jobs import EarlyStop, OperationJob
-from alloc.capacity.operation_nodes import NodePool, NodeType
-from alloc.capacity.operation_result import OperationCosts, OperationResult
-from alloc.capacity.plan import CostBreakdown, MarginalValue, Order, Plan, PlanResult, Relief
-from alloc.capacity.problem import PlanningProblem
-from alloc.capacity.sites import Site
 from alloc.certificate import Certificate, Result
-from alloc.instance import Affinity, Instance, Moves, Tenant
-from alloc.solution import Assignment, Run, Schedule, TaskPlacement
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
+from alloc.problems.operation.jobs import EarlyStop, OperationJob
+from alloc.problems.operation.nodes import NodePool, NodeType
+from alloc.problems.operation.problem import NodePlan, OperationPlan, OperationProblem, RunningJob
+from alloc.problems.operation.result import OperationCosts, OperationResult
+from alloc.problems.right_sizing.demand import JobClass, JobOption, Scenario, Tightening
+from alloc.problems.right_sizing.offers import HostOffer, Owned
+from alloc.problems.right_sizing.plan import (
+    CostBreakdown,
+    MarginalValue,
+    Order,
+    Plan,
+    PlanResult,
+    Relief,
+)
+from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.problems.right_sizing.sites import Site
 from alloc.topology.host import Domain, GpuLink, Host, HostType, NetworkLink
 from alloc.topology.topology import Topology
 from alloc.workload.configuration import Configuration, TaskGroup

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from alloc.documents.encoding import canonical, encode, encode_part
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.workload import Configuration, Job
 
 Configurations = tuple[Configuration, ...]

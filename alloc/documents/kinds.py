@@ -9,20 +9,20 @@ from typing import Any, Literal
 
 from pydantic import Field, create_model
 
-from alloc.capacity import Plan, PlanningProblem, PlanResult
-from alloc.capacity.inference import InferenceProblem
-from alloc.capacity.inference_result import InferenceResult
-from alloc.capacity.operation import OperationPlan, OperationProblem
-from alloc.capacity.operation_result import OperationResult
-from alloc.capacity.quota_result import QuotaResult
-from alloc.capacity.quotas import QuotaProblem
 from alloc.certificate import Result
 from alloc.documents.encoding import canonical_record, encode_part
 from alloc.documents.instances import canonical_json, encode_instance
 from alloc.documents.models import Document, Part
 from alloc.documents.records import model_of, new_model
-from alloc.instance import Instance
-from alloc.solution import Allocation, Schedule
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Schedule
+from alloc.problems.inference_sizing.problem import InferenceProblem
+from alloc.problems.inference_sizing.result import InferenceResult
+from alloc.problems.operation.problem import OperationPlan, OperationProblem
+from alloc.problems.operation.result import OperationResult
+from alloc.problems.quota_planning.problem import QuotaProblem
+from alloc.problems.quota_planning.result import QuotaResult
+from alloc.problems.right_sizing import Plan, PlanningProblem, PlanResult
 from alloc.topology import Topology
 
 

@@ -12,7 +12,21 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Tag
 
-from alloc.capacity import (
+from alloc.certificate import Certificate, Result
+from alloc.documents.models import INFINITIES, Extended
+from alloc.errors import InstanceError, nearest
+from alloc.problems.allocation.instance import Instance, Moves, Tenant
+from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule, Solution
+from alloc.problems.operation.problem import (
+    NodePlan,
+    NodePool,
+    NodeType,
+    OperationJob,
+    OperationPlan,
+    RunningJob,
+)
+from alloc.problems.operation.result import OperationResult
+from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
     JobOption,
@@ -23,20 +37,6 @@ from alloc.capacity import (
     ServiceGoal,
     Site,
 )
-from alloc.capacity.operation import (
-    NodePlan,
-    NodePool,
-    NodeType,
-    OperationJob,
-    OperationPlan,
-    RunningJob,
-)
-from alloc.capacity.operation_result import OperationResult
-from alloc.certificate import Certificate, Result
-from alloc.documents.models import INFINITIES, Extended
-from alloc.errors import InstanceError, nearest
-from alloc.instance import Instance, Moves, Tenant
-from alloc.solution import Allocation, Assignment, Run, Schedule, Solution
 from alloc.topology import Domain, GpuLink, Host, HostType, Topology
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 

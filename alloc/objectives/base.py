@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from alloc.instance import Instance
-from alloc.solution import Solution
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Solution
 
 Sense = Literal["min", "max"]
 CONTRADICTION = 1e-6

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from alloc.instance import Instance
 from alloc.objectives.placed import Counts, Placed
-from alloc.solution import Allocation
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation
 from alloc.units import MILLI
 
 

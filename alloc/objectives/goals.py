@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 
 from alloc.errors import InstanceError, nearest
-from alloc.instance import Instance
 from alloc.objectives.base import Objective
 from alloc.objectives.placement import PLACEMENT_OBJECTIVES, PlacementObjective
-from alloc.solution import Solution
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Solution
 
 _TERM = re.compile(r"(?:(?P<weight>[0-9.eE+-]+)\s*\*?\s*)?(?P<name>[a-z_][a-z0-9_]*)")
 

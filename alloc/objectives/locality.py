@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.objectives.placed import Counts, Placed
-from alloc.solution import Allocation
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation
 from alloc.topology.bandwidths import HostBandwidths, bandwidths_of
 from alloc.topology.topology import HOST
 from alloc.workload import Job

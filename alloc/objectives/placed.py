@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from alloc.instance import Instance
-from alloc.solution import Allocation, Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
 from alloc.units import MILLI, RESOURCES
 from alloc.workload import TaskGroup
 

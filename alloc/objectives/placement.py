@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.objectives.base import Objective
 from alloc.objectives.fragmentation import fragmentation, largest_gang
 from alloc.objectives.locality import (
@@ -20,7 +19,8 @@ from alloc.objectives.locality import (
     ring_mean,
 )
 from alloc.objectives.placed import Placed, moved_tasks, moved_tasks_by_role
-from alloc.solution import Allocation, Solution
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Solution
 from alloc.units import GB_PER_MIB, MILLI
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.objectives.base import Objective
-from alloc.solution import Allocation, Solution
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Solution
 from alloc.workload import Job
 
 Array = npt.NDArray[np.float64]

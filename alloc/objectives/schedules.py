@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.objectives.base import Objective
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule, Solution
 from alloc.progress import completions
-from alloc.solution import Schedule, Solution
 from alloc.workload import Job
 
 Array = npt.NDArray[np.float64]

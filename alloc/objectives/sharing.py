@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from alloc.instance import Instance
 from alloc.objectives.placement import PlacementObjective
-from alloc.solution import Allocation, Assignment
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.topology.mig import Layout, is_layout
 from alloc.units import MILLI
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from alloc.packing.pool import HostPool
-from alloc.solution import TaskPlacement
+from alloc.problems.allocation.solution import TaskPlacement
 from alloc.topology import HostType, Topology
 from alloc.topology.gpu_fit import gpu_memory_mib, type_admits
 from alloc.units import MILLI

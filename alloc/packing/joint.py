@@ -9,7 +9,7 @@ from itertools import permutations
 import numpy as np
 
 from alloc.packing.pool import HostPool
-from alloc.solution import TaskPlacement
+from alloc.problems.allocation.solution import TaskPlacement
 from alloc.topology import Topology
 from alloc.workload import Configuration, TaskGroup
 

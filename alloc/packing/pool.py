@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import InstanceError
-from alloc.solution import TaskPlacement
+from alloc.problems.allocation.solution import TaskPlacement
 from alloc.topology import Topology
 from alloc.topology.gpu_fit import gpu_memory_mib, tasks_on_gpu
 from alloc.topology.slices import CutGpus

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from alloc.capacity.goals import ServiceGoal
 from alloc.errors import InstanceError, nearest
 from alloc.planning.changes import (
     Budget,
@@ -22,6 +21,7 @@ from alloc.planning.changes import (
     NoMore,
     Price,
 )
+from alloc.problems.right_sizing.goals import ServiceGoal
 
 KINDS: Mapping[str, type[Any]] = {
     "demand": Demand,

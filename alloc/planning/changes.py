@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from alloc.capacity.demand import JobClass, Scenario
-from alloc.capacity.goals import ServiceGoal
-from alloc.capacity.offers import HostOffer, Owned
-from alloc.capacity.problem import PlanningProblem
-from alloc.capacity.series import Series
 from alloc.errors import InstanceError, nearest
+from alloc.problems.right_sizing.demand import JobClass, Scenario
+from alloc.problems.right_sizing.goals import ServiceGoal
+from alloc.problems.right_sizing.offers import HostOffer, Owned
+from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.problems.right_sizing.series import Series
 from alloc.units import (
     in_full,
     require_count,

@@ -7,13 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from alloc.capacity.accounting import mean_hosts
-from alloc.capacity.plan import CostBreakdown, PlanResult
-from alloc.capacity.problem import PlanningProblem
 from alloc.errors import InstanceError
 from alloc.planning.changes import Change, apply_all
 from alloc.planning.replay import ReplaySettings
 from alloc.planning.report import PlanReport, SolveSettings, Watch, plan
+from alloc.problems.right_sizing.accounting import mean_hosts
+from alloc.problems.right_sizing.plan import CostBreakdown, PlanResult
+from alloc.problems.right_sizing.problem import PlanningProblem
 
 _DIGITS = 6
 """Decimals of a mean number of hosts beyond which there is only the solver's tolerance."""

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from alloc.capacity.accounting import account, mean_hosts
 from alloc.comparison.intervals import Interval
 from alloc.documents.formats import format_of
 from alloc.planning.differences import WhatIf
 from alloc.planning.fronts import Front
 from alloc.planning.loop import Round
 from alloc.planning.report import PlanReport
+from alloc.problems.right_sizing.accounting import account, mean_hosts
 
 VERSION = 1
 """Version of the documents here; a field that changes its meaning raises it."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from alloc.capacity.demand import JobClass, Scenario
 from alloc.errors import InstanceError, nearest
 from alloc.planning.history import History
+from alloc.problems.right_sizing.demand import JobClass, Scenario
 from alloc.units import require_count, require_finite, require_non_negative, require_positive
 
 WEEKS_PER_QUARTER = 13

@@ -10,14 +10,14 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from alloc.capacity.accounting import account
-from alloc.capacity.bands import bands_of
-from alloc.capacity.demand import JobClass
-from alloc.capacity.headroom import require_goals_can_be_kept
-from alloc.capacity.plan import PlanResult
-from alloc.capacity.problem import PlanningProblem
 from alloc.errors import InstanceError, nearest
 from alloc.planning.report import SolveSettings, Watch
+from alloc.problems.right_sizing.accounting import account
+from alloc.problems.right_sizing.bands import bands_of
+from alloc.problems.right_sizing.demand import JobClass
+from alloc.problems.right_sizing.headroom import require_goals_can_be_kept
+from alloc.problems.right_sizing.plan import PlanResult
+from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.units import require_count
 
 Axis = Literal["goals", "energy", "carbon"]

@@ -12,12 +12,12 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from alloc.capacity.demand import JobClass, JobOption
-from alloc.capacity.goals import ServiceGoal
-from alloc.capacity.series import HOURS_OF_WEEK, Series
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.instances.readers.jobs import TracedJob
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.right_sizing.demand import JobClass, JobOption
+from alloc.problems.right_sizing.goals import ServiceGoal
+from alloc.problems.right_sizing.series import HOURS_OF_WEEK, Series
 from alloc.units import MILLI, require_positive
 from alloc.workload import Job
 

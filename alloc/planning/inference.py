@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 
-from alloc.capacity.inference import GpuPool, InferenceProblem
-from alloc.capacity.inference_plan import InferencePlan
-from alloc.capacity.inference_result import GoalCheck, InferenceResult, Resolve
-from alloc.capacity.served import ServedModel
 from alloc.certificate import Result
 from alloc.documents.formats import format_of
 from alloc.errors import InstanceError
 from alloc.planning.inference_replay import Replayer, tightenings
 from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again
-from alloc.solving.capacity.inference import solve_inference
-from alloc.solving.capacity.progress_line import standing
+from alloc.problems.inference_sizing.plan import InferencePlan
+from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem
+from alloc.problems.inference_sizing.result import GoalCheck, InferenceResult, Resolve
+from alloc.problems.inference_sizing.served import ServedModel
+from alloc.solving.inference_sizing.method import solve_inference
 from alloc.solving.outcome import Settings, timed_log
+from alloc.solving.progress_line import standing
 
 PROBLEM_KIND = "inference_problem"
 RESULT_KIND = "inference_result"
@@ -37,9 +37,9 @@ def size_inference(
 ) -> InferenceResult:
     """Find the cheapest replicas that serve every request within its goals, and check them.
 
-    The plan is proved against the closed form (`alloc.capacity.serving`), then each group of
-    replicas is simulated at its rate. Where the simulation misses a goal, the closed form is
-    trusted with less from then on, and the problem is solved again.
+    The plan is proved against the closed form (`alloc.problems.inference_sizing.serving`), then
+    each group of replicas is simulated at its rate. Where the simulation misses a goal, the closed
+    form is trusted with less from then on, and the problem is solved again.
 
     Parameters
     ----------

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from alloc.capacity.inference import InferenceProblem, RateTightening
-from alloc.capacity.inference_plan import InferencePlan, ReplicaGroup
-from alloc.capacity.inference_rates import load_of
-from alloc.capacity.inference_result import GoalCheck
-from alloc.capacity.request_stream import RequestStream
-from alloc.capacity.served import option_label
-from alloc.capacity.serving import Latencies, Load, latencies, sustainable_rate
 from alloc.errors import InstanceError
+from alloc.problems.inference_sizing.plan import InferencePlan, ReplicaGroup
+from alloc.problems.inference_sizing.problem import InferenceProblem, RateTightening
+from alloc.problems.inference_sizing.rates import load_of
+from alloc.problems.inference_sizing.request_stream import RequestStream
+from alloc.problems.inference_sizing.result import GoalCheck
+from alloc.problems.inference_sizing.served import option_label
+from alloc.problems.inference_sizing.serving import Latencies, Load, latencies, sustainable_rate
 from alloc.simulation.serving import Served, draw_requests, serve
 
 _STEPS = (0.98, 0.95, 0.9, 0.8, 0.6, 0.4, 0.2, 0.1, 0.01)

@@ -7,9 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from alloc.capacity.demand import Tightening
-from alloc.capacity.plan import PlanResult
-from alloc.capacity.problem import PlanningProblem
 from alloc.errors import InstanceError
 from alloc.planning.pools import fullest, operations_of
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
@@ -24,6 +21,9 @@ from alloc.planning.tightening import (
     tightened,
     with_margins,
 )
+from alloc.problems.right_sizing.demand import Tightening
+from alloc.problems.right_sizing.plan import PlanResult
+from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.units import require_count
 
 Outcome = Literal["holds", "missed", "impossible", "no plan", "unmeasured", "interrupted"]

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from alloc.capacity.operation import OperationProblem
-from alloc.capacity.operation_instance import operation_from_instance as operation_from_instance
-from alloc.capacity.operation_result import OperationResult
 from alloc.certificate import OPTIMALITY_GAP
 from alloc.documents.formats import format_of
 from alloc.planning.operation_simulation import simulate_operation as simulate_operation
-from alloc.solving.capacity.operation import solve_operation
-from alloc.solving.capacity.operation_policies import POLICIES, decide_operation
+from alloc.problems.operation.from_instance import (
+    operation_from_instance as operation_from_instance,
+)
+from alloc.problems.operation.problem import OperationProblem
+from alloc.problems.operation.result import OperationResult
+from alloc.solving.operation.method import solve_operation
+from alloc.solving.operation.policies import POLICIES, decide_operation
 from alloc.solving.outcome import Settings
 from alloc.verification.operation import verify_operation as verify_operation
 

@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from alloc.capacity.operation import (
+from alloc.errors import SimulationError
+from alloc.problems.operation.job_stream import OperationStream, StreamJob
+from alloc.problems.operation.problem import (
     HOUR_S,
     EarlyStop,
     OperationJob,
@@ -20,9 +22,7 @@ from alloc.capacity.operation import (
     OperationProblem,
     RunningJob,
 )
-from alloc.capacity.operation_stream import OperationStream, StreamJob
-from alloc.errors import SimulationError
-from alloc.solving.capacity.operation_policies import require_policy
+from alloc.solving.operation.policies import require_policy
 from alloc.solving.outcome import Settings
 
 _NOTHING_S = 1e-6
@@ -187,7 +187,7 @@ def simulate_operation(
     stream
         Nodes and jobs over time.
     policy
-        One of `alloc.solving.capacity.operation_policies.POLICIES`.
+        One of `alloc.solving.operation.policies.POLICIES`.
     settings
         Limits of each decision: its time limit counts from the decision, its seed is shared.
     report

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from alloc.capacity.accounting import hosts_in_service
-from alloc.capacity.demand import JobClass
-from alloc.capacity.plan import Plan
-from alloc.capacity.problem import PlanningProblem
+from alloc.problems.right_sizing.accounting import hosts_in_service
+from alloc.problems.right_sizing.demand import JobClass
+from alloc.problems.right_sizing.plan import Plan
+from alloc.problems.right_sizing.problem import PlanningProblem
 
 # Rates and mean numbers of hosts come from a linear program; below this they are its round-off.
 _ROUND_OFF = 1e-7

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from alloc.capacity.demand import JobClass
-from alloc.capacity.goals import ServiceGoal
 from alloc.errors import InstanceError
+from alloc.problems.right_sizing.demand import JobClass
+from alloc.problems.right_sizing.goals import ServiceGoal
 
 DEFAULT_FRACTION = 0.95
 """Of the jobs of a class, those that keep the default goal."""

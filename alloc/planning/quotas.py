@@ -9,21 +9,21 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from alloc.capacity.inference_result import Resolve
-from alloc.capacity.quota_measures import coverage, service, share_out
-from alloc.capacity.quota_result import QuotaResult, TenantOutlook
-from alloc.capacity.quotas import (
+from alloc.certificate import Certificate, Result
+from alloc.documents.formats import format_of
+from alloc.errors import InstanceError
+from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again
+from alloc.problems.inference_sizing.result import Resolve
+from alloc.problems.quota_planning.measures import coverage, service, share_out
+from alloc.problems.quota_planning.problem import (
     DemandScenario,
     QuotaPlan,
     QuotaProblem,
     TenantDemand,
 )
-from alloc.certificate import Certificate, Result
-from alloc.documents.formats import format_of
-from alloc.errors import InstanceError
-from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again
-from alloc.solving.capacity.quotas import solve_quotas
+from alloc.problems.quota_planning.result import QuotaResult, TenantOutlook
 from alloc.solving.outcome import Settings, timed_log
+from alloc.solving.quota_planning.method import solve_quotas
 from alloc.units import MILLI
 
 Array = npt.NDArray[np.float64]

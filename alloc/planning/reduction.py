@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from alloc.capacity.demand import Scenario
 from alloc.errors import InstanceError
+from alloc.problems.right_sizing.demand import Scenario
 
 
 def reduce_scenarios(scenarios: Sequence[Scenario], keep: int) -> tuple[Scenario, ...]:

@@ -12,8 +12,8 @@ import numpy as np
 
 from alloc.comparison.intervals import Interval, mean_interval
 from alloc.errors import worker_deaths
-from alloc.instance import Instance
 from alloc.planning.pools import Operation, Pool, Regime
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.registry import make_scheduler
 from alloc.simulation import simulate
 from alloc.solving.processes import worker_processes

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from alloc.capacity.demand import Scenario
-from alloc.capacity.plan import PlanResult
-from alloc.capacity.problem import PlanningProblem
 from alloc.errors import CertificateError
 from alloc.planning.loop import Replayed, plan_and_replay
 from alloc.planning.replay import ReplaySettings
-from alloc.solving.capacity.right_sizing import right_size
-from alloc.solving.capacity.right_sizing_check import OutOfSample, check_out_of_sample
+from alloc.problems.right_sizing.demand import Scenario
+from alloc.problems.right_sizing.plan import PlanResult
+from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.solving.right_sizing.check import OutOfSample, check_out_of_sample
+from alloc.solving.right_sizing.method import right_size
 
 Watch = Callable[[str], None]
 

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from alloc.capacity.inference_result import InferenceResult, Resolve
-from alloc.capacity.quota_result import QuotaResult
 from alloc.certificate import Certificate, Result
 from alloc.errors import InstanceError
+from alloc.problems.inference_sizing.result import InferenceResult, Resolve
+from alloc.problems.quota_planning.result import QuotaResult
 from alloc.solving.outcome import Settings
 
 P = TypeVar("P")

@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from alloc.capacity.demand import TighteningKey
-from alloc.capacity.headroom import headroom, reference_gpus, tightening_factors
-from alloc.capacity.problem import PlanningProblem
 from alloc.errors import InstanceError
 from alloc.planning.pools import Operation
 from alloc.planning.replay import Measured, ReplaySettings, replay
+from alloc.problems.right_sizing.demand import TighteningKey
+from alloc.problems.right_sizing.headroom import headroom, reference_gpus, tightening_factors
+from alloc.problems.right_sizing.problem import PlanningProblem
 
 # Draws of arrivals and run times by which rooms are sized; those of the verdicts are others.
 _SIZING = 0

@@ -14,8 +14,6 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
-from alloc.capacity.demand import TighteningKey
-from alloc.capacity.problem import PlanningProblem
 from alloc.errors import worker_deaths
 from alloc.planning.pools import Operation, Pool, Stream
 from alloc.planning.replay import Measured, ReplaySettings
@@ -27,6 +25,8 @@ from alloc.planning.tightening import (
     margins_everywhere,
     margins_kept,
 )
+from alloc.problems.right_sizing.demand import TighteningKey
+from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.solving.processes import worker_processes
 
 # Part of a class, in every quarter, that is worth a pool of its own.

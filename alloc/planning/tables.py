@@ -1,11 +1,14 @@
-"""Fronts as tables of text; those of plans and what-ifs are in `alloc.capacity.plan_tables`."""
+"""Fronts as tables of text.
+
+Those of plans and what-ifs are in `alloc.problems.right_sizing.plan_tables`.
+"""
 
 from __future__ import annotations
 
 import math
 
-from alloc.capacity.plan_tables import TextTable, money
 from alloc.planning.fronts import Front
+from alloc.problems.right_sizing.plan_tables import TextTable, money
 
 
 def front_table(front: Front, currency: str) -> TextTable:

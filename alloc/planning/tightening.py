@@ -12,9 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from alloc.capacity.demand import Tightening, TighteningKey
-from alloc.capacity.headroom import KEPT_OUT, margins, tightening_factors
-from alloc.capacity.problem import PlanningProblem
 from alloc.planning.pools import Operation
 from alloc.planning.replay import Measured, ReplaySettings
 from alloc.planning.room import (
@@ -27,6 +24,9 @@ from alloc.planning.room import (
     reserved,
     rooms_needed,
 )
+from alloc.problems.right_sizing.demand import Tightening, TighteningKey
+from alloc.problems.right_sizing.headroom import KEPT_OUT, margins, tightening_factors
+from alloc.problems.right_sizing.problem import PlanningProblem
 
 LAST_CAUTION = 1.5
 """By what margins are raised when there is no round left to measure whether they suffice."""

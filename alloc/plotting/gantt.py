@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from alloc.instance import Instance
 from alloc.plotting.axes import add_legend, axes_to_draw_on, set_title, size_in, time_unit
 from alloc.plotting.palette import INK, MUTED, OKABE_ITO
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Run, Schedule
 from alloc.progress import completions
-from alloc.solution import Run, Schedule
 from alloc.units import MILLI
 
 if TYPE_CHECKING:

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from alloc.capacity.accounting import account
-from alloc.capacity.plan import Plan
-from alloc.capacity.plan_tables import gpus_of
 from alloc.errors import InstanceError
 from alloc.planning.documents import encode_account
 from alloc.planning.fronts import Front
@@ -18,6 +15,9 @@ from alloc.planning.replay import Measured
 from alloc.planning.report import PlanReport
 from alloc.plotting.axes import add_legend, axes_to_draw_on, set_title
 from alloc.plotting.palette import INK, MUTED, OKABE_ITO
+from alloc.problems.right_sizing.accounting import account
+from alloc.problems.right_sizing.plan import Plan
+from alloc.problems.right_sizing.plan_tables import gpus_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ import re
 
 from alloc.certificate import Result
 from alloc.plotting.convergence import TracePoint
-from alloc.solution import Solution
+from alloc.problems.allocation.solution import Solution
 
 _NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 _STAMP = re.compile(rf"^\s*{_NUMBER} s\s+(.*)$")

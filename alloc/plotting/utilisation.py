@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import InstanceError, nearest
-from alloc.instance import Instance
 from alloc.plotting.axes import add_legend, axes_to_draw_on, set_title, time_unit
 from alloc.plotting.gantt import last_end_s
 from alloc.plotting.palette import line_styles
-from alloc.solution import Schedule
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule
 from alloc.units import RESOURCES
 
 if TYPE_CHECKING:

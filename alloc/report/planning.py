@@ -8,7 +8,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alloc.capacity.plan_tables import money, plan_tables
 from alloc.certificate import Certificate
 from alloc.comparison.settings import alloc_version
 from alloc.documents.files import write_text
@@ -16,6 +15,7 @@ from alloc.planning.documents import encode_report
 from alloc.planning.report import PlanReport
 from alloc.plotting import inline_svg
 from alloc.plotting.plans import plot_costs, plot_goals, plot_hosts
+from alloc.problems.right_sizing.plan_tables import money, plan_tables
 from alloc.report.sections import Drawing
 
 if TYPE_CHECKING:

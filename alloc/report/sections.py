@@ -21,7 +21,6 @@ from alloc.comparison.tables import (
     show_percent,
 )
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.objectives import objective
 from alloc.plotting import (
     new_figure,
@@ -33,7 +32,8 @@ from alloc.plotting import (
 )
 from alloc.plotting.axes import time_unit
 from alloc.plotting.trace import trace_of
-from alloc.solution import Schedule
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule
 from alloc.units import MILLI
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import math
 from dataclasses import dataclass
 
 from alloc.packing import HostPool
+from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
-from alloc.solution import Assignment
 from alloc.workload import Configuration
 
 

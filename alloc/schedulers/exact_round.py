@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 
 from alloc.errors import UnsupportedFeatureError
-from alloc.instance import misfit
 from alloc.objectives import round_utility
 from alloc.packing import HostPool
+from alloc.problems.allocation.instance import misfit
+from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
-from alloc.solution import Assignment
 from alloc.topology import HostType, Topology
 from alloc.units import MILLI
 

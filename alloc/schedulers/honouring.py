@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alloc.errors import UnsupportedFeatureError
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.state import Scheduler
 
 REQUIRED_LEVELS = "required levels"

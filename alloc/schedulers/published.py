@@ -26,10 +26,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers.ladder import SERVER, WORKER, TaskLadder, ladder_of
 from alloc.schedulers.least_loaded import LeastLoaded
 from alloc.schedulers.state import ClusterState, Decision, JobView
-from alloc.solution import Assignment, TaskPlacement
 from alloc.topology import Topology
 from alloc.units import MILLI, require_count
 

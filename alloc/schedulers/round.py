@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.packing import HostPool
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers.ladder import (
     SERVER,
     WORKER,
@@ -21,7 +22,6 @@ from alloc.schedulers.ladder import (
     gang_ladder,
 )
 from alloc.schedulers.state import ClusterState, Decision, JobView
-from alloc.solution import Assignment, TaskPlacement
 from alloc.workload import Configuration
 
 Watch = Callable[[str, str], None]

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, overload
 import numpy as np
 
 from alloc.packing import HostPool
-from alloc.solution import Assignment
+from alloc.problems.allocation.solution import Assignment
 from alloc.topology import Topology
 from alloc.workload import NO_RULES, Configuration, Elasticity, PlacementRules
 

@@ -16,13 +16,13 @@ import alloc.server.runs
 import alloc.server.runs_planning
 import alloc.server.runs_sizing
 import alloc.server.worker
-import alloc.solving.column_generation
-import alloc.solving.explaining
-import alloc.solving.malleable
-import alloc.solving.placement.placement
-import alloc.solving.placing
-import alloc.solving.rounds
-import alloc.solving.sharing  # noqa: F401
+import alloc.solving.malleable.column_generation
+import alloc.solving.malleable.method
+import alloc.solving.placement.method
+import alloc.solving.placing.explain
+import alloc.solving.placing.place
+import alloc.solving.round.method
+import alloc.solving.sharing.method  # noqa: F401
 
 # Nothing loaded here ever goes; counting it as garbage to look at would only copy its pages.
 gc.collect()

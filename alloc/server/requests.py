@@ -15,7 +15,7 @@ from alloc.documents.building import built
 from alloc.documents.models import Part, Whole
 from alloc.documents.typed import AnySolution, InstanceDocument, TopologyDocument
 from alloc.errors import InstanceError, nearest
-from alloc.instance import Instance, Moves
+from alloc.problems.allocation.instance import Instance, Moves
 from alloc.server.problems import blame
 from alloc.topology import Topology
 

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from alloc.capacity.problem import PlanningProblem
 from alloc.documents.building import built
 from alloc.documents.models import Whole
 from alloc.documents.typed import PlanningDocument
+from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.server.requests import DOCUMENT, STORED, Request, Seed, Threads
 
 _MOST_CHANGES = 20

@@ -56,7 +56,7 @@ def run_solve(request: SolveRequest, tell: Tell, limits: Limits) -> str:
 def run_place(request: PlaceRequest, tell: Tell, limits: Limits) -> dict[str, Any]:
     """Return the result document of a placement, with what was broken before it."""
     from alloc.documents import format_of
-    from alloc.solving.placing import place
+    from alloc.solving.placing.place import place
 
     with blame("/goal"):
         parse_goal(request.goal)
@@ -81,7 +81,7 @@ def run_place(request: PlaceRequest, tell: Tell, limits: Limits) -> dict[str, An
 
 def run_explain(request: ExplainRequest, tell: Tell, limits: Limits) -> dict[str, Any]:
     """Return for each job that was asked about whether it starts, and why not."""
-    from alloc.solving.explaining import explain
+    from alloc.solving.placing.explain import explain
 
     problem = problem_of(request)
     running = {assignment.job for assignment in problem.running}

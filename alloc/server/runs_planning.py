@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from alloc.capacity.problem import PlanningProblem
 from alloc.errors import InstanceError
 from alloc.planning.change_text import read_change
 from alloc.planning.changes import Change
@@ -13,6 +12,7 @@ from alloc.planning.documents import encode_front, encode_report, encode_what_if
 from alloc.planning.fronts import GOAL_FACTORS, pareto
 from alloc.planning.replay import ReplaySettings
 from alloc.planning.report import SolveSettings, plan
+from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.schedulers.registry import scheduler_names
 from alloc.server.operations import Limits, Tell
 from alloc.server.problems import blame

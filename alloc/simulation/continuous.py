@@ -6,10 +6,10 @@ import heapq
 import math
 
 from alloc.errors import SimulationError
+from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.state import Decision
 from alloc.simulation.engine import Engine
 from alloc.simulation.live import LiveJob
-from alloc.solution import Assignment
 
 PATIENCE = 100
 """Decisions a scheduler may ask for in a row while nothing runs and nothing is to come."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from alloc.errors import InstanceError, SimulationError
-from alloc.instance import Instance, overfull
 from alloc.packing import HostPool
+from alloc.problems.allocation.instance import Instance, overfull
+from alloc.problems.allocation.solution import Run
 from alloc.schedulers.state import ClusterState, Decision, JobTable, JobView
 from alloc.simulation.information import Forecast
 from alloc.simulation.live import LiveJob
 from alloc.simulation.rules import Referee
-from alloc.solution import Run
 
 Progress = Callable[[int, int], None]
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.state import JobView, Knowledge, Scheduler
 from alloc.simulation.live import LiveJob
-from alloc.solution import Assignment
 from alloc.units import require_positive
 from alloc.workload import Configuration, Job
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from alloc.problems.allocation.solution import Assignment, Run
 from alloc.progress import WORK_TOLERANCE, same_place
 from alloc.schedulers.state import JobView
-from alloc.solution import Assignment, Run
 from alloc.units import MILLI
 from alloc.workload import Job
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule
 from alloc.simulation.result import SimulationResult, gpus_over_time
-from alloc.solution import Schedule
 from alloc.workload import Configuration, Job
 
 Array = npt.NDArray[np.float64]

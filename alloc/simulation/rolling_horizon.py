@@ -10,12 +10,12 @@ from typing import Protocol
 
 from alloc.certificate import Result
 from alloc.errors import AllocError, InstanceError, UnsupportedFeatureError
-from alloc.instance import Instance, Tenant
 from alloc.objectives import objective
+from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.solution import Assignment, Run, Schedule, Solution
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge, Scheduler
 from alloc.simulation.simulator import simulate
-from alloc.solution import Assignment, Run, Schedule, Solution
 from alloc.topology import Topology
 from alloc.verification import verify
 from alloc.workload import Job

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from alloc.errors import SimulationError, nearest
-from alloc.instance import Instance
 from alloc.packing import HostPool
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Assignment, Run
 from alloc.schedulers.state import Decision
 from alloc.simulation.live import LiveJob
-from alloc.solution import Assignment, Run
 from alloc.verification.capacity import check_capacity
 from alloc.verification.placement import check_assignment
 

@@ -1,4 +1,6 @@
-"""Replicas under requests, event by event: the second opinion on `alloc.capacity.serving`.
+"""Replicas under requests, event by event.
+
+The second opinion on `alloc.problems.inference_sizing.serving`.
 
 Replicas decode in steps; a prompt that a replica takes in stops its steps from the end of the
 running one (prefill first). Requests wait in one queue, first come first served; the first goes to
@@ -16,11 +18,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from alloc.capacity.request_stream import RequestStream
-from alloc.capacity.requests import RequestClass
-from alloc.capacity.served import ReplicaOption
-from alloc.capacity.serving import Load, prompt_s
 from alloc.errors import InstanceError
+from alloc.problems.inference_sizing.request_stream import RequestStream
+from alloc.problems.inference_sizing.requests import RequestClass
+from alloc.problems.inference_sizing.served import ReplicaOption
+from alloc.problems.inference_sizing.serving import Load, prompt_s
 
 Array = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from alloc.errors import AllocError, InstanceError, SimulationError
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule
 from alloc.progress import completions
 from alloc.schedulers.honouring import require_honoured
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge, Scheduler
@@ -18,7 +19,6 @@ from alloc.simulation.engine import Engine, Progress
 from alloc.simulation.information import Forecast, require_knowledge
 from alloc.simulation.result import SimulationResult
 from alloc.simulation.slots import SlotClock
-from alloc.solution import Schedule
 from alloc.verification import verify
 from alloc.verification.time import TIME_TOLERANCE_S
 from alloc.workload import Job

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.state import Decision
 from alloc.simulation.engine import Engine
 from alloc.simulation.live import LiveJob
-from alloc.solution import Assignment
 from alloc.verification.time import TIME_TOLERANCE_S
 
 PATIENCE = 100

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Result
-from alloc.instance import Instance
 from alloc.objectives import Held, WeightedSum, parse_level
-from alloc.solution import Solution
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Solution
 from alloc.solving.outcome import Settings
 
 Attempt = Callable[[str, Settings, Solution | None], Result[Solution]]

@@ -56,7 +56,8 @@ def tasks_on_gpu(
 def gpu_misfit(topology: Topology, configuration: Configuration) -> str | None:
     """Say why no GPU of a cluster suits a configuration, or return None if some may.
 
-    Looks at MIG profiles and GPU memory only; see `alloc.instance.misfit` for the rest.
+    Looks at MIG profiles and GPU memory only; see `alloc.problems.allocation.instance.misfit` for
+    the rest.
     """
     if not any(group.mig_profile or group.gpu_memory_mib for group in configuration.tasks):
         return None  # the rule: thousands of jobs on thousands of hosts are looked at

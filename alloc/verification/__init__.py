@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from alloc.instance import Instance
-from alloc.solution import Allocation, Run, Schedule, Solution
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Run, Schedule, Solution
 from alloc.verification.capacity import check_capacity
 from alloc.verification.claims import check_claims as check_claims
 from alloc.verification.moves import check_moves

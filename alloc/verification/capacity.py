@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from alloc.instance import Instance
-from alloc.solution import Run, TaskPlacement
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Run, TaskPlacement
 from alloc.units import MILLI, RESOURCES
 from alloc.verification.mig import check_gpu_sharing
 from alloc.verification.peaks import peaks_of

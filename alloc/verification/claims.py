@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from alloc.certificate import CONTRADICTION, Certificate, Result, beats
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.objectives import objective
-from alloc.solution import Solution
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Solution
 from alloc.verification.violation import Violation
 
 CLAIM_TOLERANCE = CONTRADICTION

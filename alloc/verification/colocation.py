@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from alloc.objectives import Measure, Value
+from alloc.problems.colocation import ColocationProblem, Packing
 from alloc.verification.violation import Violation
-from alloc.workload.colocation import ColocationProblem, Packing
 
 
 def objective(name: str) -> Measure:

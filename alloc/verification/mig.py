@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from alloc.instance import Instance
-from alloc.solution import Run, TaskPlacement
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Run, TaskPlacement
 from alloc.topology.gpu_fit import gpu_memory_mib
 from alloc.topology.mig import COMPUTE_SLICES, MigProfile, mig_profiles, overlap
 from alloc.verification.violation import Violation

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from alloc.instance import Instance
-from alloc.migration import Migration, Move
-from alloc.solution import Assignment
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.migration import Migration, Move
+from alloc.problems.allocation.solution import Assignment
 from alloc.units import RESOURCES
 from alloc.verification.violation import Violation
 

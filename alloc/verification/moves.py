@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from alloc.instance import Instance
 from alloc.objectives import moved_tasks
-from alloc.solution import Allocation
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation
 from alloc.verification.violation import Violation
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from alloc.capacity.operation import (
+from alloc.errors import InstanceError, nearest
+from alloc.objectives import Measure, Value
+from alloc.problems.operation.problem import (
     HOUR_S,
     NodePlan,
     OperationJob,
     OperationPlan,
     OperationProblem,
 )
-from alloc.capacity.operation_result import OperationCosts
-from alloc.errors import InstanceError, nearest
-from alloc.objectives import Measure, Value
+from alloc.problems.operation.result import OperationCosts
 from alloc.verification.violation import Violation
 
 OBJECTIVES = {

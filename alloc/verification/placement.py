@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from alloc.instance import Instance
-from alloc.solution import TaskPlacement
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import TaskPlacement
 from alloc.verification.rules import check_rules
 from alloc.verification.violation import Violation
 from alloc.workload import NO_RULES, Configuration

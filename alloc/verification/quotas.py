@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from alloc.instance import Instance
-from alloc.solution import Run
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Run
 from alloc.units import MILLI
 from alloc.verification.peaks import peaks_of
 from alloc.verification.violation import Violation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from alloc.instance import Affinity, Instance
-from alloc.solution import Run, TaskPlacement
+from alloc.problems.allocation.instance import Affinity, Instance
+from alloc.problems.allocation.solution import Run, TaskPlacement
 from alloc.topology import Topology
 from alloc.topology.topology import HOST
 from alloc.verification.violation import Violation

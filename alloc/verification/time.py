@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Assignment, Run
 from alloc.progress import follow
-from alloc.solution import Assignment, Run
 from alloc.verification.violation import Violation
 from alloc.workload import Job
 

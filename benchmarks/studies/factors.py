@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from alloc.comparison import Settings
-from alloc.instance import Instance
 from alloc.instances.learning_worlds import (
     AUDIT,
     BASE,
@@ -15,6 +14,7 @@ from alloc.instances.learning_worlds import (
     TINY,
     World,
 )
+from alloc.problems.allocation.instance import Instance
 
 START = replace(BASE, name="start", num_jobs=24, num_hosts=6)
 """The world that every level but the certified ones changes: `BASE` with 24 jobs on 6 hosts.

@@ -13,7 +13,7 @@ from alloc.comparison.bounds import bound_key, pack_bound, solve_bound, unpack_b
 from alloc.comparison.cells import Outcome, run_cell
 from alloc.comparison.records import pack_outcome, unpack_outcome
 from alloc.comparison.rows import check_bound
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from benchmarks.studies.contenders import Contender
 from benchmarks.studies.factors import Level
 

@@ -8,8 +8,8 @@ from random import Random
 import numpy as np
 
 from alloc.families import verify
+from alloc.problems.quadratic_assignment import QuadraticAssignment
 from alloc.solving import solve as solve_problem
-from alloc.workload.quadratic_assignment import QuadraticAssignment
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
 

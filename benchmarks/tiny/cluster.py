@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job, TaskGroup

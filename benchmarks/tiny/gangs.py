@@ -10,8 +10,8 @@ from random import Random
 
 from placement_brute_force import splits
 
-from alloc.instance import Instance
-from alloc.solution import Allocation, Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
 from alloc.solving.gang import decide_for
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.units import MILLI

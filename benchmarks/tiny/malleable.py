@@ -11,8 +11,8 @@ import math
 from functools import cache
 from random import Random
 
-from alloc.instance import Instance, Tenant
-from alloc.solution import Assignment
+from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.solution import Assignment
 from alloc.solving import solve as solve_instance
 from alloc.units import MILLI
 from alloc.verification import verify

@@ -6,7 +6,8 @@ from random import Random
 
 from operation_oracle import best_cost
 
-from alloc.capacity.operation import (
+from alloc.families import verify
+from alloc.problems.operation.problem import (
     EarlyStop,
     NodePool,
     NodeType,
@@ -14,9 +15,8 @@ from alloc.capacity.operation import (
     OperationProblem,
     RunningJob,
 )
-from alloc.families import verify
 from alloc.solving import solve as solve_problem
-from alloc.solving.capacity.operation_patterns import solve_by_patterns
+from alloc.solving.operation.patterns import solve_by_patterns
 from alloc.solving.outcome import Settings
 from alloc.verification.operation import OBJECTIVES, operation_costs
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result

@@ -7,8 +7,8 @@ from random import Random
 import numpy as np
 from placement_oracle import Oracle, random_instance
 
-from alloc.instance import Instance
 from alloc.objectives import parse_goal
+from alloc.problems.allocation.instance import Instance
 from alloc.solving import solve as solve_instance
 from alloc.verification import verify
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result

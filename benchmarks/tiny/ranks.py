@@ -7,11 +7,11 @@ from random import Random
 
 import numpy as np
 
-from alloc.solving.rank_mapping import map_ranks
+from alloc.problems.rank_mapping import step_time, transfer_time
+from alloc.solving.rank_mapping.method import map_ranks
 from alloc.topology.communication import CommunicationGraph, CommunicationTree, Fabric
-from alloc.verification.ranks import check_mapping
+from alloc.verification.rank_mapping import check_mapping
 from alloc.workload.parallelism import Parallelism
-from alloc.workload.rank_mapping import step_time, transfer_time
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
 Problem = tuple[Fabric, Parallelism]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from alloc.instance import Instance, Tenant
 from alloc.objectives import round_utility
+from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.solving import solve as solve_instance
 from alloc.units import MILLI
 from alloc.verification import verify

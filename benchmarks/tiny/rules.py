@@ -11,10 +11,10 @@ from random import Random
 from placement_brute_force import optimum, size
 
 from alloc.errors import InstanceError
-from alloc.instance import Affinity, Instance, Moves, Tenant
 from alloc.objectives import parse_goal
 from alloc.packing import HostPool
-from alloc.solution import Assignment
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.solution import Assignment
 from alloc.topology import Domain, GpuLink, Host, HostType, NetworkLink, Topology
 from alloc.topology.topology import HOST
 from alloc.units import MILLI

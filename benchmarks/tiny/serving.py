@@ -9,11 +9,11 @@ import numpy as np
 from inference_problems import a_class, an_option, cheapest
 from quota_problems import GPU, a_quota_problem, best_value
 
-from alloc.capacity.inference import GpuPool, InferenceProblem, Period
-from alloc.capacity.quota_measures import level_of
-from alloc.capacity.quotas import GpuAmount, QuotaProblem, QuotaTenant
-from alloc.capacity.served import ServedModel
 from alloc.families import verify
+from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem, Period
+from alloc.problems.inference_sizing.served import ServedModel
+from alloc.problems.quota_planning.measures import level_of
+from alloc.problems.quota_planning.problem import GpuAmount, QuotaProblem, QuotaTenant
 from alloc.solving import solve
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 

@@ -10,14 +10,14 @@ from sharing_oracle import brute_force
 
 from alloc.errors import InstanceError
 from alloc.families import FAMILIES
-from alloc.instance import Instance, Tenant
-from alloc.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
+from alloc.problems.colocation import ColocationProblem
 from alloc.solving import solve as solve_instance
 from alloc.topology import Host, HostType, Topology
 from alloc.topology.mig import mig_profiles
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup
-from alloc.workload.colocation import ColocationProblem
 from alloc.workload.interference import InterferenceTable
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 

@@ -6,7 +6,8 @@ from random import Random
 
 from sizing_oracle import brute_force
 
-from alloc.capacity import (
+from alloc.families import verify
+from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
     JobOption,
@@ -16,7 +17,6 @@ from alloc.capacity import (
     Site,
     Tightening,
 )
-from alloc.families import verify
 from alloc.solving import solve as solve_problem
 from alloc.topology import HostType
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result

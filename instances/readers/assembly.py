@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from alloc.errors import InstanceError, nearest
-from alloc.instance import Instance, misfit
 from alloc.instances.readers.jobs import TracedJob, suggest_gpus
 from alloc.instances.readers.report import ReportLog
+from alloc.problems.allocation.instance import Instance, misfit
 from alloc.topology import HostType, Topology
 from alloc.topology.topology import flat_cluster
 from alloc.units import require_positive

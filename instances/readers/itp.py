@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
-from alloc.instance import Instance
 from alloc.instances.readers.assembly import (
     Deadlines,
     JobRules,
@@ -29,6 +28,7 @@ from alloc.instances.readers.jobs import MOST_DURATION_S, MOST_GPUS, TracedJob, 
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.readers.scaling import ScalingTable, read_scaling_tables
 from alloc.instances.readers.table import Row, UnreadableRowError, read_table
+from alloc.problems.allocation.instance import Instance
 from alloc.workload import Elasticity
 
 SOURCE = {

@@ -20,11 +20,11 @@ from os import PathLike
 from pathlib import Path
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance, misfit
 from alloc.instances.readers.assembly import assemble
 from alloc.instances.readers.jobs import MOST_DURATION_S, TracedJob, select_window
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.readers.table import Row, UnreadableRowError, read_header, read_table
+from alloc.problems.allocation.instance import Instance, misfit
 from alloc.topology import Host, HostType, Topology
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job, TaskGroup

@@ -17,7 +17,6 @@ from datetime import datetime, timedelta
 from os import PathLike
 
 from alloc.errors import InstanceError, nearest
-from alloc.instance import Instance
 from alloc.instances.readers.assembly import (
     JobRules,
     assemble,
@@ -28,6 +27,7 @@ from alloc.instances.readers.assembly import (
 from alloc.instances.readers.jobs import MOST_DURATION_S, MOST_GPUS, TracedJob, select_window
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.readers.table import Row, UnreadableRowError, read_header, read_table
+from alloc.problems.allocation.instance import Instance
 from alloc.topology import Host, HostType, Topology
 
 SOURCE = {

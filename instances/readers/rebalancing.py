@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance, Moves, misfit
-from alloc.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Instance, Moves, misfit
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup

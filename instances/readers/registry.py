@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from os import PathLike
 
 from alloc.errors import InstanceError, nearest
-from alloc.instance import Instance
 from alloc.instances.readers.itp import itp_instance
 from alloc.instances.readers.openb import openb_instance
 from alloc.instances.readers.philly import philly_instance
 from alloc.instances.readers.report import ReadReport
+from alloc.problems.allocation.instance import Instance
 
 Value = str | int | float | bool
 

@@ -16,11 +16,11 @@ from os import PathLike
 
 import numpy as np
 
-from alloc.capacity.request_stream import RequestStream
-from alloc.capacity.served import ReplicaOption
 from alloc.errors import InstanceError
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.readers.table import Row, UnreadableRowError, read_table
+from alloc.problems.inference_sizing.request_stream import RequestStream
+from alloc.problems.inference_sizing.served import ReplicaOption
 
 _REQUESTS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 _SPEEDS = (

@@ -39,7 +39,7 @@ Size: |B| columns, up to (|T| + m choose m), and |T| + 1 rows.
 
 Complexity: a maximum-weight b-matching, so polynomial, with at most two jobs a GPU; set packing,
 so NP-hard, with three. The method prices bundles instead of listing them
-(`alloc.solving.colocation`).
+(`alloc.solving.colocation.method`).
 
 Literature: Edmonds, "Maximum matching and a polyhedron with 0,1-vertices", J. Res. NBS 69B (1965);
 Narayanan et al., "Heterogeneity-aware cluster scheduling policies" (Gavel), OSDI 2020, section

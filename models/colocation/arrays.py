@@ -9,7 +9,7 @@ from scipy import sparse
 
 from alloc.formulation import ArrayModel, Drawing
 from alloc.models.colocation.data import Bundles
-from alloc.workload.colocation import ColocationProblem
+from alloc.problems.colocation import ColocationProblem
 
 
 def draw_arrays(problem: ColocationProblem, objective: str = "speed") -> Drawing:

@@ -9,7 +9,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 import numpy.typing as npt
 
-from alloc.workload.colocation import ColocationProblem, Packing
+from alloc.problems.colocation import ColocationProblem, Packing
 
 Bundle = tuple[int, ...]
 """Classes of the jobs on one GPU, in ascending order."""

@@ -6,7 +6,7 @@ import pyomo.environ as pyo
 
 from alloc.formulation import Drawing, PyomoModel
 from alloc.models.colocation.data import Bundles
-from alloc.workload.colocation import ColocationProblem
+from alloc.problems.colocation import ColocationProblem
 
 
 def draw_pyomo(problem: ColocationProblem, objective: str = "speed") -> Drawing:

@@ -11,8 +11,8 @@ Parameters
 ----------
     l_mt requests/s (all classes; their mix is the same for every replica); r_jk requests/s that
     column j sustains with k replicas lost, every latency goal of every class kept
-    (`alloc.capacity.serving`), at most l_mt; B_pt hosts of a pool; w_t hours; a_pt price of a
-    GPU-hour; P_used, P_held the pools paid by use and by holding.
+    (`alloc.problems.inference_sizing.serving`), at most l_mt; B_pt hosts of a pool; w_t hours; a_pt
+    price of a GPU-hour; P_used, P_held the pools paid by use and by holding.
 
 Variables
     z_mtoj binary: column j is taken; x_pts integer: replicas of size s on pool p; y_ptq integer:
@@ -54,10 +54,10 @@ Literature
     Covering integer programs with nonlinear service: G. Nemhauser and L. Wolsey, *Integer and
     Combinatorial Optimization*, 1988, section I.1.4 (discrete alternatives). Provisioning of
     inference over GPU types by MILP: Melange (T. Griggs et al., 2024), Splitwise (P. Patel et al.,
-    ISCA 2024) and DynamoLLM (J. Stojkovic et al., HPCA 2025). Queueing: `alloc.capacity.serving`.
+    ISCA 2024) and DynamoLLM (J. Stojkovic et al., HPCA 2025). Queueing:
+    `alloc.problems.inference_sizing.serving`.
 """
 
-from alloc.capacity.inference import InferenceProblem
 from alloc.formulation import Drawing, ProvedInfeasible
 from alloc.models.inference_sizing.arrays import array_model as array_model
 from alloc.models.inference_sizing.data import SizingData as SizingData
@@ -66,6 +66,7 @@ from alloc.models.inference_sizing.frontier import frontier as frontier
 from alloc.models.inference_sizing.layout import Layout
 from alloc.models.inference_sizing.mixes import MixLayout as MixLayout
 from alloc.models.inference_sizing.mixes import mix_model as mix_model
+from alloc.problems.inference_sizing.problem import InferenceProblem
 
 
 def draw_arrays(problem: InferenceProblem, objective: str = "cost") -> Drawing:

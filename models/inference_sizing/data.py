@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from alloc.capacity.inference import GpuPool, InferenceProblem
-from alloc.capacity.inference_rates import (
+from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem
+from alloc.problems.inference_sizing.rates import (
     Loss,
     caps_that_fit,
     fullest,
@@ -15,7 +15,7 @@ from alloc.capacity.inference_rates import (
     loss_cases,
     most_rate,
 )
-from alloc.capacity.served import ReplicaOption, ServedModel
+from alloc.problems.inference_sizing.served import ReplicaOption, ServedModel
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from alloc.capacity.inference import InferenceProblem
-from alloc.capacity.inference_rates import Loss, fullest, largest_only
 from alloc.models.inference_sizing.data import Choice, Column, SizingData, nests
+from alloc.problems.inference_sizing.problem import InferenceProblem
+from alloc.problems.inference_sizing.rates import Loss, fullest, largest_only
 
 Array = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]

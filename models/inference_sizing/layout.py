@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from alloc.capacity.inference_plan import HostContents, InferencePlan, ReplicaGroup
 from alloc.models.inference_sizing.data import Choice, SizingData, nests, patterns_of
+from alloc.problems.inference_sizing.plan import HostContents, InferencePlan, ReplicaGroup
 
 Array = npt.NDArray[np.float64]
 

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from alloc.capacity.inference_plan import HostContents, InferencePlan, ReplicaGroup
 from alloc.formulation import ArrayModel
 from alloc.models.inference_sizing.arrays import Rows
 from alloc.models.inference_sizing.data import SizingData
 from alloc.models.inference_sizing.frontier import Frontier, Mix
 from alloc.models.inference_sizing.layout import largest_first, replica_groups
+from alloc.problems.inference_sizing.plan import HostContents, InferencePlan, ReplicaGroup
 
 Array = npt.NDArray[np.float64]
 

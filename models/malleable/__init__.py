@@ -83,7 +83,7 @@ Complexity: strongly NP-hard, already for one resource and rigid jobs.
 
 Profiles: choosing one *profile* (the slots and configurations of a whole job) per job within (C8)
 is the same problem; its linear relaxation is stronger than this one and is solved by column
-generation (`alloc.solving.malleable`), priced by the dynamic program of
+generation (`alloc.solving.malleable.method`), priced by the dynamic program of
 `alloc.models.malleable.profiles`.
 
 Literature: Du, Leung, "Complexity of scheduling parallel task systems", SIAM J. Disc. Math. 2

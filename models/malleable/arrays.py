@@ -9,10 +9,10 @@ import numpy as np
 from scipy import sparse
 
 from alloc.formulation import ArrayModel, Drawing
-from alloc.instance import Instance
 from alloc.models.malleable.data import Array, Index
 from alloc.models.malleable.grid import Grid, fractions, grid_of, idle_free
-from alloc.solution import Schedule, Solution
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule, Solution
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from alloc.formulation import CpSatModel, Drawing
-from alloc.instance import Instance
 from alloc.models.malleable.data import Array
 from alloc.models.malleable.grid import Grid, fractions, grid_of, idle_free
-from alloc.solution import Schedule, Solution
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule, Solution
 
 _FEWEST_PARTS, _MOST_PARTS = 10**4, 10**8
 """Parts of a slot: completions, and so the bound, are exact to one."""

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.formulation import ProvedInfeasible
-from alloc.instance import Instance
 from alloc.models.capacity import (
     CapacityRows,
     burden,
@@ -22,6 +21,7 @@ from alloc.models.capacity import (
     use_order,
 )
 from alloc.objectives import require_slot
+from alloc.problems.allocation.instance import Instance
 from alloc.workload import Job
 
 Array = npt.NDArray[np.float64]

@@ -9,11 +9,11 @@ from functools import cached_property
 
 import numpy as np
 
-from alloc.instance import Instance
 from alloc.models.malleable.data import Array, Index, SlotData, slot_data
 from alloc.models.malleable.placing import place_plan, plan_of, profile_of_choices
 from alloc.models.malleable.profiles import IDLE, Profile
-from alloc.solution import Schedule, Solution
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule, Solution
 
 
 @dataclass(frozen=True)

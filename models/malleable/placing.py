@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from alloc.models.malleable.data import SlotData
 from alloc.models.malleable.profiles import IDLE, Profile
 from alloc.packing import HostPool, place_alone, place_jointly
+from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.progress import follow
-from alloc.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.workload import Job
 
 Held = tuple[int, tuple[TaskPlacement, ...]]

@@ -8,10 +8,10 @@ from typing import Any
 import pyomo.environ as pyo
 
 from alloc.formulation import Drawing, PyomoModel
-from alloc.instance import Instance
 from alloc.models.malleable.data import Array
 from alloc.models.malleable.grid import Grid, grid_of
-from alloc.solution import Schedule
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule
 
 
 def concrete_model(grid: Grid) -> pyo.ConcreteModel:

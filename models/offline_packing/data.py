@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import UnsupportedFeatureError
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.units import MILLI
 from alloc.workload import NO_RULES, Job, TaskGroup
 

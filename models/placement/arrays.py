@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from alloc.formulation import Array, ArrayModel, Drawing
-from alloc.instance import Instance
 from alloc.models.placement.facts import Facts
 from alloc.models.placement.lines import Index
 from alloc.models.placement.measures import Measures
 from alloc.models.placement.program import Program
 from alloc.objectives import Held, WeightedSum, parse_level
-from alloc.solution import Allocation, Solution
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Solution
 
 
 def draw_arrays(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> Drawing:

@@ -13,8 +13,8 @@ from collections.abc import Collection, Hashable, Sequence
 
 import numpy as np
 
-from alloc.instance import Instance
 from alloc.models.placement.data import Counts, PlacementData
+from alloc.problems.allocation.instance import Instance
 from alloc.topology.topology import HOST
 from alloc.workload import Job, PlacementRules
 

@@ -8,12 +8,12 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from alloc.formulation import Array, ArrayModel, CpSatModel, Drawing
-from alloc.instance import Instance
 from alloc.models.placement.arrays import Reader, Starter
 from alloc.models.placement.facts import Facts
 from alloc.models.placement.measures import Expression, Measures
 from alloc.models.placement.program import Program
 from alloc.objectives import Held, WeightedSum, parse_level
+from alloc.problems.allocation.instance import Instance
 
 _LARGEST_SUM = 10**15
 """Objectives are scaled to integers whose sum stays below this: 64 bits hold all that CP-SAT makes

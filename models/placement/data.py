@@ -10,8 +10,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from alloc.errors import UnsupportedFeatureError
-from alloc.instance import Instance
-from alloc.solution import Allocation, Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
 from alloc.topology.gpu_fit import type_admits
 from alloc.units import RESOURCES
 from alloc.workload import TaskGroup

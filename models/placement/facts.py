@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import UnsupportedFeatureError
-from alloc.instance import Instance
 from alloc.models.placement.classes import classes_of, deal, must_run
 from alloc.models.placement.data import Counts, PlacementData
 from alloc.objectives import WeightedSum
 from alloc.objectives.locality import levels_counted
-from alloc.solution import Allocation
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation
 from alloc.topology.topology import HOST
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job, Slice

@@ -8,11 +8,11 @@ import numpy as np
 import pyomo.environ as pyo
 
 from alloc.formulation import Array, Drawing, PyomoModel
-from alloc.instance import Instance
 from alloc.models.placement.facts import Facts
 from alloc.models.placement.pyomo_measures import Whiteboard
 from alloc.objectives import Held, parse_level
-from alloc.solution import Allocation
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation
 from alloc.units import RESOURCES
 
 

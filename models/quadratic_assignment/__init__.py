@@ -35,9 +35,9 @@ Constraints
 
 Size: n^2 binaries and n^2 continuous (Kaufman-Broeckx); CP-SAT: one permutation, an element
 constraint for each pair that talks. Complexity: strongly NP-hard, no approximation. Both models are
-for n <= 8 or so; `alloc.solving.quadratic_assignment` proves n = 12 to 20 by dual ascent of the
-level-1 reformulation (Adams, Johnson 1994; Hahn, Grant 1998) with branch and bound, and searches up
-to n = 100 by robust tabu search (Taillard 1991).
+for n <= 8 or so; `alloc.solving.quadratic_assignment.method` proves n = 12 to 20 by dual ascent of
+the level-1 reformulation (Adams, Johnson 1994; Hahn, Grant 1998) with branch and bound, and
+searches up to n = 100 by robust tabu search (Taillard 1991).
 
 Literature: Koopmans, Beckmann, "Assignment problems and the location of economic activities",
 Econometrica 25 (1957); Kaufman, Broeckx, "An algorithm for the quadratic assignment problem using

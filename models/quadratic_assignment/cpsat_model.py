@@ -8,7 +8,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from alloc.formulation import CpSatModel, Drawing
-from alloc.workload.quadratic_assignment import QuadraticAssignment
+from alloc.problems.quadratic_assignment import QuadraticAssignment
 
 _LARGEST_COEFFICIENT = 10**9
 """Costs are scaled to integers up to this; whole numbers up to it stay as they are."""

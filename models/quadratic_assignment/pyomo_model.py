@@ -8,7 +8,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from alloc.formulation import Drawing, PyomoModel
-from alloc.workload.quadratic_assignment import QuadraticAssignment
+from alloc.problems.quadratic_assignment import QuadraticAssignment
 
 
 def draw_pyomo(problem: QuadraticAssignment, objective: str = "cost") -> Drawing:

@@ -55,7 +55,6 @@ Literature
     H. Zhao et al., "HiveD", OSDI 2020.
 """
 
-from alloc.capacity.quotas import QuotaProblem
 from alloc.formulation import Drawing
 from alloc.models.quota_planning.arrays import Extra as Extra
 from alloc.models.quota_planning.arrays import QuotaLayout as QuotaLayout
@@ -63,6 +62,7 @@ from alloc.models.quota_planning.arrays import array_model as array_model
 from alloc.models.quota_planning.arrays import start_values as start_values
 from alloc.models.quota_planning.data import QuotaData as QuotaData
 from alloc.models.quota_planning.data import quota_data as quota_data
+from alloc.problems.quota_planning.problem import QuotaProblem
 
 
 def draw_arrays(problem: QuotaProblem, objective: str = "") -> Drawing:

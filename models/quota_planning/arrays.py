@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from alloc.capacity.quota_measures import AMOUNT_DIGITS, MET_TOLERANCE_MILLI
-from alloc.capacity.quotas import Quota, QuotaPlan, TenantUse
 from alloc.formulation import ArrayModel
 from alloc.models.inference_sizing.arrays import Rows
 from alloc.models.quota_planning.data import QuotaData
+from alloc.problems.quota_planning.measures import AMOUNT_DIGITS, MET_TOLERANCE_MILLI
+from alloc.problems.quota_planning.problem import Quota, QuotaPlan, TenantUse
 from alloc.units import MILLI
 
 Array = npt.NDArray[np.float64]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from alloc.capacity.quotas import QuotaProblem
+from alloc.problems.quota_planning.problem import QuotaProblem
 from alloc.units import MILLI
 
 Array = npt.NDArray[np.float64]

@@ -2,13 +2,13 @@ r"""F4 Rank mapping: the ranks of one job onto the GPUs of its placement.
 
 Which GPU runs which tensor-, pipeline-, data- and expert-parallel rank, so that a step communicates
 for as short a time as possible? By counts on a tree of domains, and as a quadratic assignment on a
-general graph. The times are those of `alloc.workload.rank_mapping`.
+general graph. The times are those of `alloc.problems.rank_mapping`.
 
 1. Counts on a tree
 ===================
 
 On a tree, the time of a group depends only on its blocks: c_l divides the group's ranks in every
-domain of level l (`alloc.workload.rank_mapping`). So fix, for each level, the blocks of the tensor
+domain of level l (`alloc.problems.rank_mapping`). So fix, for each level, the blocks of the tensor
 groups and of the data groups (expert groups are runs of a data group). What is left is where
 *cells* go: a cell of level l is a block of tensor ranks times a block of data ranks of one stage.
 Cells of a level are alike, and cells of inner levels fill those of outer ones, so only their
@@ -64,7 +64,8 @@ l, every domain of the level holds as many cells before and after it, so the sam
 where it is cut, labels are dealt anew inside the innermost domain that is not cut. So a pipeline
 leaves a domain only where y says so (`CountProblem.places` does this).
 
-Over the blocks, `alloc.solving.rank_mapping` goes best first. A mapping whose tensor (data, expert)
+Over the blocks, `alloc.solving.rank_mapping.method` goes best first. A
+mapping whose tensor (data, expert)
 groups all take at most tau has every group's blocks among the chains of time at most tau, hence all
 of them are multiples of the greatest common divisors m(tau) of these chains, level by level: room
 for the cells m(tau) is necessary. There are few distinct m(tau). The first candidate whose cells

@@ -30,7 +30,8 @@ G_o, K
     GPUs of a host; spare hosts of a pool. G_i, and G'_i = G_i - G_{i+1}, for a level.
 rho_ckp >= 1
     Headroom: GPUs needed for a busy one so that the class's goal is kept, by Erlang's formula for
-    waiting times (`alloc.capacity.headroom`), times any tightening; 1 / utilisation without goal.
+    waiting times (`alloc.problems.right_sizing.headroom`), times any tightening; 1 / utilisation
+    without goal.
 mu_cp
     Margin: GPUs that a pool keeps beyond the room for its load in a quarter in which jobs of the
     class are sent there, 0 without `Tightening`. Dbar_cb: most demand of a class in a band.
@@ -103,9 +104,9 @@ Constraints
 
 What is exact and what is not: (C5)-(C7) are exact for "a pool serves its share with any K of its
 hosts down" when hosts are as large as the largest counted. The queueing formula looks at a class
-alone in a pool of a size fixed before the plan is known; `alloc.capacity.headroom` says on which
-side that errs, and the replay in the simulator corrects it (`Tightening`). Within a band, load is
-taken at its mean. Rented hosts are counted in fractions.
+alone in a pool of a size fixed before the plan is known; `alloc.problems.right_sizing.headroom` says
+on which side that errs, and the replay in the simulator corrects it (`Tightening`). Within a band,
+load is taken at its mean. Rented hosts are counted in fractions.
 
 Classes with the same margin in a pool share z: the largest counts, so that one binary says it all.
 
@@ -115,7 +116,7 @@ NP-hard, also with one scenario, quarter, site and class (variable-sized bin cov
 knapsack cover; with spare hosts or margins it is capacitated facility location).
 
 Drawings: `arrays` (the extensive form as sparse arrays), `pyomo_model` (the whiteboard), and the
-decomposition in `alloc.solving.capacity.right_sizing_decomposition`: masters over the first stage,
+decomposition in `alloc.solving.right_sizing.decomposition`: masters over the first stage,
 blocks for the second. A dual solution of any block is one of all blocks (same matrix and costs), so
 each is a cut for every scenario and quarter.
 
@@ -136,9 +137,9 @@ from alloc.models.right_sizing.data import SizingData as SizingData
 
 _LAZY = {
     "draw_arrays": "alloc.models.right_sizing.arrays",
-    "draw_pyomo": "alloc.models.right_sizing.pyomo_drawing",
+    "draw_pyomo": "alloc.models.right_sizing.pyomo_model",
     "extensive": "alloc.models.right_sizing.arrays",
-    "pyomo_model": "alloc.models.right_sizing.pyomo_drawing",
+    "pyomo_model": "alloc.models.right_sizing.pyomo_model",
 }
 
 

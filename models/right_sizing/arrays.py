@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from alloc.capacity.plan import Plan
-from alloc.capacity.problem import PlanningProblem
 from alloc.formulation import ArrayModel, Drawing
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.models.right_sizing.first_stage import FirstStage, first_stage
 from alloc.models.right_sizing.reading import read_plan
+from alloc.problems.right_sizing.plan import Plan
+from alloc.problems.right_sizing.problem import PlanningProblem
 
 
 @dataclass(frozen=True, eq=False)

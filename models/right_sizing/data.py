@@ -1,6 +1,6 @@
 """The data of right-sizing: a planning problem as pools, stands, ways and rates, all numbered.
 
-Both drawings, and the methods in `alloc.solving.capacity`, read these.
+Both drawings, and the methods in `alloc.solving.right_sizing`, read these.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from alloc.capacity.bands import Bands, bands_of
-from alloc.capacity.demand import JobClass
-from alloc.capacity.headroom import (
+from alloc.problems.right_sizing.bands import Bands, bands_of
+from alloc.problems.right_sizing.demand import JobClass
+from alloc.problems.right_sizing.headroom import (
     KEPT_OUT,
     headroom,
     margins,
     reference_gpus,
     tightening_factors,
 )
-from alloc.capacity.offers import HostOffer
-from alloc.capacity.problem import PlanningProblem
+from alloc.problems.right_sizing.offers import HostOffer
+from alloc.problems.right_sizing.problem import PlanningProblem
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

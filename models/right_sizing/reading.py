@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from alloc.capacity.plan import Order, Plan, Rental, Share, Unserved
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.first_stage import FirstStage
+from alloc.problems.right_sizing.plan import Order, Plan, Rental, Share, Unserved
 
 _LEAST = 1e-9
 """GPUs below which a value is the rounding of 0."""

@@ -10,12 +10,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from server_harness import Running
 
-from alloc.capacity.quotas import QuotaTenant
 from alloc.instances.operation import generate_operation
 from alloc.instances.stored_planning import load_stored_planning
 from alloc.planning.inference import write_inference_problem
 from alloc.planning.operation import write_operation
 from alloc.planning.quotas import write_quota_problem
+from alloc.problems.quota_planning.problem import QuotaTenant
 from alloc.server import Settings
 from alloc.server.tables import open_database
 from alloc.server.tokens import add_token, revoke_token

@@ -11,14 +11,14 @@ from operation_strategies import operation_problems
 from alloc.backends import SolverOptions
 from alloc.backends.highs import solve as solve_arrays
 from alloc.backends.pyomo_highs import solve as solve_pyomo
-from alloc.capacity.operation import OperationProblem
 from alloc.instances.operation import generate_operation
-from alloc.models.cluster_operation import operation_arrays, operation_data
-from alloc.models.cluster_operation.pyomo_model import pyomo_model, read_plan
-from alloc.models.cluster_operation.unrolling import plan_of, values_of
-from alloc.solving.capacity.operation import reduced_costs, solve_operation
-from alloc.solving.capacity.operation_patterns import solve_by_patterns
-from alloc.solving.capacity.operation_policies import POLICIES, decide_operation
+from alloc.models.operation import operation_arrays, operation_data
+from alloc.models.operation.pyomo_model import pyomo_model, read_plan
+from alloc.models.operation.unrolling import plan_of, values_of
+from alloc.problems.operation.problem import OperationProblem
+from alloc.solving.operation.method import reduced_costs, solve_operation
+from alloc.solving.operation.patterns import solve_by_patterns
+from alloc.solving.operation.policies import POLICIES, decide_operation
 from alloc.solving.outcome import Settings
 from alloc.verification.operation import OBJECTIVES, operation_costs, verify_operation
 

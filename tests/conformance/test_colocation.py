@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from alloc.certificate import Result
 from alloc.errors import CertificateError, InstanceError
-from alloc.solving import colocation, solve
-from alloc.workload.colocation import ColocationProblem, Packing
+from alloc.problems.colocation import ColocationProblem, Packing
+from alloc.solving import solve
+from alloc.solving.colocation import method as colocation
 from alloc.workload.interference import InterferenceTable
 
 

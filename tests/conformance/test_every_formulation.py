@@ -13,8 +13,8 @@ import pytest
 from alloc.backends import BACKENDS, backend
 from alloc.errors import UnsupportedFeatureError
 from alloc.families import instance_families
-from alloc.instance import FEATURES, Affinity, Instance, Moves, Tenant
 from alloc.objectives import objective
+from alloc.problems.allocation.instance import FEATURES, Affinity, Instance, Moves, Tenant
 from alloc.solving import solve
 from alloc.topology import Domain, Host, HostType, NetworkLink, Topology
 from alloc.verification import verify

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from alloc.instance import Instance, Moves, Tenant
-from alloc.solution import Assignment, TaskPlacement
-from alloc.solving.explaining import explain
+from alloc.problems.allocation.instance import Instance, Moves, Tenant
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving.gang import Explanation, Relaxation
+from alloc.solving.placing.explain import explain
 from alloc.topology import Host, HostType, Topology
 from alloc.workload import Configuration, Job, TaskGroup
 from benchmarks import gang_conformance

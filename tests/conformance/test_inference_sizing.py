@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from inference_problems import a_problem, an_option, cheapest
 from inference_strategies import problems
 
-from alloc.capacity.inference import GpuPool
 from alloc.models.inference_sizing import frontier, sizing_data
-from alloc.solving.capacity.inference import solve_inference
-from alloc.verification.inference import verify_inference
+from alloc.problems.inference_sizing.problem import GpuPool
+from alloc.solving.inference_sizing.method import solve_inference
+from alloc.verification.inference_sizing import verify_inference
 
 QUIET = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 
 import alloc
 from alloc.certificate import Result
-from alloc.instance import Instance
 from alloc.models.malleable import lagrangian_bound, slot_data
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Run
 from alloc.progress import follow
-from alloc.solution import Run
 from alloc.solving import solve
-from alloc.solving.improvement import Improver
+from alloc.solving.malleable.improvement import Improver
 from alloc.topology.host import Host, HostType
 from alloc.topology.topology import Topology
 from alloc.verification import verify

@@ -20,11 +20,11 @@ from rule_strategies import placement_rules
 from alloc.backends import SolverOptions, highs
 from alloc.families import require_family
 from alloc.formulation import ArrayModel
-from alloc.instance import Affinity, Instance, Moves, Tenant
 from alloc.models.placement.facts import NOT_LINEAR
 from alloc.objectives import PLACEMENT_OBJECTIVES, parse_level
 from alloc.packing import HostPool
-from alloc.solution import Allocation, Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
 from alloc.solving import solve
 from alloc.topology import Domain, GpuLink, Host, HostType, NetworkLink, Topology
 from alloc.topology.topology import HOST

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from alloc.errors import InstanceError, UnsupportedFeatureError
-from alloc.instance import Instance, Moves
 from alloc.models.placement.facts import NOT_LINEAR, Facts
 from alloc.objectives import parse_level
-from alloc.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Instance, Moves
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving import solve
 from alloc.topology import Domain, Host, HostType, NetworkLink, Topology
 from alloc.topology.topology import HOST

@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from quota_problems import GPU, a_quota_problem, best_value
 from quota_strategies import quota_problems
 
-from alloc.capacity.quota_measures import goal_value, level_of, rounding
-from alloc.capacity.quotas import GpuAmount, GpuCapacity, QuotaTenant
 from alloc.certificate import OPTIMALITY_GAP, is_within
 from alloc.errors import InstanceError
-from alloc.solving.capacity.quotas import solve_quotas
+from alloc.problems.quota_planning.measures import goal_value, level_of, rounding
+from alloc.problems.quota_planning.problem import GpuAmount, GpuCapacity, QuotaTenant
 from alloc.solving.certify import checked_bound
-from alloc.verification.quota_plan import verify_quota_plan
+from alloc.solving.quota_planning.method import solve_quotas
+from alloc.verification.quota_planning import verify_quota_plan
 
 QUIET = settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True

@@ -14,13 +14,13 @@ from alloc.models import rank_mapping
 from alloc.models.rank_mapping.counts import CountProblem, DomainTree
 from alloc.models.rank_mapping.cpsat_model import counts_of, cpsat_counts
 from alloc.models.rank_mapping.pyomo_model import pyomo_counts
+from alloc.problems.quadratic_assignment import QuadraticAssignment
+from alloc.problems.rank_mapping import step_time, transfer_time
 from alloc.solving import solve
-from alloc.solving.block_plans import _most_filled, block_chains_of, plans
-from alloc.solving.rank_mapping import assignment_problem, map_ranks
+from alloc.solving.rank_mapping.block_plans import _most_filled, block_chains_of, plans
+from alloc.solving.rank_mapping.method import assignment_problem, map_ranks
 from alloc.topology.communication import CommunicationGraph, CommunicationTree
 from alloc.workload.parallelism import Parallelism
-from alloc.workload.quadratic_assignment import QuadraticAssignment
-from alloc.workload.rank_mapping import step_time, transfer_time
 
 EXACT = SolverOptions(time_limit_s=60, gap=0.0)
 

@@ -9,7 +9,10 @@ from planning_strategies import problems, some
 from sizing_oracle import brute_force
 
 from alloc.backends import SolverOptions, pyomo_highs
-from alloc.capacity import (
+from alloc.errors import InstanceError
+from alloc.formulation import PyomoModel
+from alloc.models.right_sizing import pyomo_model
+from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
     JobOption,
@@ -19,12 +22,9 @@ from alloc.capacity import (
     Site,
     Tightening,
 )
-from alloc.errors import InstanceError
-from alloc.formulation import PyomoModel
-from alloc.models.right_sizing import pyomo_model
-from alloc.solving.capacity.right_sizing import right_size
+from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType
-from alloc.verification.plan import check_plan_claims, verify_plan
+from alloc.verification.right_sizing import check_plan_claims, verify_plan
 
 GAP = 1e-6
 CHECKS = (HealthCheck.too_slow, HealthCheck.filter_too_much)

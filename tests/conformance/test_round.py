@@ -18,11 +18,11 @@ from strategies import instances
 
 from alloc.errors import UnsupportedFeatureError
 from alloc.families import FAMILIES
-from alloc.instance import Instance, Tenant
-from alloc.models.round_allocation import round_data, solve_one_resource
+from alloc.models.round import round_data, solve_one_resource
 from alloc.objectives import round_utility
+from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.solving import solve
-from alloc.solving.rounds import optimise_round, price_bound
+from alloc.solving.round.method import optimise_round, price_bound
 from alloc.topology.host import Host, HostType
 from alloc.topology.topology import Topology
 from alloc.units import MILLI, RESOURCES

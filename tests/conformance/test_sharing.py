@@ -15,9 +15,9 @@ from sharing_oracle import brute_force
 
 from alloc.errors import UnsupportedFeatureError
 from alloc.families import FAMILIES
-from alloc.instance import Instance, Tenant, misfit
 from alloc.packing.pool import HostPool
-from alloc.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Instance, Tenant, misfit
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving import solve
 from alloc.topology.mig import mig_profiles
 from alloc.topology.topology import Host, HostType, Topology

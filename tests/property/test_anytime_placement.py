@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from placement_oracle import Oracle, random_instance
 
-from alloc.instance import Instance, Moves
 from alloc.objectives import parse_level
-from alloc.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Instance, Moves
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving.outcome import Outcome, Settings
-from alloc.solving.placement.placement import solve_placement
+from alloc.solving.placement.method import solve_placement
 from alloc.solving.placement.ranges import fewest_hosts
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
@@ -59,8 +59,8 @@ class Event:
 @pytest.fixture(autouse=True)
 def _no_exact_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instances here are small, but the search is the one of large ones."""
-    monkeypatch.setattr("alloc.solving.placement.placement._FEW_CELLS", 0)
-    monkeypatch.setattr("alloc.solving.placement.placement._MANY_CELLS", 0)
+    monkeypatch.setattr("alloc.solving.placement.method._FEW_CELLS", 0)
+    monkeypatch.setattr("alloc.solving.placement.method._MANY_CELLS", 0)
 
 
 def search(

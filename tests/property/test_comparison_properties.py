@@ -11,9 +11,9 @@ import pytest
 from alloc import simulate, solving
 from alloc.comparison import Comparison, compare
 from alloc.comparison.settings import OPTIMUM
-from alloc.instance import Instance
 from alloc.instances import generate_elastic
 from alloc.objectives import objective
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Job, rigid_gang

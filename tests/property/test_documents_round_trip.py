@@ -28,8 +28,8 @@ from alloc.documents import (
     write_solution,
     write_topology,
 )
-from alloc.instance import Affinity, Instance, Moves, Tenant
-from alloc.solution import Assignment
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.solution import Assignment
 from alloc.topology import Topology
 from alloc.topology.topology import HOST
 from alloc.workload import PlacementRules, Slice, Spread

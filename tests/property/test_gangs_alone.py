@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance, misfit
 from alloc.packing import HostPool, place_alone, stands_alone
+from alloc.problems.allocation.instance import Instance, misfit
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Job, TaskGroup
 from benchmarks.tiny.cluster import packs, random_gang, random_topology

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from strategies import instances
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.packing import HostPool, Rule
-from alloc.solution import Allocation, Assignment
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.topology import Domain, Host, HostType, Topology, flat_cluster
 from alloc.units import MILLI
 from alloc.verification import verify

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alloc.instance import Instance, misfit
 from alloc.packing import HostPool, place_jointly
-from alloc.solution import Allocation, Assignment
+from alloc.problems.allocation.instance import Instance, misfit
+from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.topology.mig import mig_profiles
 from alloc.topology.topology import HostType, flat_cluster
 from alloc.verification import verify

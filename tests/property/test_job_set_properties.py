@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import instances
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.learned.job_set import JobSetDecider
 from alloc.schedulers.learned.job_set_choice import Chooser
 from alloc.simulation import simulate

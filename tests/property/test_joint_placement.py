@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import instances
 
-from alloc.instance import Instance
 from alloc.packing import HostPool, place_jointly
-from alloc.solution import Allocation, Assignment
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.topology import HostType, flat_cluster
 from alloc.units import MILLI
 from alloc.verification import verify

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from placement_oracle import Oracle, random_instance
 
-from alloc.instance import Instance, Moves
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import WeightedSum, parse_goal
+from alloc.problems.allocation.instance import Instance, Moves
 from alloc.solving.placement.admission import solve_admission
 from alloc.solving.placement.bounds import placement_bound
 from alloc.verification import verify

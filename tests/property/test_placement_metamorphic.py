@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from alloc.instance import Instance, Moves
 from alloc.instances.readers.rebalancing import read_rebalancing
 from alloc.objectives import parse_level
-from alloc.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Instance, Moves
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving.outcome import Settings
-from alloc.solving.placement.placement import solve_placement
+from alloc.solving.placement.method import solve_placement
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup

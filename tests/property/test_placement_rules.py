@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alloc.instance import Instance
 from alloc.packing import HostPool
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.schedulers.placement import (
     BestFit,
     Fgd,
@@ -26,7 +27,6 @@ from alloc.schedulers.placement import (
     RandomFit,
     Request,
 )
-from alloc.solution import Allocation, Assignment
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup

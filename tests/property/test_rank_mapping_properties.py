@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from alloc.problems.quadratic_assignment import QuadraticAssignment
+from alloc.problems.rank_mapping import block_chains, step_time, transfer_time
 from alloc.solving import solve
-from alloc.solving.assignment_bounds import gilmore_lawler_bound
-from alloc.solving.rank_mapping import assignment_problem, map_ranks
+from alloc.solving.quadratic_assignment.bounds import gilmore_lawler_bound
+from alloc.solving.rank_mapping.method import assignment_problem, map_ranks
 from alloc.topology.communication import CommunicationGraph, CommunicationTree
 from alloc.workload.parallelism import Parallelism
-from alloc.workload.quadratic_assignment import QuadraticAssignment
-from alloc.workload.rank_mapping import block_chains, step_time, transfer_time
 
 bytes_ = st.floats(0, 1e9)
 

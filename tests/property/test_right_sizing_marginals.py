@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from planning_strategies import problems
 
 from alloc.backends import SolverOptions, highs
-from alloc.capacity import (
+from alloc.errors import InstanceError
+from alloc.instances.stored_planning import load_stored_planning
+from alloc.models.right_sizing import SizingData, extensive
+from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
     JobOption,
@@ -20,13 +23,10 @@ from alloc.capacity import (
     Scenario,
     Site,
 )
-from alloc.capacity.headroom import reference_gpus
-from alloc.capacity.reliefs import apply_reliefs
-from alloc.errors import InstanceError
-from alloc.instances.stored_planning import load_stored_planning
-from alloc.models.right_sizing import SizingData, extensive
-from alloc.solving.capacity import right_sizing_marginals as marginals
-from alloc.solving.capacity.right_sizing import right_size
+from alloc.problems.right_sizing.headroom import reference_gpus
+from alloc.problems.right_sizing.repairs import apply_reliefs
+from alloc.solving.right_sizing import marginals
+from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType
 
 METHODS = ("extensive", "decomposition")

@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from planning_strategies import offers, problems
 
-from alloc.capacity import HostOffer, PlanningProblem, Site
-from alloc.capacity.headroom import reference_gpus
 from alloc.errors import InstanceError
-from alloc.solving.capacity.right_sizing import right_size
+from alloc.problems.right_sizing import HostOffer, PlanningProblem, Site
+from alloc.problems.right_sizing.headroom import reference_gpus
+from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType
-from alloc.verification.plan import check_plan_claims, verify_plan
+from alloc.verification.right_sizing import check_plan_claims, verify_plan
 
 GAP = 1e-7
 CHECKS = (HealthCheck.too_slow, HealthCheck.filter_too_much)

@@ -6,10 +6,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from planning_strategies import problems, some
 
-from alloc.capacity import PlanningProblem, Relief
-from alloc.capacity.reliefs import apply_reliefs
 from alloc.errors import InstanceError
-from alloc.solving.capacity.right_sizing import right_size
+from alloc.problems.right_sizing import PlanningProblem, Relief
+from alloc.problems.right_sizing.repairs import apply_reliefs
+from alloc.solving.right_sizing.method import right_size
 
 METHODS = ("extensive", "decomposition")
 

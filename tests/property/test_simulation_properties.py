@@ -11,8 +11,8 @@ from policy_files import random_policy
 from strategies import instances
 
 from alloc.errors import SimulationError, UnsupportedFeatureError
-from alloc.instance import Instance
 from alloc.objectives import OBJECTIVES
+from alloc.problems.allocation.instance import Instance
 from alloc.progress import follow
 from alloc.schedulers import SCHEDULERS, make_scheduler
 from alloc.schedulers.shelf import shipped_policies

@@ -6,7 +6,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from strategies import allocations, instances
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.verification import verify
 
 

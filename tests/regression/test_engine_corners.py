@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import alloc
-from alloc.instance import Tenant
+from alloc.problems.allocation.instance import Tenant
 from alloc.topology.host import Host, HostType
 from alloc.workload import rigid_gang
 

@@ -11,7 +11,7 @@ import pytest
 from alloc.instances.inflation import inflated_arrivals
 from alloc.schedulers.placement import BestFit, Fgd, FirstFit, RandomFit
 from alloc.schedulers.placement.sequence import place_in_order
-from alloc.solving.offline_packing import pack_offline
+from alloc.solving.sharing.offline_packing import pack_offline
 from benchmarks import openb
 
 pytestmark = pytest.mark.slow

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from alloc.instance import Instance
 from alloc.instances import readers
 from alloc.instances.readers import demand_of
+from alloc.problems.allocation.instance import Instance
 from alloc.units import MILLI
 
 ROOT = Path(__file__).parents[2]

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from alloc.capacity.inference import GpuPool, InferenceProblem, Period
-from alloc.capacity.inference_result import InferenceResult
-from alloc.capacity.request_stream import RequestStream
-from alloc.capacity.requests import LatencyGoal
-from alloc.capacity.served import ServedModel
 from alloc.instances.readers.requests import read_azure_llm, read_splitwise_option
 from alloc.planning.inference import size_inference
 from alloc.planning.inference_replay import replay_stream
+from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem, Period
+from alloc.problems.inference_sizing.request_stream import RequestStream
+from alloc.problems.inference_sizing.requests import LatencyGoal
+from alloc.problems.inference_sizing.result import InferenceResult
+from alloc.problems.inference_sizing.served import ServedModel
 
 ROOT = Path(__file__).parents[2]
 TRACES = Path(os.environ.get("ALLOC_TRACES", ROOT.parent / "shared" / "data" / "traces"))

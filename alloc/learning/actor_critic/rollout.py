@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import SimulationError
-from alloc.instance import Instance
 from alloc.learning.actor_critic.task import Task
 from alloc.learning.environments.rewards import Clock
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.learned.stepwise import GOING_ON, Stepwise
 from alloc.schedulers.state import Scheduler
 from alloc.simulation import Simulation

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from alloc.instance import Instance
 from alloc.instances.learning_worlds import (
     FAMILIES,
     HELD_OUT_SEEDS,
@@ -23,6 +22,7 @@ from alloc.instances.learning_worlds import (
 )
 from alloc.learning.actor_critic.task import Task
 from alloc.learning.environments.rewards import jobs_in_system
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 from alloc.schedulers.learned.policy_choice import PolicyChoice
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from alloc.instance import Instance
 from alloc.learning.environments.rewards import Reward
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 from alloc.schedulers.learned.stepwise import Stepwise
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from alloc.instance import Instance
 from alloc.learning.actor_critic.pair import PairTraining, clipped_gain, entropy
 from alloc.learning.actor_critic.rollout import Choose, Played, play, refer
 from alloc.learning.actor_critic.task import Task
 from alloc.learning.pytorch import torch
 from alloc.learning.training import step_rng
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.learned.kinds import choose as choose_action
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from alloc.instance import Instance
 from alloc.instances.learning_worlds import HELD_OUT_SEEDS, VALIDATION_SEEDS
 from alloc.learning.actor_critic.task import Task
 from alloc.learning.environments.episodes import GangEpisodes
 from alloc.learning.environments.rewards import Elapsed
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 from alloc.schedulers.learned.pick_backfill import PickBackfill
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from alloc.instance import Instance
 from alloc.learning.dl2.exploration import Exploration
 from alloc.learning.environments.elastic_episode import ElasticEpisode, EpisodeRules
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.learned.window import Reply
 from alloc.schedulers.learned.window_features import WindowFeatures
 

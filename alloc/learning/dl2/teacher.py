@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.ladder import SERVER as SERVER_ROLE
 from alloc.schedulers.ladder import WORKER as WORKER_ROLE

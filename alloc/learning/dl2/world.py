@@ -7,11 +7,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from alloc.instance import Instance
 from alloc.instances import generate_elastic
 from alloc.instances.dl2 import JOB_TYPES, SERVER, SLOT_S
 from alloc.instances.learning_worlds import HELD_OUT_SEEDS, TRAINING_SEEDS, VALIDATION_SEEDS
 from alloc.instances.speed_tables import configurations, speed_table
+from alloc.problems.allocation.instance import Instance
 from alloc.topology import Topology, flat_cluster
 from alloc.units import require_count, require_positive
 from alloc.workload import Configuration

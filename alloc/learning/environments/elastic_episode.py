@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.learning.environments.episode import Episode
 from alloc.learning.environments.episode import EpisodeRules as EpisodeRules
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.learned.stepwise import Mask, Observation
 from alloc.schedulers.learned.window import WindowSlot
 from alloc.schedulers.learned.window_features import WindowFeatures

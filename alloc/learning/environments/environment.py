@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import InstanceError, SimulationError
-from alloc.instance import Instance
 from alloc.learning.environments.episode import Episode
 from alloc.learning.environments.episodes import Episodes, EpisodeSource
 from alloc.learning.gym import Box, Discrete, Env
+from alloc.problems.allocation.instance import Instance
 from alloc.simulation import SimulationResult
 
 Info = dict[str, Any]

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from alloc.errors import SimulationError
-from alloc.instance import Instance
 from alloc.learning.environments.rewards import Clock, Reward, reward_function
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.learned.stepwise import GOING_ON, Reply, Stepwise
 from alloc.schedulers.state import Knowledge
 from alloc.simulation import Simulation, SimulationResult, completion_times_s

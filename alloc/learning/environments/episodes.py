@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.instances import generate_elastic
 from alloc.instances.arrivals import DAY_S
 from alloc.instances.dl2 import JOB_TYPES
+from alloc.problems.allocation.instance import Instance
 from alloc.topology import HostType, Topology
 from alloc.topology.fabrics import leaf_spine
 from alloc.units import require_count, require_positive

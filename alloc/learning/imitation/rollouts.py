@@ -8,12 +8,12 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from alloc.instance import Instance
 from alloc.instances.learning_worlds import World
 from alloc.learning.imitation.network import LARGEST, SetPolicy
 from alloc.learning.imitation.rounds import LabelledRound
 from alloc.learning.imitation.teachers import Teacher
 from alloc.learning.pytorch import nn
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.learned.job_set import JobSetDecider
 from alloc.schedulers.state import ClusterState, Decision, Knowledge, Scheduler
 from alloc.simulation import simulate

@@ -9,15 +9,15 @@ import numpy.typing as npt
 
 from alloc.learning.imitation.rounds import LabelledRound, label
 from alloc.models.malleable.data import SlotData, slot_data
-from alloc.models.round_allocation.data import make_round_data
+from alloc.models.round.data import make_round_data
 from alloc.objectives import round_utility
 from alloc.schedulers.learned.job_set import JobSetRound
 from alloc.schedulers.state import ClusterState
 from alloc.simulation.rolling_horizon import sub_instance
-from alloc.solving.column_generation import Relaxation, generate_columns
-from alloc.solving.insertion import Builder, serial_horizon
+from alloc.solving.malleable.column_generation import Relaxation, generate_columns
+from alloc.solving.malleable.insertion import Builder, serial_horizon
 from alloc.solving.outcome import Settings
-from alloc.solving.rounds import optimise_round
+from alloc.solving.round.method import optimise_round
 from alloc.units import RESOURCES
 
 Array = npt.NDArray[np.float64]

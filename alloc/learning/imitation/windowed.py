@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from alloc.documents.files import read_bytes, write_bytes
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.learning.dl2.networks import DenseForward, DenseNetwork
 from alloc.learning.dl2.rollout import Player
 from alloc.learning.dl2.settings import DL2Settings
@@ -28,6 +27,7 @@ from alloc.learning.dl2.teacher import by_gain
 from alloc.learning.dl2.trainer import JCT
 from alloc.learning.pytorch import functional, nn, torch
 from alloc.learning.training import Curve, State, single_thread, step_generator, step_rng
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.ladder import SERVER as SERVER_ROLE
 from alloc.schedulers.ladder import WORKER as WORKER_ROLE

@@ -17,15 +17,15 @@ import numpy as np
 
 from alloc.certificate import OPTIMALITY_GAP
 from alloc.errors import InstanceError, SolverError
-from alloc.instance import Instance
 from alloc.learning.reward_audit.measuring import Earned, earn, weights_of
 from alloc.learning.reward_audit.return_model import Ties, maximise_return
 from alloc.learning.reward_audit.rewards import AuditedReward
 from alloc.learning.reward_audit.schedulers import Replay, SlotMaximiser
 from alloc.objectives import require_slot
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.state import Scheduler
-from alloc.solution import Schedule
 from alloc.solving import solve
 
 Blame = Literal["reward", "network", "training", "network or training", "nobody", "open"]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from alloc.errors import UnsupportedFeatureError
-from alloc.instance import Instance
 from alloc.learning.environments.rewards import Clock
 from alloc.learning.reward_audit.rewards import AuditedReward
 from alloc.objectives import require_slot
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.honouring import require_honoured
 from alloc.schedulers.state import Scheduler
 from alloc.simulation import Simulation

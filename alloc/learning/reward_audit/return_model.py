@@ -38,13 +38,13 @@ from alloc.backends import SolverOptions, highs
 from alloc.certificate import OPTIMALITY_GAP, relative_gap
 from alloc.errors import InstanceError
 from alloc.formulation import Array, ArrayModel
-from alloc.instance import Instance
 from alloc.learning.reward_audit.measuring import weights_of
 from alloc.learning.reward_audit.rewards import AuditedReward
 from alloc.models.malleable.arrays import Columns, array_model, held_columns
 from alloc.models.malleable.data import Index
 from alloc.models.malleable.grid import Grid, grid_of
-from alloc.solution import Schedule
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule
 
 TIE = 1e-6
 """Relative difference of returns that counts as none."""

@@ -6,10 +6,10 @@ import dataclasses
 
 from alloc.errors import UnsupportedFeatureError
 from alloc.learning.reward_audit.rewards import AuditedReward
-from alloc.models.round_allocation.data import make_round_data
+from alloc.models.round.data import make_round_data
+from alloc.problems.allocation.solution import Assignment, Schedule
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
-from alloc.solution import Assignment, Schedule
-from alloc.solving.rounds import optimise_round
+from alloc.solving.round.method import optimise_round
 from alloc.workload import Job
 
 _GAP = 1e-9

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
+from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.honouring import REQUIRED_LEVELS
 from alloc.schedulers.learned.feature_spec import KindParameters, TensorSpec, Text
 from alloc.schedulers.learned.kinds import Actor, Decider, StepwiseKind
 from alloc.schedulers.learned.one_by_one import OneByOne
 from alloc.schedulers.learned.stepwise import StepwiseDecider
 from alloc.schedulers.state import ClusterState, JobView, Knowledge
-from alloc.solution import Assignment
 
 FIXED_COLUMNS = (
     "1 for a host, 0 for waiting",

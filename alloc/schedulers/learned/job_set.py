@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import UnsupportedFeatureError
+from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.honouring import REQUIRED_LEVELS
 from alloc.schedulers.learned.feature_spec import KindParameters, TensorSpec
 from alloc.schedulers.learned.job_set_choice import TERMS, Chooser, utilities
@@ -32,7 +33,6 @@ from alloc.schedulers.learned.job_set_hosts import Usher
 from alloc.schedulers.learned.job_set_ladders import LadderBook
 from alloc.schedulers.learned.kinds import Network
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
-from alloc.solution import Assignment
 from alloc.units import RESOURCES
 
 Array = npt.NDArray[np.float64]

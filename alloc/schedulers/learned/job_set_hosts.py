@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.packing import HostPool
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers.learned.job_set_ladders import JobLadder, LadderBook
 from alloc.schedulers.state import ClusterState, JobView
-from alloc.solution import Assignment, TaskPlacement
 from alloc.workload import NO_RULES
 
 Array = npt.NDArray[np.float64]

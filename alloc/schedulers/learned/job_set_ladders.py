@@ -14,8 +14,8 @@ from operator import attrgetter, ne
 import numpy as np
 import numpy.typing as npt
 
-from alloc.instance import misfit
 from alloc.models.capacity import UseOrder, burden, pareto_front, shape_of, use_order
+from alloc.problems.allocation.instance import misfit
 from alloc.schedulers.state import JobView
 from alloc.topology import Topology
 from alloc.units import RESOURCES

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import UnsupportedFeatureError
+from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.learned.stepwise import Mask, Observation, Reply
 from alloc.schedulers.state import ClusterState, Decision, JobView
-from alloc.solution import Assignment
 from alloc.workload import Configuration
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from alloc.errors import UnsupportedFeatureError
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers.learned.kinds import Actor
 from alloc.schedulers.learned.step_table import (
     BUNDLE,
@@ -27,7 +28,6 @@ from alloc.schedulers.learned.stepwise import StepwiseDecider
 from alloc.schedulers.learned.window_features import MOST_SLOTS, WindowFeatures
 from alloc.schedulers.least_loaded import LeastLoaded
 from alloc.schedulers.state import ClusterState, Decision, JobView
-from alloc.solution import Assignment, TaskPlacement
 from alloc.topology import Topology
 from alloc.workload import Configuration
 

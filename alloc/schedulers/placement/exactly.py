@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from alloc.errors import UnsupportedFeatureError
 from alloc.packing import HostPool
+from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.state import JobView
-from alloc.solution import Assignment
 from alloc.solving.gang import Tree, decide
 from alloc.workload import Job
 

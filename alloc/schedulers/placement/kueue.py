@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from alloc.problems.allocation.solution import TaskPlacement
 from alloc.schedulers.placement.free_hosts import Counts, FreeHosts, Mask
 from alloc.schedulers.placement.policy import PlacementPolicy, Request
 from alloc.schedulers.placement.subsets import fewest_then_tightest
 from alloc.schedulers.placement.tasks import domain_of, merge
-from alloc.solution import TaskPlacement
 from alloc.topology.topology import HOST
 from alloc.workload import TaskGroup
 

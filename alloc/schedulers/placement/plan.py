@@ -10,11 +10,11 @@ from itertools import combinations
 import numpy as np
 
 from alloc.errors import UnsupportedFeatureError
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import TaskPlacement
 from alloc.schedulers.placement.free_hosts import FreeHosts
 from alloc.schedulers.placement.policy import PlacementPolicy, Request
 from alloc.schedulers.placement.tasks import merge
-from alloc.solution import TaskPlacement
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job, TaskGroup
 
@@ -36,11 +36,11 @@ class ExactPlan(PlacementPolicy):
     """Pack the jobs that are expected once, close to optimally, and keep their places for them.
 
     Before the first arrival, the expected jobs are packed on the empty cluster by column generation
-    (`alloc.solving.offline_packing`). Every planned job is a slot. An arriving job takes a slot of
-    its kind if one is open. Otherwise it goes where no slot is in the way, to the host that is left
-    with the least free GPU, then CPU. Failing that, the least valuable set of at most two open
-    slots of one host is given up whose room it fits in, if together they are worth no more GPU than
-    the job: found exactly, by trying all. Else it is turned away.
+    (`alloc.solving.sharing.offline_packing`). Every planned job is a slot. An arriving job takes a
+    slot of its kind if one is open. Otherwise it goes where no slot is in the way, to the host that
+    is left with the least free GPU, then CPU. Failing that, the least valuable set of at most two
+    open slots of one host is given up whose room it fits in, if together they are worth no more GPU
+    than the job: found exactly, by trying all. Else it is turned away.
 
     It knows the jobs to expect (kinds and numbers), as FGD knows the mix, but not the order, nor
     which of them will come. Jobs are single tasks; nobody leaves.
@@ -75,7 +75,7 @@ class ExactPlan(PlacementPolicy):
 
     def prepare(self, free: FreeHosts) -> None:
         """Make the plan for an empty cluster."""
-        from alloc.solving.offline_packing import pack_offline
+        from alloc.solving.sharing.offline_packing import pack_offline
 
         instance = Instance("expected", free.topology, self._expected)
         result = pack_offline(instance, time_limit_s=self._plan_s, seed=self._seed)

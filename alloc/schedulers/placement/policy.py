@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from alloc.packing import HostPool
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers.placement.exactly import place_exactly
 from alloc.schedulers.placement.free_hosts import FreeHosts
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
-from alloc.solution import Assignment, TaskPlacement
 from alloc.solving.gang import Tree
 from alloc.workload import NO_RULES, Configuration, PlacementRules
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from alloc.errors import AllocError
-from alloc.instance import Instance, Tenant
 from alloc.packing import HostPool
+from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.schedulers.placement.exactly import job_of, place_exactly
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
-from alloc.solution import Allocation, Assignment
-from alloc.solving.defragmentation import make_room
 from alloc.solving.gang import Tree
+from alloc.solving.placing.defragmentation import make_room
 
 
 @dataclass
@@ -22,10 +22,11 @@ class Repacking:
     A gang starts if and only if there is a place for it beside what runs (`alloc.solving.gang`), in
     the narrowest and tightest domains that hold it. When the head of the queue finds none, the
     policy asks for the fewest moves of preemptible running jobs that let it in
-    (`alloc.solving.defragmentation.make_room`) and carries them out if they stay within the budget;
-    the simulator charges each moved job its restart cost. The queue ends at the first job that does
-    not fit. Jobs of several task groups of which some share GPUs are packed by a best fit instead,
-    and never moved. Affinities are not seen: instances with them are refused by the simulator.
+    (`alloc.solving.placing.defragmentation.make_room`) and carries them out if they stay within the
+    budget; the simulator charges each moved job its restart cost. The queue ends at the first job
+    that does not fit. Jobs of several task groups of which some share GPUs are packed by a best fit
+    instead, and never moved. Affinities are not seen: instances with them are refused by the
+    simulator.
 
     Parameters
     ----------

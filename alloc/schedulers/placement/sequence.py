@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.schedulers.placement.free_hosts import FreeHosts
 from alloc.schedulers.placement.policy import PlacementPolicy, Request
-from alloc.solution import Allocation, Assignment
 from alloc.units import MILLI
 
 

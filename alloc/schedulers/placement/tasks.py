@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from alloc.errors import InstanceError, nearest
+from alloc.problems.allocation.solution import TaskPlacement
 from alloc.schedulers.placement.free_hosts import Counts, FreeHosts, Mask
 from alloc.schedulers.placement.policy import PlacementPolicy, Request
-from alloc.solution import TaskPlacement
 from alloc.workload import Slice, TaskGroup
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from alloc.errors import InstanceError
 from alloc.packing import HostPool
+from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.learned.job_set import JobSetRound
 from alloc.schedulers.learned.job_set_choice import Chooser
 from alloc.schedulers.learned.job_set_hosts import Usher
@@ -31,7 +32,6 @@ from alloc.schedulers.rollout.rounds_ahead import (
 )
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
-from alloc.solution import Assignment
 from alloc.units import require_positive
 
 Array = npt.NDArray[np.float64]
@@ -192,7 +192,7 @@ class Rollout(Policy):
         assert self._usher is not None
         shown = state if state.slot_s is not None else self._as_round(state)
         round_ = JobSetRound(shown, self._book)
-        from alloc.solving.round_choice import prove_choice
+        from alloc.solving.round.choice import prove_choice
 
         seated: list[Assignment] = []
         notes: dict[str, float] = {}

@@ -20,7 +20,7 @@ from alloc.server.pages.parts import (
 )
 
 if TYPE_CHECKING:
-    from alloc.instance import Instance
+    from alloc.problems.allocation.instance import Instance
 
 _UNITS = ((86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from alloc.capacity import plan_tables
+from alloc.problems.right_sizing import plan_tables
 from alloc.server.pages.charts import curve, show
 from alloc.server.pages.parts import (
     Document,

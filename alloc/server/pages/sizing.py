@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from alloc.capacity.inference import InferenceProblem
-from alloc.capacity.operation import OperationProblem
-from alloc.capacity.quotas import QuotaProblem
 from alloc.documents.formats import format_of
 from alloc.errors import InstanceError
+from alloc.problems.inference_sizing.problem import InferenceProblem
+from alloc.problems.operation.problem import OperationProblem
+from alloc.problems.quota_planning.problem import QuotaProblem
 from alloc.server.pages.charts import show
 from alloc.server.pages.parts import (
     Document,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from alloc.capacity.quotas import QuotaProblem
+from alloc.problems.quota_planning.problem import QuotaProblem
 from alloc.server.pages.canvas import COLOURS
 from alloc.server.pages.charts import Series, bars, dots, gantt, show
 from alloc.server.pages.parts import Document, Figure, Table, spoken

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.server.pages import clusters, plans, sizing
 from alloc.server.pages.charts import show
 from alloc.server.pages.parts import Document, Scenario, View

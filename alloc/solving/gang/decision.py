@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from alloc.errors import InstanceError
-from alloc.instance import Affinity, Instance
 from alloc.packing import HostPool
-from alloc.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Affinity, Instance
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving.gang.choosing import choose_hosts
 from alloc.solving.gang.explanation import Explanation, explain_gang
 from alloc.solving.gang.joint import hold_together

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from alloc.instance import Instance
 from alloc.packing import HostPool
+from alloc.problems.allocation.instance import Instance
 from alloc.topology import Topology
 from alloc.topology.topology import HOST
 from alloc.workload import PlacementRules, TaskGroup

@@ -82,7 +82,7 @@ from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import WeightedSum
-from alloc.solution import Allocation
+from alloc.problems.allocation.solution import Allocation
 from alloc.solving.placement.admission_rows import Rows
 from alloc.solving.placement.bounds import placement_bound, round_up
 from alloc.solving.placement.dealing import deal

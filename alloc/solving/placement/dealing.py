@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from alloc.models.placement.data import PlacementData
-from alloc.solution import Allocation, Assignment, TaskPlacement
+from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
 from alloc.solving.placement.patterns import Ints
 from alloc.solving.placement.waiting import Option, Waiting
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from alloc.objectives.goals import Held, WeightedSum
-from alloc.solution import Allocation, Solution
+from alloc.problems.allocation.solution import Allocation, Solution
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.terms import Counts
 from alloc.verification import verify

@@ -11,8 +11,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from alloc.instance import Instance
 from alloc.objectives.goals import WeightedSum
+from alloc.problems.allocation.instance import Instance
 from alloc.units import MILLI, RESOURCES
 from alloc.workload import Configuration
 

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.formulation import Array
-from alloc.instance import Instance
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import WeightedSum
+from alloc.problems.allocation.instance import Instance
 from alloc.solving.placement.patterns import Ints, Kind, Patterns, Stay
 from alloc.units import GB_PER_MIB, MILLI
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from alloc.solution import Allocation
+from alloc.problems.allocation.solution import Allocation
 from alloc.verification import verify
 from benchmarks.anytime import Run, judge, read_story, run_all, table
 from benchmarks.rebalancing_sets import rebalancing_set

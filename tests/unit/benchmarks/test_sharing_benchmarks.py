@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from alloc.problems.colocation import ColocationProblem
 from alloc.solving import solve
-from alloc.workload.colocation import ColocationProblem
 from benchmarks import colocation, mig
 
 

@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 
 from alloc.documents import json_schema
-from alloc.instance import Instance
-from alloc.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 

@@ -9,18 +9,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from alloc.capacity import ServiceGoal
-from alloc.capacity.accounting import mean_hosts
-from alloc.capacity.plan_tables import count_of, plan_tables
 from alloc.cli.exit_code import ExitCode, worst_code
 from alloc.documents import format_of, load_planning_problem
-from alloc.instance import Instance
 from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
 from alloc.planning import report as planning_report
 from alloc.planning.change_text import GRAMMAR
 from alloc.planning.loop import Replayed, Round
 from alloc.planning.report import PlanReport
 from alloc.plotting.plans import plot_hosts
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.right_sizing import ServiceGoal
+from alloc.problems.right_sizing.accounting import mean_hosts
+from alloc.problems.right_sizing.plan_tables import count_of, plan_tables
 from alloc.server.pages.plans import plan_view
 from alloc.topology import HostType
 from alloc.topology.topology import flat_cluster

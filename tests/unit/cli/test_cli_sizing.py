@@ -13,12 +13,12 @@ import pytest
 from inference_problems import a_class, a_problem, hard_problem
 from quota_problems import a_quota_problem, hard_quotas
 
-from alloc.capacity.quotas import QuotaTenant
-from alloc.capacity.requests import LatencyGoal
 from alloc.instances.operation import generate_operation
 from alloc.planning.inference import write_inference_problem
 from alloc.planning.operation import write_operation
 from alloc.planning.quotas import read_quota_result, write_quota_problem
+from alloc.problems.inference_sizing.requests import LatencyGoal
+from alloc.problems.quota_planning.problem import QuotaTenant
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_a_backend_that_kills_its_process_is_one_sentence(words, number):
 
 
 def test_a_command_killed_for_its_memory_is_told_so(instance_file):
-    done = dying("alloc.solving.placing", "SIGKILL", "place", instance_file)
+    done = dying("alloc.solving.placing.place", "SIGKILL", "place", instance_file)
     assert done.returncode == 1
     assert done.stderr == (
         "error: the command died (signal 9, SIGKILL), most likely ended by the system for its "

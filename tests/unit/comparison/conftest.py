@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.state import ClusterState, Decision
-from alloc.solution import Assignment
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 

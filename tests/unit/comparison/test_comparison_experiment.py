@@ -20,7 +20,7 @@ from alloc.comparison import Comparison, Entry, Store, StoreError, compare
 from alloc.comparison.bounds import solve_bound, stronger
 from alloc.comparison.settings import OPTIMUM, Settings
 from alloc.errors import CertificateError, InstanceError, SolverError, UnsupportedFeatureError
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.fifo import Fifo
 
 LIMIT_S = 20.0
@@ -272,7 +272,7 @@ def test_ctrl_c_in_a_solve_stops_the_comparison(
 SCRIPT = """
     import os, signal, sys
     from alloc.comparison import compare
-    from alloc.instance import Instance
+    from alloc.problems.allocation.instance import Instance
 
     def progress(event):
         print(event.kind, event.stored, flush=True)

@@ -11,7 +11,7 @@ import sqlalchemy
 from alloc.comparison import Store, StoreError
 from alloc.comparison.schedules import pack_schedule, unpack_schedule
 from alloc.comparison.store import Item
-from alloc.solution import Run, Schedule, TaskPlacement
+from alloc.problems.allocation.solution import Run, Schedule, TaskPlacement
 
 
 def item(key: str, value: float = 1.0, blob: bytes | None = b"x") -> Item:

@@ -24,7 +24,7 @@ from alloc.comparison.tables import (
     to_rich,
 )
 from alloc.errors import UnsupportedFeatureError
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ from alloc.documents import (
     write_topology,
 )
 from alloc.errors import AllocError, InstanceError
-from alloc.instance import Instance
-from alloc.solution import Schedule
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Job, rigid_gang
 

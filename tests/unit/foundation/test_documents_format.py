@@ -32,12 +32,12 @@ from alloc.documents.kinds import KINDS
 from alloc.documents.records import meanings_in_docstring
 from alloc.documents.shapes import SHAPES, Shape
 from alloc.errors import InstanceError
-from alloc.instance import Instance
-from alloc.solution import Allocation, Run, Schedule
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Run, Schedule
+from alloc.problems.quadratic_assignment import QuadraticAssignment
 from alloc.solving import solve
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
-from alloc.workload.quadratic_assignment import QuadraticAssignment
 
 ROOT = Path(__file__).parents[3]
 CLUSTER = flat_cluster("pair", HostType("box", 4, "v100", 32000, 65536), 2)

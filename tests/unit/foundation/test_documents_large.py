@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alloc.documents import parse_instance, write_instance
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
 

@@ -14,7 +14,21 @@ from inference_problems import a_problem
 from jsonschema import Draft202012Validator
 from quota_problems import a_quota_problem
 
-from alloc.capacity import (
+from alloc.certificate import Certificate, Result
+from alloc.documents import format_of, json_schema
+from alloc.documents.kinds import KINDS
+from alloc.errors import InstanceError
+from alloc.instances.operation import generate_operation
+from alloc.instances.planning import generate_planning
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
+from alloc.problems.inference_sizing.plan import HostContents, InferencePlan, ReplicaGroup
+from alloc.problems.inference_sizing.result import GoalCheck, InferenceResult, Relaxation, Resolve
+from alloc.problems.operation.problem import NodePlan, OperationPlan
+from alloc.problems.operation.result import OperationCosts, OperationResult
+from alloc.problems.quota_planning.problem import QuotaTenant
+from alloc.problems.quota_planning.result import QuotaResult, TenantOutlook
+from alloc.problems.right_sizing import (
     CostBreakdown,
     MarginalValue,
     Order,
@@ -27,20 +41,6 @@ from alloc.capacity import (
     Tightening,
     Unserved,
 )
-from alloc.capacity.inference_plan import HostContents, InferencePlan, ReplicaGroup
-from alloc.capacity.inference_result import GoalCheck, InferenceResult, Relaxation, Resolve
-from alloc.capacity.operation import NodePlan, OperationPlan
-from alloc.capacity.operation_result import OperationCosts, OperationResult
-from alloc.capacity.quota_result import QuotaResult, TenantOutlook
-from alloc.capacity.quotas import QuotaTenant
-from alloc.certificate import Certificate, Result
-from alloc.documents import format_of, json_schema
-from alloc.documents.kinds import KINDS
-from alloc.errors import InstanceError
-from alloc.instance import Affinity, Instance, Moves, Tenant
-from alloc.instances.operation import generate_operation
-from alloc.instances.planning import generate_planning
-from alloc.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
 from alloc.topology import Domain, GpuLink, Host, HostType, NetworkLink, Topology
 from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup
 

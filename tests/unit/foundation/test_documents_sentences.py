@@ -479,7 +479,7 @@ from pathlib import Path
 from alloc.documents import parse_instance, parse_planning_problem
 from alloc.errors import InstanceError
 from alloc.documents.formats import record_of
-from alloc.capacity.quotas import QuotaProblem
+from alloc.problems.quota_planning.problem import QuotaProblem
 from alloc.server.bodies import read_request
 from alloc.server.problems import ProblemError
 from alloc.server.requests import SolveRequest

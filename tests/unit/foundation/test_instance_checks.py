@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance, Moves, misfit
+from alloc.problems.allocation.instance import Instance, Moves, misfit
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers import make_scheduler
 from alloc.simulation import simulate
-from alloc.solution import Assignment, TaskPlacement
 from alloc.topology import (
     Domain,
     GpuLink,

@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 from work_counts import counted
 
-from alloc.instance import Instance, Tenant
-from alloc.solution import Allocation, Assignment, Run, Schedule, Solution, TaskPlacement
+from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.solution import (
+    Allocation,
+    Assignment,
+    Run,
+    Schedule,
+    Solution,
+    TaskPlacement,
+)
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.verification import Violation, verify
 from alloc.workload import Configuration, Job, TaskGroup

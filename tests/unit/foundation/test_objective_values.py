@@ -11,7 +11,6 @@ import pytest
 
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, beats, relative_gap
 from alloc.errors import AllocError, InstanceError
-from alloc.instance import Instance
 from alloc.objectives import (
     OBJECTIVES,
     Objective,
@@ -21,7 +20,8 @@ from alloc.objectives import (
     objective,
     round_utility,
 )
-from alloc.solution import Allocation, Assignment, Run, Schedule
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
 

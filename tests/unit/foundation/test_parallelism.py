@@ -6,6 +6,12 @@ import numpy as np
 import pytest
 
 from alloc.errors import InstanceError
+from alloc.problems.rank_mapping import (
+    block_chains,
+    step_time,
+    transfer_time,
+    value_mapping,
+)
 from alloc.topology.communication import (
     GB,
     CommunicationGraph,
@@ -13,12 +19,6 @@ from alloc.topology.communication import (
     symmetric_tree,
 )
 from alloc.workload.parallelism import Parallelism, transformer_parallelism
-from alloc.workload.rank_mapping import (
-    block_chains,
-    step_time,
-    transfer_time,
-    value_mapping,
-)
 
 ALPHA, S = 1e-6, 8e9
 # Two leaves of two hosts of four GPUs; 10, 50 and 400 GB/s.

@@ -10,10 +10,10 @@ import pytest
 from work_counts import lines_of, peak_of
 
 from alloc.errors import InstanceError
-from alloc.instance import Affinity, Instance, Moves
 from alloc.objectives import OBJECTIVES, PLACEMENT_OBJECTIVES, parse_goal
 from alloc.objectives.fragmentation import Shape, mix_of
-from alloc.solution import Allocation, Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Affinity, Instance, Moves
+from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
 from alloc.topology import Domain, GpuLink, Host, HostType, NetworkLink, Topology
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 
@@ -239,7 +239,7 @@ def test_goals_weigh_objectives_in_their_own_sense() -> None:
 @pytest.mark.parametrize("measure", PLACEMENT_OBJECTIVES, ids=lambda m: m.name)
 def test_objectives_want_an_allocation(measure: Any) -> None:
     """A schedule has no single placement."""
-    from alloc.solution import Schedule
+    from alloc.problems.allocation.solution import Schedule
 
     instance = Instance("i", CLUSTER, FOUR)
     with pytest.raises(InstanceError, match=f"{measure.name} needs an allocation, not Schedule"):

@@ -8,7 +8,7 @@ import pytest
 
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.families import FAMILIES
-from alloc.instance import FEATURES, Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.instance import FEATURES, Affinity, Instance, Moves, Tenant
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup, rigid_gang
 

@@ -7,7 +7,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from planning_strategies import problems
 
-from alloc.capacity import (
+from alloc.certificate import Certificate
+from alloc.documents import load_plan, load_plan_result, load_planning_problem
+from alloc.errors import InstanceError
+from alloc.instances.planning import generate_planning
+from alloc.problems.right_sizing import (
     CostBreakdown,
     MarginalValue,
     Order,
@@ -20,10 +24,6 @@ from alloc.capacity import (
     Tightening,
     Unserved,
 )
-from alloc.certificate import Certificate
-from alloc.documents import load_plan, load_plan_result, load_planning_problem
-from alloc.errors import InstanceError
-from alloc.instances.planning import generate_planning
 
 
 def generated() -> PlanningProblem:

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from alloc.capacity import (
+from alloc.errors import InstanceError
+from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
     JobOption,
@@ -18,8 +19,12 @@ from alloc.capacity import (
     Tightening,
     bands_of,
 )
-from alloc.capacity.headroom import headroom, most_utilisation, reference_gpus, tightening_factors
-from alloc.errors import InstanceError
+from alloc.problems.right_sizing.headroom import (
+    headroom,
+    most_utilisation,
+    reference_gpus,
+    tightening_factors,
+)
 from alloc.topology import HostType
 
 A100 = HostType("a100x8", 8, "a100")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.progress import Progress, completions, follow
-from alloc.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
 

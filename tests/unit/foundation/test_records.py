@@ -9,13 +9,13 @@ import pytest
 from inference_problems import a_problem
 from quota_problems import a_quota_problem
 
-from alloc.capacity.inference import InferenceProblem
-from alloc.capacity.quotas import QuotaProblem, QuotaTenant
 from alloc.documents.encoding import fingerprint
 from alloc.documents.formats import record_format, record_of
 from alloc.documents.schema import record_schema
 from alloc.errors import InstanceError
 from alloc.planning.inference import read_inference_problem, write_inference_problem
+from alloc.problems.inference_sizing.problem import InferenceProblem
+from alloc.problems.quota_planning.problem import QuotaProblem, QuotaTenant
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from alloc.instances.qaplib import (
     read_qaplib,
     read_qaplib_solution,
 )
-from alloc.workload.quadratic_assignment import QuadraticAssignment
+from alloc.problems.quadratic_assignment import QuadraticAssignment
 
 ROOT = Path(__file__).parents[3]
 ORLIB = Path(os.environ.get("ALLOC_ORLIB", ROOT.parent / "shared" / "data" / "orlib")) / "qap"

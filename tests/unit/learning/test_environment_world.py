@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from small_worlds import BARE, GANGS, SMALL, elastic, play
 
-from alloc.instance import Instance
 from alloc.learning.environments import (
     ElasticAllocation,
     ElasticEpisodes,
     GangPlacement,
 )
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import Decision, make_scheduler
 from alloc.schedulers.drf import Drf
 from alloc.schedulers.learned.domain_choice import DomainFeatures

@@ -45,8 +45,8 @@ from alloc.learning.actor_critic.placement_world import (  # noqa: E402
 )
 from alloc.learning.export import assert_parity  # noqa: E402
 from alloc.learning.training import train  # noqa: E402
+from alloc.problems.colocation import ColocationProblem  # noqa: E402
 from alloc.solving import solve  # noqa: E402
-from alloc.workload.colocation import ColocationProblem  # noqa: E402
 
 TABLE = synthetic_table()
 VALUE = value_of(TABLE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from alloc.capacity import JobClass, JobOption, ServiceGoal
 from alloc.errors import InstanceError
 from alloc.planning.change_text import GRAMMAR, parse_change, read_change
 from alloc.planning.changes import (
@@ -20,6 +19,7 @@ from alloc.planning.changes import (
     NoMore,
     Price,
 )
+from alloc.problems.right_sizing import JobClass, JobOption, ServiceGoal
 
 
 @pytest.mark.parametrize(

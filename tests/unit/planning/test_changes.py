@@ -6,17 +6,6 @@ import dataclasses
 
 import pytest
 
-from alloc.capacity import (
-    HostOffer,
-    JobClass,
-    JobOption,
-    Owned,
-    PlanningProblem,
-    Scenario,
-    ServiceGoal,
-    Site,
-    Tightening,
-)
 from alloc.errors import InstanceError
 from alloc.planning.changes import (
     Budget,
@@ -31,6 +20,17 @@ from alloc.planning.changes import (
     NoMore,
     Price,
     apply_all,
+)
+from alloc.problems.right_sizing import (
+    HostOffer,
+    JobClass,
+    JobOption,
+    Owned,
+    PlanningProblem,
+    Scenario,
+    ServiceGoal,
+    Site,
+    Tightening,
 )
 from alloc.topology import HostType
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alloc.capacity import JobClass, JobOption, Scenario, ServiceGoal
 from alloc.errors import InstanceError
 from alloc.instances.readers.jobs import TracedJob
 from alloc.planning.forecasts import bootstrap_weeks, scenarios_from_rates
 from alloc.planning.history import WEEK_S, History, history_of_jobs
 from alloc.planning.reduction import reduce_scenarios
+from alloc.problems.right_sizing import JobClass, JobOption, Scenario, ServiceGoal
 
 CLASSES = (
     JobClass("small", (JobOption("a100", 1, 2.0),)),

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given, settings
 from operation_strategies import operation_problems
 
-from alloc.capacity.operation import OperationProblem, RunningJob
 from alloc.errors import InstanceError, UnsupportedFeatureError
-from alloc.instance import Affinity, Instance
 from alloc.instances.operation import generate_operation, node_world, own_node_types
 from alloc.planning.operation import (
     load_operation,
@@ -23,7 +21,9 @@ from alloc.planning.operation import (
     write_operation_plan,
     write_operation_result,
 )
-from alloc.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Affinity, Instance
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
+from alloc.problems.operation.problem import OperationProblem, RunningJob
 from alloc.topology import Host, HostType, Topology, flat_cluster
 from alloc.verification.operation import verify_operation
 from alloc.workload import Configuration, Job, TaskGroup

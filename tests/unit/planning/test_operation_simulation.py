@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from alloc.capacity.operation import EarlyStop, NodePool, NodeType, OperationJob
-from alloc.capacity.operation_stream import OperationStream, StreamJob
 from alloc.errors import SimulationError
 from alloc.instances.operation import generate_operation_stream
 from alloc.planning import operation_simulation
 from alloc.planning.operation_simulation import saving, simulate_operation
-from alloc.solving.capacity.operation_policies import POLICIES
+from alloc.problems.operation.job_stream import OperationStream, StreamJob
+from alloc.problems.operation.problem import EarlyStop, NodePool, NodeType, OperationJob
+from alloc.solving.operation.policies import POLICIES
 from alloc.solving.outcome import Settings
 
 # 2 an hour for a node, and 1 kW at 0.5 a kWh: 2.5 in all.

@@ -9,15 +9,6 @@ from collections.abc import Callable
 import pytest
 from planning_worlds import small_pools as problem
 
-from alloc.capacity import (
-    PlanningProblem,
-    PlanResult,
-    ServiceGoal,
-    Tightening,
-)
-from alloc.capacity.accounting import account
-from alloc.capacity.bands import bands_of
-from alloc.capacity.headroom import KEPT_OUT
 from alloc.errors import InstanceError
 from alloc.instances.stored_planning import load_stored_planning
 from alloc.planning.changes import Budget, Demand, NoMore
@@ -27,7 +18,16 @@ from alloc.planning.fronts import in_energy, pareto
 from alloc.planning.loop import plan_and_replay
 from alloc.planning.replay import ReplaySettings, replay, replay_all
 from alloc.planning.report import PlanReport, SolveSettings, plan
-from alloc.verification.plan import verify_plan
+from alloc.problems.right_sizing import (
+    PlanningProblem,
+    PlanResult,
+    ServiceGoal,
+    Tightening,
+)
+from alloc.problems.right_sizing.accounting import account
+from alloc.problems.right_sizing.bands import bands_of
+from alloc.problems.right_sizing.headroom import KEPT_OUT
+from alloc.verification.right_sizing import verify_plan
 
 EXACT = SolveSettings(time_limit_s=20.0, gap=1e-6)
 INF = float("inf")

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from planning_worlds import small_pools as problem
 
-from alloc.capacity import ServiceGoal
-from alloc.capacity.plan_tables import difference_tables
 from alloc.errors import InstanceError
 from alloc.planning import loop
 from alloc.planning.changes import Demand
@@ -19,9 +17,11 @@ from alloc.planning.documents import encode_report, encode_what_if
 from alloc.planning.fronts import pareto
 from alloc.planning.replay import ReplaySettings
 from alloc.planning.report import SolveSettings, plan
-from alloc.solving.capacity import right_sizing
-from alloc.solving.capacity.right_sizing_decomposition import Decomposition
-from alloc.verification.plan import verify_plan
+from alloc.problems.right_sizing import ServiceGoal
+from alloc.problems.right_sizing.plan_tables import difference_tables
+from alloc.solving.right_sizing import method as right_sizing
+from alloc.solving.right_sizing.decomposition import Decomposition
+from alloc.verification.right_sizing import verify_plan
 
 EXACT = SolveSettings(time_limit_s=20.0, gap=1e-6)
 REPLAY = ReplaySettings(jobs=100, replications=2, regimes=1)

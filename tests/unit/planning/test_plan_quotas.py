@@ -7,16 +7,6 @@ import numpy as np
 import pytest
 from quota_problems import GPU, a_quota_problem
 
-from alloc.capacity.quota_measures import coverage, service, share_out
-from alloc.capacity.quotas import (
-    DemandScenario,
-    GpuAmount,
-    GpuCapacity,
-    QuotaPlan,
-    QuotaProblem,
-    QuotaTenant,
-    TenantDemand,
-)
 from alloc.errors import AllocError, InstanceError
 from alloc.instances.generators import generate_elastic
 from alloc.planning import quotas
@@ -29,9 +19,19 @@ from alloc.planning.quotas import (
     write_quota_problem,
     write_quota_result,
 )
-from alloc.solving.capacity.quotas import solve_quotas
+from alloc.problems.quota_planning.measures import coverage, service, share_out
+from alloc.problems.quota_planning.problem import (
+    DemandScenario,
+    GpuAmount,
+    GpuCapacity,
+    QuotaPlan,
+    QuotaProblem,
+    QuotaTenant,
+    TenantDemand,
+)
 from alloc.solving.outcome import Settings
-from alloc.verification.quota_plan import verify_quota_plan
+from alloc.solving.quota_planning.method import solve_quotas
+from alloc.verification.quota_planning import verify_quota_plan
 
 PAIR = [QuotaTenant("a", "c", 4 * GPU), QuotaTenant("b", "c", 4 * GPU)]
 

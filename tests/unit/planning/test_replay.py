@@ -7,7 +7,10 @@ import math
 
 import pytest
 
-from alloc.capacity import (
+from alloc.errors import InstanceError
+from alloc.planning.pools import Operation, Pool, Regime, Stream, fullest, operations_of
+from alloc.planning.replay import ReplaySettings, replay
+from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
     JobOption,
@@ -21,12 +24,9 @@ from alloc.capacity import (
     Share,
     Site,
 )
-from alloc.capacity.accounting import hosts_in_service
-from alloc.capacity.queueing import wait_in_queue
-from alloc.errors import InstanceError
-from alloc.planning.pools import Operation, Pool, Regime, Stream, fullest, operations_of
-from alloc.planning.replay import ReplaySettings, replay
+from alloc.problems.right_sizing.accounting import hosts_in_service
 from alloc.topology import HostType
+from alloc.workload.queueing import wait_in_queue
 
 QUICK = ReplaySettings(jobs=200, replications=3)
 

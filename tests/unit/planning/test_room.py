@@ -8,13 +8,6 @@ import math
 import pytest
 from pools import FILLER, GANG, QUICK, SHORT, pool, problem
 
-from alloc.capacity import (
-    JobClass,
-    JobOption,
-    ServiceGoal,
-    Tightening,
-)
-from alloc.capacity.headroom import KEPT_OUT, margins
 from alloc.errors import InstanceError
 from alloc.planning.pools import Stream
 from alloc.planning.replay import ReplaySettings, replay
@@ -36,6 +29,13 @@ from alloc.planning.tightening import (
     tightened,
     with_margins,
 )
+from alloc.problems.right_sizing import (
+    JobClass,
+    JobOption,
+    ServiceGoal,
+    Tightening,
+)
+from alloc.problems.right_sizing.headroom import KEPT_OUT, margins
 
 
 def test_the_fewest_gpus_that_hold_are_found() -> None:

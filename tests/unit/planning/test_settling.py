@@ -8,13 +8,13 @@ import math
 import pytest
 from pools import FILLER, QUICK, SHORT, pool, problem
 
-from alloc.capacity import (
-    Scenario,
-)
 from alloc.planning.replay import replay
 from alloc.planning.room import holds, reserved
 from alloc.planning.settling import is_crowded, mixes, places, settled
 from alloc.planning.tightening import Learned, with_margins
+from alloc.problems.right_sizing import (
+    Scenario,
+)
 
 
 def key(name: str, gpu_type: str = "a100") -> tuple[str, str, str, bool]:

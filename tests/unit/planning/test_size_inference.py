@@ -8,9 +8,6 @@ import pytest
 from inference_problems import a_class, a_problem
 from numpy.random import default_rng
 
-from alloc.capacity.inference import GpuPool, InferenceProblem
-from alloc.capacity.inference_rates import group_rate, load_of
-from alloc.capacity.requests import LatencyGoal, TokenSummary
 from alloc.certificate import Result
 from alloc.errors import AllocError, InstanceError
 from alloc.planning import inference
@@ -23,9 +20,12 @@ from alloc.planning.inference import (
     write_inference_result,
 )
 from alloc.planning.inference_replay import replay_stream
+from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem
+from alloc.problems.inference_sizing.rates import group_rate, load_of
+from alloc.problems.inference_sizing.requests import LatencyGoal, TokenSummary
 from alloc.simulation.serving import draw_requests
-from alloc.solving.capacity.inference import solve_inference
-from alloc.verification.inference import verify_inference
+from alloc.solving.inference_sizing.method import solve_inference
+from alloc.verification.inference_sizing import verify_inference
 
 
 def test_a_plan_shows_both_fidelities_and_what_more_would_change():

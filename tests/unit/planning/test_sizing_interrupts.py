@@ -13,22 +13,22 @@ from inference_problems import a_class, a_problem, hard_problem
 from interrupting import ctrl_c_at, ctrl_c_in_highs, incumbent, press, working
 from quota_problems import GPU, hard_quotas
 
-from alloc.capacity.requests import LatencyGoal
 from alloc.instances.operation import generate_operation
 from alloc.instances.stored_planning import load_stored_planning
 from alloc.planning.inference import read_inference_result, size_inference, write_inference_result
 from alloc.planning.operation import operate
 from alloc.planning.quotas import plan_quotas
-from alloc.solving.capacity import quota_starts
-from alloc.solving.capacity.inference import solve_inference
-from alloc.solving.capacity.operation import solve_operation
-from alloc.solving.capacity.quotas import solve_quotas
-from alloc.solving.capacity.right_sizing import right_size
+from alloc.problems.inference_sizing.requests import LatencyGoal
+from alloc.solving.inference_sizing.method import solve_inference
+from alloc.solving.operation.method import solve_operation
 from alloc.solving.outcome import Settings
-from alloc.verification.inference import verify_inference
+from alloc.solving.quota_planning import starts as quota_starts
+from alloc.solving.quota_planning.method import solve_quotas
+from alloc.solving.right_sizing.method import right_size
+from alloc.verification.inference_sizing import verify_inference
 from alloc.verification.operation import verify_operation
-from alloc.verification.plan import verify_plan
-from alloc.verification.quota_plan import verify_quota_plan
+from alloc.verification.quota_planning import verify_quota_plan
+from alloc.verification.right_sizing import verify_plan
 
 
 def long() -> Settings:

@@ -14,7 +14,6 @@ import pytest
 from alloc.certificate import Certificate, Result
 from alloc.comparison import Interval
 from alloc.errors import AllocError, InstanceError
-from alloc.instance import Instance
 from alloc.plotting import (
     TracePoint,
     inline_svg,
@@ -32,7 +31,8 @@ from alloc.plotting.axes import time_unit
 from alloc.plotting.palette import INK, MUTED, OKABE_ITO, line_styles
 from alloc.plotting.trace import trace_of
 from alloc.plotting.utilisation import held_over_time, mean_over_stretches
-from alloc.solution import Run, Schedule
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Run, Schedule
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
 

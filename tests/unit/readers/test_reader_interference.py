@@ -10,8 +10,8 @@ import pytest
 
 from alloc.errors import InstanceError
 from alloc.instances.readers.interference import read_gavel_interference
+from alloc.problems.colocation import ColocationProblem
 from alloc.solving import solve
-from alloc.workload.colocation import ColocationProblem
 
 ALONE = """file,worker_type,gpu,consolidated,job_type,scale_factor,steps_per_second
 simulation_throughputs,v100,v100,1,quick,1,10.0

@@ -10,7 +10,7 @@ from alloc.errors import InstanceError
 from alloc.instances.readers import openb_instance, read_openb_nodes, read_openb_pods
 from alloc.instances.readers.openb import every_kth_host
 from alloc.packing import HostPool
-from alloc.solution import Allocation, Assignment
+from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.verification import verify
 
 DATA = Path(__file__).parents[2] / "data" / "traces"

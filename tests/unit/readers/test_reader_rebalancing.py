@@ -12,7 +12,7 @@ import pytest
 from alloc.errors import InstanceError
 from alloc.instances.readers.rebalancing import read_rebalancing
 from alloc.objectives import parse_level
-from alloc.solution import Allocation
+from alloc.problems.allocation.solution import Allocation
 from alloc.verification import verify
 
 

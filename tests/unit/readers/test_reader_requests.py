@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from alloc.capacity.requests import LatencyGoal
 from alloc.errors import InstanceError
 from alloc.instances.readers.requests import read_azure_llm, read_splitwise_option
+from alloc.problems.inference_sizing.requests import LatencyGoal
 
 DATA = Path(__file__).parents[2] / "data" / "traces"
 

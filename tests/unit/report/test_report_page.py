@@ -12,7 +12,7 @@ import pytest
 from alloc import solving
 from alloc.comparison import Comparison, compare
 from alloc.errors import AllocError, InstanceError, UnsupportedFeatureError
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.report import write_report
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup

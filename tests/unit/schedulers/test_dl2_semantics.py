@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import ClusterState, Decision, Scheduler, make_scheduler
 from alloc.simulation import simulate
 from alloc.topology import HostType, flat_cluster

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.learned.domain_choice import (
     DOMAIN_COLUMNS,
     GANG_COLUMNS,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from alloc.errors import UnsupportedFeatureError
-from alloc.instance import Instance, Tenant
+from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.exact_round import ExactRound
 from alloc.simulation import simulate
-from alloc.solution import Assignment, TaskPlacement
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from alloc.errors import SimulationError, UnsupportedFeatureError
-from alloc.instance import Affinity, Instance, Moves, Tenant
 from alloc.packing import HostPool
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers import make_scheduler, scheduler_names
 from alloc.schedulers.honouring import REQUIRED_LEVELS, rules_asked
 from alloc.schedulers.learned import read_policy
@@ -17,7 +18,6 @@ from alloc.schedulers.registry import schedulers_with
 from alloc.schedulers.shelf import policy_path, shipped_policies
 from alloc.schedulers.state import ClusterState, Decision
 from alloc.simulation import simulate
-from alloc.solution import Assignment, TaskPlacement
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup, rigid_gang

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from alloc.errors import InstanceError, UnsupportedFeatureError
-from alloc.instance import Instance
 from alloc.learning.environments import GangEpisodes
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 from alloc.schedulers.learned.host_choice import HostChoice, HostChoiceParameters, host_rows
 from alloc.schedulers.learned.stepwise import Reply, StepwiseDecider

@@ -12,15 +12,15 @@ import pytest
 from set_policies import ByHand
 
 from alloc.errors import InstanceError, SimulationError, UnsupportedFeatureError
-from alloc.instance import Instance, Tenant
 from alloc.instances.learning_worlds import BASE, FAMILIES, TINY
 from alloc.objectives import round_utility
+from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.learned.job_set import JobSetDecider
 from alloc.schedulers.learned.kinds import kind_names, policy_kind
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
 from alloc.simulation import SimulationResult, simulate
-from alloc.solution import Assignment, TaskPlacement
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers import JobView, make_scheduler
 from alloc.schedulers.ladder import GangLadder, LadderCache, TaskLadder, gang_ladder, ladder_of
 from alloc.simulation import simulate
-from alloc.solution import Assignment
 from alloc.topology import Host, HostType, Topology, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 

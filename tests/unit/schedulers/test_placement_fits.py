@@ -7,6 +7,7 @@ import pytest
 
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.packing import HostPool
+from alloc.problems.allocation.solution import TaskPlacement
 from alloc.schedulers.placement import (
     BestFit,
     FirstFit,
@@ -16,7 +17,6 @@ from alloc.schedulers.placement import (
     RandomFit,
     Request,
 )
-from alloc.solution import TaskPlacement
 from alloc.topology import Host, HostType, Topology
 from alloc.workload import Configuration, TaskGroup
 

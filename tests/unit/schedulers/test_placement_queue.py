@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from alloc.instance import Instance, Tenant
 from alloc.instances import generate_elastic
+from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.placement import BestFit, ExactPlan, Fgd, FirstFit
 from alloc.schedulers.placement.sequence import place_in_order
 from alloc.simulation import simulate
-from alloc.solution import Allocation, Assignment
 from alloc.topology import Domain, Host, HostType, Topology, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup, rigid_gang

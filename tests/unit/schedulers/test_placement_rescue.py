@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.registry import SCHEDULERS
 from alloc.simulation import simulate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alloc.errors import UnsupportedFeatureError
-from alloc.instance import Affinity, Instance, Tenant
+from alloc.problems.allocation.instance import Affinity, Instance, Tenant
 from alloc.schedulers import make_scheduler
 from alloc.simulation import simulate
 from alloc.topology import Domain, Host, HostType, Topology

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.instances.learning_worlds import TINY
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.learned.job_set_rule import SetRule
 from alloc.schedulers.policy import Policy, serve
@@ -22,7 +22,7 @@ from alloc.schedulers.rollout.rounds_ahead import ByRule
 from alloc.schedulers.rollout.scheduler import ahead_of
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
 from alloc.simulation import SimulationResult, simulate
-from alloc.solving.round_choice import prove_choice
+from alloc.solving.round.choice import prove_choice
 from alloc.topology import HostType
 from alloc.topology.topology import flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang

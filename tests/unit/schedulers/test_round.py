@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance, Tenant
 from alloc.instances import generate_elastic
 from alloc.instances.dl2 import SERVER
+from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers import JobView, make_scheduler
 from alloc.schedulers.srtf import work_of
 from alloc.simulation import simulate
-from alloc.solution import Assignment, TaskPlacement
 from alloc.topology import HostType, flat_cluster
 from alloc.topology.fabrics import leaf_spine
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup, rigid_gang

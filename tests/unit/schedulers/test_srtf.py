@@ -4,8 +4,8 @@ import pytest
 
 from alloc import simulate
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.instances import generate_elastic
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.learned.policy_choice import PolicyChoiceParameters
 from alloc.topology import HostType, flat_cluster

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from alloc.packing import HostPool
+from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers import ClusterState, JobTable, JobView
-from alloc.solution import Assignment
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import rigid_gang
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from alloc.errors import InstanceError, UnsupportedFeatureError
-from alloc.instance import Instance, Tenant
 from alloc.instances import generate_elastic
+from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.schedulers import ClusterState, Decision, Knowledge, make_scheduler
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 from alloc.schedulers.learned.kinds import policy_kind

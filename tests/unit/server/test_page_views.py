@@ -11,15 +11,15 @@ from inference_problems import a_class, a_problem
 from quota_problems import a_quota_problem
 from server_harness import act, wait_for
 
-from alloc.capacity.accounting import account
-from alloc.capacity.quotas import QuotaTenant
-from alloc.capacity.requests import LatencyGoal
 from alloc.documents import format_of
 from alloc.instances.operation import generate_operation
 from alloc.instances.stored_planning import load_stored_planning
 from alloc.planning.inference import write_inference_problem
 from alloc.planning.operation import write_operation
 from alloc.planning.quotas import write_quota_problem
+from alloc.problems.inference_sizing.requests import LatencyGoal
+from alloc.problems.quota_planning.problem import QuotaTenant
+from alloc.problems.right_sizing.accounting import account
 from alloc.server.pages.charts import MOST_ROWS, Series, bars, curve, dots, gantt, show, steps
 from alloc.server.pages.parts import certificate_facts, gap_of, verdict_of
 from alloc.server.pages.views import view_of

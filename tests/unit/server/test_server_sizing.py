@@ -7,12 +7,12 @@ import pytest
 from inference_problems import a_problem
 from quota_problems import a_quota_problem
 
-from alloc.capacity.quotas import QuotaTenant
 from alloc.documents import json_schema
 from alloc.instances.operation import generate_operation
 from alloc.planning.inference import read_inference_result, write_inference_problem
 from alloc.planning.operation import parse_operation_result, write_operation
 from alloc.planning.quotas import read_quota_result, write_quota_problem
+from alloc.problems.quota_planning.problem import QuotaTenant
 
 OPERATION = generate_operation(num_nodes=3, num_jobs=4)
 INFERENCE = a_problem(1.0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from alloc.errors import SimulationError
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers import ClusterState, Decision, Knowledge, make_scheduler
 from alloc.simulation import simulate
-from alloc.solution import Assignment, TaskPlacement
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 

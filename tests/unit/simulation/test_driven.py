@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from alloc.errors import InstanceError, SimulationError
-from alloc.instance import Instance
 from alloc.instances import generate_elastic
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import Decision, make_scheduler
 from alloc.simulation import Simulation, completion_times_s, metrics_of, simulate
 from alloc.topology import HostType, flat_cluster

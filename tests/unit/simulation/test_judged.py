@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alloc.errors import SimulationError
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
 from alloc.simulation import simulate, simulator
 from alloc.topology import HostType, flat_cluster

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Run, Schedule, TaskPlacement
 from alloc.schedulers import make_scheduler
 from alloc.simulation import finish_time_fairness, metrics_of, simulate, utilisation
-from alloc.solution import Run, Schedule, TaskPlacement
 from alloc.topology import Host, HostType, Topology, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 

@@ -12,12 +12,19 @@ import alloc
 import alloc.instances
 from alloc.certificate import Certificate, Result
 from alloc.errors import InstanceError, SolverError, UnsupportedFeatureError
-from alloc.instance import Instance, Tenant
+from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.solution import (
+    Allocation,
+    Assignment,
+    Run,
+    Schedule,
+    Solution,
+    TaskPlacement,
+)
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.state import Scheduler
 from alloc.simulation import SimulationResult, simulate
 from alloc.simulation.rolling_horizon import RollingHorizon
-from alloc.solution import Allocation, Assignment, Run, Schedule, Solution, TaskPlacement
 from alloc.topology import HostType, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Job, rigid_gang

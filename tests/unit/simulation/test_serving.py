@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from inference_problems import a_class, an_option
 
-from alloc.capacity.request_stream import RequestStream
-from alloc.capacity.requests import LatencyGoal, RequestClass, TokenCounts
-from alloc.capacity.served import ReplicaOption
-from alloc.capacity.serving import Load, latencies, sustainable_rate
 from alloc.errors import InstanceError
+from alloc.problems.inference_sizing.request_stream import RequestStream
+from alloc.problems.inference_sizing.requests import LatencyGoal, RequestClass, TokenCounts
+from alloc.problems.inference_sizing.served import ReplicaOption
+from alloc.problems.inference_sizing.serving import Load, latencies, sustainable_rate
 from alloc.simulation.serving import draw_requests, serve
 
 # A prompt token takes 1 ms, a decoding step 100 ms whatever the batch.

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from alloc.errors import InstanceError, SimulationError, UnsupportedFeatureError
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.schedulers import ClusterState, Decision, Knowledge, make_scheduler
 from alloc.simulation import simulate
-from alloc.solution import Assignment, TaskPlacement
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 
@@ -173,7 +173,7 @@ BAD: dict[str, tuple[Callable[[], Decision], str]] = {
 @pytest.mark.parametrize("case", BAD)
 def test_broken_rule_is_refused_by_name(case: str) -> None:
     """A wrong decision stops at once and says scheduler, job, time and rule."""
-    from alloc.instance import Tenant
+    from alloc.problems.allocation.instance import Tenant
 
     decision, match = BAD[case]
     jobs = (

@@ -6,8 +6,8 @@ import pytest
 
 from alloc.certificate import OPTIMALITY_GAP, is_within
 from alloc.errors import CertificateError
-from alloc.solving.capacity.progress_line import standing
 from alloc.solving.certify import checked_bound
+from alloc.solving.progress_line import standing
 
 
 @pytest.mark.parametrize(("value", "bound", "sense"), [(20.0, 21.0, "min"), (21.0, 20.0, "max")])

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alloc.instance import Instance, Tenant
 from alloc.objectives import objective
-from alloc.solving.buddies import are_divisible, buddies_of, buddy_optimum, pack_buddies
+from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.solving.placement.buddies import are_divisible, buddies_of, buddy_optimum, pack_buddies
 from alloc.solving.solver import solve
 from alloc.topology import Host, HostType, Topology
 from alloc.verification import verify

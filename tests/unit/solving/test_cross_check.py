@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from alloc.backends import cpsat, highs
-from alloc.instance import Instance
+from alloc.problems.allocation.instance import Instance
 from alloc.solving import cross_check, solve
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Job, rigid_gang

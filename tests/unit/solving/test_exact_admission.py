@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from alloc.instance import Affinity, Instance, Moves, Tenant
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import parse_goal
-from alloc.solution import Allocation, Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
 from alloc.solving.placement import admission, admission_rows, knapsacks
 from alloc.solving.placement.admission import Admission, solve_admission
 from alloc.solving.placement.waiting import admission_obstacle, gather

@@ -9,11 +9,14 @@ import numpy as np
 
 import alloc
 from alloc.formulation import RawResult
-from alloc.instance import Instance
-from alloc.solving import colocation, master, rounds, solve
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.colocation import ColocationProblem
+from alloc.solving import solve
+from alloc.solving.colocation import method as colocation
+from alloc.solving.malleable import master
+from alloc.solving.round import method as rounds
 from alloc.topology import Host, HostType, Topology
 from alloc.workload import Configuration, Job, TaskGroup
-from alloc.workload.colocation import ColocationProblem
 from alloc.workload.interference import InterferenceTable
 
 if TYPE_CHECKING:
@@ -53,7 +56,7 @@ def test_a_schedule_is_not_proved_by_it(monkeypatch: pytest.MonkeyPatch) -> None
         return refusing(model, options)
 
     monkeypatch.setattr(master, "solve_and_prove", refuses)
-    monkeypatch.setattr("alloc.solving.malleable.solve_and_prove", refusing)
+    monkeypatch.setattr("alloc.solving.malleable.method.solve_and_prove", refusing)
     found = alloc.solve(instance, "malleable", time_limit_s=5.0).certificate
     assert asked
     assert found.status != "optimal"

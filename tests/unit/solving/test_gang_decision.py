@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alloc.errors import InstanceError
-from alloc.instance import Affinity, Instance, Tenant
 from alloc.packing import HostPool
-from alloc.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Affinity, Instance, Tenant
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving.gang import Question, decide, decide_for
 from alloc.solving.gang.choosing import fewest
 from alloc.solving.gang.question import REQUIREMENTS

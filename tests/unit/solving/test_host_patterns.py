@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from placement_oracle import Oracle, random_instance
 
-from alloc.instance import Instance, Moves
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import parse_goal
-from alloc.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Instance, Moves
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving.placement import patterns as patterns_module
 from alloc.solving.placement import relaxation as relaxation_module
 from alloc.solving.placement import sampling

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from alloc.backends import SolverOptions
-from alloc.instance import Instance
 from alloc.models.malleable import slot_data
 from alloc.models.malleable.placing import place_plan, plan_of
 from alloc.models.malleable.profiles import IDLE, Profile
-from alloc.solution import Assignment, Run, Schedule, TaskPlacement
-from alloc.solving.insertion import Builder, give_back, serial_horizon, take, total_cost
-from alloc.solving.master import make_column, solve_integer_master
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
+from alloc.solving.malleable.insertion import Builder, give_back, serial_horizon, take, total_cost
+from alloc.solving.malleable.master import make_column, solve_integer_master
 from alloc.topology.host import Host, HostType
 from alloc.topology.topology import Topology
 from alloc.verification import verify

@@ -9,10 +9,10 @@ import pytest
 from alloc.certificate import Certificate, Result
 from alloc.documents import parse_result, write_result
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.models.placement.data import PlacementData
 from alloc.objectives import Held, objective, parse_goal, parse_level
-from alloc.solution import Allocation, Assignment, Solution, TaskPlacement
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Assignment, Solution, TaskPlacement
 from alloc.solving import solve
 from alloc.solving.lexicographic import solve_levels
 from alloc.solving.outcome import Settings

@@ -14,11 +14,11 @@ from strategies import instances
 import alloc
 from alloc import simulate
 from alloc.errors import SimulationError
-from alloc.instance import Instance
 from alloc.instances import generate_elastic
 from alloc.objectives import objective
+from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
-from alloc.solving.list_search import ListScheduler, ListSearch, best_of, candidate_of
+from alloc.solving.malleable.list_search import ListScheduler, ListSearch, best_of, candidate_of
 from alloc.topology import HostType, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Job, rigid_gang

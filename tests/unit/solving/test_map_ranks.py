@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
-from alloc.solving import rank_mapping
-from alloc.solving.rank_mapping import map_ranks
+from alloc.problems.rank_mapping import value_mapping
+from alloc.solving.rank_mapping import method as rank_mapping
+from alloc.solving.rank_mapping.method import map_ranks
 from alloc.topology import GpuLink, HostType, dgx_h100, leaf_spine
 from alloc.topology.communication import CommunicationGraph, CommunicationTree, symmetric_tree
 from alloc.topology.job_fabric import job_fabric
 from alloc.topology.topology import flat_cluster
 from alloc.workload.parallelism import Parallelism, transformer_parallelism
-from alloc.workload.rank_mapping import value_mapping
 
 JOB = transformer_parallelism(
     layers=8, hidden=4096, sequence=2048, tensor=8, pipeline=4, data=4, micro_batches=8

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alloc.errors import AllocError, InstanceError, UnsupportedFeatureError
-from alloc.instance import Instance
-from alloc.migration import Migration, Move
-from alloc.solution import Allocation, Assignment, TaskPlacement
-from alloc.solving.migration import order_moves
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.migration import Migration, Move
+from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
+from alloc.solving.placing.migration import order_moves
 from alloc.topology import HostType, flat_cluster
 from alloc.verification.migration import verify_migration
 from alloc.workload import Configuration, Job, TaskGroup

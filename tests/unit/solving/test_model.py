@@ -11,7 +11,7 @@ import alloc
 from alloc.errors import BackendUnavailableError, InstanceError, SolverError
 from alloc.families import FAMILIES, verify
 from alloc.instances import load
-from alloc.workload.colocation import ColocationProblem
+from alloc.problems.colocation import ColocationProblem
 from benchmarks.tiny.assignment import ASSIGNMENT
 from benchmarks.tiny.families import FAMILIES as TINY
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from alloc.solving.multipliers import minimise_dual
+from alloc.algorithms.multipliers import minimise_dual
 
 
 def pieces(slopes, offsets):

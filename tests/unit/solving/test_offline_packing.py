@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from alloc.errors import CertificateError, UnsupportedFeatureError
-from alloc.instance import Instance, Tenant
 from alloc.models.offline_packing.data import PackingData
 from alloc.models.offline_packing.gpu_patterns import (
     Prices,
@@ -19,10 +18,11 @@ from alloc.models.offline_packing.gpu_patterns import (
 )
 from alloc.models.offline_packing.host_patterns import pricing
 from alloc.objectives import objective
-from alloc.solution import Allocation, Assignment, TaskPlacement
-from alloc.solving import offline_packing
-from alloc.solving.host_contents import contents_of, pack_shares
-from alloc.solving.offline_packing import bound_gpus, pack_offline
+from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
+from alloc.solving.sharing import offline_packing
+from alloc.solving.sharing.host_contents import contents_of, pack_shares
+from alloc.solving.sharing.offline_packing import bound_gpus, pack_offline
 from alloc.topology import HostType, Topology, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup

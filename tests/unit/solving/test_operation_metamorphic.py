@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from operation_strategies import operation_problems
 
-from alloc.capacity.operation import NodePool, NodeType, OperationProblem
 from alloc.instances.operation import generate_operation
-from alloc.solving.capacity.operation import solve_operation
+from alloc.problems.operation.problem import NodePool, NodeType, OperationProblem
+from alloc.solving.operation.method import solve_operation
 from alloc.solving.outcome import Settings
 
 CASES = [
@@ -129,7 +129,7 @@ def test_a_first_program_over_few_columns_changes_nothing(monkeypatch):
     """Large decisions are first solved over their best columns; what follows is still a proof."""
     problem = generate_operation(num_nodes=6, num_jobs=25, seed=3)
     whole = solve_operation(problem)
-    monkeypatch.setattr("alloc.solving.capacity.operation._DIVE_COLUMNS", 40)
+    monkeypatch.setattr("alloc.solving.operation.method._DIVE_COLUMNS", 40)
     dived = solve_operation(problem)
     assert dived.certificate.status == whole.certificate.status == "optimal"
     assert dived.costs.total == pytest.approx(whole.costs.total, rel=1e-6)

@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from alloc.capacity.operation import (
+from alloc.errors import CertificateError, InstanceError
+from alloc.families import FAMILIES
+from alloc.instances.operation import generate_operation
+from alloc.models.operation import operation_data
+from alloc.problems.operation.problem import (
     NodePool,
     NodeType,
     OperationJob,
@@ -11,16 +15,12 @@ from alloc.capacity.operation import (
     OperationProblem,
     RunningJob,
 )
-from alloc.errors import CertificateError, InstanceError
-from alloc.families import FAMILIES
-from alloc.instances.operation import generate_operation
-from alloc.models.cluster_operation import operation_data
-from alloc.solving.capacity.operation import solve_operation
-from alloc.solving.capacity.operation_board import OFF, Board
-from alloc.solving.capacity.operation_policies import POLICIES, decide_operation
-from alloc.solving.capacity.operation_rules import insert
-from alloc.solving.capacity.operation_search import path_relinking, randomised_greedy
 from alloc.solving.certify import certify
+from alloc.solving.operation.method import solve_operation
+from alloc.solving.operation.partial_plan import OFF, Board
+from alloc.solving.operation.policies import POLICIES, decide_operation
+from alloc.solving.operation.rules import insert
+from alloc.solving.operation.search import path_relinking, randomised_greedy
 from alloc.solving.outcome import Outcome, Settings
 from alloc.verification.operation import operation_costs, verify_operation
 

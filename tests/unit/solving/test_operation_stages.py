@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from alloc.capacity.operation import (
+from alloc.problems.operation.problem import (
     EarlyStop,
     NodePool,
     NodeType,
@@ -13,7 +13,7 @@ from alloc.capacity.operation import (
     OperationProblem,
     RunningJob,
 )
-from alloc.solving.capacity.operation_stages import first_stage_costs, stage_plan
+from alloc.solving.operation.stages import first_stage_costs, stage_plan
 
 # A GPU costs 1 an hour, whatever the node.
 TYPES = (NodeType("a", 4, (1.0, 2.0, 3.0, 4.0)), NodeType("b", 1, (1.0,)))

@@ -10,23 +10,23 @@ from scipy import sparse
 
 from alloc.backends import linear_program
 from alloc.backends.linear_program import LinearProgram
-from alloc.capacity.operation import OperationProblem
 from alloc.errors import OutOfTime, SolverError
 from alloc.formulation import ArrayModel
-from alloc.instance import Instance
 from alloc.instances.operation import generate_operation
 from alloc.models.placement.data import PlacementData
 from alloc.objectives import parse_level
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.colocation import ColocationProblem
+from alloc.problems.operation.problem import OperationProblem
 from alloc.solving import solve
-from alloc.solving.capacity.operation import solve_operation
-from alloc.solving.capacity.operation_patterns import solve_by_patterns
-from alloc.solving.capacity.right_sizing import right_size
+from alloc.solving.operation.method import solve_operation
+from alloc.solving.operation.patterns import solve_by_patterns
 from alloc.solving.placement.admission import solve_admission
+from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType, flat_cluster
 from alloc.verification.operation import operation_costs, verify_operation
-from alloc.verification.plan import verify_plan
+from alloc.verification.right_sizing import verify_plan
 from alloc.workload import Configuration, Job, TaskGroup
-from alloc.workload.colocation import ColocationProblem
 from alloc.workload.interference import InterferenceTable
 
 ONE = ArrayModel(

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from alloc.instance import Affinity, Instance, Moves, Tenant
 from alloc.models.placement.data import PlacementData
 from alloc.objectives import parse_level
-from alloc.solution import Allocation, Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
 from alloc.solving.outcome import Settings
 from alloc.solving.placement.compiling import Problem, compile_state, read_counts
 from alloc.solving.placement.exchange import Exchanger
 from alloc.solving.placement.gangs import Gangs
+from alloc.solving.placement.method import solve_placement
 from alloc.solving.placement.neighbourhood import Neighbourhood
-from alloc.solving.placement.placement import solve_placement
 from alloc.solving.placement.state import State
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.verification import verify
@@ -161,16 +161,16 @@ def test_search_alone_keeps_every_rule(
     case: str, goal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large instances never see the exact program: the search must be sound by itself."""
-    monkeypatch.setattr("alloc.solving.placement.placement._FEW_CELLS", 0)
-    monkeypatch.setattr("alloc.solving.placement.placement._MANY_CELLS", 0)
+    monkeypatch.setattr("alloc.solving.placement.method._FEW_CELLS", 0)
+    monkeypatch.setattr("alloc.solving.placement.method._MANY_CELLS", 0)
     best = best_value(CASES[case], goal)
     assert solved(CASES[case], goal, seconds=0.7) == pytest.approx(best)
 
 
 def test_a_gang_moves_to_another_rack_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """No task of it may leave alone, and nothing else may move: the gang balances the racks."""
-    monkeypatch.setattr("alloc.solving.placement.placement._FEW_CELLS", 0)
-    monkeypatch.setattr("alloc.solving.placement.placement._MANY_CELLS", 0)
+    monkeypatch.setattr("alloc.solving.placement.method._FEW_CELLS", 0)
+    monkeypatch.setattr("alloc.solving.placement.method._MANY_CELLS", 0)
     pinned = [job(f"p{h}", 1, 2, 2000, preemptible=False) for h in (0, 2)]
     instance = Instance(
         "two racks",
@@ -237,7 +237,7 @@ def test_interrupt_returns_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("alloc.solving.placement.placement._FEW_CELLS", 0)
+    monkeypatch.setattr("alloc.solving.placement.method._FEW_CELLS", 0)
     monkeypatch.setattr("alloc.solving.placement.search.Search._kick", interrupted)
     monkeypatch.setattr("alloc.solving.placement.search.Search._price", lambda self: None)
     outcome = solve_placement(instance, REBALANCE, Settings(30.0), None, lambda line: None)
@@ -374,8 +374,8 @@ def test_removed_gang_is_put_back_by_its_rules() -> None:
 
 def test_dive_that_decides_every_host_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A linear master that is integral leaves no host free; the dive asked for its patterns."""
-    monkeypatch.setattr("alloc.solving.placement.placement._FEW_CELLS", 0)
-    monkeypatch.setattr("alloc.solving.placement.placement._MANY_CELLS", 0)
+    monkeypatch.setattr("alloc.solving.placement.method._FEW_CELLS", 0)
+    monkeypatch.setattr("alloc.solving.placement.method._MANY_CELLS", 0)
     monkeypatch.setattr("alloc.solving.placement.guided._TAIL", 0)
     instance = gangs_on_racks()
     standing = parse_level(REBALANCE).evaluate(instance, Allocation(instance.running))

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from alloc.instance import Instance, Moves
 from alloc.objectives import parse_level
-from alloc.solution import Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Instance, Moves
+from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving.placement.ranges import range_bound
 from alloc.solving.solver import solve
 from alloc.topology import HostType, flat_cluster

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from alloc.errors import InstanceError
-from alloc.instance import Affinity, Instance, Moves, Tenant
-from alloc.solution import Allocation, Assignment, TaskPlacement
-from alloc.solving import explaining
-from alloc.solving.defragmentation import Defragmentation, consolidate, drain, make_room
-from alloc.solving.explaining import explain
-from alloc.solving.placing import place
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
+from alloc.solving.placing import explain as explaining
+from alloc.solving.placing.defragmentation import Defragmentation, consolidate, drain, make_room
+from alloc.solving.placing.explain import explain
+from alloc.solving.placing.place import place
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.verification import verify
 from alloc.verification.migration import verify_migration

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from alloc.errors import InstanceError
+from alloc.problems.quadratic_assignment import QuadraticAssignment
 from alloc.solving import solve
-from alloc.solving.assignment_bounds import (
+from alloc.solving.quadratic_assignment.bounds import (
     DualAscent,
     ascend,
     branch_and_bound,
     gilmore_lawler_bound,
     round_up,
 )
-from alloc.solving.tabu_search import _Batch, tabu_search
-from alloc.workload.quadratic_assignment import QuadraticAssignment
+from alloc.solving.quadratic_assignment.tabu_search import _Batch, tabu_search
 
 
 def optimum(problem: QuadraticAssignment) -> float:

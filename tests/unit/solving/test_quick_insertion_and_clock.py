@@ -7,17 +7,17 @@ from random import Random
 import numpy as np
 import pytest
 
-from alloc.instance import Instance
 from alloc.models.malleable import slot_data
 from alloc.models.malleable.placing import place_plan
 from alloc.models.malleable.profiles import Program
 from alloc.objectives import objective
-from alloc.solution import Schedule
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Schedule
 from alloc.solving import solve
-from alloc.solving.insertion import Builder
-from alloc.solving.master import make_column
+from alloc.solving.malleable.insertion import Builder
+from alloc.solving.malleable.master import make_column
+from alloc.solving.malleable.quick_insertion import earliest_profile
 from alloc.solving.outcome import Settings
-from alloc.solving.quick_insertion import earliest_profile
 from alloc.topology import Host, HostType, Topology
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup

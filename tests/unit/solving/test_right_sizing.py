@@ -9,7 +9,14 @@ import pytest
 from planning_worlds import A100, METHODS, without_cloud, world
 
 from alloc.backends import SolverOptions, highs
-from alloc.capacity import (
+from alloc.errors import InstanceError
+from alloc.formulation import RawResult
+from alloc.instances.planning import generate_planning
+from alloc.instances.stored_planning import load_stored_planning
+from alloc.models.right_sizing import SizingData
+from alloc.models.right_sizing.arrays import extensive
+from alloc.models.right_sizing.blocks import Blocks
+from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
     JobOption,
@@ -19,22 +26,15 @@ from alloc.capacity import (
     Site,
     Tightening,
 )
-from alloc.capacity.headroom import KEPT_OUT
-from alloc.errors import InstanceError
-from alloc.formulation import RawResult
-from alloc.instances.planning import generate_planning
-from alloc.instances.stored_planning import load_stored_planning
-from alloc.models.right_sizing import SizingData
-from alloc.models.right_sizing.arrays import extensive
-from alloc.models.right_sizing.blocks import Blocks
-from alloc.solving.capacity.right_sizing import right_size
-from alloc.solving.capacity.right_sizing_blocks import BlockValues, block_data
-from alloc.solving.capacity.right_sizing_check import check_out_of_sample
-from alloc.solving.capacity.right_sizing_decomposition import Decomposition
-from alloc.solving.capacity.right_sizing_state import money_unit
+from alloc.problems.right_sizing.headroom import KEPT_OUT
 from alloc.solving.outcome import Settings
+from alloc.solving.right_sizing.blocks import BlockValues, block_data
+from alloc.solving.right_sizing.check import check_out_of_sample
+from alloc.solving.right_sizing.decomposition import Decomposition
+from alloc.solving.right_sizing.method import right_size
+from alloc.solving.right_sizing.state import money_unit
 from alloc.topology import HostType
-from alloc.verification.plan import verify_plan
+from alloc.verification.right_sizing import verify_plan
 
 
 def spares() -> PlanningProblem:

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from alloc.capacity import (
+from alloc.errors import InstanceError
+from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
     JobOption,
@@ -16,12 +17,11 @@ from alloc.capacity import (
     ServiceGoal,
     Site,
 )
-from alloc.capacity.reliefs import apply_reliefs
-from alloc.errors import InstanceError
-from alloc.solving.capacity.right_sizing import right_size
-from alloc.solving.capacity.right_sizing_check import check_out_of_sample
+from alloc.problems.right_sizing.repairs import apply_reliefs
+from alloc.solving.right_sizing.check import check_out_of_sample
+from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType
-from alloc.verification.plan import verify_plan
+from alloc.verification.right_sizing import verify_plan
 
 METHODS = ("extensive", "decomposition")
 

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 from planning_worlds import A100, METHODS, margins, without_cloud, world
 
-from alloc.capacity import (
+from alloc.models.right_sizing import SizingData
+from alloc.models.right_sizing.first_stage import first_stage
+from alloc.problems.right_sizing import (
     HostOffer,
     Site,
     Tightening,
 )
-from alloc.models.right_sizing import SizingData
-from alloc.models.right_sizing.first_stage import first_stage
-from alloc.solving.capacity.right_sizing import right_size
-from alloc.solving.capacity.right_sizing_check import check_out_of_sample
-from alloc.solving.capacity.right_sizing_completing import Completing
+from alloc.solving.right_sizing.check import check_out_of_sample
+from alloc.solving.right_sizing.first_stage_completion import Completing
+from alloc.solving.right_sizing.method import right_size
 
 
 @pytest.mark.parametrize("method", METHODS)

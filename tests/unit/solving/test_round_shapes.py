@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from alloc.models.capacity import burden, shape_of
-from alloc.models.round_allocation.data import make_round_data
+from alloc.models.round.data import make_round_data
 from alloc.objectives import round_utility
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang

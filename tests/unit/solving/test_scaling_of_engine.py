@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import alloc
-from alloc.instance import Instance
 from alloc.models.malleable.data import SlotData, slot_data
 from alloc.models.malleable.profiles import IDLE, Pricing, lagrangian_bound
-from alloc.solving.ascent import ascend
-from alloc.solving.column_generation import generate_columns
-from alloc.solving.counted import (
+from alloc.problems.allocation.instance import Instance
+from alloc.solving.malleable.ascent import ascend
+from alloc.solving.malleable.column_generation import generate_columns
+from alloc.solving.malleable.counted import (
     CountedPricing,
     cheapest_slots,
     counted_profile,
@@ -23,8 +23,8 @@ from alloc.solving.counted import (
     last_fraction,
     slots_needed,
 )
-from alloc.solving.improvement import Improver
-from alloc.solving.insertion import Builder, serial_horizon, total_cost
+from alloc.solving.malleable.improvement import Improver
+from alloc.solving.malleable.insertion import Builder, serial_horizon, total_cost
 from alloc.solving.outcome import Settings
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Job, rigid_gang
@@ -204,9 +204,9 @@ def test_long_instances_take_the_ascent_and_the_answer_is_certified(
     """From a size on there is no linear master; short or long, bounds and answers must agree."""
     instance = gangs(6, 3, hosts=1)
     # Long instances are too large for the time-indexed program, so both go without it.
-    monkeypatch.setattr("alloc.solving.malleable._MOST_COLUMNS", 0)
+    monkeypatch.setattr("alloc.solving.malleable.method._MOST_COLUMNS", 0)
     short = alloc.solve(instance, time_limit_s=10)
-    monkeypatch.setattr("alloc.solving.column_generation._LONG", 1)
+    monkeypatch.setattr("alloc.solving.malleable.column_generation._LONG", 1)
     long = alloc.solve(instance, time_limit_s=10)
     assert not any("ascent done" in line for line in short.log)
     assert any("ascent done" in line for line in long.log)

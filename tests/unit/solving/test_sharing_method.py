@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alloc.instance import Instance, Tenant
 from alloc.instances.readers import openb_instance
-from alloc.models.gpu_sharing import patterns, sharing_data
-from alloc.models.gpu_sharing.patterns import Size, maximal, mig_patterns, share_patterns
+from alloc.models.sharing import patterns, sharing_data
+from alloc.models.sharing.patterns import Size, maximal, mig_patterns, share_patterns
 from alloc.objectives import objective
 from alloc.objectives.sharing import gpus_cut_anew
-from alloc.solution import Allocation, Assignment, TaskPlacement
+from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
 from alloc.solving import solve
-from alloc.solving.pattern_generation import best_share_pattern
+from alloc.solving.sharing.pattern_generation import best_share_pattern
 from alloc.topology.topology import HostType, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup
@@ -72,7 +72,7 @@ def test_listed_patterns_are_the_maximal_ones(sizes: list[Size]) -> None:
 
 def test_a_coarse_table_still_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the knapsack's table is too large it is coarsened, and the worth is then a bound."""
-    from alloc.solving import pattern_generation
+    from alloc.solving.sharing import pattern_generation
 
     sizes = [Size(100, 13_001), Size(300, 20_017)]
     prices = np.array([2.0, 3.5])
@@ -135,7 +135,7 @@ def test_scarce_cpu_is_seen_host_by_host() -> None:
 
 def test_hosts_are_refilled_until_nothing_is_gained(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the exact model of single hosts switched off, refilling a few hosts finds as much."""
-    from alloc.solving import sharing
+    from alloc.solving.sharing import method as sharing
 
     monkeypatch.setattr(sharing, "_EXACT_COLUMNS", 0)
     rng = np.random.default_rng(0)
@@ -319,7 +319,7 @@ def test_a_false_refusal_of_the_integer_program_is_no_proof(
     goal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing at all, or the warm start, keeps every rule: "infeasible" is a solver's mistake."""
-    from alloc.solving import sharing
+    from alloc.solving.sharing import method as sharing
 
     cluster = flat_cluster("c", HostType("h", 2, "v100", 8000, 8192), 2)
     gangs = (TaskGroup("t", 1, 500, 2000), TaskGroup("t", 1, 1000, 5000))

@@ -13,14 +13,14 @@ from interrupting import ctrl_c_in_highs, incumbent
 import alloc
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
 from alloc.families import FAMILIES, instance_families, require_family
-from alloc.instance import Instance, Tenant
 from alloc.instances import load
-from alloc.models.round_allocation import round_data
-from alloc.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
+from alloc.models.round import round_data
+from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
 from alloc.solving import solve
 from alloc.solving.certify import certify
 from alloc.solving.outcome import Outcome, Settings
-from alloc.solving.rounds import optimise_round, price_bound
+from alloc.solving.round.method import optimise_round, price_bound
 from alloc.topology.host import Host, HostType
 from alloc.topology.topology import Topology
 from alloc.workload import Job, rigid_gang

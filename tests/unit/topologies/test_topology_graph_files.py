@@ -9,8 +9,8 @@ import networkx as nx
 import pytest
 
 from alloc.errors import InstanceError
-from alloc.instance import Instance
 from alloc.instances.topologies import read_topology, topology_text, write_topology
+from alloc.problems.allocation.instance import Instance
 from alloc.topology import (
     HostType,
     dgx_h100,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from alloc.instance import Instance
-from alloc.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
 from alloc.topology.topology import HostType, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from alloc.capacity import (
+from alloc.certificate import Certificate
+from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
     JobOption,
@@ -21,10 +22,9 @@ from alloc.capacity import (
     Tightening,
     Unserved,
 )
-from alloc.capacity.accounting import account, usable_gpus
-from alloc.certificate import Certificate
+from alloc.problems.right_sizing.accounting import account, usable_gpus
 from alloc.topology import HostType
-from alloc.verification.plan import check_plan_claims, verify_plan
+from alloc.verification.right_sizing import check_plan_claims, verify_plan
 
 A = HostType("four", 4, "a")
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from alloc.capacity.operation import (
+from alloc.errors import InstanceError
+from alloc.problems.operation.problem import (
     EarlyStop,
     NodePlan,
     NodePool,
@@ -11,7 +12,6 @@ from alloc.capacity.operation import (
     OperationPlan,
     OperationProblem,
 )
-from alloc.errors import InstanceError
 from alloc.verification.operation import operation_costs, verify_operation
 
 # 2 an hour with one GPU in use, 3 with two; 1 kW or 1.5 kW at 2 a kWh on top: 4 and 6 an hour.

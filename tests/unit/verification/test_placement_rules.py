@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import alloc.verification
-from alloc.instance import Affinity, Instance, Moves, Tenant
-from alloc.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.verification import initial_violations, verify
 from alloc.verification.violation import Violation

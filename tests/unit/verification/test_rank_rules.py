@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from alloc.solving.rank_mapping import map_ranks
+from alloc.solving.rank_mapping.method import map_ranks
 from alloc.topology.communication import symmetric_tree
-from alloc.verification.ranks import check_mapping
+from alloc.verification.rank_mapping import check_mapping
 from alloc.workload.parallelism import Parallelism
 
 TREE = symmetric_tree((("rack", 2), ("host", 4)), {"rack": 10, "host": 100}, 1e-6)

@@ -1,0 +1,1 @@
+"""Methods of optimisation that know nothing of clusters."""

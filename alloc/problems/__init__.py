@@ -1,0 +1,1 @@
+"""What is asked and what answers it, one folder a problem: types and measures, numpy only."""

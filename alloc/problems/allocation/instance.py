@@ -1,0 +1,440 @@
+"""The instance: a cluster, its jobs and the rules of time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+
+from alloc.errors import InstanceError, nearest
+from alloc.packing import HostPool, stands_alone
+from alloc.problems.allocation.solution import Assignment
+from alloc.serialisation import document_format
+from alloc.topology import Topology
+from alloc.topology.gpu_fit import gpu_misfit
+from alloc.topology.topology import HOST
+from alloc.units import (
+    MILLI,
+    RESOURCES,
+    require_count,
+    require_positive,
+    require_share,
+    require_slot_length,
+    require_time,
+)
+from alloc.workload import NO_RULES, Configuration, Job
+
+FEATURES = ("placement rules", "MIG slices", "GPU memory", "affinities", "moves", "borrowing")
+"""What an instance may ask of a method beyond rounds and time; see `Instance.features`."""
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A tenant and its quota.
+
+    Parameters
+    ----------
+    name
+        Unique name.
+    gpu_quota_milli
+        Most GPU that its jobs may hold at any time without borrowing, milli-GPU.
+    cohort
+        Tenants of one cohort lend each other what they leave idle: together they hold at most the
+        sum of their quotas. None: the tenant neither lends nor borrows.
+    borrowing_milli
+        Most GPU beyond its quota that it may borrow from its cohort, milli-GPU.
+    """
+
+    name: str
+    gpu_quota_milli: int
+    cohort: str | None = None
+    borrowing_milli: int = 0
+
+    def __post_init__(self) -> None:
+        where = f'tenant "{self.name}"'
+        require_share(self.gpu_quota_milli, where, "gpu_quota_milli")
+        require_share(self.borrowing_milli, where, "borrowing_milli")
+        if self.borrowing_milli and self.cohort is None:
+            raise InstanceError(
+                f"{where}: may borrow {self.borrowing_milli} milli-GPU but from nobody; name the "
+                "cohort that lends to it."
+            )
+
+
+@dataclass(frozen=True)
+class Affinity:
+    """Jobs that stand together or apart.
+
+    Parameters
+    ----------
+    kind
+        ``"together"``: all tasks of those of the jobs that run stand in one domain of the level;
+        ``"apart"``: no domain of the level holds tasks of two of the jobs.
+    level
+        Level, "host" included.
+    jobs
+        Ids of the jobs, two or more.
+    """
+
+    kind: Literal["together", "apart"]
+    level: str
+    jobs: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("together", "apart"):
+            raise InstanceError(f'affinity: kind is "{self.kind}"; it is "together" or "apart".')
+        if len(set(self.jobs)) != len(self.jobs) or len(self.jobs) < 2:
+            raise InstanceError(
+                f'affinity "{self.kind}" in one {self.level}: names the jobs '
+                f"{', '.join(self.jobs) or '(none)'}; name two or more, each once."
+            )
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What an allocation may do to the jobs that run: without it, a round starts afresh.
+
+    A running job that is not preemptible stays on its hosts. Tasks of one role are alike, so the
+    moves of a job are the tasks that leave a host: the sum over hosts of those it has less of.
+
+    Parameters
+    ----------
+    budget
+        Most tasks that may move; ``None``: any number; 0 pins all.
+    evict
+        Whether running preemptible jobs may be stopped; otherwise each of them keeps running.
+    """
+
+    budget: int | None = None
+    evict: bool = False
+
+    def __post_init__(self) -> None:
+        if self.budget is not None:
+            require_count(self.budget, "moves", "budget")
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A scheduling instance: everything that the problem is, and nothing that is an answer.
+
+    Parameters
+    ----------
+    name
+        For people; part of the fingerprint.
+    topology
+        The cluster.
+    jobs
+        The jobs, at least one, ids unique.
+    slot_s
+        Length of a slot, seconds: decisions are taken at multiples of it and hold until the next.
+        None for continuous time.
+    horizon_s
+        Time by which every job must be complete, seconds; ``None``: open end.
+    tenants
+        Tenants with quotas. A job of a tenant that is not listed has no quota.
+    running
+        What ran just before the start: it decides whether going on costs a restart, and what
+        counts as a move. Where their hosts are said, the jobs must fit on them together; only
+        with `moves` may a host be over-full, for a placement to report or to relieve.
+    affinities
+        Jobs that stand together or apart.
+    moves
+        What an allocation may do to the jobs in running; ``None``: anything, as if none of them
+        ran.
+    description
+        Where the instance comes from: generator, seed, trace, sources. Not part of the problem,
+        so not part of the fingerprint.
+    """
+
+    name: str
+    topology: Topology
+    jobs: tuple[Job, ...]
+    slot_s: float | None = None
+    horizon_s: float | None = None
+    tenants: tuple[Tenant, ...] = ()
+    running: tuple[Assignment, ...] = ()
+    affinities: tuple[Affinity, ...] = ()
+    moves: Moves | None = None
+    description: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        where = f'instance "{self.name}"'
+        if not self.jobs:
+            raise InstanceError(f"{where}: has no jobs; there is nothing to allocate.")
+        if self.slot_s is not None:
+            require_slot_length(self.slot_s, where, "slot_s")
+        if self.horizon_s is not None:
+            require_positive(self.horizon_s, where, "horizon_s")
+            require_time(self.horizon_s, where, "horizon_s")
+        if len(self.job_index) != len(self.jobs):
+            seen: set[str] = set()
+            twice = next(j.id for j in self.jobs if j.id in seen or seen.add(j.id))  # type: ignore[func-returns-value]
+            raise InstanceError(f'{where}: job "{twice}" appears twice; job ids must be unique.')
+        tenants = {tenant.name for tenant in self.tenants}
+        if len(tenants) != len(self.tenants):
+            raise InstanceError(f"{where}: a tenant appears twice; tenant names must be unique.")
+        for tenant in self.tenants:
+            if tenant.gpu_quota_milli > self.topology.num_gpus * MILLI:
+                raise InstanceError(
+                    f'tenant "{tenant.name}": gpu_quota_milli {tenant.gpu_quota_milli} is above '
+                    f"the {self.topology.num_gpus * MILLI} of the whole cluster; lower the quota "
+                    "or add hosts."
+                )
+        _check_demands(self)
+        _check_running(self, where)
+        if self.moves is None and (reason := overfull(self)) is not None:
+            raise InstanceError(
+                f"{reason}; correct running, or give moves, which say what may be done about it."
+            )
+        _check_rules(self)
+
+    @cached_property
+    def job_index(self) -> dict[str, int]:
+        """Position of each job id in `jobs`."""
+        return {job.id: j for j, job in enumerate(self.jobs)}
+
+    def job(self, job_id: str) -> Job:
+        """Return the job with that id.
+
+        Raises
+        ------
+        InstanceError
+            If there is none.
+        """
+        if job_id not in self.job_index:
+            raise InstanceError(
+                f'instance "{self.name}" has no job "{job_id}"'
+                f"{nearest(job_id, self.job_index, '; give the id of one of its jobs.')}"
+            )
+        return self.jobs[self.job_index[job_id]]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical JSON of the problem (without `description`)."""
+        return document_format(Instance).fingerprint(self)
+
+    @cached_property
+    def features(self) -> Mapping[str, str]:
+        """What the instance asks of a method beyond rounds and time, and who asks for it.
+
+        Keys of `FEATURES`; values name the first job, tenant or rule concerned.
+        """
+        found: dict[str, str] = {}
+        for job in self.jobs:
+            if job.placement != NO_RULES:
+                found.setdefault("placement rules", f'job "{job.id}"')
+        seen: set[int] = set()
+        for job in self.jobs:
+            if id(job.configurations) in seen:
+                continue
+            seen.add(id(job.configurations))
+            groups = [g for c in job.configurations for g in c.tasks]
+            if any(group.mig_profile for group in groups):
+                found.setdefault("MIG slices", f'job "{job.id}"')
+            if any(group.gpu_memory_mib for group in groups):
+                found.setdefault("GPU memory", f'job "{job.id}"')
+        if self.affinities:
+            found["affinities"] = f"jobs {', '.join(self.affinities[0].jobs[:2])}"
+        if self.moves is not None:
+            found["moves"] = "the running jobs"
+        for tenant in self.tenants:
+            if tenant.cohort is not None:
+                found.setdefault("borrowing", f'tenant "{tenant.name}"')
+        return found
+
+    def replace(self, **changes: Any) -> Instance:
+        """Return a copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    def to_json(self, path: str | PathLike[str] | None = None) -> str:
+        """Return the instance as a JSON document, and write it if a path is given."""
+        return document_format(Instance).write(self, path)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Instance:
+        """Read an instance from the text of a JSON document.
+
+        Raises
+        ------
+        InstanceError
+            If the document is malformed; the message names job, field, value and cure.
+        """
+        return document_format(Instance).parse(text)
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Instance:
+        """Read an instance from a JSON file (plain, or gzip when the name ends in ``.gz``)."""
+        return document_format(Instance).load(path)
+
+
+def _check_demands(instance: Instance) -> None:
+    """Refuse jobs that cannot run on the empty cluster in any of their configurations."""
+    # Jobs share configuration tuples, so each tuple is checked once.
+    checked: dict[int, str | None] = {}
+    for job in instance.jobs:
+        key = id(job.configurations)
+        if key not in checked:
+            checked[key] = _unfit(instance.topology, job.configurations)
+        if (reason := checked[key]) is not None:
+            raise InstanceError(
+                f'job "{job.id}": fits the empty cluster in none of its configurations ({reason}); '
+                "add hosts, shrink the job or drop it."
+            )
+
+
+def _unfit(topology: Topology, configurations: tuple[Configuration, ...]) -> str | None:
+    """Return why the smallest configuration fits the empty cluster not, or None if some does."""
+    first: str | None = None
+    for configuration in sorted(configurations, key=lambda c: c.demand):
+        if configuration.rate > 0:
+            reason = misfit(topology, configuration)
+            if reason is None:
+                return None
+            first = reason if first is None else first
+    return first
+
+
+def _check_running(instance: Instance, where: str) -> None:
+    """Refuse running placements that name what the instance does not have, or a job twice."""
+    seen: set[str] = set()
+    for running in instance.running:
+        if running.job not in instance.job_index:
+            raise InstanceError(
+                f'{where}: running names job "{running.job}", which is not in jobs'
+                f"{nearest(running.job, instance.job_index, '; add the job or drop this.')}"
+            )
+        if running.job in seen:
+            raise InstanceError(f'{where}: running names job "{running.job}" twice; keep one.')
+        seen.add(running.job)
+        count = len(instance.job(running.job).configurations)
+        if not 0 <= running.configuration < count:
+            raise InstanceError(
+                f'job "{running.job}": runs in configuration {running.configuration}, but has '
+                f"{count}; count them from 0."
+            )
+        configuration = instance.job(running.job).configurations[running.configuration]
+        roles = [group.role for group in configuration.tasks]
+        for task in running.tasks:
+            if task.role not in roles:
+                cure = nearest(task.role, roles, f"; name one of: {', '.join(roles)}.")
+                raise InstanceError(
+                    f'job "{running.job}": runs tasks of role "{task.role}", which its '
+                    f"configuration {running.configuration} does not have{cure}"
+                )
+            if task.host not in instance.topology.host_index:
+                cure = nearest(task.host, instance.topology.host_index, "; name one of its hosts.")
+                raise InstanceError(
+                    f'job "{running.job}": runs on host "{task.host}", which is not in the '
+                    f"topology{cure}"
+                )
+
+
+def overfull(instance: Instance) -> str | None:
+    """Say which running job finds no room beside those named before it, or return None."""
+    if not any(running.tasks for running in instance.running):
+        return None
+    pool = HostPool(instance.topology)
+    for running in instance.running:
+        configuration = instance.job(running.job).configurations[running.configuration]
+        if not pool.fits(configuration, running.tasks):
+            hosts = ", ".join(dict.fromkeys(task.host for task in running.tasks))
+            return (
+                f'job "{running.job}": runs on {hosts}, where the other running jobs leave no room '
+                f"for its {configuration.label}"
+            )
+        pool.take(configuration, running.tasks)
+    return None
+
+
+def _check_rules(instance: Instance) -> None:
+    """Refuse rules that name levels or jobs that are not there."""
+    topology = instance.topology
+    known = (*topology.levels, HOST)
+
+    def require_level(level: str, where: str) -> None:
+        if level not in known:
+            raise InstanceError(
+                f'{where}: level "{level}" is not in the topology'
+                f"{nearest(level, known, '; name one of: ' + ', '.join(known) + '.')}"
+            )
+
+    for job in instance.jobs:
+        if job.placement is NO_RULES:
+            continue
+        for level in job.placement.levels:
+            require_level(level, f'job "{job.id}"')
+        ranks = [known.index(rule.level) for rule in job.placement.slices]
+        if sorted(set(ranks)) != ranks:
+            raise InstanceError(
+                f'job "{job.id}": slices per {", ".join(s.level for s in job.placement.slices)} '
+                "do not nest; list them from the outer level to the inner, each level once."
+            )
+    for affinity in instance.affinities:
+        require_level(affinity.level, f'affinity "{affinity.kind}"')
+        for job_id in affinity.jobs:
+            if job_id not in instance.job_index:
+                cure = nearest(job_id, instance.job_index, "; name one of the jobs.")
+                raise InstanceError(
+                    f'affinity "{affinity.kind}": job "{job_id}" is not in jobs{cure}'
+                )
+
+
+def misfit(topology: Topology, configuration: Configuration) -> str | None:
+    """Say why a configuration can never run on a topology, or return None if it can.
+
+    Totals, GPUs and single groups are looked at first, since they make the better sentences; what
+    passes them is placed on the empty cluster. The test is exact but for MIG slices beside other
+    tasks (`alloc.packing.stands_alone`).
+    """
+    if configuration.within is not None and configuration.within not in topology.domain_of_host:
+        known = (*topology.levels, "host")
+        return (
+            f'its level "{configuration.within}" is not in the topology'
+            f"{nearest(configuration.within, known)}"
+        )
+    capacity = topology.capacity
+    if configuration.gpu_type is not None:
+        of_type = np.array([t == configuration.gpu_type for t in topology.gpu_types])
+        if not of_type.any():
+            return f'the cluster has no GPU of type "{configuration.gpu_type}"'
+        capacity = capacity[of_type]
+    totals = capacity.sum(axis=0)
+    for resource, need, have in zip(RESOURCES, configuration.demand, totals, strict=True):
+        if need > have:
+            return (
+                f"{configuration.label} needs {_amount(resource, need)} of "
+                f"{_amount(resource, have)}"
+            )
+    if (reason := gpu_misfit(topology, configuration)) is not None:
+        return reason
+    for group in configuration.tasks:
+        demand = np.array(group.demand)
+        needed = demand > 0
+        if not needed.any():
+            continue
+        per_host = (capacity[:, needed] // demand[needed]).min(axis=1)
+        if per_host.sum() < group.count:
+            return (
+                f"{group.count} {group.role} tasks of {group.gpu_milli / MILLI:g} GPU, "
+                f"{group.cpu_milli / MILLI:g} CPU, {group.memory_mib} MiB each, but the empty "
+                f"cluster holds {per_host.sum()}"
+            )
+    if stands_alone(topology, configuration):
+        return None
+    where = "hosts" if configuration.within is None else f"hosts of one {configuration.within}"
+    return (
+        f"{configuration.label} fit by their totals, but not on the {where} of the empty cluster, "
+        "where no task may be split"
+    )
+
+
+def _amount(resource: str, amount: float) -> str:
+    """Return an amount of a resource in words, for example ``8 GPU``."""
+    if resource == "memory_mib":
+        return f"{amount:g} MiB"
+    return f"{amount / MILLI:g} {'GPU' if resource == 'gpu_milli' else 'CPU'}"

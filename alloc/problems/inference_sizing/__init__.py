@@ -1,0 +1,1 @@
+"""Replicas that serve requests: pools, traffic, goals, and the plan that answers."""

@@ -1,0 +1,1 @@
+"""Quotas: tenants, their demand, what they are guaranteed, and the plan that answers."""

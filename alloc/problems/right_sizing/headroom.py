@@ -1,0 +1,163 @@
+"""Headroom: how much more than its load a class needs in a pool, so that its goal is kept.
+
+A class whose jobs hold n GPUs finds, in a pool of R GPUs, about ``m = floor(R / n)`` servers. With
+Poisson arrivals and exponential run times of mean h (M/M/m, Erlang C) a job waits longer than t
+with probability ``C(m, a) exp(-(m - a) t / h)``, which rises with the load a [1]_. The largest load
+a* that keeps the goal gives the utilisation ``a* / m`` and the headroom ``m / a*``.
+
+On the safe side: run times of training jobs vary, but those of one class in one option less than
+exponentially, and less variation means shorter waits (halved for constant run times [2]_). Not on
+the safe side: gangs wait for n GPUs at once and leave some idle meanwhile, arrivals come in bursts,
+and R is what pools are taken to have before their size is known. The replay of a plan in the
+simulator finds where that matters; `alloc.problems.right_sizing.Tightening` is its answer.
+
+References
+----------
+.. [1] D. Gross et al., *Fundamentals of Queueing Theory*, 4th ed., 2008, section 2.4.
+.. [2] L. Kleinrock, *Queueing Systems I*, 1975, section 5.6 (Pollaczek-Khinchine), for one server;
+   A. O. Allen, 1990, section 5.3, for several.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from alloc.errors import InstanceError
+from alloc.problems.right_sizing.bands import expected_load
+from alloc.problems.right_sizing.demand import JobClass, TighteningKey
+from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.workload.queueing import wait_in_queue
+
+_MOST_SERVERS = 1000
+"""Beyond it a few more servers hardly matter; fewer than there are is on the safe side."""
+_STEPS = 40
+MOST_HEADROOM = 1000
+"""GPUs for a busy one from which on a goal cannot be kept: nobody buys a pool that is idle for all
+but a thousandth of the time, and one as large as that keeps the goal with far less."""
+KEPT_OUT = 1e5
+"""Factor of a tightening from which on a class is kept out of a pool. A smaller one is no wall: the
+host that is there anyway has room for a few jobs whatever they count."""
+
+
+@lru_cache(maxsize=65536)
+def most_utilisation(
+    servers: int, run_hours: float, wait_hours: float, fraction: float | None
+) -> float:
+    """Return the largest utilisation at which jobs wait no longer than promised (M/M/c).
+
+    Parameters
+    ----------
+    servers
+        Jobs that fit at the same time, 1 or more.
+    run_hours
+        Mean run time, hours.
+    wait_hours
+        Most wait, hours.
+    fraction
+        Fraction of the jobs that keep to it; None: the mean does.
+    """
+    servers = min(servers, _MOST_SERVERS)
+    low, high = 0.0, 1.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        wait = wait_in_queue(servers, middle * servers / run_hours, run_hours, 1.0)
+        if fraction is None:
+            kept = wait.mean_s <= wait_hours
+        else:
+            kept = wait.is_stable and wait.exceeds(wait_hours) <= 1 - fraction
+        low, high = (middle, high) if kept else (low, middle)
+    return low
+
+
+def reference_gpus(problem: PlanningProblem) -> float:
+    """Return the GPUs a pool is taken to have."""
+    if problem.pool_gpus is not None:
+        return problem.pool_gpus
+    return float(expected_load(problem).sum()) / len(problem.sites)
+
+
+def headroom(
+    problem: PlanningProblem, job_class: JobClass, option: int, pool_gpus: float, spot: bool = False
+) -> float | None:
+    """Return by what the load of a class in an option is multiplied to get the GPUs it needs.
+
+    Parameters
+    ----------
+    problem, job_class
+        The problem, and one of its classes.
+    option
+        Position of the option in the class.
+    pool_gpus
+        GPUs of the pool.
+    spot
+        Whether on spot hosts, where a job takes longer by the class's overhead.
+
+    Returns
+    -------
+    float or None
+        1 or more, without any `Tightening`; None if the option is too slow for the goal, or would
+        need more than `MOST_HEADROOM` GPUs for a busy one.
+    """
+    way = job_class.options[option]
+    floor = 1 / problem.utilisation
+    if job_class.goal is None:
+        return floor
+    hours = way.hours * (1 + (job_class.spot_overhead if spot else 0.0))
+    wait_hours = job_class.goal.wait_hours(hours)
+    if wait_hours < 0:
+        return None
+    servers = max(int(pool_gpus // way.gpus), 1)
+    busy = most_utilisation(servers, hours, wait_hours, job_class.goal.fraction)
+    return None if busy * MOST_HEADROOM < 1 else max(1 / busy, floor)
+
+
+def require_goals_can_be_kept(problem: PlanningProblem) -> None:
+    """Refuse a goal that a pool keeps only if next to none of its GPUs is ever busy.
+
+    Raises
+    ------
+    InstanceError
+        If for a class with jobs the formula asks for more than `MOST_HEADROOM` GPUs for a busy one
+        on every option that is fast enough.
+    """
+    pool_gpus = reference_gpus(problem)
+    types = {offer.gpu_type for offer in problem.offers}
+    for job_class in problem.classes:
+        goal = job_class.goal
+        if goal is None or not any(any(s.arrivals[job_class.name]) for s in problem.scenarios):
+            continue
+        fast = [
+            k
+            for k, option in enumerate(job_class.options)
+            if option.gpu_type in types and goal.wait_hours(option.hours) >= 0
+        ]
+        if fast and all(headroom(problem, job_class, k, pool_gpus) is None for k in fast):
+            raise InstanceError(
+                f'job class "{job_class.name}": that {goal.sentence} would take more than '
+                f"{MOST_HEADROOM:,} GPUs for each busy one in pools of {pool_gpus:,.0f} GPUs; give "
+                "a longer goal, fewer jobs that must keep it, or say in pool_gpus how large pools "
+                "are."
+            )
+
+
+def tightening_factors(problem: PlanningProblem) -> dict[TighteningKey, float]:
+    """Return the factor of each (class, GPU type, site, spot) that has one; several multiply.
+
+    From `KEPT_OUT` on the models offer no way there at all.
+    """
+    found: dict[TighteningKey, float] = {}
+    for part in problem.tightening:
+        found[part.key] = found.get(part.key, 1.0) * part.factor
+    return found
+
+
+def margins(problem: PlanningProblem) -> dict[TighteningKey, float]:
+    """Return the margin of each (class, GPU type, site, spot) that has one, GPUs.
+
+    Of several the largest counts.
+    """
+    found: dict[TighteningKey, float] = {}
+    for part in problem.tightening:
+        if part.margin > 0:
+            found[part.key] = max(found.get(part.key, 0.0), part.margin)
+    return found

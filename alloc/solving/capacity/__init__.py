@@ -1,1 +1,0 @@
-"""Solving the problems of family F7."""

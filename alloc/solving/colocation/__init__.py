@@ -1,0 +1,1 @@
+"""Co-location: sets of jobs that share a GPU, by column generation."""

@@ -1,0 +1,1 @@
+"""Inference: relaxations over mixes of replicas."""

@@ -1,0 +1,1 @@
+"""F2, malleable jobs: column generation, neighbourhood search, list search."""

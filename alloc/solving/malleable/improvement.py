@@ -1,0 +1,211 @@
+"""Better schedules for F2: price-guided insertion, then large-neighbourhood search.
+
+Incumbents come from three sources. Insertion in the order of the linear master's completions, with
+its prices as the value of capacity to later jobs (LP-guided list scheduling). The integer master
+over the generated columns. And large-neighbourhood search: take some jobs out, put them back
+better, either one by one at prices or all at once by the integer master.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from alloc.backends import SolverOptions
+from alloc.formulation import Array
+from alloc.models.malleable.data import SlotData
+from alloc.solving.malleable.column_generation import Relaxation
+from alloc.solving.malleable.insertion import Builder, give_back, take, total_cost
+from alloc.solving.malleable.master import Column, solve_integer_master
+from alloc.solving.outcome import Settings
+
+Plan = dict[int, Column]
+_PRICE_FACTORS = (1.0, 0.9, 1.1, 0.75, 0.5, 0.25, 0.0)
+_SUBPROBLEM_SECONDS = 5.0
+_LONG_SIZES = (2, 40)
+"""Range of neighbourhood sizes where insertion is quick."""
+
+
+def guided_plans(
+    data: SlotData, builder: Builder, relaxation: Relaxation, settings: Settings
+) -> list[Plan]:
+    """Return the complete schedules that price-guided insertion finds in time, best first."""
+    order = np.argsort(relaxation.completion(data.num_jobs), kind="stable").tolist()
+    plans = []
+    for factor in _PRICE_FACTORS:
+        if settings.time_is_up():
+            break
+        prices = factor * relaxation.prices if factor else None
+        plan = builder.insert_all(order, builder.empty(), prices, settings.time_is_up)
+        if plan is not None:
+            plans.append(plan)
+    return sorted(plans, key=total_cost)
+
+
+class Improver:
+    """Large-neighbourhood search from an incumbent.
+
+    Parameters
+    ----------
+    data
+        The instance on its slots.
+    builder
+        Inserts single jobs.
+    relaxation
+        Columns and prices.
+    plan
+        The incumbent.
+    settings
+        Limits and seed.
+    """
+
+    def __init__(
+        self,
+        data: SlotData,
+        builder: Builder,
+        relaxation: Relaxation,
+        plan: Plan,
+        settings: Settings,
+    ) -> None:
+        self.data = data
+        self.builder = builder
+        self.relaxation = relaxation
+        self.plan = plan
+        self.settings = settings
+        self.rng = np.random.default_rng(settings.seed)
+        self.pool: dict[int, list[Column]] = {j: [] for j in range(data.num_jobs)}
+        self._keys: set[tuple[int, tuple[int, tuple[int, ...]]]] = set()
+        for column in (*relaxation.columns, *plan.values()):
+            self._remember(column)
+        self._full: Plan | None = None
+        """The plan whose room left is in `_room`."""
+        self._room = builder.empty()
+        self.target = -np.inf
+        """Value at which the search may stop."""
+
+    @property
+    def value(self) -> float:
+        """Weighted JCT of the incumbent, weighted slots."""
+        return total_cost(self.plan)
+
+    def adopt(self, plan: Plan) -> bool:
+        """Take a plan as the incumbent if it is better; its columns are kept in any case."""
+        for job, column in plan.items():
+            if column is not self.plan.get(job):
+                self._remember(column)
+        if total_cost(plan) < self.value - 1e-9:
+            self.plan = plan
+            return True
+        return False
+
+    def integer_master(self, seconds: float) -> bool:
+        """Choose the best schedule among all columns known, where they are worth it."""
+        if not self.relaxation.mastered:
+            return False
+        return self._reselect(list(range(self.data.num_jobs)), seconds)
+
+    def search(self, seconds: float, report: Callable[[str], None]) -> None:
+        """Improve the incumbent until the target is met or time is up."""
+        stop = max(self.settings.seconds_left() - seconds, 0.0)
+        rounds = idle = 0
+        size = min(self.data.num_jobs, 8)
+        # Without a linear master, columns are few and insertion is quick: choose less, insert more.
+        long = not self.relaxation.mastered
+        every, most = (60, math.inf) if long else (4, 400)
+        patience = min(20 * self.data.num_jobs, most)
+        while self.value > self.target and self.settings.seconds_left() > stop:
+            rounds += 1
+            if long:
+                size = min(self.data.num_jobs, int(self.rng.integers(*_LONG_SIZES)))
+            jobs = self._neighbourhood(size)
+            better = self._reinsert(jobs)
+            if rounds % every == 0:
+                left = self.settings.seconds_left() - stop
+                wide = self._neighbourhood(min(self.data.num_jobs, 24 if long else 3 * size))
+                better |= self._reselect(wide, min(_SUBPROBLEM_SECONDS, left))
+            idle = 0 if better else idle + 1
+            if better:
+                report(f"neighbourhood search, round {rounds}: {self.value:.4f}")
+            if idle and idle % 40 == 0 and not long:
+                size = min(self.data.num_jobs, size + 4)
+            if idle > patience:
+                break
+
+    def _remember(self, column: Column) -> None:
+        key = (column.job, column.profile.key())
+        if key not in self._keys:
+            self._keys.add(key)
+            self.pool[column.job].append(column)
+
+    def _neighbourhood(self, size: int) -> list[int]:
+        """Draw jobs that compete: around a random moment, or anywhere."""
+        completion = np.array([self.plan[j].profile.completion for j in range(self.data.num_jobs)])
+        if not self.relaxation.mastered and self.rng.random() < 0.5:
+            # Long jobs compete at moments far from their completion, too.
+            moment = self.rng.choice(completion)
+            there = np.flatnonzero((self.data.release <= moment) & (completion >= moment))
+            return sorted(self.rng.permutation(there)[:size].tolist())
+        if self.rng.random() < 0.7:
+            moment = self.rng.choice(completion)
+            spread = self.rng.random(self.data.num_jobs) * 0.3 * completion.max()
+            near = np.argsort(np.abs(completion - moment) + spread)
+            return sorted(near[:size].tolist())
+        return sorted(self.rng.permutation(self.data.num_jobs)[:size].tolist())
+
+    def _room_without(self, jobs: list[int]) -> Array:
+        if self._full is not self.plan:
+            self._full = self.plan
+            self._room = self.builder.empty()
+            for column in self.plan.values():
+                take(self._room, column)
+        room = self._room.copy()
+        for j in jobs:
+            give_back(room, self.plan[j])
+        return room
+
+    def _reinsert(self, jobs: list[int]) -> bool:
+        """Take jobs out and insert them again in a new order, at varied prices."""
+        room = self._room_without(jobs)
+        noise = self.rng.normal(0.0, 0.15, len(jobs))
+        completion = np.array([self.plan[j].profile.completion for j in jobs])
+        order = [jobs[i] for i in np.argsort(completion * (1 + noise))]
+        prices: Array | None = self.relaxation.prices * self.rng.uniform(0.3, 1.2)
+        placed: Plan = {}
+        for step, job in enumerate(order):
+            last = step == len(order) - 1
+            column = self.builder.insert(job, room, None if last else prices)
+            if column is None:
+                return False
+            take(room, column)
+            placed[job] = column
+        # With everyone in place, capacity left over is free: let each job use it in turn.
+        for job in order:
+            give_back(room, placed[job])
+            column = self.builder.insert(job, room, None)
+            if column is not None and column.cost < placed[job].cost:
+                placed[job] = column
+            take(room, placed[job])
+        return self.adopt({**self.plan, **placed})
+
+    def _reselect(self, jobs: list[int], seconds: float) -> bool:
+        """Let the integer master choose among the known columns of some jobs."""
+        room = self._room_without(jobs)
+        flat = room.ravel()
+        columns: list[Column] = []
+        start: list[int] = []
+        for j in jobs:
+            for column in self.pool[j]:
+                if (column.use <= flat[column.rows] + 1e-6).all():
+                    if column is self.plan[j] or column.profile == self.plan[j].profile:
+                        start.append(len(columns))
+                    columns.append(column)
+        options = SolverOptions(
+            min(seconds, self.settings.seconds_left()), self.settings.seed, self.settings.workers
+        )
+        warm = start if len(start) == len(jobs) else None
+        chosen, _ = solve_integer_master(self.data, columns, room, jobs, options, warm)
+        if chosen is None:
+            return False
+        return self.adopt({**self.plan, **{column.job: column for column in chosen}})

@@ -1,0 +1,1 @@
+"""Operation: aggregation, and policies without foresight."""

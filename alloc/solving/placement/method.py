@@ -1,0 +1,306 @@
+"""The specialised method of F4: placements of any size, with a bound.
+
+1. A start: the warm start, what runs as it stands, waiting jobs put beside it; repaired if need be.
+   Sizes that divide each other are packed by first-fit decreasing, and that is the end of it.
+2. Waiting jobs beside jobs that stay are an admission problem, solved exactly.
+3. Small problems go to HiGHS on the sparse arrays, and end with a proof.
+4. Goals of host costs and moves: exchanges, host patterns and their prices (`search`). Whole jobs
+   are put elsewhere for what single moves cannot do, and for all other goals (`gang_search`).
+5. A bound from host patterns, or from HiGHS where it has solved the whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+from alloc.backends import SolverOptions, highs
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
+from alloc.errors import UnsupportedFeatureError
+from alloc.families import require_family
+from alloc.formulation import ArrayModel
+from alloc.models.placement.arrays import draw_arrays
+from alloc.models.placement.data import PlacementData
+from alloc.objectives.goals import parse_level
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Solution
+from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.placement.admission import solve_admission
+from alloc.solving.placement.bounds import placement_bound
+from alloc.solving.placement.buddies import buddy_optimum
+from alloc.solving.placement.clock import Clock
+from alloc.solving.placement.compiling import Problem, compile_state, read_counts
+from alloc.solving.placement.gang_search import (
+    GangSearch,
+    first_placements,
+    fresh_placements,
+)
+from alloc.solving.placement.incumbent import Incumbent
+from alloc.solving.placement.ranges import range_bound
+from alloc.solving.placement.search import Search
+from alloc.solving.placement.terms import is_split
+from alloc.solving.placement.waiting import admission_obstacle
+
+Report = Callable[[str], None]
+
+_BACKEND = "alloc exchanges and patterns + HiGHS"
+_CHECKS, _KEPT_SHARE, _MOST_KEPT = 3.0, 0.01, 0.35
+"""Time kept to read the answer back, check it and write the certificate: so many times what it took
+to check the first placement, but at least and at most such shares of the limit."""
+_PATIENCE = 400
+"""Vain tries to put some jobs elsewhere after which an exact program is more promising."""
+_PROOF_S = 10.0
+"""Most seconds for a bound from patterns on a goal that they know in part only."""
+_DRAWN_S = 5e-5
+"""Seconds to draw the exact program, for each task group and host."""
+_ATTEMPTS = 30
+"""Placements afresh that are tried where what runs breaks a rule."""
+_FEW_CELLS = 2_500
+_MANY_CELLS = 250_000
+"""Task groups times hosts up to which HiGHS is asked first, and at all."""
+
+
+def solve_placement(
+    instance: Instance,
+    objective: str,
+    settings: Settings,
+    warm_start: Solution | None,
+    report: Report,
+) -> Outcome[Solution]:
+    """Solve an instance of F4: the method behind ``solve(..., "placement")``.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    objective
+        One level of a goal, such as ``"balance + 0.05 moves"``.
+    settings
+        Limits, and earlier levels to hold.
+    warm_start
+        An allocation to start from, or None.
+    report
+        Takes a line of progress.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If a task shares a GPU or holds a MIG slice.
+    """
+    search = _Solve(instance, objective, settings, warm_start, report)
+    limit: Limit | None = None
+    try:
+        search.run()
+    except KeyboardInterrupt:
+        # What was found until here is kept and certified.
+        limit = "interrupt"
+    if limit is None and not search.proved and settings.seconds_left() <= 0:
+        limit = "time"
+    return search.outcome(limit)
+
+
+class _Solve:
+    """One solve; incumbent and bound are valid at every moment."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        objective: str,
+        settings: Settings,
+        warm_start: Solution | None,
+        report: Report,
+    ) -> None:
+        self.instance = instance
+        self.objective = objective
+        self.settings = settings
+        self.time_limit_s = settings.time_limit_s
+        self.warm_start = warm_start
+        self.report = report
+        self.level = parse_level(objective)
+        self.data = PlacementData.of(instance)
+        self.problem = Problem(self.data)
+        self.best = Incumbent(self.problem, self.level, settings.held)
+        self.bound = -math.inf
+        self.proof: BoundProof = "none"
+        self.infeasible = False
+
+    @property
+    def proved(self) -> bool:
+        """Whether the incumbent is proved optimal, or that there is none."""
+        if self.infeasible:
+            return True
+        if not math.isfinite(self.best.cost):
+            return False
+        return is_within(self.best.cost, self.bound, OPTIMALITY_GAP)
+
+    def outcome(self, limit: Limit | None) -> Outcome[Solution]:
+        """Return what was found."""
+        conflict = require_family("placement").conflict if self.infeasible else None
+        return Outcome(
+            self.best.allocation,
+            self.best.sign * self.bound,
+            self.proof,
+            _BACKEND,
+            highs.version(),
+            limit,
+            self.infeasible,
+            conflict,
+        )
+
+    def run(self) -> None:
+        """Solve."""
+        self._prove_by(self.best.sign * range_bound(self.instance, self.level), "recomputed")
+        ranged = self.bound
+        self._start()
+        self._pack_buddies()
+        if self.proved:
+            return
+        if not self.settings.held and admission_obstacle(self.data, self.level) is None:
+            self._admit()
+        cells = len(self.data.groups) * self.instance.topology.num_hosts
+        if not self.proved and cells <= _FEW_CELLS:
+            self._exactly(self._left())
+        if not self.proved and self.best.counts is not None and self._left() > 0:
+            self._improve()
+        if not self.proved and cells <= _MANY_CELLS and self._left() > _DRAWN_S * cells:
+            self._exactly(self._left())
+        if not self.proved and self.bound <= ranged and self._left() > 0:
+            self._prove(self._left())
+        if not self.proved and self.best.counts is not None and self._whole_jobs:
+            self._gangs().run(self._left, self.bound)
+
+    def _left(self) -> float:
+        return self.settings.seconds_left()
+
+    def _start(self) -> None:
+        """Find a first placement, and see how long it takes to check one."""
+        self.best.offer(self.warm_start)
+        for counts in first_placements(self.problem, self.level):
+            before = self._left()
+            self.best.offer_counts(counts)
+            self._keep_time(before - self._left())
+            if self.best.counts is not None and self._left() <= 0:
+                break
+        if self.best.counts is None and not self.problem.tied:
+            # Hosts that start over-full: relieve them first.
+            state = compile_state(self.problem, self.data.initial, [self.level])
+            state.descend()
+            self.best.offer_counts(read_counts(self.problem, self.data.initial, state))
+        if self.best.counts is None:
+            for counts in fresh_placements(self.problem, _ATTEMPTS, self.settings.seed):
+                if self.best.offer_counts(counts) or self._left() <= 0:
+                    break
+        if self.best.counts is not None:
+            self._say("first placement")
+
+    def _keep_time(self, checked_s: float) -> None:
+        """Keep time to read the answer back, check it and write the certificate."""
+        limit_s = self.time_limit_s
+        kept_s = min(max(_CHECKS * checked_s, _KEPT_SHARE * limit_s), _MOST_KEPT * limit_s)
+        self.settings = replace(self.settings, time_limit_s=limit_s - kept_s)
+
+    def _pack_buddies(self) -> None:
+        """Take first-fit decreasing where it is optimal."""
+        names = [*(held.level.name for held in self.settings.held), self.level.name]
+        if names not in (["gpus_placed"], ["gpus_placed", "gpu_hosts_used"]):
+            return
+        packed = buddy_optimum(self.instance)
+        if packed is not None and math.isfinite(cost := self.best.cost_of(packed)):
+            self.best.offer(packed)
+            self._prove_by(cost, "recomputed")
+            self.report("sizes divide each other: first-fit decreasing is optimal")
+
+    def _say(self, what: str) -> None:
+        sign = self.best.sign
+        self.report(f"incumbent {sign * self.best.cost:.6g}, bound {sign * self.bound:.6g}: {what}")
+
+    def _admit(self) -> None:
+        found = solve_admission(
+            self.data,
+            self.level,
+            self._left(),
+            self.report,
+            workers=self.settings.workers,
+            seed=self.settings.seed,
+        )
+        self.best.offer(found.allocation)
+        self._prove_by(self.best.sign * found.bound, found.proof)
+
+    def _prove_by(self, bound: float, proof: BoundProof) -> None:
+        """Take a bound in minimisation."""
+        if math.isfinite(bound) and bound > self.bound:
+            self.bound, self.proof = bound, proof
+
+    def _prove(self, seconds: float) -> None:
+        bound, proof = placement_bound(self.data, self.level, seconds, self.report)
+        self._prove_by(self.best.sign * bound, proof)
+
+    def _exactly(self, seconds: float) -> None:
+        """Solve the sparse arrays."""
+        try:
+            drawing = draw_arrays(self.instance, self.objective, self.settings.held)
+        except UnsupportedFeatureError as reason:
+            self.report(f"no exact program: {reason}")
+            return
+        start = None
+        if self.best.allocation is not None and drawing.start is not None:
+            start = drawing.start(self.best.allocation)
+        model = cast(ArrayModel, drawing.model)
+        options = SolverOptions(
+            seconds, self.settings.seed, self.settings.workers, OPTIMALITY_GAP / 2, start
+        )
+        raw = highs.solve(model, options)
+        self.report(f"HiGHS on the arrays: {raw.native_status}, bound {raw.bound:.6g}")
+        self.infeasible = raw.status == "infeasible" and self.best.allocation is None
+        if raw.values is not None:
+            self.best.offer(drawing.extract(raw.values))
+        if raw.status != "infeasible":
+            self._prove_by(self.best.sign * raw.bound, "claimed")
+
+    def _improve(self) -> None:
+        """Search for better placements."""
+        gangs = self._gangs()
+
+        def rearrange(clock: Clock) -> None:
+            self._prove_by(search.bound, "recomputed")
+            gangs.run(clock, self.bound)
+
+        if not self._split:
+            gangs.run(self._left, self.bound, _PATIENCE)
+            if not self.proved and self._left() > 0:
+                self._prove(min(self._left(), _PROOF_S))
+            return
+        search = Search(
+            self.problem,
+            self.level,
+            self.best,
+            self.bound,
+            self.settings,
+            self.report,
+            OPTIMALITY_GAP,
+            rearrange if self._whole_jobs else None,
+        )
+        try:
+            search.run()
+        finally:
+            self._prove_by(search.bound, "recomputed")
+
+    def _gangs(self) -> GangSearch:
+        return GangSearch(self.problem, self.best, self.settings.seed, self._say)
+
+    @property
+    def _split(self) -> bool:
+        """Whether host costs, move prices and who runs make up the whole goal."""
+        return is_split(self.level) and all(is_split(held.level) for held in self.settings.held)
+
+    @property
+    def _whole_jobs(self) -> bool:
+        """Whether there is more to gain than single tasks and host patterns can."""
+        return not self._split or bool(self.problem.tied) or self._has_waiting()
+
+    def _has_waiting(self) -> bool:
+        names = {term.name for _, term in self.level.terms}
+        placed = bool(names & {"gpus_placed", "weight_placed"})
+        return placed and len(self.data.running) < len(self.instance.jobs)

@@ -1,0 +1,1 @@
+"""The questions about a cluster as it stands: place, defragment, explain."""

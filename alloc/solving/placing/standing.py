@@ -1,0 +1,203 @@
+"""What runs and breaks a rule from the start, left as it is: the problem for all the others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from alloc.problems.allocation.instance import Affinity, Instance, Tenant
+from alloc.solving.gang import domains_held
+from alloc.solving.gang.room import OUTSIDE
+from alloc.topology import HostType, Topology
+from alloc.units import MILLI
+from alloc.verification.violation import Violation
+from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
+
+_NOWHERE = "nowhere"
+"""A level without domains, as long as no other level has the name."""
+
+
+def leave_broken(instance: Instance, broken: Sequence[Violation]) -> Instance:
+    """Return the problem in which nobody repairs what is broken, and nobody breaks it further.
+
+    Hosts are as large as what is on them, quotas as large as what is held, and the jobs concerned
+    (`jobs_concerned`) have no rules: they stay where they are, so that none of this gives room to
+    anybody else. Jobs too close to each other stay so, and all others keep apart from them; where
+    jobs that must stand together do not, those of them that wait are left out: they cannot start.
+
+    Parameters
+    ----------
+    instance
+        What runs and what waits.
+    broken
+        What `initial_violations` found.
+    """
+    if not broken:
+        return instance
+    fixed = jobs_concerned(instance, broken)
+    cohorts = _cohorts(instance, broken)
+    affinities, barred = _affinities(instance)
+    problem = instance.replace(
+        topology=_grown(instance),
+        jobs=tuple(_pinned(job) if job.id in fixed else job for job in instance.jobs),
+        tenants=_grown_quotas(instance, cohorts),
+        affinities=tuple(affinities),
+    )
+    return only(problem, instance.job_index.keys() - barred) if barred else problem
+
+
+def jobs_concerned(instance: Instance, broken: Sequence[Violation]) -> set[str]:
+    """Return the running jobs that have a part in what is broken from the start."""
+    cohorts = _cohorts(instance, broken)
+    tenants = {v.ids[0] for v in broken if v.code == "quota"}
+    tenants |= {t.name for t in instance.tenants if t.cohort in cohorts}
+    # Affinities name a domain or a level and then the jobs; all else the job or the host first.
+    named = {job for v in broken if v.code in ("apart", "together") for job in v.ids[1:]}
+    named |= {
+        v.ids[0] for v in broken if v.code not in ("apart", "together", "quota", "cohort") and v.ids
+    }
+    return {
+        a.job
+        for a in instance.running
+        if a.job in named
+        or any(task.host in named for task in a.tasks)
+        or instance.job(a.job).tenant in tenants
+    }
+
+
+def only(instance: Instance, jobs: Collection[str]) -> Instance:
+    """Return the problem of some of its jobs, every running one among them.
+
+    A job that must stand together with jobs left out keeps together by itself: in their place
+    stands one job that can start nowhere, since a rule takes two.
+
+    Parameters
+    ----------
+    instance
+        The whole problem.
+    jobs
+        Ids of the jobs to keep.
+    """
+    kept: list[Affinity] = []
+    absent: set[str] = set()
+    for affinity in instance.affinities:
+        left = [job for job in affinity.jobs if job in jobs]
+        if affinity.kind == "together" and len(left) == 1:
+            left.append(next(job for job in affinity.jobs if job not in jobs))
+            absent.add(left[1])
+        if len(left) > 1:
+            kept.append(dataclasses.replace(affinity, jobs=tuple(left)))
+    topology, nowhere = instance.topology, _NOWHERE
+    if absent:
+        while nowhere in topology.levels:
+            nowhere += "-"
+        topology = topology.replace(levels=(*topology.levels, nowhere))
+    idle = (Configuration((TaskGroup("task", 1),), 1.0),)
+    return instance.replace(
+        topology=topology,
+        jobs=(
+            *(job for job in instance.jobs if job.id in jobs),
+            *(
+                Job(name, 0.0, 1.0, idle, elasticity="rigid", placement=PlacementRules(nowhere))
+                for name in sorted(absent)
+            ),
+        ),
+        affinities=tuple(kept),
+    )
+
+
+def _cohorts(instance: Instance, broken: Sequence[Violation]) -> set[str]:
+    named = {v.ids[0] for v in broken if v.code == "cohort"}
+    return {tenant.cohort for tenant in instance.tenants if tenant.cohort in named} - {None}
+
+
+def _affinities(instance: Instance) -> tuple[list[Affinity], set[str]]:
+    """Return what is left of the affinities, and the waiting jobs that cannot start under them."""
+    running = {a.job: a for a in instance.running if a.tasks}
+    kept: list[Affinity] = []
+    barred: set[str] = set()
+    for affinity in instance.affinities:
+        if affinity.kind == "together":
+            held = domains_held(instance.topology, affinity, running)
+            if len(held) > 1 or OUTSIDE in held:
+                barred |= set(affinity.jobs) - running.keys()
+            else:
+                kept.append(affinity)
+            continue
+        where = {
+            job: domains_held(instance.topology, affinity, {job: running[job]}) - {OUTSIDE}
+            for job in affinity.jobs
+            if job in running
+        }
+        pairs = list(combinations(affinity.jobs, 2))
+        sound = [(a, b) for a, b in pairs if not where.get(a, set()) & where.get(b, set())]
+        if len(sound) == len(pairs):
+            kept.append(affinity)
+        else:
+            kept += [dataclasses.replace(affinity, jobs=pair) for pair in sound]
+    return kept, barred
+
+
+def _pinned(job: Job) -> Job:
+    """Return a job that stays exactly as it runs; what it would prefer still counts in goals."""
+    configurations = tuple(
+        dataclasses.replace(c, within=None, gpu_type=None) for c in job.configurations
+    )
+    return keeping_size(job).replace(
+        configurations=configurations,
+        placement=PlacementRules(preferred=job.placement.preferred),
+        preemptible=False,
+    )
+
+
+def keeping_size(job: Job) -> Job:
+    """Return a job that keeps its configuration while it runs."""
+    return job.replace(elasticity="moldable") if job.elasticity == "malleable" else job
+
+
+def _grown(instance: Instance) -> Topology:
+    """Return the topology with over-full hosts as large as what is on them."""
+    topology = instance.topology
+    used = np.zeros_like(topology.capacity)
+    for a in instance.running:
+        groups = {g.role: g for g in instance.job(a.job).configurations[a.configuration].tasks}
+        for task in a.tasks:
+            used[topology.host_index[task.host]] += task.count * np.array(groups[task.role].demand)
+    types = {t.name: t for t in topology.host_types}
+    hosts = list(topology.hosts)
+    for h in np.flatnonzero((used > topology.capacity).any(axis=1)):
+        kind = topology.host_type(hosts[h])
+        gpus, cpu, memory = np.maximum(used[h], topology.capacity[h]).tolist()
+        large = HostType(
+            f"{kind.name} with what is on {hosts[h].id}",
+            -(-gpus // MILLI),
+            kind.gpu_type or ("generic" if gpus else None),
+            cpu,
+            memory,
+        )
+        types[large.name] = large
+        hosts[h] = dataclasses.replace(hosts[h], type=large.name)
+    return topology.replace(host_types=tuple(types.values()), hosts=tuple(hosts))
+
+
+def _grown_quotas(instance: Instance, cohorts: set[str]) -> tuple[Tenant, ...]:
+    """Return the tenants with quotas of at least what they hold, and no more in full cohorts.
+
+    A tenant beyond its quota borrows the excess, so that its cohort as a whole has no more to lend.
+    """
+    held = dict.fromkeys((t.name for t in instance.tenants), 0)
+    for a in instance.running:
+        job = instance.job(a.job)
+        if job.tenant in held:
+            held[job.tenant] += job.configurations[a.configuration].demand[0]
+
+    def grown(tenant: Tenant) -> Tenant:
+        over = held[tenant.name] - tenant.gpu_quota_milli
+        if tenant.cohort in cohorts or (tenant.cohort is None and over > 0):
+            return dataclasses.replace(tenant, gpu_quota_milli=held[tenant.name])
+        return dataclasses.replace(tenant, borrowing_milli=max(tenant.borrowing_milli, over))
+
+    return tuple(map(grown, instance.tenants))

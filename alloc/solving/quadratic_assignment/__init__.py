@@ -1,0 +1,1 @@
+"""Quadratic assignment: tabu search, bounds and branch and bound."""

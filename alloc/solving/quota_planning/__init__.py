@@ -1,0 +1,1 @@
+"""Quotas: one program for every measure."""

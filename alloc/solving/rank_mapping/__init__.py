@@ -1,0 +1,1 @@
+"""Rank mapping: candidates on a tree, and quadratic assignment."""

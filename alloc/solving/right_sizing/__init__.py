@@ -1,0 +1,1 @@
+"""Right-sizing: the extensive form and Benders decomposition."""

@@ -1,0 +1,380 @@
+"""The blocks of right-sizing, solved again and again: the same matrix, other right-hand sides.
+
+Every block has, besides its own columns, an emergency column for each row of demand and of carbon,
+and each in which a margin is kept, at a price far above any offer's, so that every first stage can
+be valued; a value with emergencies is no plan, but its duals are cuts.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from types import TracebackType
+from typing import Self
+
+import joblib
+import numpy as np
+from scipy import sparse
+
+from alloc.backends import SolverOptions, highs
+from alloc.backends.linear_program import LinearProgram
+from alloc.errors import worker_deaths
+from alloc.formulation import ArrayModel, RawResult
+from alloc.models.right_sizing.blocks import Blocks
+from alloc.models.right_sizing.data import Array, Ints, SizingData
+from alloc.problems.right_sizing.offers import HostOffer
+from alloc.solving.processes import worker_processes
+
+_EMERGENCY = 30.0
+"""Price of an emergency GPU, in prices of the dearest GPU that can be had."""
+_USUAL_NEED = 10.0
+"""GPUs for a unit of demand up to which that price is far above any other."""
+
+SHORT = 1e-6
+"""GPUs in emergency, relative to the demand, that rounding explains."""
+_LEAST_SCALE = 1e-3
+"""GPUs below which what is missing is no longer compared with what is asked for."""
+
+Task = tuple[int, int]
+"""Scenario and quarter."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockValue:
+    """The optimum of a block.
+
+    Parameters
+    ----------
+    value
+        Cost in units of money, emergencies included.
+    dual
+        Dual values of the rows, 0 or more, shape (rows,).
+    emergency
+        How much is missing in all: GPUs of demand and of margins, and kg of carbon over the cap.
+    short
+        The largest part of a row that is missing: of the demand of a class in a band, of a pool, of
+        the carbon cap. It is the judge's measure: what is little of all may be much of one class.
+    unserved
+        Demand that is missing, mean over the hours, GPUs of the leanest options.
+    values
+        Values of the block's own columns, shape (columns,).
+    """
+
+    value: float
+    dual: Array
+    emergency: float
+    short: float
+    unserved: float
+    values: Array
+
+
+@dataclass(frozen=True, eq=False)
+class BlockData:
+    """What a process needs to solve blocks.
+
+    Parameters
+    ----------
+    matrix
+        With the emergency columns last, shape (rows, columns).
+    cost
+        In units of money, shape (columns,).
+    right, waived
+        Shape (scenarios, quarters, rows).
+    upper
+        Of the columns that differ from block to block, shape (scenarios, quarters, len(varying)).
+    fixed_upper
+        Of all columns, shape (columns,).
+    varying
+        Their positions.
+    first_stage
+        Shape (rows, linked).
+    own
+        Columns that are not for emergencies.
+    emergency_rows
+        The row of each emergency column.
+    emergency_share
+        Share of the hours that the emergency columns are for; 0 for all but demand.
+    """
+
+    matrix: sparse.csc_array
+    cost: Array
+    right: Array
+    waived: Array
+    upper: Array
+    fixed_upper: Array
+    varying: np.ndarray
+    first_stage: sparse.csr_array
+    own: int
+    emergency_rows: Ints
+    emergency_share: Array
+
+
+def with_dearer_emergencies(data: BlockData) -> BlockData:
+    """Return the same blocks with emergencies at ten times the price."""
+    cost = data.cost.copy()
+    cost[data.own :] *= 10.0
+    return replace(data, cost=cost)
+
+
+def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool) -> BlockData:
+    """Return what a process needs; with `feasibility`, emergencies are all that costs."""
+    rows = [r for name in ("demand", "carbon") for r in range(*blocks.family[name].indices(10**9))]
+    rows += blocks.margin_rows
+    extra = sparse.coo_array(
+        (np.ones(len(rows)), (rows, np.arange(len(rows)))), shape=(blocks.num_rows, len(rows))
+    )
+    hours = float(data.bands.hours.sum())
+    classes = data.problem.classes
+    served = [
+        1.0 if classes[c].deferrable else float(data.bands.hours[b]) / hours
+        for c, b in blocks.demand_rows
+    ]
+    penalty = _penalties(data, blocks, unit, len(rows)) / unit
+    uppers = blocks.uppers()
+    varying = np.flatnonzero((uppers != uppers[:1, :1]).any(axis=(0, 1)))
+    cost = np.concatenate([blocks.cost / unit, penalty])
+    if feasibility:
+        cost = np.concatenate([np.zeros(blocks.num_columns), np.ones(len(rows))])
+    return BlockData(
+        sparse.hstack([blocks.matrix, extra], format="csc"),
+        cost,
+        blocks.right_hand_sides(),
+        blocks.waived(),
+        uppers[:, :, varying],
+        np.concatenate([uppers[0, 0], np.full(len(rows), np.inf)]),
+        varying,
+        blocks.first_stage,
+        blocks.num_columns,
+        np.array(rows, dtype=np.int64),
+        np.array([*served, *(0.0 for _ in rows[len(served) :])]),
+    )
+
+
+def _penalties(data: SizingData, blocks: Blocks, unit: float, rows: int) -> Array:
+    """Return the price of an emergency in each row of demand, of carbon and with a margin, money.
+
+    A block counts with its probability, and a host is paid for whether that block comes or not: who
+    cannot rent pays for the rarest block as for all of them.
+    """
+    hours, classes = float(data.bands.hours.sum()), len(data.problem.classes)
+    offers = data.problem.offers
+    rented = hours * max((o.price / o.gpus for o in offers if o.is_hourly), default=0.0)
+    bought = max((_price_of_host(data, o) / o.gpus for o in offers if not o.is_hourly), default=0.0)
+    rarest = float((data.probability[:, None] * data.discount).min())
+    anywhere = {(hire.pool, hire.spot) for hire in data.hires if math.isinf(hire.most)}
+    # GPUs that a unit of demand may need, and whether they can always be rented.
+    need, can_rent = np.ones(classes), np.zeros(classes, dtype=bool)
+    for way in data.ways:
+        c = way.job_class
+        need[c] = max(need[c], way.gpus_per_unit * way.room)
+        can_rent[c] |= (way.pool, way.spot) in anywhere
+    least = _EMERGENCY * max(rented, bought, float(blocks.cost.max(initial=0.0)), unit)
+    once = _EMERGENCY * bought / rarest * np.maximum(need / _USUAL_NEED, 1.0)
+    of_class = np.maximum(least, _EMERGENCY / _USUAL_NEED * rented * need)
+    of_class = np.where(can_rent, of_class, np.maximum(of_class, once))
+    found = [float(of_class[c]) for c, _ in blocks.demand_rows]
+    return np.array([*found, *[max(found, default=least)] * (rows - len(found))])
+
+
+def _price_of_host(data: SizingData, offer: HostOffer) -> float:
+    """Return what a host that is not rented by the hour costs over the plan at most."""
+    if offer.terms == "purchase":
+        return offer.price
+    return offer.price * min(offer.service_quarters, data.num_quarters)
+
+
+class BlockSolver:
+    """One HiGHS with the matrix of the blocks; each solve starts from the last basis."""
+
+    def __init__(self, data: BlockData) -> None:
+        self.data = data
+        rows, columns = data.matrix.shape
+        self._rows = np.arange(rows)
+        self._none = np.full(rows, np.inf)
+        model = ArrayModel(
+            "min",
+            data.cost,
+            data.matrix.tocsr(),
+            data.right[0, 0],
+            self._none,
+            np.zeros(columns),
+            data.fixed_upper,
+            np.zeros(columns, dtype=bool),
+        )
+        # Presolve would throw away the basis.
+        self.program = LinearProgram(model, presolve=False, method="simplex")
+
+    def solve(
+        self, task: Task, linked: Array, waived: float, seconds: float = math.inf
+    ) -> BlockValue:
+        """Solve a block.
+
+        Parameters
+        ----------
+        task
+            Scenario and quarter.
+        linked
+            Usable GPUs and hosts in service, shape (linked,).
+        waived
+            Whether the scenario is waived, 0 to 1.
+        seconds
+            Wall time, seconds.
+
+        Raises
+        ------
+        OutOfTime
+            If the time was too short.
+        """
+        data, (w, t) = self.data, task
+        right = data.right[w, t] - data.first_stage @ linked - waived * data.waived[w, t]
+        self.program.set_row_bounds(self._rows, right, self._none)
+        if len(data.varying):
+            zeros = np.zeros(len(data.varying))
+            self.program.set_column_bounds(data.varying, zeros, data.upper[w, t])
+        found = self.program.optimum("a block of the plan", seconds)
+        values = found.values
+        missing = values[data.own :]
+        scale = np.maximum(np.abs(right[data.emergency_rows]), _LEAST_SCALE)
+        return BlockValue(
+            found.value,
+            np.maximum(found.duals, 0.0),
+            float(missing.sum()),
+            float((missing / scale).max(initial=0.0)),
+            float(data.emergency_share @ missing),
+            np.maximum(values[: data.own], 0.0),
+        )
+
+
+_solvers: dict[str, BlockSolver] = {}
+"""In a worker process, the solver it has warm, by the token of its problem."""
+
+
+def _solve_some(
+    token: str,
+    data: BlockData,
+    tasks: Sequence[Task],
+    linked: Array,
+    waived: Array,
+    keep: bool,
+    seconds: float,
+) -> list[BlockValue]:
+    if token not in _solvers:
+        _solvers.clear()
+        _solvers[token] = BlockSolver(data)
+    ends = time.perf_counter() + seconds
+    found = [
+        _solvers[token].solve((w, t), linked[t], float(waived[w]), ends - time.perf_counter())
+        for w, t in tasks
+    ]
+    if not keep:
+        found = [replace(f, values=np.zeros(0)) for f in found]
+    return found
+
+
+class BlockValues:
+    """Values blocks, in this process or through joblib in several.
+
+    Parameters
+    ----------
+    data
+        The blocks.
+    workers
+        Processes.
+    """
+
+    def __init__(self, data: BlockData, workers: int = 1) -> None:
+        self.data, self.workers = data, workers
+        self._local: BlockSolver | None = None
+        self._token = uuid.uuid4().hex
+        self._processes = None if workers == 1 else worker_processes(workers)
+        self._parallel: joblib.Parallel | None = None
+
+    def __enter__(self) -> Self:
+        if self._processes is not None:
+            self._parallel = self._processes.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._processes is not None:
+            self._processes.__exit__(kind, error, trace)
+            self._parallel = None
+
+    def change(self, data: BlockData) -> None:
+        """Solve blocks of other costs from now on."""
+        self.data, self._local, self._token = data, None, uuid.uuid4().hex
+
+    def solve_programs(
+        self, programs: Sequence[tuple[ArrayModel, SolverOptions]]
+    ) -> list[RawResult]:
+        """Solve integer programs, at the same time if there are several processes."""
+        if self._parallel is None or len(programs) == 1:
+            return [highs.solve(model, options) for model, options in programs]
+        with worker_deaths("right-sizing"):
+            return list(
+                self._parallel(joblib.delayed(highs.solve)(*program) for program in programs)
+            )
+
+    def solve(
+        self,
+        tasks: Iterable[Task],
+        linked: Array,
+        waived: Array,
+        keep: bool = False,
+        seconds: float = math.inf,
+    ) -> dict[Task, BlockValue]:
+        """Solve some blocks.
+
+        Parameters
+        ----------
+        tasks
+            Scenarios and quarters; similar ones are solved one after the other.
+        linked
+            Usable GPUs and hosts in service, shape (quarters, linked).
+        waived
+            Which scenarios are waived, shape (scenarios,).
+        keep
+            Whether the values of the columns are wanted.
+        seconds
+            Wall time for all of them, seconds.
+
+        Raises
+        ------
+        OutOfTime
+            If the time was too short.
+        """
+        order = sorted(tasks, key=lambda task: (task[1], float(self.data.right[task].sum())))
+        if self._parallel is None:
+            if self._local is None:
+                self._local = BlockSolver(self.data)
+            solver = self._local
+            until = time.perf_counter() + seconds
+            return {
+                (w, t): solver.solve(
+                    (w, t), linked[t], float(waived[w]), until - time.perf_counter()
+                )
+                for w, t in order
+            }
+        parts = min(4 * self.workers, max(len(order), 1))
+        ends = [round(i * len(order) / parts) for i in range(parts + 1)]
+        pieces = [order[a:b] for a, b in pairwise(ends)]
+        with worker_deaths("right-sizing"):
+            answers = self._parallel(
+                joblib.delayed(_solve_some)(
+                    self._token, self.data, piece, linked, waived, keep, seconds
+                )
+                for piece in pieces
+            )
+        return {
+            task: value
+            for piece, answer in zip(pieces, answers, strict=True)
+            for task, value in zip(piece, answer, strict=True)
+        }

@@ -1,0 +1,401 @@
+"""Integers of right-sizing: candidates from dives and from large neighbourhoods, and the bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.backends import SolverOptions
+from alloc.formulation import RawResult
+from alloc.models.right_sizing.data import Array, Ints, SizingData
+from alloc.solving.outcome import Settings
+from alloc.solving.right_sizing.add_drop import better_choices
+from alloc.solving.right_sizing.blocks import SHORT, BlockValue, Task
+from alloc.solving.right_sizing.bound_tightening import most_in_better_plans
+from alloc.solving.right_sizing.relaxation import Incumbent, Relaxation
+from alloc.solving.right_sizing.slopes import open_by_slopes
+from alloc.solving.right_sizing.state import Watch
+
+_ROUNDED = "rounded"
+_STEPS_OF_DIVE = 3
+_ATTEMPTS = 4
+_IN_USE = 1e-3
+"""GPUs from which on a pool is in use."""
+_GOOD_PART = 0.2
+"""Part of a class that is sent to a pool for good."""
+_FORESEEN = 3
+"""Scenarios looked at for every pool."""
+_SECONDS_TO_ROUND = 5.0
+_SECONDS_TO_PROBE = 5.0
+_SECONDS_TO_POLISH = 6.0
+_SHARE_TO_TIGHTEN = 0.1
+"""Of the time left."""
+_NEARER = 0.6
+"""Distance of the incumbent from the relaxation at which to tighten again, over that before."""
+_MOST_RAISES = 5
+"""Times that emergencies become dearer."""
+
+Fixed = tuple[Ints, Array, Array]
+"""Columns with lower and upper bounds for a while."""
+
+
+class Candidates(Relaxation):
+    """A relaxation that also looks for plans.
+
+    Parameters
+    ----------
+    data, settings, gap, watch, feasibility
+        As `Relaxation` has them.
+    """
+
+    def __init__(
+        self,
+        data: SizingData,
+        settings: Settings,
+        gap: float,
+        watch: Watch | None = None,
+        feasibility: bool = False,
+    ) -> None:
+        super().__init__(data, settings, gap, watch, feasibility)
+        self.relaxed_bound = -math.inf
+        """Bound of the relaxation, before any integers."""
+        self.relaxed_point = np.zeros(len(self.setting.cost))
+        """Its optimum."""
+        self.switches = self.first.open[self.first.open >= 0]
+        self.choices: Ints = np.concatenate([self.switches, self.first.sent.ravel()])
+        """What is open, quarter by quarter, and then where jobs are sent that need a margin."""
+        pools = [level.pool for level in data.levels] if len(self.switches) else []
+        self.choice_pools = [data.pools[p] for p in (*pools, *(m.pool for m in data.margins))]
+        """The pool that each row of choices is about, all quarters of which follow each other."""
+        self.seen = np.zeros(len(self.choices), dtype=bool)
+        """Choices that were taken in some dive or, of switches, in the relaxation."""
+        self.limits = self._limits()
+        """M of (C7) for each switch, as far as it is tightened."""
+        self._dives = 0
+        self._tried: set[bytes] = set()
+        self._short: set[bytes] = set()
+        """Those of the tried that go short."""
+        self._went_short = False
+        """Whether the last one did, and had not been tried before."""
+        self._raises = 0
+        self._above_when_tightened = math.inf
+
+    def _limits(self) -> Array:
+        """Return the M of (C7) for every switch."""
+        at = self.first.open >= 0
+        if not at.any():
+            return np.zeros(0)
+        return np.asarray(-self.first.matrix[self.first.switch[at], self.first.open[at]])
+
+    def try_candidate(self, values: Array, what: str) -> bool:
+        """Value a first stage whose integers are set; return whether it is the best so far."""
+        self._went_short = False
+        point = self.completing.complete(values)
+        key = np.round(point[self.first.integer]).tobytes()
+        if key in self._tried:
+            # In a dive the places that jobs are sent to may be to blame, which no price changes.
+            if key in self._short and not (what == _ROUNDED and len(self.first.sent)):
+                self._cut_off(point)
+            return False
+        self._tried.add(key)
+        found = self.value(point, self.tasks, keep=True)
+        self.cut(point)
+        if self._goes_short(found):
+            self._short.add(key)
+            self._went_short = True
+        worth = float(
+            self.setting.cost @ point
+            + sum(self.setting.weight[task] * found[task].value for task in self.tasks)
+        )
+        if worth < self.cost and self._is_plan(point, found):
+            self.incumbent = Incumbent(point, worth, found)
+            self.say(what)
+            return True
+        return False
+
+    def _cut_off(self, point: Array) -> None:
+        """Make a first stage dearer that goes short and that the cuts propose again.
+
+        It misses so little that the emergency costs less than another host. Whether any plan misses
+        nothing is another question: one must be known.
+        """
+        if self.incumbent is not None and self._raises < _MOST_RAISES:
+            self._raises += 1
+            self.make_emergencies_dearer()
+            self.value(point, self.tasks)
+            self.cut(point)
+
+    def _goes_short(self, found: dict[Task, BlockValue]) -> bool:
+        # Half of what the judge allows: the other half is for rounding.
+        return any(value.short > SHORT / 2 for value in found.values())
+
+    def _is_plan(self, point: Array, found: dict[Task, BlockValue]) -> bool:
+        if self.setting.feasibility:
+            return True
+        if self._goes_short(found):
+            return False
+        spent = self.first.spent @ point / self.unit
+        for (w, t), value in found.items():
+            spent[t] += self.data.probability[w] * value.value
+        budgets = self.setting.budget_rows @ spent
+        return bool(np.all(budgets <= self.setting.budgets * (1 + 1e-7) + 1e-9))
+
+    def dive(self, guess: Array | None, attempts: int = _ATTEMPTS) -> bool:
+        """Choose what is open, close the relaxation around it, and round the orders.
+
+        Parameters
+        ----------
+        guess
+            A first stage whose open pools, and places that jobs are sent to, to take; None: slope
+            scaling and the relaxation find them.
+        attempts
+            Times that it goes on with what it learned, while its plans go short.
+
+        Returns
+        -------
+        bool
+            Whether a better plan was found.
+        """
+        switches, sent, waive = self.switches, self.first.sent.ravel(), self.first.waive
+        if len(sent):
+            places = self._places() if guess is None else np.round(guess[sent])
+            self.seen[len(switches) :] |= places > 0.5
+            self.master.fix(sent, places, places)
+        if len(switches):
+            chosen = (
+                open_by_slopes(
+                    self.master, self.first, self.limits, self.rng if self._dives else None
+                )
+                if guess is None
+                else np.round(guess[switches])
+            )
+            if chosen is None:
+                self.master.release(sent)
+                return False
+            self.seen[: len(switches)] |= chosen > 0.5
+            self.master.fix(switches, chosen, chosen)
+        if len(waive):
+            answer = self.master.solve()
+            if answer is not None:
+                allowed = self.completing.waive(answer[1][waive])
+                self.master.fix(waive, allowed, allowed)
+        self._dives += 1
+        seconds = 0.25 * self.seconds_left()
+        fixed = np.concatenate([switches, sent, waive])
+        better = False
+        for _ in range(attempts if len(sent) else 1):
+            relaxed = self.relax(None, _STEPS_OF_DIVE, self.gap / 4, seconds)
+            if relaxed is None:
+                break
+            self.mix()
+            better = self.round(relaxed[1], fixed)
+            if better or not self._went_short or self.seconds_left() < 5 * self.seconds_to_value:
+                break
+        self.master.release(fixed)
+        return better
+
+    def _places(self) -> Array:
+        """Return where jobs that need a margin are sent.
+
+        There where the relaxation sends a good part of them, and where the margin is kept anyway.
+        """
+        data = self.data
+        part = _GOOD_PART if not self._dives else _GOOD_PART * 2 * self.rng.random()
+        # Of the most that a class may send in any quarter, what it has to send in each.
+        most = data.demand.max(axis=0).T
+        need = most / np.maximum(most.max(axis=1, keepdims=True), 1e-12)
+        need = np.array(
+            [need[list(margin.job_classes)].min(axis=0) for margin in data.margins]
+        ).reshape(-1, data.num_quarters)
+        wish = self.relaxed_point[self.first.sent]
+        chosen = wish > np.maximum(part * need, _IN_USE)
+        gpus = np.array([[margin.gpus] for margin in data.margins])
+        for pool in data.with_margin:
+            here = np.array([(margin.pool, margin.spot) == pool for margin in data.margins])
+            kept = (gpus[here] * chosen[here]).max(axis=0)
+            chosen[here] |= gpus[here] <= kept
+        chosen &= self.first.upper[self.first.sent] > 0
+        return np.asarray(chosen, dtype=float).ravel()
+
+    def foresee(self, point: Array) -> None:
+        """Learn what it costs to do without each of the pools in use at a point.
+
+        Otherwise the cuts know nothing of first stages without them, and promise too much there.
+        """
+        first = self.first
+        for pool in range(len(first.usable)):
+            columns = first.usable[pool]
+            if not (point[columns] > _IN_USE).any():
+                continue
+            if self.seconds_left() < 10 * self.seconds_to_value:
+                return
+            without = point.copy()
+            without[columns] = 0.0
+            self.value(without, self.some(_FORESEEN))
+            self.cut(without)
+
+    def probe(self) -> bool:
+        """Move choices of the incumbent, or of a new dive, as long as the cuts promise a gain."""
+        if not len(self.choices):
+            return False
+        if self.incumbent is not None:
+            chosen = np.round(self.incumbent_choices())
+        elif not len(self.first.sent):
+            opened = open_by_slopes(self.master, self.first, self.limits, None)
+            if opened is None:
+                return False
+            chosen = opened
+        else:
+            return False
+        shape = len(self.choice_pools), self.data.num_quarters
+        seconds = min(_SECONDS_TO_PROBE, 0.15 * self.seconds_left())
+        found, cost = better_choices(
+            self.quarters.model(),
+            self.choices.reshape(shape),
+            chosen.reshape(shape) > 0.5,
+            seconds,
+            self.rng,
+        )
+        if cost > self.wanted():
+            return False
+        guess = np.zeros(len(self.setting.cost))
+        guess[self.choices] = found.ravel()
+        return self.dive(guess)
+
+    def tighten(self) -> None:
+        """Learn from the incumbent how many hosts a pool can hold in a cheaper plan.
+
+        Again only when the incumbent has come much nearer to the relaxation: it takes seconds.
+        """
+        if self.incumbent is None or not len(self.switches):
+            return
+        above = self.incumbent.cost - self.relaxed_bound
+        if above > _NEARER * self._above_when_tightened:
+            return
+        self._above_when_tightened = above
+        counted = self.first.counted[self.first.open >= 0]
+        seconds = _SHARE_TO_TIGHTEN * self.seconds_left()
+        self.limits = most_in_better_plans(
+            self.quarters.model(), self.incumbent.cost, counted, self.limits, seconds
+        )
+        self.quarters.limit_counted(self.limits)
+        self.master.limit_counted(self.limits)
+
+    def polish(self) -> bool:
+        """Choose anew among some pools, the rest as in the incumbent.
+
+        One neighbourhood for each process.
+        """
+        if self.incumbent is None or not len(self.choices):
+            return False
+        seconds = min(_SECONDS_TO_POLISH, self.seconds_left())
+        fixed = [self._neighbourhood() for _ in range(self.settings.workers)]
+        return self._dive_at(self._integer_programs(fixed, seconds, self.gap / 5))
+
+    def _dive_at(self, answers: list[RawResult]) -> bool:
+        """Dive at the answer that promises most, if any promises to be better."""
+        promises = [
+            (raw.objective, raw.values)
+            for raw in answers
+            if raw.objective is not None and raw.values is not None
+        ]
+        if not promises or self.seconds_left() < 3 * self.seconds_to_value:
+            return False
+        objective, values = min(promises, key=lambda promise: promise[0])
+        if objective > self.wanted():
+            return False
+        return self.dive(values[: len(self.setting.cost)])
+
+    def _integer_programs(
+        self, fixed: Sequence[Fixed | None], seconds: float, gap: float
+    ) -> list[RawResult]:
+        """Solve the quarterly program with some columns fixed, each time others."""
+        seconds = max(min(seconds, self.seconds_left()), 0.1)
+        options = SolverOptions(seconds, self.settings.seed, 1, gap=gap, start=self._integers())
+        programs = [(self.quarters.program(part), options) for part in fixed]
+        answers = self.values.solve_programs(programs)
+        self.quarters.forget([raw.values for raw in answers if raw.values is not None])
+        return answers
+
+    def _neighbourhood(self) -> Fixed:
+        """Return the choices that stay as they are in the incumbent.
+
+        Free are those of the pools of some GPU types, of a site, or all that were taken once.
+        """
+        held = self.choices[~self._free()]
+        assert self.incumbent is not None
+        values = np.round(self.incumbent.values[held])
+        return held, values, values
+
+    def _free(self) -> npt.NDArray[np.bool_]:
+        kind = int(self.rng.integers(8))
+        if kind == 0:
+            return self.seen | (np.round(self.incumbent_choices()) > 0.5)
+        keys = [pool.site if kind == 1 else pool.gpu_type for pool in self.choice_pools]
+        names = sorted(set(keys), key=str)
+        count = min(1 if kind == 1 else 2 + kind % 2, len(names))
+        chosen = {names[i] for i in self.rng.choice(len(names), count, replace=False).tolist()}
+        quarters = self.setting.shape[1]
+        return np.repeat([key in chosen for key in keys], quarters)
+
+    def incumbent_choices(self) -> Array:
+        """Return what the incumbent has open, and where it sends jobs that need a margin."""
+        assert self.incumbent is not None
+        return self.incumbent.values[self.choices]
+
+    def _integers(self) -> Array | None:
+        """Return the incumbent's integers as a start of the quarterly program."""
+        if self.incumbent is None:
+            return None
+        start = np.full(len(self.quarters.base.cost), np.nan)
+        integers = np.flatnonzero(self.first.integer)
+        start[integers] = self.incumbent.values[integers]
+        return start
+
+    def round(self, point: Array, fixed: Ints) -> bool:
+        """Round the orders near a point, as well as the quarterly cuts know how."""
+        orders = self.first.order[self.first.order >= 0]
+        columns = np.concatenate([fixed, orders]).astype(np.int64)
+        held = np.round(point[fixed])
+        low = np.maximum(np.floor(point[orders] - 1e-6) - 1, 0)
+        high = np.minimum(np.ceil(point[orders] + 1e-6) + 1, self.first.upper[orders])
+        limits = (columns, np.concatenate([held, low]), np.concatenate([held, high]))
+        raw = self._integer_programs([limits], _SECONDS_TO_ROUND, self.gap / 10)[0]
+        if raw.values is None:
+            return False
+        return self.try_candidate(raw.values[: len(self.setting.cost)], _ROUNDED)
+
+    def _is_refused_again(self, seconds: float) -> bool:
+        """Return whether the quarterly integer program is infeasible without presolve too."""
+        seconds = max(min(seconds, self.seconds_left()), 0.1)
+        options = SolverOptions(seconds, self.settings.seed + 1, 1, presolve=False)
+        answers = self.values.solve_programs([(self.quarters.program(None), options)])
+        return answers[0].status == "infeasible"
+
+    def prove(self, seconds: float) -> bool:
+        """Raise the bound by the quarterly integer program; return whether a better plan was found.
+
+        Other processes look into neighbourhoods of the incumbent meanwhile.
+        """
+        parts: list[Fixed | None] = [None]
+        if self.incumbent is not None and len(self.choices):
+            parts += [self._neighbourhood() for _ in range(self.settings.workers - 1)]
+        answers = self._integer_programs(parts, seconds, self.gap / 3)
+        raw = answers[0]
+        if raw.status == "infeasible":
+            # Tightened limits let the incumbent through, so with one the refusal is false.
+            if self.incumbent is None and self._is_refused_again(seconds):
+                self.bound = math.inf
+            return False
+        self.bound = max(self.bound, raw.bound)
+        self.bound = min(self.bound, self.cost)
+        self.say("integers")
+        if raw.values is None or self.closed() or self.seconds_left() < 2 * self.seconds_to_value:
+            return False
+        better = self.try_candidate(raw.values[: len(self.setting.cost)], "integers")
+        if len(self.choices):
+            better |= self._dive_at(answers)
+        return better

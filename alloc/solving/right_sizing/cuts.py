@@ -1,0 +1,89 @@
+"""Cuts: what the dual of one block says about all of them.
+
+All blocks have the same matrix and costs, so a dual solution of one is a dual solution of every
+other: ``Q(w, t; z, v) >= alpha[w, t] + beta @ z + gamma[w, t] v`` by weak duality, with reduced
+costs below 0 charged at the upper bounds. So one solve gives a cut for every scenario and quarter,
+and no cut rests on a solver's tolerance: alpha, beta and gamma are worked out here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from alloc.models.right_sizing.data import Array
+from alloc.solving.right_sizing.blocks import BlockData
+
+NOTHING = 0
+"""Position of the cut that says: at least 0."""
+
+
+class CutPool:
+    """Dual solutions with what they are worth in every block.
+
+    The first, at position `NOTHING`, is 0: no block costs less than nothing.
+
+    Parameters
+    ----------
+    data
+        The blocks.
+    """
+
+    def __init__(self, data: BlockData) -> None:
+        self.data = data
+        self._transposed = data.matrix.T.tocsr()
+        rows, linked = data.matrix.shape[0], data.first_stage.shape[1]
+        shape = data.right.shape[:2]
+        self.dual = np.zeros((1, rows))
+        self.alpha = np.zeros((1, *shape))
+        self.beta = np.zeros((1, linked))
+        self.gamma = np.zeros((1, *shape))
+        self._known = {self.dual[0].tobytes()}
+
+    def __len__(self) -> int:
+        return len(self.dual)
+
+    def add(self, duals: list[Array]) -> None:
+        """Add dual solutions, those that are new."""
+        new = []
+        for dual in duals:
+            key = np.round(dual, 9).tobytes()
+            if key not in self._known:
+                self._known.add(key)
+                new.append(dual)
+        if not new:
+            return
+        data = self.data
+        pis = np.array(new)
+        reduced = np.minimum(data.cost - (self._transposed @ pis.T).T, 0.0)
+        # Emergency columns have no upper bound: their price bounds the duals.
+        priced = pis.copy()
+        over = reduced[:, data.own :].min(axis=1, initial=0.0) < 0
+        if over.any():
+            priced, reduced = self._within_prices(pis, reduced, over)
+        fixed = reduced[:, : data.own] @ data.fixed_upper[: data.own]
+        change = data.upper - data.fixed_upper[data.varying]
+        alpha = np.einsum("km,wtm->kwt", priced, data.right) + fixed[:, None, None]
+        if len(data.varying):
+            alpha += np.einsum("kn,wtn->kwt", reduced[:, data.varying], change)
+        self.dual = np.concatenate([self.dual, priced])
+        self.alpha = np.concatenate([self.alpha, alpha])
+        self.beta = np.concatenate([self.beta, -(data.first_stage.T @ priced.T).T])
+        lift = np.einsum("km,wtm->kwt", priced, data.waived) if data.waived.any() else 0 * alpha
+        self.gamma = np.concatenate([self.gamma, -lift])
+
+    def _within_prices(self, pis: Array, reduced: Array, over: Array) -> tuple[Array, Array]:
+        """Scale duals that exceed the emergency prices by rounding."""
+        data, scaled = self.data, pis.copy()
+        emergency = data.matrix[:, [*range(data.own, data.matrix.shape[1])]].tocsc()
+        used = (emergency.T @ pis.T).T
+        most = (used / data.cost[data.own :]).max(axis=1)
+        scaled[over] /= np.maximum(most[over], 1.0)[:, None] * (1 + 1e-12)
+        reduced = np.minimum(data.cost - (self._transposed @ scaled.T).T, 0.0)
+        reduced[:, data.own :] = 0.0
+        return scaled, reduced
+
+    def values(self, linked: Array, waived: Array) -> Array:
+        """Return what each cut says about each block, shape (cuts, scenarios, quarters)."""
+        return np.asarray(
+            self.alpha + (self.beta @ linked.T)[:, None, :] + self.gamma * waived[:, None]
+        )

@@ -1,0 +1,51 @@
+"""Right-sizing as one mixed-integer program: the extensive form handed to HiGHS."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from alloc.backends import SolverOptions
+from alloc.backends.second_proof import solve_and_prove
+from alloc.certificate import BoundProof
+from alloc.models.right_sizing.arrays import Extensive, extensive
+from alloc.models.right_sizing.data import Array, SizingData
+from alloc.models.right_sizing.reading import read_plan
+from alloc.problems.right_sizing.plan import Plan
+from alloc.solving.outcome import Settings
+from alloc.solving.right_sizing.first_stage_completion import Completing
+from alloc.solving.right_sizing.state import Found, money_unit
+
+
+def solve_extensive(
+    data: SizingData, settings: Settings, gap: float, start: Plan | None = None
+) -> Found:
+    """Return the best plan within the limits, and the bound that HiGHS claims."""
+    unit = money_unit(data)
+    form = extensive(data, unit=unit)
+    options = SolverOptions(
+        settings.seconds_left(),
+        settings.seed,
+        settings.workers,
+        gap=gap,
+        start=None if start is None else _start(data, form, start),
+        stoppable=True,
+    )
+    raw = solve_and_prove(form.model, options)
+    proof: BoundProof = raw.bound_proof if np.isfinite(raw.bound) else "none"
+    infeasible = raw.status == "infeasible"
+    plan = None if raw.values is None else _read(data, form, raw.values)
+    return Found(plan, raw.bound * unit, proof, infeasible, raw.limit)
+
+
+def _read(data: SizingData, form: Extensive, values: Array) -> Plan:
+    first, running = form.split(values)
+    return read_plan(data, form.first, form.blocks, first, running)
+
+
+def _start(data: SizingData, form: Extensive, plan: Plan) -> Array:
+    """Return the plan's integers as a start, everything else unknown."""
+    first = form.first
+    decided = np.concatenate([first.order[first.order >= 0], first.sent.ravel(), first.waive])
+    values = np.full(len(form.model.cost), np.nan)
+    values[decided] = Completing(data, first).from_plan(plan)[decided]
+    return values

@@ -1,0 +1,130 @@
+"""Completing: from the integers of a first stage to all of its values."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from alloc.models.right_sizing.data import Array, Margin, SizingData
+from alloc.models.right_sizing.first_stage import FirstStage
+from alloc.problems.right_sizing.plan import Plan
+
+
+class Completing:
+    """Completes first stages of a problem."""
+
+    def __init__(self, data: SizingData, first: FirstStage) -> None:
+        self.data, self.first = data, first
+        self._levels: dict[int, list[int]] = defaultdict(list)
+        for i, level in enumerate(data.levels):
+            self._levels[level.pool].append(i)
+
+    def complete(self, values: Array) -> Array:
+        """Return the best values for given integers, these rounded."""
+        data, first = self.data, self.first
+        found = np.zeros(len(first.cost))
+        ordered = first.order[first.order >= 0]
+        found[ordered] = np.round(values[ordered])
+        if len(first.waive):
+            found[first.waive] = np.round(values[first.waive])
+        found[first.sent] = np.round(values[first.sent])
+        found[first.margin] = data.margins_kept(found[first.sent])
+        hosts = np.zeros((len(data.stands), data.num_quarters))
+        for k, stand in enumerate(data.stands):
+            hosts[k] = stand.owned
+            for t in range(data.num_quarters):
+                if first.order[k, t] >= 0:
+                    service = data.in_service(k, t)
+                    hosts[k, service.start : service.stop] += found[first.order[k, t]]
+        found[first.hosts] = hosts
+        for p, levels in self._levels.items():
+            for t in range(data.num_quarters):
+                self._count(found, hosts, p, levels, t)
+        return found
+
+    def _count(self, found: Array, hosts: Array, pool: int, levels: list[int], t: int) -> None:
+        """Count the hosts from the size downward that pays most."""
+        data, first, spares = self.data, self.first, self.data.problem.failures
+        standing = [float(sum(hosts[k, t] for k in data.levels[i].stands)) for i in levels]
+        best, begin = 0.0, len(levels)
+        for first_counted, i in enumerate(levels):
+            gpus = sum(
+                n * data.levels[j].gpus
+                for n, j in zip(standing[first_counted:], levels[first_counted:], strict=True)
+            )
+            usable = gpus - spares * data.levels[i].gpus
+            if usable > best:
+                best, begin = usable, first_counted
+        found[first.usable[pool, t]] = best
+        if spares:
+            for position, i in enumerate(levels):
+                if position >= begin:
+                    found[first.counted[i, t]] = standing[position]
+                    found[first.open[i, t]] = 1.0
+
+    def round_up(self, values: Array) -> Array:
+        """Return the values with orders rounded up, or down at a site that would overflow."""
+        first, found = self.first, values.copy()
+        orders = first.order[first.order >= 0]
+        found[orders] = np.minimum(np.ceil(values[orders] - 1e-6), first.upper[orders])
+        found[first.sent] = np.ceil(values[first.sent] - 1e-6)
+        if len(first.waive):
+            found[first.waive] = self.waive(values[first.waive])
+        complete = self.complete(found)
+        rows = slice(first.rows["C2"].start, first.rows["C4"].stop)
+        if (first.matrix[rows] @ complete > first.row_upper[rows] * (1 + 1e-9)).any():
+            found[orders] = np.floor(values[orders] + 1e-6)
+            complete = self.complete(found)
+        return complete
+
+    def waive(self, wish: Array) -> Array:
+        """Return which scenarios are waived: the most wished for, as far as allowed."""
+        problem = self.data.problem
+        found = np.zeros(len(wish))
+        left = problem.epsilon + 1e-9
+        for w in np.argsort(-wish, kind="stable").tolist():
+            chance = problem.scenarios[w].probability
+            if wish[w] > 1e-6 and chance <= left:
+                found[w] = 1.0
+                left -= chance
+        return found
+
+    def from_plan(self, plan: Plan) -> Array:
+        """Return the integers of a plan as values, those it knows."""
+        data, first = self.data, self.first
+        values = np.zeros(len(first.cost))
+        stands = {(data.offer(s).name, s.site): k for k, s in enumerate(data.stands)}
+        for order in plan.orders:
+            site = data.problem.site_index.get(order.site, -1)
+            stand = stands.get((order.offer, site))
+            if stand is None or not 0 <= order.quarter < data.num_quarters:
+                continue
+            column = first.order[stand, order.quarter]
+            if column >= 0:
+                values[column] = min(values[column] + order.count, first.upper[column])
+        sent = sent_to(data, plan)
+        for i, margin in enumerate(data.margins):
+            for t in range(data.num_quarters):
+                values[first.sent[i, t]] = float((margin, t) in sent)
+        for name in plan.waived:
+            if len(first.waive) and name in data.problem.scenario_index:
+                values[first.waive[data.problem.scenario_index[name]]] = 1.0
+        return values
+
+
+def sent_to(data: SizingData, plan: Plan) -> set[tuple[Margin, int]]:
+    """Return the margins that a plan keeps, each with the quarters in which it does."""
+    problem = data.problem
+    of = {(c, m.pool, m.spot): m for m in data.margins for c in m.job_classes}
+    pools = {(p.gpu_type, problem.sites[p.site].name): i for i, p in enumerate(data.pools)}
+    found = set()
+    for share in plan.shares:
+        c = problem.class_index.get(share.job_class, -1)
+        if c < 0 or not 0 <= share.option < len(problem.classes[c].options):
+            continue
+        gpu_type = problem.classes[c].options[share.option].gpu_type
+        margin = of.get((c, pools.get((gpu_type, share.site), -1), share.spot))
+        if margin is not None:
+            found.add((margin, share.quarter))
+    return found

@@ -1,0 +1,334 @@
+"""The masters of right-sizing: the first stage with cuts instead of blocks.
+
+`BlockMaster` is a linear program with a variable for the cost of every scenario and quarter; it
+finds where the optimum is. `QuarterMaster` has one for every quarter, expected over the scenarios,
+and few rows; it finds integers and proves the bound. Both are relaxations of the problem, whatever
+cuts they have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy import sparse
+
+from alloc.backends.linear_program import LinearProgram, LinearSolution
+from alloc.errors import OutOfTime, SolverError
+from alloc.formulation import ArrayModel
+from alloc.models.right_sizing.data import Array, Ints, SizingData
+from alloc.models.right_sizing.first_stage import FirstStage
+from alloc.solving.right_sizing.cuts import CutPool
+
+_LEAST = 1e-11
+_MOST_ROWS = 240
+_MOST_IDLE = 8
+"""Solves for which a row may be slack before it is dropped from many."""
+
+
+class Setting:
+    """The first stage in units of money, with what running costs are worth in it.
+
+    Parameters
+    ----------
+    data, first
+        The problem and its first stage.
+    unit
+        Unit of money.
+    feasibility
+        Whether only emergencies count: then a bound above 0 proves that there is no plan.
+    """
+
+    def __init__(
+        self, data: SizingData, first: FirstStage, unit: float, feasibility: bool = False
+    ) -> None:
+        self.data, self.first, self.unit = data, first, unit
+        self.feasibility = feasibility
+        scenarios, quarters = data.demand.shape[:2]
+        self.shape = (scenarios, quarters)
+        self.linked = np.array([first.linked(t) for t in range(quarters)])
+        self.cost = first.cost / unit
+        self.quarter_weight = data.discount.copy()
+        if feasibility:
+            self.cost = np.zeros(len(first.cost))
+            self.quarter_weight = np.ones(quarters)
+        self.weight = data.probability[:, None] * self.quarter_weight
+        if feasibility:
+            # Every scenario counts as much as any other.
+            self.weight = np.ones(self.shape)
+        self.budget_rows, self.budgets = self._budgets()
+
+    def _budgets(self) -> tuple[Array, Array]:
+        """Return which quarters each budget is for, shape (budgets, quarters), and the limits."""
+        problem, quarters = self.data.problem, self.shape[1]
+        rows, limits = [], []
+        if self.feasibility:
+            return np.zeros((0, quarters)), np.zeros(0)
+        for t, budget in enumerate(problem.quarter_budgets):
+            rows.append(np.eye(quarters)[t])
+            limits.append(budget / self.unit)
+        if problem.budget is not None:
+            rows.append(np.ones(quarters))
+            limits.append(problem.budget / self.unit)
+        return np.array(rows).reshape(-1, quarters), np.array(limits)
+
+    def model(self, running: Array, spending: Array) -> ArrayModel:
+        """Return the first stage with columns for running costs, and the budgets.
+
+        Parameters
+        ----------
+        running
+            What a unit of each running cost counts, shape (columns,).
+        spending
+            What it is of each quarter's expected spending, shape (quarters, columns).
+        """
+        first, count = self.first, len(running)
+        body = [[first.matrix, sparse.csr_array((first.matrix.shape[0], count))]]
+        if len(self.budgets):
+            choose = sparse.csr_array(self.budget_rows)
+            body.append([choose @ first.spent / self.unit, choose @ sparse.csr_array(spending)])
+        return ArrayModel(
+            sense="min",
+            cost=np.concatenate([self.cost, running]),
+            matrix=sparse.block_array(body, format="csr"),
+            row_lower=np.concatenate([first.row_lower, np.full(len(self.budgets), -np.inf)]),
+            row_upper=np.concatenate([first.row_upper, self.budgets]),
+            lower=np.concatenate([first.lower, np.zeros(count)]),
+            upper=np.concatenate([first.upper, np.full(count, np.inf)]),
+            integer=np.concatenate([first.integer, np.zeros(count, dtype=bool)]),
+        )
+
+    def points(self, values: Array) -> tuple[Array, Array]:
+        """Return what links to the blocks, shape (quarters, linked), and what is waived."""
+        waive = self.first.waive
+        waived = values[waive] if len(waive) else np.zeros(self.shape[0])
+        # A rounding error below 0 would leave a block without any solution.
+        return np.maximum(values[self.linked], 0.0), np.clip(waived, 0.0, 1.0)
+
+
+class BlockMaster:
+    """The linear program with a cost for every scenario and quarter.
+
+    Parameters
+    ----------
+    setting, pool
+        What it is about, and the cuts.
+    seconds_left
+        Asked before each solve how long it may take.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        pool: CutPool,
+        seconds_left: Callable[[], float] = lambda: math.inf,
+    ) -> None:
+        self.setting, self.pool, self.seconds_left = setting, pool, seconds_left
+        scenarios, quarters = setting.shape
+        self.begin = len(setting.cost)
+        spending = np.zeros((quarters, scenarios * quarters))
+        for w in range(scenarios):
+            for t in range(quarters):
+                spending[t, w * quarters + t] = setting.data.probability[w]
+        model = setting.model(setting.weight.ravel(), spending)
+        self.lower, self.upper = setting.first.lower.copy(), setting.first.upper.copy()
+        self.rows = model.matrix.shape[0]
+        self.program = LinearProgram(model)
+        self._optimum: LinearSolution | None = None
+        self.cuts: list[tuple[int, int, int]] = []
+        self._known: set[tuple[int, int, int]] = set()
+        self._has = np.zeros((0, *setting.shape), dtype=bool)
+
+    def add(self, cuts: Sequence[tuple[int, int, int]]) -> None:
+        """Add cuts that are new, each a scenario, a quarter and a position in the pool."""
+        new = [cut for cut in dict.fromkeys(cuts) if cut not in self._known]
+        if not new:
+            return
+        self._known.update(new)
+        grown = np.zeros((len(self.pool), *self.setting.shape), dtype=bool)
+        grown[: len(self._has)] = self._has
+        for w, t, k in new:
+            grown[k, w, t] = True
+        self._has = grown
+        self.cuts += new
+        rows = [self._row(*cut) for cut in new]
+        lengths = [len(columns) for columns, _ in rows]
+        self.program.add_rows(
+            np.array([self.pool.alpha[k, w, t] for w, t, k in new]),
+            np.full(len(new), np.inf),
+            np.cumsum([0, *lengths[:-1]]),
+            np.concatenate([columns for columns, _ in rows]),
+            np.concatenate([values for _, values in rows]),
+        )
+
+    def known_values(self, values: Array) -> Array:
+        """Return the largest values among the cuts that the master has.
+
+        Parameters
+        ----------
+        values
+            Of all cuts of the pool at a point, shape (cuts, scenarios, quarters).
+        """
+        has = self._has
+        return np.asarray(np.where(has, values[: len(has)], 0.0).max(axis=0, initial=0.0))
+
+    def _row(self, w: int, t: int, k: int) -> tuple[Ints, Array]:
+        setting, beta = self.setting, self.pool.beta[k]
+        used = np.flatnonzero(np.abs(beta) > _LEAST)
+        columns, values = [setting.linked[t][used]], [-beta[used]]
+        if len(setting.first.waive):
+            columns.append(setting.first.waive[[w]])
+            values.append(-self.pool.gamma[[k], w, t])
+        columns.append(np.array([self.begin + w * setting.shape[1] + t]))
+        values.append(np.ones(1))
+        return np.concatenate(columns), np.concatenate(values)
+
+    def solve(self) -> tuple[float, Array] | None:
+        """Return the optimum and the first stage's values, or None if infeasible.
+
+        Raises
+        ------
+        OutOfTime
+            If the time was too short.
+        """
+        self._optimum = self.program.solve(self.seconds_left())
+        if self._optimum is None:
+            if self.program.is_infeasible:
+                return None
+            if self.program.is_stopped:
+                raise OutOfTime
+            raise SolverError(f'HiGHS ended the master of the plan with "{self.program.status}".')
+        return self._optimum.value, self._optimum.values[: self.begin]
+
+    def duals(self) -> tuple[Array, Array]:
+        """Return the last duals of the first stage's rows and budgets, and of the cuts."""
+        if self._optimum is None:
+            raise SolverError("the master of the plan has no dual values: it has no optimum.")
+        found = self._optimum.duals
+        return found[: self.rows], found[self.rows :]
+
+    def fix(self, columns: Ints, lower: Array, upper: Array) -> None:
+        """Set the bounds of some columns."""
+        if len(columns):
+            self.program.set_column_bounds(columns, lower.astype(float), upper.astype(float))
+
+    def limit_counted(self, limits: Array) -> None:
+        """Set M of (C7) for every switch."""
+        first = self.setting.first
+        at = first.open >= 0
+        rows, columns = first.switch[at].tolist(), first.open[at].tolist()
+        for row, column, limit in zip(rows, columns, limits.tolist(), strict=True):
+            self.program.set_coefficient(row, column, -limit)
+
+    def release(self, columns: Ints) -> None:
+        """Give columns their own bounds again."""
+        self.fix(columns, self.lower[columns], self.upper[columns])
+
+
+class QuarterMaster:
+    """The mixed-integer program with a cost for every quarter."""
+
+    def __init__(self, setting: Setting, pool: CutPool) -> None:
+        self.setting, self.pool = setting, pool
+        quarters = setting.shape[1]
+        # In units of the expectation over scenarios, or of their sum when all count alike.
+        self.mix = setting.weight / setting.quarter_weight
+        self.base = setting.model(setting.quarter_weight, np.eye(quarters))
+        self.rows: list[tuple[int, float, Array, Array]] = []
+        """Quarter, constant, slope in what links, slope in what is waived."""
+        self._idle: list[int] = []
+        """For every row, the solves since it was last tight; below 0 for those to keep."""
+
+    def add(self, chosen: Mapping[tuple[int, int], tuple[Ints, Array]], keep: bool = False) -> None:
+        """Add for every quarter the expectation over the scenarios of cuts.
+
+        Parameters
+        ----------
+        chosen
+            For each scenario and quarter positions of cuts, and weights that sum to 1.
+        keep
+            Whether they stay, however long they are slack.
+        """
+        scenarios, quarters = self.setting.shape
+        for t in range(quarters):
+            constant, slope = 0.0, np.zeros(self.pool.beta.shape[1])
+            lift = np.zeros(scenarios)
+            for w in range(scenarios):
+                at, weights = chosen[w, t]
+                share = self.mix[w, t]
+                constant += share * float(weights @ self.pool.alpha[at, w, t])
+                slope += share * (weights @ self.pool.beta[at])
+                lift[w] = share * float(weights @ self.pool.gamma[at, w, t])
+            self.rows.append((t, constant, slope, lift))
+            self._idle.append(-(10**9) if keep else 0)
+
+    def limit_counted(self, limits: Array) -> None:
+        """Set M of (C7) for every switch."""
+        first = self.setting.first
+        at = first.open >= 0
+        matrix = self.base.matrix.copy()
+        matrix[first.switch[at], first.open[at]] = -limits
+        self.base = replace(self.base, matrix=matrix)
+
+    def model(self) -> ArrayModel:
+        """Return the program."""
+        base, setting = self.base, self.setting
+        begin = len(setting.cost)
+        entries: list[tuple[Ints, Array]] = []
+        for t, _, slope, lift in self.rows:
+            used = np.flatnonzero(np.abs(slope) > _LEAST)
+            columns, values = [setting.linked[t][used]], [-slope[used]]
+            if len(setting.first.waive):
+                columns.append(setting.first.waive)
+                values.append(-lift)
+            columns.append(np.array([begin + t]))
+            values.append(np.ones(1))
+            entries.append((np.concatenate(columns), np.concatenate(values)))
+        starts = np.concatenate([[0], np.cumsum([len(c) for c, _ in entries])])
+        cuts = sparse.csr_array(
+            (
+                np.concatenate([v for _, v in entries]) if entries else np.zeros(0),
+                np.concatenate([c for c, _ in entries]) if entries else np.zeros(0, dtype=int),
+                starts,
+            ),
+            shape=(len(entries), len(base.cost)),
+        )
+        return ArrayModel(
+            sense="min",
+            cost=base.cost,
+            matrix=sparse.vstack([base.matrix, cuts], format="csr"),
+            row_lower=np.concatenate([base.row_lower, [row[1] for row in self.rows]]),
+            row_upper=np.concatenate([base.row_upper, np.full(len(entries), np.inf)]),
+            lower=base.lower,
+            upper=base.upper,
+            integer=base.integer,
+        )
+
+    def program(self, fixed: tuple[Ints, Array, Array] | None = None) -> ArrayModel:
+        """Return the program with some columns between other bounds."""
+        model = self.model()
+        if fixed is None:
+            return model
+        columns, lower, upper = fixed
+        low, high = model.lower.copy(), model.upper.copy()
+        low[columns], high[columns] = lower, upper
+        return replace(model, lower=low, upper=high)
+
+    def forget(self, points: Sequence[Array]) -> None:
+        """Drop rows that have been slack at the optima for long, if there are many."""
+        if not points:
+            return
+        model, begin = self.model(), len(self.base.row_lower)
+        low = model.row_lower[begin:]
+        tight = np.zeros(len(low), dtype=bool)
+        for values in points:
+            slack = (model.matrix[begin:] @ values) - low
+            tight |= slack <= 1e-7 * np.maximum(1.0, np.abs(low))
+        for i, is_tight in enumerate(tight.tolist()):
+            self._idle[i] = min(self._idle[i], 0) if is_tight else self._idle[i] + 1
+        if len(self.rows) > _MOST_ROWS:
+            stay = [i for i, idle in enumerate(self._idle) if idle <= _MOST_IDLE]
+            self.rows = [self.rows[i] for i in stay]
+            self._idle = [self._idle[i] for i in stay]

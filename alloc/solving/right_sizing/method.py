@@ -1,0 +1,197 @@
+"""Right-sizing: the cheapest plan for a forecast, with a proof; the door to its methods."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Literal, get_args
+
+from alloc.backends import highs
+from alloc.certificate import Result
+from alloc.errors import CertificateError, InstanceError, nearest
+from alloc.models.right_sizing.data import SizingData
+from alloc.problems.right_sizing.accounting import account
+from alloc.problems.right_sizing.headroom import require_goals_can_be_kept
+from alloc.problems.right_sizing.plan import Plan, PlanResult
+from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.right_sizing.assumptions import assumptions
+from alloc.solving.right_sizing.decomposition import solve_by_decomposition
+from alloc.solving.right_sizing.extensive import solve_extensive
+from alloc.solving.right_sizing.marginals import is_small, marginal_values
+from alloc.solving.right_sizing.repairs import find_reliefs
+from alloc.solving.right_sizing.state import Found, Watch
+from alloc.solving.solver import solve
+from alloc.verification.right_sizing import check_plan_claims, verify_plan
+
+Method = Literal["auto", "extensive", "decomposition"]
+"""``extensive``: one program; ``decomposition``: Benders; ``auto``: by size."""
+
+_MOST_COLUMNS = 30_000
+"""Columns of the extensive form up to which it is solved as one program."""
+_LEAST_SECONDS = 1.0
+"""For marginal values, even where the plan took all the time."""
+_ANY_PLAN = 1e9
+"""Gap at which the first plan found ends a search."""
+
+
+def solve_right_sizing(
+    problem: PlanningProblem,
+    objective: str,
+    settings: Settings,
+    start: Plan | None,
+    report: Watch,
+    *,
+    method: Method = "auto",
+) -> Outcome[Plan]:
+    """Find the cheapest plan, and what one unit more of each resource would save.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    objective
+        ``cost``.
+    settings
+        Limits, and the gap at which to stop.
+    start
+        A plan to start from, for example that of a similar problem; it need not be feasible.
+    report
+        Takes a line of progress.
+    method
+        ``auto``, ``extensive`` or ``decomposition``.
+
+    Raises
+    ------
+    InstanceError
+        If no pool can keep a goal.
+    """
+    require_goals_can_be_kept(problem)
+    data = SizingData(problem)
+    found = _solve(data, settings, settings.gap, method, start, report)
+    outcome: Outcome[Plan] = Outcome(
+        found.plan,
+        found.bound,
+        found.proof,
+        "alloc right-sizing + HiGHS",
+        highs.version(),
+        found.limit,
+        found.infeasible,
+        sensitivities=found.marginals,
+        assumptions=assumptions(data),
+    )
+    try:
+        if found.infeasible:
+            conflict, reliefs = find_reliefs(problem, settings, _has_plan)
+            return replace(outcome, conflict=conflict, repairs=reliefs)
+        if found.plan is not None and found.limit != "interrupt" and is_small(data):
+            seconds = max(settings.seconds_left(), _LEAST_SECONDS)
+            return replace(outcome, sensitivities=marginal_values(data, seconds))
+    except KeyboardInterrupt:
+        # The plan, or the proof that there is none, is kept.
+        return replace(outcome, limit="interrupt")
+    return outcome
+
+
+by_extensive_form = partial(solve_right_sizing, method="extensive")
+by_decomposition = partial(solve_right_sizing, method="decomposition")
+
+
+def right_size(
+    problem: PlanningProblem,
+    *,
+    time_limit_s: float = 60.0,
+    gap: float = 1e-4,
+    seed: int = 0,
+    workers: int = 1,
+    method: Method = "auto",
+    start: Plan | None = None,
+    progress: Watch | None = None,
+) -> PlanResult:
+    """Find the cheapest plan, and prove how cheap any plan can be.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    time_limit_s
+        Wall time, seconds. The best plan found by then is returned with the bound proved by then.
+    gap
+        Relative gap between cost and bound at which the search stops.
+    seed
+        Random seed of the solver.
+    workers
+        Threads or processes.
+    method
+        ``auto``, ``extensive`` or ``decomposition``.
+    start
+        A plan to start from, for example that of a similar problem; it need not be feasible.
+    progress
+        Takes a line of progress.
+
+    Returns
+    -------
+    PlanResult
+        The plan, checked; or, if there is none, what is missing.
+
+    Raises
+    ------
+    InstanceError
+        If an option makes no sense, or no pool can keep a goal.
+    CertificateError
+        If the checker contradicts the solver.
+    """
+    if method not in get_args(Method):
+        raise InstanceError(
+            f'unknown method "{method}"{nearest(str(method), get_args(Method)) or ";"} known: '
+            f"{', '.join(get_args(Method))}."
+        )
+    result: Result[Plan] = solve(
+        problem,
+        "right_sizing",
+        method,
+        time_limit_s=time_limit_s,
+        gap=gap,
+        seed=seed,
+        workers=workers,
+        warm_start=start,
+        progress=progress,
+    )
+    costs = None if result.solution is None else account(problem, result.solution).costs
+    plan_result = PlanResult(
+        result.solution,
+        result.certificate,
+        costs,
+        result.assumptions,
+        result.sensitivities,
+        result.conflict,
+        result.repairs,
+        result.log,
+    )
+    if claims := check_plan_claims(problem, plan_result):
+        raise CertificateError(claims[0].sentence)
+    return plan_result
+
+
+def _has_plan(problem: PlanningProblem, settings: Settings) -> bool | None:
+    """Return whether a problem has a plan, checked; None if that was not found out in time."""
+    found = _solve(SizingData(problem), settings, _ANY_PLAN, "auto", None, None)
+    if found.limit == "interrupt":
+        raise KeyboardInterrupt
+    if found.plan is not None:
+        return not verify_plan(problem, found.plan)
+    return False if found.infeasible else None
+
+
+def _solve(
+    data: SizingData,
+    settings: Settings,
+    gap: float,
+    method: Method,
+    start: Plan | None,
+    progress: Watch | None,
+) -> Found:
+    columns = len(data.ways) * data.bands.count * data.probability.size * data.num_quarters
+    if method == "extensive" or (method == "auto" and columns <= _MOST_COLUMNS):
+        return solve_extensive(data, settings, gap, start)
+    return solve_by_decomposition(data, settings, gap, start, progress)

@@ -1,0 +1,232 @@
+"""The linear relaxation of right-sizing, by cuts shared between scenarios."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from alloc.certificate import relative_gap
+from alloc.models.right_sizing.blocks import Blocks
+from alloc.models.right_sizing.data import Array, SizingData
+from alloc.models.right_sizing.first_stage import first_stage
+from alloc.solving.outcome import Settings
+from alloc.solving.progress_line import standing
+from alloc.solving.right_sizing.blocks import (
+    BlockValue,
+    BlockValues,
+    Task,
+    block_data,
+    with_dearer_emergencies,
+)
+from alloc.solving.right_sizing.cuts import NOTHING, CutPool
+from alloc.solving.right_sizing.first_stage_completion import Completing
+from alloc.solving.right_sizing.master import BlockMaster, QuarterMaster, Setting
+from alloc.solving.right_sizing.state import Watch, money_unit
+
+_LAST_S = 1.0
+"""Beyond the limit, for a step that has begun: the first plan is valued however short it is."""
+_NEWS = 1e-7
+"""Relative difference from which on a cut says something new."""
+_LEAST_DUAL = 1e-12
+_LITTLE = 0.05
+"""Gaps below which a gain counts for little."""
+_OF_SCENARIOS, _LEAST_SCENARIOS = 2, 3
+"""Of so many scenarios one is solved in a step of the relaxation, but at least so many."""
+
+
+@dataclass(frozen=True, eq=False)
+class Incumbent:
+    """A first stage with the values of its blocks."""
+
+    values: Array
+    cost: float
+    blocks: dict[Task, BlockValue]
+
+
+class Relaxation:
+    """Masters, cuts and bound of one solve.
+
+    Parameters
+    ----------
+    data
+        The problem.
+    settings
+        Limits.
+    gap
+        Relative gap at which to stop.
+    watch
+        Takes lines of progress.
+    feasibility
+        Whether only emergencies count.
+    """
+
+    def __init__(
+        self,
+        data: SizingData,
+        settings: Settings,
+        gap: float,
+        watch: Watch | None = None,
+        feasibility: bool = False,
+    ) -> None:
+        self.data, self.settings, self.gap, self.watch = data, settings, gap, watch
+        self.unit = money_unit(data)
+        self.first = first_stage(data)
+        self.blocks = Blocks(data)
+        self.setting = Setting(data, self.first, self.unit, feasibility)
+        self.block_data = block_data(data, self.blocks, self.unit, feasibility)
+        self.pool = CutPool(self.block_data)
+        self.master = BlockMaster(self.setting, self.pool, self.seconds_for_step)
+        self.quarters = QuarterMaster(self.setting, self.pool)
+        self.completing = Completing(data, self.first)
+        self.values = BlockValues(self.block_data, settings.workers)
+        self.tasks = [
+            (w, t) for t in range(self.setting.shape[1]) for w in range(self.setting.shape[0])
+        ]
+        self.incumbent: Incumbent | None = None
+        self.bound = -math.inf
+        self.seconds_to_value = 0.0
+        self.rng = np.random.default_rng(settings.seed)
+        self._shuffled = np.argsort(self.rng.random(self.setting.shape[0]), kind="stable").tolist()
+        self._turn = 0
+
+    # Small steps ------------------------------------------------------------------------------
+
+    @property
+    def cost(self) -> float:
+        """Cost of the best plan so far, infinite if there is none."""
+        return math.inf if self.incumbent is None else self.incumbent.cost
+
+    def little(self, value: float) -> float:
+        """Return the change of a cost or bound that counts for little beside the gap wanted."""
+        return _LITTLE * self.gap * abs(value)
+
+    def wanted(self) -> float:
+        """Return the cost that a plan must promise to be worth the time to look for it."""
+        return math.inf if self.incumbent is None else self.cost - self.little(self.cost)
+
+    def say(self, what: str) -> None:
+        """Report where the search is."""
+        cost = None if self.incumbent is None else self.incumbent.cost
+        gap = relative_gap(None if cost is None else self.cost, self.bound)
+        money = None if cost is None else cost * self.unit
+        line = f"{what}: {standing(money, self.bound * self.unit)}"
+        if gap is not None and math.isfinite(gap):
+            line += f", gap {gap:.2%}"
+        if self.watch is not None:
+            self.watch(line)
+
+    def closed(self) -> bool:
+        """Return whether the gap is small enough."""
+        if self.incumbent is None:
+            return False
+        gap = relative_gap(self.incumbent.cost, self.bound)
+        return gap is not None and gap <= self.gap
+
+    def seconds_left(self) -> float:
+        """Return the seconds left after what a last valuation and the judge take."""
+        return self.settings.seconds_left() - 1.5 * self.seconds_to_value
+
+    def seconds_for_step(self) -> float:
+        """Return the seconds that a linear program may take, late as it may be: see `_LAST_S`."""
+        return self.settings.seconds_left() + _LAST_S
+
+    def value(self, point: Array, tasks: list[Task], keep: bool = False) -> dict[Task, BlockValue]:
+        """Value blocks at a point and learn their cuts."""
+        linked, waived = self.setting.points(point)
+        began = time.perf_counter()
+        found = self.values.solve(tasks, linked, waived, keep, self.seconds_for_step())
+        took = (time.perf_counter() - began) * len(self.tasks) / max(len(tasks), 1)
+        self.seconds_to_value = max(took, 0.5 * self.seconds_to_value)
+        self.pool.add([found[task].dual for task in tasks])
+        return found
+
+    def make_emergencies_dearer(self) -> None:
+        """Raise the price of emergencies; the cuts known so far are true all the more."""
+        self.block_data = with_dearer_emergencies(self.block_data)
+        self.pool.data = self.block_data
+        self.values.change(self.block_data)
+
+    def cut(self, *points: Array) -> None:
+        """Add the best cuts known at some points to the masters, where they say something new."""
+        one, rows = np.ones(1), []
+        for point in points:
+            linked, waived = self.setting.points(point)
+            values = self.pool.values(linked, waived)
+            at = values.argmax(axis=0)
+            self.quarters.add({(w, t): (at[[w], t], one) for w, t in self.tasks})
+            known = self.master.known_values(values)
+            best = values.max(axis=0)
+            new = best > known + _NEWS * np.maximum(1.0, np.abs(best))
+            rows += [(w, t, int(at[w, t])) for w, t in self.tasks if new[w, t]]
+        self.master.add(rows)
+
+    def mix(self, keep: bool = False) -> None:
+        """Add to the quarterly master the cuts that hold the relaxation's optimum together."""
+        _, duals = self.master.duals()
+        used: dict[Task, list[int]] = {task: [] for task in self.tasks}
+        for row in np.flatnonzero(duals > _LEAST_DUAL).tolist():
+            w, t, _ = self.master.cuts[row]
+            used[w, t].append(row)
+        chosen = {}
+        for task, rows in used.items():
+            weights = duals[rows] / self.setting.weight[task]
+            # What is missing is the dual of the running cost's own bound of 0.
+            missing = max(1.0 - float(weights.sum()), 0.0)
+            at = np.array([NOTHING, *(self.master.cuts[row][2] for row in rows)])
+            weights = np.array([missing, *weights])
+            chosen[task] = (at, weights / weights.sum())
+        self.quarters.add(chosen, keep)
+
+    # The relaxation ---------------------------------------------------------------------------
+
+    def relax(
+        self, inner: Array | None, steps: int, target: float, seconds: float
+    ) -> tuple[float, Array] | None:
+        """Close the relaxation's gap, in the master's bounds as they are.
+
+        Returns
+        -------
+        (float, Array) or None
+            The bound and the last optimum; None if the master is infeasible.
+        """
+        best, ends = math.inf, time.perf_counter() + seconds
+        answer = self.master.solve()
+        for step in range(steps):
+            if answer is None:
+                return None
+            outer = answer[1]
+            point = outer if inner is None else 0.5 * inner + 0.5 * outer
+            if step == 0 and inner is not None:
+                point = inner
+            self.value(point, self.tasks if step == 0 else self.some())
+            # Where a block was not solved, what the cuts say is a little too low.
+            linked, waived = self.setting.points(point)
+            worth = float(
+                self.setting.cost @ point
+                + (self.setting.weight * self.pool.values(linked, waived).max(axis=0)).sum()
+            )
+            if worth < best:
+                best, inner = worth, point
+            self.cut(point, outer)
+            answer = self.master.solve()
+            if answer is None:
+                return None
+            gap = relative_gap(best, answer[0])
+            out_of_time = time.perf_counter() + self.seconds_to_value > ends
+            if out_of_time or (gap is not None and gap <= target):
+                break
+        assert answer is not None
+        return answer[0], answer[1]
+
+    def some(self, most: int | None = None) -> list[Task]:
+        """Return blocks of some scenarios, others every time: their duals serve all."""
+        scenarios, quarters = self.setting.shape
+        count = min(max(scenarios // _OF_SCENARIOS, _LEAST_SCENARIOS), scenarios)
+        count = count if most is None else min(most, count)
+        begin = self._turn * count
+        self._turn += 1
+        chosen = {self._shuffled[(begin + i) % scenarios] for i in range(count)}
+        return [(w, t) for t in range(quarters) for w in sorted(chosen)]

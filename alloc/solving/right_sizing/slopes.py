@@ -1,0 +1,52 @@
+"""Slope scaling: which pools to open, where spare hosts make opening a pool cost something."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from alloc.models.right_sizing.data import Array
+from alloc.models.right_sizing.first_stage import FirstStage
+from alloc.solving.right_sizing.master import BlockMaster
+
+_ROUNDS = 10
+_LEAST_HOSTS = 0.3
+_FIRST_GUESS = 3.0
+_CLOSED = 1e-6
+
+
+def open_by_slopes(
+    master: BlockMaster, first: FirstStage, limits: Array, rng: np.random.Generator | None
+) -> Array | None:
+    """Return for every switch whether it is open, or None if the master is infeasible.
+
+    In the relaxation a pool with m hosts of at most M pays m/M of its spare hosts. Replacing M by
+    the m of the round before makes a pool that stays as it is pay for all of them, and one that
+    shrinks no longer worth its while.
+
+    `limits` are the M of (C7) that the master has. With `rng` the guess for pools that the
+    relaxation has closed is drawn, so that another call finds another choice.
+    """
+    at = first.open >= 0
+    opened, counted = first.open[at], first.counted[at]
+    high = np.full(len(opened), 1e4)
+    master.fix(opened, np.zeros(len(opened)), high)
+    # What a closed pool would have to hold before it pays: another guess every time.
+    slope = limits / (_FIRST_GUESS if rng is None else 1.5 + 5.0 * rng.random(len(limits)))
+    try:
+        answer = master.solve()
+        last = None
+        for _ in range(_ROUNDS):
+            if answer is None:
+                return None
+            hosts = answer[1][counted]
+            slope = np.where(hosts > _CLOSED, np.maximum(hosts, _LEAST_HOSTS), slope)
+            master.limit_counted(slope)
+            answer = master.solve()
+            chosen = None if answer is None else answer[1][counted] > _CLOSED
+            if chosen is not None and last is not None and (chosen == last).all():
+                break
+            last = chosen
+        return None if answer is None else np.asarray(answer[1][counted] > _CLOSED, dtype=float)
+    finally:
+        master.limit_counted(limits)
+        master.release(opened)

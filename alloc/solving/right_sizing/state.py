@@ -1,0 +1,70 @@
+"""What the methods of right-sizing have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from alloc.certificate import BoundProof, Limit
+from alloc.formulation import ArrayModel
+from alloc.models.right_sizing.data import SizingData
+from alloc.problems.right_sizing.plan import MarginalValue, Plan
+
+Watch = Callable[[str], None]
+"""Takes a line of progress."""
+
+
+@dataclass
+class Found:
+    """What a method found.
+
+    Parameters
+    ----------
+    plan
+        The incumbent, or None.
+    bound
+        Proved lower bound on the cost, -inf if there is none.
+    proof
+        On whose word.
+    infeasible
+        Whether it is proved that there is no plan.
+    limit
+        What stopped the search early, or None.
+    marginals
+        Marginal values, where the method has them.
+    """
+
+    plan: Plan | None
+    bound: float
+    proof: BoundProof
+    infeasible: bool = False
+    limit: Limit | None = None
+    marginals: tuple[MarginalValue, ...] = ()
+
+
+def linear_relaxation(model: ArrayModel) -> ArrayModel:
+    """Return a model without its demand for whole numbers."""
+    return replace(model, integer=np.zeros(len(model.cost), dtype=bool))
+
+
+def money_unit(data: SizingData) -> float:
+    """Return a unit of money in which costs are neither huge nor tiny for a solver.
+
+    The expected demand, each GPU-hour at the geometric mean of the prices of a GPU-hour, is a
+    thousand units, and so is one GPU where there is less: a currency of other size gives the solver
+    the same numbers.
+    """
+    prices = []
+    for offer in data.problem.offers:
+        hours = 1.0 if offer.is_hourly else data.problem.quarter_hours
+        if offer.terms == "purchase":
+            hours *= min(offer.service_quarters, data.num_quarters)
+        prices.append(offer.price / offer.gpus / hours)
+    known = [price for price in prices if price > 0]
+    if not known:
+        return 1.0
+    gpus = float(np.tensordot(data.probability, data.demand, axes=1).sum())
+    price = float(np.exp(np.mean(np.log(known))))
+    return max(gpus, 1.0) * data.problem.quarter_hours * price / 1000.0

@@ -1,0 +1,1 @@
+"""F1, round allocation: its own exact method."""

@@ -1,0 +1,386 @@
+"""The specialised exact method of F1: dual prices, then a small core.
+
+The Lagrangian dual has one price per capacity row. It is found by cutting planes in milliseconds;
+at its optimum the relaxation is as strong as the LP. A column whose reduced cost exceeds the
+distance between the dual bound and an incumbent is in no better solution, so what is left, the core
+(Balas and Zemel 1980), is small, and HiGHS solves it exactly.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from alloc.algorithms.multipliers import minimise_dual
+from alloc.backends import SolverOptions, highs
+from alloc.backends.scaling import power_of_two
+from alloc.backends.second_proof import solve_and_prove
+from alloc.certificate import OPTIMALITY_GAP, BoundProof
+from alloc.formulation import Array
+from alloc.models.round import RoundData, round_data
+from alloc.models.round.arrays import array_model
+from alloc.models.round.data import make_round_data
+from alloc.objectives import round_utility
+from alloc.packing import HostPool
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Assignment, Solution
+from alloc.schedulers.state import JobView
+from alloc.solving.outcome import Outcome, Settings
+from alloc.topology import Topology
+from alloc.workload import Job
+
+_FIRST_CORE = 300
+"""Columns in the first core: HiGHS solves so many in about ten milliseconds."""
+_KNOWN_CORE = 60
+"""The same where a solution is known, which a few columns most often suffice to better: with 60 the
+longest decision of `rollout` on elastic-medium/07 takes half as long as with 300."""
+NODES = 200
+"""Nodes of a tree in the round of a scheduler. A count, so that equal inputs give equal decisions
+on every machine, busy or not; rounds of the rows of `benchmarks.online` need one."""
+
+
+@dataclass(frozen=True)
+class RoundSolution:
+    """An answer to a round.
+
+    Parameters
+    ----------
+    x
+        The solution, shape (N,).
+    value
+        Its utility.
+    bound
+        A proved upper bound on any utility.
+    prices
+        Dual price of one unit of each capacity row, shape (R,).
+    price_bound
+        The bound that the prices alone prove.
+    core
+        Number of columns handed to HiGHS last.
+    limit
+        Whether a limit, of time or of nodes, stopped the search.
+    proof
+        On whose word the bound is.
+    """
+
+    x: Array
+    value: float
+    bound: float
+    prices: Array
+    price_bound: float
+    core: int
+    limit: bool
+    proof: BoundProof = "recomputed"
+
+
+class PricedRound:
+    """A round with its dual function."""
+
+    def __init__(self, data: RoundData) -> None:
+        self.data = data
+        # A class whose configurations all exceed the cluster has no columns.
+        self.filled = np.flatnonzero(np.diff(data.first) > 0)
+        self.starts = data.first[self.filled]
+        self.count = data.count[self.filled].astype(float)
+        self.width = np.diff(data.first)[self.filled]
+
+    def reduced(self, prices: Array) -> Array:
+        """Return u - a prices of each column, shape (N,)."""
+        return self.data.utility - self.data.use @ prices
+
+    def best(self, reduced: Array) -> Array:
+        """Return the best value of one job of each filled class, 0 when it had better not run."""
+        return np.maximum(np.maximum.reduceat(reduced, self.starts), 0.0)
+
+    def chosen(self, reduced: Array, best: Array) -> Array:
+        """Return x of the relaxed choice: every job in its best column, or none."""
+        at_best = reduced >= np.repeat(best, self.width)
+        position = np.where(at_best, np.arange(len(reduced)), len(reduced))
+        column = np.minimum.reduceat(position, self.starts)
+        x = np.zeros(len(reduced))
+        runs = best > 0
+        x[column[runs]] = self.count[runs]
+        return x
+
+    def dual(self, prices: Array) -> tuple[float, Array]:
+        """Return the dual function and a subgradient."""
+        reduced = self.reduced(prices)
+        best = self.best(reduced)
+        x = self.chosen(reduced, best)
+        capacity = self.data.rows.capacity
+        return float(prices @ capacity + self.count @ best), capacity - x @ self.data.use
+
+
+def price_bound(data: RoundData, prices: Array) -> float:
+    """Return the upper bound that prices prove by weak duality, in plain numpy.
+
+    ``sum_r B_r p_r + sum_k n_k max(0, max_c u_kc - sum_r a_kcr p_r)`` for any prices p >= 0.
+    """
+    return PricedRound(data).dual(np.maximum(prices, 0.0))[0] if len(data.utility) else 0.0
+
+
+def optimise_round(
+    data: RoundData,
+    *,
+    gap: float = OPTIMALITY_GAP,
+    settings: Settings | None = None,
+    prove: bool = False,
+    known: float = 0.0,
+) -> RoundSolution:
+    """Solve a round to a relative gap.
+
+    Parameters
+    ----------
+    data
+        The round.
+    gap
+        Relative gap at which to stop.
+    settings
+        Time limit and seed.
+    prove
+        Whether to prove the optimum of a small core a second time, without the solver's word.
+    known
+        Utility of a solution that the caller has. Only better ones are looked for: where none is
+        found, ``x`` is 0 and ``value`` this.
+    """
+    settings = settings or Settings()
+    num_rows = len(data.rows.names)
+    largest = float(data.utility.max(initial=0.0))
+    if largest <= 0:
+        nothing = np.zeros(len(data.utility))
+        return RoundSolution(nothing, 0.0, 0.0, np.zeros(num_rows), 0.0, 0, False)
+    # Every column fits by itself, so the optimum is at least the largest utility: about 1 here.
+    unit = power_of_two(largest)
+    scaled = replace(data, utility=data.utility * unit)
+    found = _optimise(scaled, gap, settings, prove, known * unit)
+    return replace(
+        found,
+        value=found.value / unit,
+        bound=found.bound / unit,
+        prices=found.prices / unit,
+        price_bound=found.price_bound / unit,
+    )
+
+
+def _optimise(
+    data: RoundData, gap: float, settings: Settings, prove: bool, known: float
+) -> RoundSolution:
+    """Solve a round whose largest utility is about 1."""
+    num_rows = len(data.rows.names)
+    priced = PricedRound(data)
+    # Rows in units of their capacity, so that prices are comparable.
+    unit = np.where(data.rows.capacity > 0, data.rows.capacity, 1.0)
+    limits = np.full(num_rows, 1e-9)
+    for r in range(num_rows):
+        touching = data.use[:, r] > 0
+        if touching.any():
+            limits[r] = (data.utility[touching] / data.use[touching, r]).max() * unit[r]
+
+    def scaled(prices: Array) -> tuple[float, Array]:
+        value, gradient = priced.dual(prices / unit)
+        return value, gradient / unit
+
+    minimum = minimise_dual(scaled, limits)
+    prices = minimum.multipliers / unit
+    return _solve_core(priced, prices, minimum.value, gap, settings, prove, known)
+
+
+def _solve_core(
+    priced: PricedRound,
+    prices: Array,
+    dual_value: float,
+    gap: float,
+    settings: Settings,
+    prove: bool,
+    known: float,
+) -> RoundSolution:
+    """Solve growing cores until the answer is proved to the gap or time is up."""
+    data = priced.data
+    reduced = priced.reduced(prices)
+    best = priced.best(reduced)
+    # What a job loses against its best choice if it takes this column, or none.
+    loss = np.repeat(best, priced.width) - reduced
+    base = priced.chosen(reduced, best)
+    incumbent = np.zeros(len(reduced))
+    value, bound, core = known, dual_value, 0
+    proof: BoundProof = "recomputed"
+    losses = np.sort(loss[loss > 0])
+    # A core of all columns must not hold any job to its only column: reach is then without end.
+    first = _KNOWN_CORE if known > 0 else _FIRST_CORE
+    reach = float(losses[first - 1]) if len(losses) > first else np.inf
+    if known > 0:
+        # What is better than the known solution loses less than it does.
+        reach = min(reach, (dual_value - known) * (1 + 1e-9) + 1e-12)
+    while True:
+        in_core = loss <= reach
+        core = int(in_core.sum())
+        x, core_bound, core_proof, limit = _solve_columns(
+            priced, in_core, best > reach, base, gap, settings, prove
+        )
+        found = float(data.utility @ x)
+        if found > value:
+            incumbent, value = x, found
+        distance = dual_value - value
+        # Is every solution better than the incumbent in the core?
+        if reach >= distance and max(core_bound, value) < bound:
+            bound, proof = max(core_bound, value), core_proof
+        if bound - value <= gap * value or limit or reach >= distance:
+            break
+        reach = distance * (1 + 1e-9) + 1e-12
+    return RoundSolution(incumbent, value, bound, prices, dual_value, core, limit, proof)
+
+
+def _solve_columns(
+    priced: PricedRound,
+    in_core: np.ndarray,
+    must_run: np.ndarray,
+    base: Array,
+    gap: float,
+    settings: Settings,
+    prove: bool,
+) -> tuple[Array, float, BoundProof, bool]:
+    """Solve the round over the core's columns; return x, their bound, its proof, and a limit hit.
+
+    Classes whose only column in the core is the one they take anyway are fixed to it.
+    """
+    data = priced.data
+    per_class = np.add.reduceat(in_core.astype(np.int64), priced.starts)
+    fixed_class = must_run & (per_class == 1)
+    fixed_column = np.repeat(fixed_class, priced.width) & in_core
+    x = np.where(fixed_column, base, 0.0)
+    left = data.rows.capacity - x @ data.use
+    free = np.flatnonzero(in_core & ~fixed_column)
+    if (left < 0).any():
+        # The fixed part alone is over capacity: let it all float.
+        free, x, left = np.flatnonzero(in_core), np.zeros(len(base)), data.rows.capacity
+    fixed_value = float(data.utility @ x)
+    if not len(free):
+        return x, fixed_value, "recomputed", False
+    model = array_model(_restrict(data, free, left))
+    seconds = settings.seconds_left()
+    solve = solve_and_prove if prove else highs.solve
+    raw = solve(
+        replace(model, offset=fixed_value),
+        SolverOptions(seconds, settings.seed, settings.workers, gap=gap / 2, nodes=settings.nodes),
+    )
+    if raw.status == "infeasible":
+        # It is not: nothing need run. So nothing is proved; the prices' bound stands.
+        return x, np.inf, "none", False
+    if raw.values is not None:
+        x[free] = np.rint(raw.values)
+    return x, raw.bound, raw.bound_proof, raw.limit is not None
+
+
+def _restrict(data: RoundData, columns: np.ndarray, capacity: Array) -> RoundData:
+    """Return the round with some columns only and other capacities."""
+    kept = np.zeros(len(data.utility), dtype=bool)
+    kept[columns] = True
+    width = np.add.reduceat(np.append(kept, False), data.first[:-1]) * (np.diff(data.first) > 0)
+    return replace(
+        data,
+        first=np.concatenate([[0], np.cumsum(width)]).astype(np.int64),
+        configuration=data.configuration[columns],
+        utility=data.utility[columns],
+        use=data.use[columns],
+        rows=replace(data.rows, capacity=capacity),
+    )
+
+
+def solve_round(
+    instance: Instance,
+    objective: str,
+    settings: Settings,
+    warm_start: Solution | None,
+    report: Callable[[str], None],
+) -> Outcome[Solution]:
+    """Solve the first slot of an instance: the method behind ``solve(..., "round")``."""
+    data = round_data(instance, objective)
+    started = time.perf_counter()
+    answer = optimise_round(data, settings=settings, prove=True)
+    report(
+        f"prices {np.array2string(answer.prices, precision=4)} prove {answer.price_bound:g}; "
+        f"core of {answer.core} of {len(data.utility)} columns solved in "
+        f"{time.perf_counter() - started:.3f} s"
+    )
+    return Outcome(
+        solution=data.allocation(answer.x),
+        bound=answer.bound,
+        bound_proof=answer.proof,
+        backend="alloc dual prices + HiGHS core",
+        backend_version=highs.version(),
+        limit="time" if answer.limit else None,
+    )
+
+
+def allocate_round(
+    topology: Topology,
+    views: Sequence[JobView],
+    slot_s: float,
+    utility: str,
+    quotas: Mapping[str, int],
+    pool: HostPool | None = None,
+    *,
+    gap: float = 1e-4,
+    nodes: int = NODES,
+) -> tuple[tuple[Assignment, ...], dict[str, float]]:
+    """Decide a slot for the jobs a scheduler sees, placed on hosts: the exact per-round policy.
+
+    Parameters
+    ----------
+    topology
+        The cluster, empty at the start of the slot.
+    views
+        The jobs in the system, with work as known.
+    slot_s
+        Length of the slot, seconds.
+    utility
+        Name of the round utility.
+    quotas
+        GPU quota of each tenant, milli-GPU.
+    pool
+        Not used: a round starts from the empty cluster.
+    gap
+        Relative gap at which to stop.
+    nodes
+        Most nodes of each integer program: the best choice found by then stands, and the notes
+        carry its bound.
+
+    Returns
+    -------
+    assignments
+        The jobs that run, with hosts.
+    notes
+        ``utility``, ``bound``, and ``unplaced``: jobs chosen by the model that found no hosts.
+    """
+    jobs = tuple(_as_job(view) for view in views)
+    data = make_round_data(topology, jobs, slot_s, round_utility(utility), quotas)
+    answer = optimise_round(data, gap=gap, settings=Settings(math.inf, nodes=nodes))
+    allocation = data.allocation(answer.x)
+    chosen = int(np.rint(answer.x).sum())
+    notes = {
+        "utility": answer.value,
+        "bound": answer.bound,
+        "unplaced": float(chosen - len(allocation.assignments)),
+    }
+    return allocation.assignments, notes
+
+
+def _as_job(view: JobView) -> Job:
+    """Return the job as the scheduler knows it."""
+    work = 1.0 if view.work is None else view.work
+    left = work if view.work_left is None else view.work_left
+    done = min(max(work - left, 0.0), work * (1 - 1e-12))
+    return Job(
+        view.id,
+        0.0,
+        work,
+        view.configurations,
+        weight=view.weight,
+        tenant=view.tenant,
+        work_done=done,
+        preemptible=view.preemptible,
+    )

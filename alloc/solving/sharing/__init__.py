@@ -1,0 +1,1 @@
+"""F5, GPU sharing: patterns of shares by column generation."""

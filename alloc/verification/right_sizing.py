@@ -1,0 +1,373 @@
+"""The judge of plans: every limit and every claim, recomputed without a solver."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+
+from alloc.certificate import beats
+from alloc.objectives import Measure, Value
+from alloc.problems.right_sizing.accounting import Moment, PlanAccount, account
+from alloc.problems.right_sizing.bands import Bands, bands_of
+from alloc.problems.right_sizing.headroom import headroom, reference_gpus
+from alloc.problems.right_sizing.plan import Order, Plan, PlanResult, Rental, Share, Unserved
+from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.units import in_full
+from alloc.verification.claims import CLAIM_TOLERANCE
+from alloc.verification.violation import Violation
+
+_BOUND_TOLERANCE = 1e-5
+"""How far, relatively, rounding may push a bound past a cost: HiGHS keeps rows to 1e-7 of their
+size, and a plan's cost is made of thousands of them."""
+PLAN_TOLERANCE = 1e-6
+"""Relative excess that rounding explains: solvers work in floating point."""
+
+
+def objective(name: str) -> Measure:
+    """Return the objective of a plan: its expected discounted cost."""
+    return Value(
+        name,
+        "min",
+        lambda problem, plan: account(problem, plan).costs.total,
+        tolerance=_BOUND_TOLERANCE,
+    )
+
+
+def verify_plan(problem: PlanningProblem, plan: Plan) -> list[Violation]:
+    """Check a plan against every limit of its problem.
+
+    Returns
+    -------
+    list of Violation
+        Empty when the plan is feasible.
+    """
+    bands = bands_of(problem)
+    unknown = list(_check_names(problem, plan, bands))
+    if unknown:
+        return unknown
+    totals = account(problem, plan, bands)
+    return [
+        *_check_orders(problem, plan),
+        *_check_rentals(problem, plan),
+        *_check_sites(problem, totals),
+        *_check_shares(problem, plan),
+        *_check_demand(problem, plan, bands),
+        *_check_waived(problem, plan),
+        *_check_room(totals),
+        *_check_carbon(problem, totals),
+        *_check_budgets(problem, totals),
+    ]
+
+
+def check_plan_claims(problem: PlanningProblem, result: PlanResult) -> list[Violation]:
+    """Recompute the cost that a result claims, and hold its bound and its parts against it.
+
+    Returns
+    -------
+    list of Violation
+        ``fingerprint``, ``objective``, ``costs`` or ``bound``; empty when all claims hold.
+    """
+    found = []
+    certificate = result.certificate
+    if certificate.fingerprint != problem.fingerprint:
+        sentence = (
+            f"the result is for the problem with fingerprint {certificate.fingerprint[:12]}, and "
+            f'"{problem.name}" has {problem.fingerprint[:12]}.'
+        )
+        return [Violation("fingerprint", (), 1, "", sentence)]
+    if result.plan is None:
+        return []
+    cost = account(problem, result.plan).costs.total
+    claims = (
+        ("objective", certificate.objective),
+        ("costs", None if result.costs is None else result.costs.total),
+    )
+    for code, claimed in claims:
+        if claimed is None or not math.isclose(claimed, cost, rel_tol=CLAIM_TOLERANCE):
+            excess = math.inf if claimed is None else abs(claimed - cost)
+            sentence = f"the result says the cost is {claimed}, but the plan costs {in_full(cost)}."
+            found.append(Violation(code, (), excess, problem.currency, sentence))
+    if beats(cost, certificate.bound, "min"):
+        sentence = (
+            f"the certificate's bound is {in_full(certificate.bound)}, but the plan costs "
+            f"{in_full(cost)}; the bound is false."
+        )
+        excess = certificate.bound - cost
+        found.append(Violation("bound", (), excess, problem.currency, sentence))
+    return found
+
+
+def _exceeds(value: float, limit: float, scale: float = 1.0) -> bool:
+    return not value <= limit + PLAN_TOLERANCE * max(abs(limit), scale)
+
+
+def _check_names(problem: PlanningProblem, plan: Plan, bands: Bands) -> Iterator[Violation]:
+    known = {
+        "offer": problem.offer_index,
+        "site": problem.site_index,
+        "job class": problem.class_index,
+        "scenario": problem.scenario_index,
+    }
+    asked: list[tuple[str, str]] = [("scenario", name) for name in plan.waived]
+    parts: tuple[Order | Rental | Share, ...] = (*plan.orders, *plan.rentals, *plan.shares)
+    for part in parts:
+        asked.append(("site", part.site))
+        if not isinstance(part, Share):
+            asked.append(("offer", part.offer))
+    moments: tuple[Rental | Share | Unserved, ...]
+    moments = (*plan.rentals, *plan.shares, *plan.unserved)
+    for moment in moments:
+        asked.append(("scenario", moment.scenario))
+        if not 0 <= (moment.band or 0) < bands.count or moment.quarter < 0:
+            yield _unknown("moment", f"band {moment.band} of quarter {moment.quarter}")
+    asked += [("job class", share.job_class) for share in plan.shares]
+    asked += [("job class", part.job_class) for part in plan.unserved]
+    for kind, name in dict.fromkeys(asked):
+        if name not in known[kind]:
+            yield _unknown(kind, f'{kind} "{name}"')
+    for order in plan.orders:
+        if not 0 <= order.quarter < problem.num_quarters:
+            yield _unknown("quarter", f"quarter {order.quarter}")
+    for moment in moments:
+        if moment.quarter >= problem.num_quarters:
+            yield _unknown("quarter", f"quarter {moment.quarter}")
+    for share in plan.shares:
+        at = problem.class_index.get(share.job_class)
+        if at is not None and not 0 <= share.option < len(problem.classes[at].options):
+            yield _unknown("option", f'option {share.option} of job class "{share.job_class}"')
+
+
+def _unknown(kind: str, name: str) -> Violation:
+    return Violation("unknown", (name,), 1, kind, f"the plan names {name}, which does not exist.")
+
+
+def _check_orders(problem: PlanningProblem, plan: Plan) -> Iterator[Violation]:
+    ordered: dict[tuple[str, str, int], int] = defaultdict(int)
+    for order in plan.orders:
+        offer = problem.offers[problem.offer_index[order.offer]]
+        where = f'order of "{order.offer}" for "{order.site}" in quarter {order.quarter}'
+        if order.count < 1 or order.count != int(order.count):
+            yield Violation(
+                "count", (order.offer,), 1, "hosts", f"{where}: {order.count} is no number of hosts"
+            )
+        if offer.is_hourly or not offer.at(order.site):
+            yield Violation(
+                "not_offered", (order.offer, order.site), 1, "", f"{where}: not offered there."
+            )
+        ordered[order.offer, order.site, order.quarter] += order.count
+    for (name, site, quarter), count in ordered.items():
+        most = problem.offers[problem.offer_index[name]].most_hosts
+        if most is not None and count > most:
+            yield Violation(
+                "most_hosts",
+                (name, site),
+                count - most,
+                "hosts",
+                f'{count} hosts of "{name}" are ordered for "{site}" in quarter {quarter}; '
+                f"{most} can be had.",
+            )
+
+
+def _check_rentals(problem: PlanningProblem, plan: Plan) -> Iterator[Violation]:
+    rented: dict[tuple[str, str, Moment], float] = defaultdict(float)
+    for rental in plan.rentals:
+        offer = problem.offers[problem.offer_index[rental.offer]]
+        if not offer.is_hourly or not offer.at(rental.site):
+            sentence = f'"{rental.offer}" is not rented by the hour at "{rental.site}".'
+            yield Violation("not_offered", (rental.offer, rental.site), 1, "", sentence)
+        if not rental.hosts >= 0:
+            sentence = f'{rental.hosts} hosts of "{rental.offer}" are rented; give 0 or more.'
+            yield Violation("count", (rental.offer,), 1, "hosts", sentence)
+        moment = rental.scenario, rental.quarter, rental.band
+        rented[rental.offer, rental.site, moment] += rental.hosts
+    for (name, site, moment), hosts in rented.items():
+        offer = problem.offers[problem.offer_index[name]]
+        if offer.most_hosts is None:
+            continue
+        scenario = problem.scenarios[problem.scenario_index[moment[0]]]
+        share = 1.0
+        if offer.terms == "spot" and scenario.spot_availability:
+            share = scenario.spot_availability[moment[1]]
+        if _exceeds(hosts, offer.most_hosts * share):
+            yield Violation(
+                "most_hosts",
+                (name, site),
+                hosts - offer.most_hosts * share,
+                "hosts",
+                f'{in_full(hosts)} hosts of "{name}" are rented at "{site}" in {_when(moment)}; '
+                f"{in_full(offer.most_hosts * share)} can be had.",
+            )
+
+
+def _when(moment: Moment) -> str:
+    return f'scenario "{moment[0]}", quarter {moment[1]}, band {moment[2]}'
+
+
+def _check_sites(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Violation]:
+    for site in problem.sites:
+        for field, unit in (("rack_units", "rack units"), ("ports", "ports"), ("power_kw", "kW")):
+            limit = getattr(site, field)
+            if limit is None:
+                continue
+            for quarter in range(problem.num_quarters):
+                used = 0.0
+                for (name, at), count in totals.hosts.items():
+                    if at != site.name:
+                        continue
+                    offer = problem.offers[problem.offer_index[name]]
+                    each = (
+                        offer.busy_kw * site.pue if field == "power_kw" else getattr(offer, field)
+                    )
+                    used += float(count[quarter]) * each
+                if _exceeds(used, limit):
+                    yield Violation(
+                        field,
+                        (site.name,),
+                        used - limit,
+                        unit,
+                        f'site "{site.name}" needs {in_full(used)} {unit} in quarter {quarter} '
+                        f"and has {in_full(limit)}.",
+                    )
+
+
+def _check_shares(problem: PlanningProblem, plan: Plan) -> Iterator[Violation]:
+    pool_gpus = reference_gpus(problem)
+    seen: set[tuple[str, int, str, bool]] = set()
+    for share in plan.shares:
+        if not share.jobs_per_hour >= 0:
+            sentence = f'{share.jobs_per_hour} jobs per hour of "{share.job_class}" are no rate.'
+            yield Violation("rate", (share.job_class,), 1, "jobs/h", sentence)
+        kind = share.job_class, share.option, share.site, share.spot
+        if kind in seen:
+            continue
+        seen.add(kind)
+        job_class = problem.classes[problem.class_index[share.job_class]]
+        where = f'job class "{share.job_class}"'
+        if not job_class.at(share.site):
+            sentence = f'{where} runs at "{share.site}", where its data may not lie.'
+            yield Violation("residency", (share.job_class, share.site), 1, "", sentence)
+        if share.spot and not job_class.interruptible:
+            sentence = f"{where} runs on spot hosts and is not interruptible."
+            yield Violation("interruptible", (share.job_class,), 1, "", sentence)
+        if headroom(problem, job_class, share.option, pool_gpus, share.spot) is None:
+            sentence = f"{where}: option {share.option} takes longer than its goal."
+            yield Violation("goal", (share.job_class,), 1, "", sentence)
+
+
+def _check_demand(problem: PlanningProblem, plan: Plan, bands: Bands) -> Iterator[Violation]:
+    """Every job is served, or a waived scenario says that it is not."""
+    share_of = bands.hours / bands.hours.sum()
+    served: dict[tuple[str, int, int | None, str], float] = defaultdict(float)
+    for share in plan.shares:
+        job_class = problem.classes[problem.class_index[share.job_class]]
+        band = None if job_class.deferrable else share.band
+        rate = share.jobs_per_hour * (float(share_of[share.band]) if band is None else 1.0)
+        served[share.scenario, share.quarter, band, share.job_class] += rate
+    for part in plan.unserved:
+        served[part.scenario, part.quarter, part.band, part.job_class] += part.jobs_per_hour
+    for scenario in problem.scenarios:
+        for c, job_class in enumerate(problem.classes):
+            for quarter, rate in enumerate(scenario.arrivals[job_class.name]):
+                for band in [None] if job_class.deferrable else range(bands.count):
+                    due = rate if band is None else rate * float(bands.arrivals[c, band])
+                    key = scenario.name, quarter, band, job_class.name
+                    if _exceeds(due, served.get(key, 0.0), due):
+                        when = "" if band is None else f", band {band}"
+                        yield Violation(
+                            "demand",
+                            (job_class.name, scenario.name),
+                            due - served.get(key, 0.0),
+                            "jobs/h",
+                            f'job class "{job_class.name}" has {in_full(due)} jobs per hour in '
+                            f'scenario "{scenario.name}", quarter {quarter}{when}, and '
+                            f"{in_full(served.get(key, 0.0))} are served.",
+                        )
+
+
+def _check_waived(problem: PlanningProblem, plan: Plan) -> Iterator[Violation]:
+    chance = math.fsum(
+        problem.scenarios[problem.scenario_index[name]].probability for name in set(plan.waived)
+    )
+    if chance > problem.epsilon + PLAN_TOLERANCE:
+        yield Violation(
+            "epsilon",
+            tuple(plan.waived),
+            chance - problem.epsilon,
+            "probability",
+            f"the scenarios waived have probability {chance:g}; {problem.epsilon:g} is allowed.",
+        )
+    for part in plan.unserved:
+        job_class = problem.classes[problem.class_index[part.job_class]]
+        where = f'job class "{part.job_class}" is not served in scenario "{part.scenario}"'
+        if not part.jobs_per_hour >= 0:
+            yield Violation("rate", (part.job_class,), 1, "jobs/h", f"{where} at no valid rate.")
+        if part.scenario not in plan.waived:
+            sentence = f"{where}, which is not waived."
+            yield Violation(
+                "not_waived",
+                (part.job_class, part.scenario),
+                part.jobs_per_hour,
+                "jobs/h",
+                sentence,
+            )
+        elif job_class.critical:
+            sentence = f"{where}, and it is critical."
+            yield Violation(
+                "critical", (part.job_class, part.scenario), part.jobs_per_hour, "jobs/h", sentence
+            )
+        if (part.band is None) != job_class.deferrable:
+            sentence = f"{where} in band {part.band}; only deferrable classes name no band."
+            yield Violation("band", (part.job_class,), 1, "", sentence)
+
+
+def _check_room(totals: PlanAccount) -> Iterator[Violation]:
+    for key, need in totals.room.items():
+        moment, gpu_type, site, spot = key
+        have = totals.rented.get(key, 0.0)
+        if not spot and (gpu_type, site) in totals.usable:
+            have += float(totals.usable[gpu_type, site][moment[1]])
+        if _exceeds(need, have):
+            what = "spot hosts" if spot else "firm hosts"
+            yield Violation(
+                "room",
+                (gpu_type, site),
+                need - have,
+                "GPUs",
+                f'{in_full(need)} GPUs "{gpu_type}" are needed on {what} at "{site}" in '
+                f"{_when(moment)}, and {in_full(have)} can be counted on.",
+            )
+
+
+def _check_carbon(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Violation]:
+    for quarter, cap in enumerate(problem.carbon_caps_kg):
+        for w, scenario in enumerate(problem.scenarios):
+            mass = float(totals.carbon_kg[w, quarter])
+            if _exceeds(mass, cap):
+                yield Violation(
+                    "carbon",
+                    (scenario.name,),
+                    mass - cap,
+                    "kg",
+                    f'scenario "{scenario.name}" emits {in_full(mass)} kg in quarter {quarter}; '
+                    f"the cap is {in_full(cap)} kg.",
+                )
+
+
+def _check_budgets(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Violation]:
+    limits = [
+        (f"quarter {quarter}", float(totals.spent[quarter]), budget)
+        for quarter, budget in enumerate(problem.quarter_budgets)
+    ]
+    if problem.budget is not None:
+        limits.append(("all quarters", float(totals.spent.sum()), problem.budget))
+    for when, spent, limit in limits:
+        if _exceeds(spent, limit):
+            yield Violation(
+                "budget",
+                (),
+                spent - limit,
+                problem.currency,
+                f"{in_full(spent)} {problem.currency} are spent in {when}; the budget is "
+                f"{in_full(limit)}.",
+            )

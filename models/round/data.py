@@ -1,0 +1,186 @@
+"""The data of F1 as arrays: job classes, their undominated configurations, the capacity rows."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from alloc.models.capacity import (
+    CapacityRows,
+    UseOrder,
+    burden,
+    capacity_rows,
+    fitting_configurations,
+    pareto_front,
+    quotas_of,
+    shape_of,
+    use_order,
+)
+from alloc.objectives import RoundUtility, require_slot, round_utility
+from alloc.packing import place_jointly
+from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.solution import Allocation, Assignment
+from alloc.topology import Topology
+from alloc.workload import Configuration, Job
+
+Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+Burdens = tuple[Array, Index, UseOrder]
+
+
+@dataclass(frozen=True)
+class RoundData:
+    """One round: columns (class, configuration) side by side, the columns of a class together.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    jobs
+        The jobs of the round.
+    members
+        For each class, the positions of its jobs in `jobs`.
+    count
+        n_k, shape (K,).
+    first
+        First column of each class, shape (K + 1,); the last entry is the number of columns.
+    configuration
+        Position in the job's configurations of each column, shape (N,).
+    utility
+        u of each column, shape (N,).
+    use
+        a of each column, shape (N, R).
+    rows
+        The capacity rows.
+    """
+
+    topology: Topology
+    jobs: tuple[Job, ...]
+    members: tuple[tuple[int, ...], ...]
+    count: Index
+    first: Index
+    configuration: Index
+    utility: Array
+    use: Array
+    rows: CapacityRows
+
+    @property
+    def num_classes(self) -> int:
+        """Number of job classes K."""
+        return len(self.members)
+
+    def choose(self, x: Array) -> list[tuple[int, int]]:
+        """Return (job position, configuration) for a solution x, shape (N,)."""
+        chosen: list[tuple[int, int]] = []
+        taken = np.rint(x).astype(np.int64)
+        for k, members in enumerate(self.members):
+            waiting = iter(members)
+            for column in range(self.first[k], self.first[k + 1]):
+                for _ in range(taken[column]):
+                    chosen.append((next(waiting), int(self.configuration[column])))
+        return chosen
+
+    def allocation(self, x: Array) -> Allocation:
+        """Put a solution x on hosts; jobs that find no room stay unplaced with the reason."""
+        chosen = self.choose(x)
+        requests = [(self.jobs[j].configurations[c], None) for j, c in chosen]
+        placed = place_jointly(self.topology, requests)
+        assignments = []
+        unplaced = {}
+        for (j, c), tasks in zip(chosen, placed, strict=True):
+            if tasks is None:
+                label = self.jobs[j].configurations[c].label
+                unplaced[self.jobs[j].id] = f"no hosts have room left for {label} as a gang"
+            else:
+                assignments.append(Assignment(self.jobs[j].id, c, tasks))
+        running = {j for j, _ in chosen}
+        for j, job in enumerate(self.jobs):
+            if j not in running:
+                unplaced[job.id] = "other jobs gain more from the capacity in this slot"
+        return Allocation(tuple(assignments), unplaced)
+
+    def values(self, allocation: Allocation) -> Array:
+        """Return x for an allocation; configurations that are not columns count for nothing."""
+        column_of = {
+            (k, int(self.configuration[column])): column
+            for k in range(self.num_classes)
+            for column in range(self.first[k], self.first[k + 1])
+        }
+        class_of = {self.jobs[j].id: k for k, members in enumerate(self.members) for j in members}
+        x = np.zeros(len(self.utility))
+        for job, c in allocation.configuration_of.items():
+            column = column_of.get((class_of[job], c))
+            if column is not None:
+                x[column] += 1
+        return x
+
+
+def round_data(instance: Instance, objective: str) -> RoundData:
+    """Return the data of an instance's first slot: the jobs that have arrived at 0."""
+    slot_s = require_slot(instance)
+    jobs = tuple(job for job in instance.jobs if job.arrival_s == 0)
+    return make_round_data(
+        instance.topology, jobs, slot_s, round_utility(objective), quotas_of(instance)
+    )
+
+
+def _burdens(
+    topology: Topology,
+    rows: CapacityRows,
+    configurations: tuple[Configuration, ...],
+    owner: str | None,
+) -> Burdens:
+    """Return what does not depend on rates: use, which fit the cluster, and how those compare."""
+    use = rows.use(configurations, owner)
+    fitting = fitting_configurations(topology, rows, configurations, use)
+    order = use_order(burden([configurations[c] for c in fitting], use[fitting]))
+    return use, fitting, order
+
+
+def make_round_data(
+    topology: Topology,
+    jobs: Sequence[Job],
+    slot_s: float,
+    utility: RoundUtility,
+    quotas: Mapping[str, int],
+) -> RoundData:
+    """Merge equal jobs, drop dominated configurations, and lay out the columns."""
+    shapes = {
+        id(cs): shape_of(cs)
+        for cs in {id(j.configurations): j.configurations for j in jobs}.values()
+    }
+    alike = {shapes[id(job.configurations)]: job.configurations for job in jobs}
+    rows = capacity_rows(topology, list(alike.values()), quotas)
+    burdens: dict[tuple[Hashable, str | None], Burdens] = {}
+    fronts: dict[tuple[int, str | None], tuple[Index, Array, Array]] = {}
+    classes: dict[tuple[int, str | None, bytes], list[int]] = {}
+    for j, job in enumerate(jobs):
+        owner = job.tenant if job.tenant in quotas else None
+        table = (id(job.configurations), owner)
+        if table not in fronts:
+            shape = (shapes[table[0]], owner)
+            if shape not in burdens:
+                burdens[shape] = _burdens(topology, rows, job.configurations, owner)
+            use, fitting, order = burdens[shape]
+            rate = np.array([c.rate for c in job.configurations])
+            front = fitting[pareto_front(order, rate[fitting])]
+            fronts[table] = (front, use[front], rate[front])
+        values = utility.of_rates(job, fronts[table][2], slot_s)
+        # Jobs that gain the same from the same configurations are one class.
+        classes.setdefault((*table, values.tobytes()), []).append(j)
+    parts = [(fronts[key[:2]], np.frombuffer(key[2])) for key in classes]
+    none = np.zeros(0)
+    return RoundData(
+        topology=topology,
+        jobs=tuple(jobs),
+        members=tuple(tuple(m) for m in classes.values()),
+        count=np.array([len(m) for m in classes.values()], dtype=np.int64),
+        first=np.cumsum([0, *(len(values) for _, values in parts)]),
+        configuration=np.concatenate([none.astype(np.int64), *(f[0] for f, _ in parts)]),
+        utility=np.concatenate([none, *(values for _, values in parts)]),
+        use=np.concatenate([np.zeros((0, len(rows.names))), *(f[1] for f, _ in parts)]),
+        rows=rows,
+    )

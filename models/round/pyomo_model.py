@@ -1,0 +1,58 @@
+"""F1 on the whiteboard: the Pyomo model, with the names of the page of mathematics."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyomo.environ as pyo
+
+from alloc.formulation import Drawing, PyomoModel
+from alloc.models.round.data import RoundData, round_data
+from alloc.problems.allocation.instance import Instance
+
+
+def concrete_model(data: RoundData) -> pyo.ConcreteModel:
+    """Return the integer program of a round."""
+    model = pyo.ConcreteModel("round")
+    columns = [
+        (k, int(data.configuration[i]))
+        for k in range(data.num_classes)
+        for i in range(data.first[k], data.first[k + 1])
+    ]
+    u = dict(zip(columns, data.utility.tolist(), strict=True))
+    a = dict(zip(columns, data.use.tolist(), strict=True))
+    choices: dict[int, list[int]] = {k: [] for k in range(data.num_classes)}
+    for k, c in columns:
+        choices[k].append(c)
+
+    model.K = pyo.Set(initialize=range(data.num_classes))
+    model.R = pyo.Set(initialize=range(len(data.rows.names)))
+    model.KC = pyo.Set(initialize=columns, dimen=2)
+    model.x = pyo.Var(model.KC, domain=pyo.NonNegativeIntegers)
+
+    model.utility = pyo.Objective(
+        expr=pyo.quicksum(u[k, c] * model.x[k, c] for k, c in columns), sense=pyo.maximize
+    )
+
+    @model.Constraint(model.K)
+    def C1_one_configuration(m: pyo.ConcreteModel, k: int) -> object:
+        if not choices[k]:
+            return pyo.Constraint.Skip
+        return pyo.quicksum(m.x[k, c] for c in choices[k]) <= int(data.count[k])
+
+    @model.Constraint(model.R)
+    def C2_capacity(m: pyo.ConcreteModel, r: int) -> object:
+        touching = [(k, c) for k, c in columns if a[k, c][r]]
+        if not touching:
+            return pyo.Constraint.Skip
+        left = pyo.quicksum(a[k, c][r] * m.x[k, c] for k, c in touching)
+        return left <= float(data.rows.capacity[r])
+
+    return model
+
+
+def draw_pyomo(instance: Instance, objective: str) -> Drawing:
+    """Draw the first slot of an instance as a Pyomo model."""
+    data = round_data(instance, objective)
+    model = concrete_model(data)
+    variables = tuple(model.x[key] for key in model.KC)
+    return Drawing(PyomoModel(model, variables, "max"), lambda x: data.allocation(np.asarray(x)))

@@ -1,0 +1,440 @@
+"""From counts back to hosts, GPUs and starts: which task stands where."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+
+from alloc.models.sharing.data import Array, GpuGroup, HostClass, Item, SharingData, Whole
+from alloc.models.sharing.patterns import Pattern, layout_of
+from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
+
+Slot = tuple[int, int, int]
+"""Host, position of the GPU, and first memory slice (-1 for a share)."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A job that runs, by position, and the option it runs in."""
+
+    job: int
+    option: int
+
+
+@dataclass(eq=False)
+class Task:
+    """One task of a job that runs.
+
+    Parameters
+    ----------
+    owner
+        Position of the job among those chosen.
+    role
+        Its role.
+    item
+        Its kind.
+    home
+        Where it runs now, if it does: host, GPU and start (-1 where there is none), or None.
+    """
+
+    owner: int
+    role: str
+    item: int
+    home: Slot | None = None
+
+
+@dataclass
+class Unrolled:
+    """What became of counts.
+
+    Parameters
+    ----------
+    chosen
+        The jobs that run.
+    placed
+        Tasks with their place; the GPU is -1 for whole GPUs and tasks without any.
+    left
+        Positions in `chosen` of jobs of which a task found no host.
+    """
+
+    chosen: list[Chosen]
+    placed: list[tuple[Task, Slot]] = field(default_factory=list)
+    left: set[int] = field(default_factory=set)
+
+
+def allocation_of(
+    data: SharingData, columns: Sequence[tuple[int, Pattern]], values: Array
+) -> Allocation | None:
+    """Return the allocation of integer values, or None when a task finds no host."""
+    unrolled = unroll(data, columns, values)
+    return None if unrolled.left else to_allocation(data, unrolled)
+
+
+def to_allocation(data: SharingData, unrolled: Unrolled) -> Allocation:
+    """Return the allocation of the jobs all of whose tasks are placed."""
+    where: dict[int, dict[tuple[int, str], list[Slot]]] = {}
+    for task, slot in unrolled.placed:
+        if task.owner not in unrolled.left:
+            spots = where.setdefault(task.owner, {})
+            spots.setdefault((slot[0], task.role), []).append(slot)
+    instance = data.instance
+    assignments = []
+    for owner, spots in where.items():
+        chosen = unrolled.chosen[owner]
+        tasks = tuple(
+            TaskPlacement(
+                instance.topology.hosts[h].id,
+                role,
+                len(slots),
+                tuple(g for _, g, _ in slots if g >= 0),
+                tuple(start for _, _, start in slots if start >= 0),
+            )
+            for (h, role), slots in sorted(spots.items())
+        )
+        c = data.options[chosen.option][1]
+        assignments.append((chosen.job, Assignment(instance.jobs[chosen.job].id, c, tasks)))
+    return Allocation(tuple(a for _, a in sorted(assignments, key=lambda pair: pair[0])))
+
+
+def unroll(data: SharingData, columns: Sequence[tuple[int, Pattern]], values: Array) -> Unrolled:
+    """Deal counts out to hosts and GPUs.
+
+    Parameters
+    ----------
+    data
+        The problem.
+    columns
+        Group and pattern of each x.
+    values
+        Values of z, y and x, integer up to rounding.
+
+    Returns
+    -------
+    Unrolled
+        Where everything stands. On classes of several hosts whose CPU or memory is scarce a task
+        may be left over.
+    """
+    counts = np.rint(values).astype(np.int64)
+    z, y, x = np.split(counts, [len(data.options), len(data.options) + len(data.pairs)])
+    unrolled = Unrolled(_choose_jobs(data, z))
+    tasks = _split_tasks(data, unrolled.chosen, y)
+    for h, hosts in enumerate(data.host_classes):
+        mine = [
+            (data.groups[g], pattern, int(n))
+            for (g, pattern), n in zip(columns, x, strict=True)
+            if n and data.groups[g].host_class == h
+        ]
+        here = tasks.get(h, [])
+        if here:
+            _Dealer(data, hosts, any(data.tight[h])).deal(here, mine, unrolled)
+    return unrolled
+
+
+def _choose_jobs(data: SharingData, z: Whole) -> list[Chosen]:
+    """Choose which jobs of each class run, those that run already first, in their own option."""
+    running = {data.instance.job_index[a.job]: a.configuration for a in data.instance.running}
+    waiting = {
+        k: sorted(job_class.members, key=lambda j: j not in running)
+        for k, job_class in enumerate(data.classes)
+    }
+    chosen = []
+    for o, (k, c) in enumerate(data.options):
+        first = sorted(waiting[k], key=lambda j: (running.get(j, c) != c, j not in running))
+        taken = first[: int(z[o])]
+        chosen += [Chosen(j, o) for j in taken]
+        gone = set(taken)
+        waiting[k] = [j for j in waiting[k] if j not in gone]
+    return chosen
+
+
+def _split_tasks(data: SharingData, chosen: Sequence[Chosen], y: Whole) -> dict[int, list[Task]]:
+    """Return the tasks of each host class; those that run there now stay if they can."""
+    by_item: dict[int, list[Task]] = {}
+    homes = _homes(data)
+    for owner, job in enumerate(chosen):
+        for role, item, count in data.roles[job.option]:
+            home = homes.get((job.job, job.option, role), ())
+            for n in range(count):
+                spot = home[n] if n < len(home) else None
+                by_item.setdefault(item, []).append(Task(owner, role, item, spot))
+    class_of = {h: c for c, hosts in enumerate(data.host_classes) for h in hosts.hosts}
+    left = {pair: int(n) for pair, n in zip(data.pairs, y, strict=True)}
+    found: dict[int, list[Task]] = {}
+    for item, tasks in by_item.items():
+        others = []
+        for task in tasks:
+            at = None if task.home is None else class_of[task.home[0]]
+            if at is not None and left.get((item, at), 0):
+                left[item, at] -= 1
+                found.setdefault(at, []).append(task)
+            else:
+                others.append(task)
+        rest = iter(others)
+        for (i, h), number in left.items():
+            if i == item:
+                found.setdefault(h, []).extend(islice(rest, number))
+    return found
+
+
+def _homes(data: SharingData) -> dict[tuple[int, int, str], list[Slot]]:
+    """Return where the tasks of running jobs are, by job, option and role."""
+    instance = data.instance
+    option_of = (
+        {(j, c): o for o, (k, c) in enumerate(data.options) for j in data.classes[k].members}
+        if instance.running
+        else {}
+    )
+    found: dict[tuple[int, int, str], list[Slot]] = {}
+    for a in instance.running:
+        j = instance.job_index[a.job]
+        option = option_of.get((j, a.configuration))
+        if option is None:
+            continue
+        for task in a.tasks:
+            h = instance.topology.host_index[task.host]
+            for n in range(task.count):
+                g = task.gpus[n] if n < len(task.gpus) else -1
+                start = task.starts[n] if n < len(task.starts) else -1
+                found.setdefault((j, option, task.role), []).append((h, g, start))
+    return found
+
+
+@dataclass(eq=False)
+class _Bundle:
+    """Tasks that go onto a host together: those of one GPU, or one task with whole GPUs."""
+
+    group: GpuGroup | None
+    pattern: Pattern | None
+    num_gpus: int
+    slots: list[int]
+    tasks: list[Task] = field(default_factory=list)
+    use: Array = field(default_factory=lambda: np.zeros(2))
+    host: int = -1
+    gpu: int = -1
+
+
+class _Dealer:
+    """Deals the tasks of one host class out to its hosts."""
+
+    def __init__(self, data: SharingData, hosts: HostClass, tight: bool) -> None:
+        self.data, self.hosts, self.tight = data, hosts, tight
+        number = len(hosts.hosts)
+        self.capacity = np.array((hosts.cpu_milli, hosts.memory_mib), dtype=float)
+        self.free = np.tile(self.capacity, (number, 1))
+        self.gpus_left = np.full(number, hosts.num_gpus)
+        self.index = {h: k for k, h in enumerate(hosts.hosts)}
+        self.uses = [np.array((i.cpu_milli, i.memory_mib), dtype=float) for i in data.items]
+        # GPUs not yet given away, by host, in the groups' order; uncut ones last, so that `pop`
+        # takes them first.
+        self.open: list[dict[tuple[tuple[str, int], ...], list[int]]] = [{} for _ in hosts.hosts]
+        for group in data.groups:
+            if data.host_classes[group.host_class] is hosts:
+                for h, g in reversed(group.gpus):
+                    self.open[self.index[h]].setdefault(group.state, []).append(g)
+
+    def deal(
+        self,
+        tasks: Sequence[Task],
+        patterns: Sequence[tuple[GpuGroup, Pattern, int]],
+        unrolled: Unrolled,
+    ) -> None:
+        """Place tasks by patterns, and note those that find no room."""
+        items = self.data.items
+        whole = [t for t in tasks if self._is_whole(items[t.item])]
+        without = [t for t in tasks if items[t.item].size < 0]
+        others = [t for t in tasks if items[t.item].size >= 0 and not self._is_whole(items[t.item])]
+        large = [
+            _Bundle(None, None, items[t.item].units, [], [t], self.uses[t.item]) for t in whole
+        ]
+        large.sort(key=lambda b: (-b.num_gpus, -b.use[0], -b.use[1]))
+        bundles = [
+            _Bundle(group, pattern, 1, list(pattern.counts))
+            for group, pattern, number in patterns
+            if not self._is_whole_pattern(pattern)
+            for _ in range(number)
+        ]
+        if self.tight:
+            others = self._fill_evenly(bundles, others)
+            bundles = [b for b in bundles if b.tasks]
+            bundles.sort(key=lambda b: -float((b.use / np.maximum(self.capacity, 1)).max()))
+        several = [b for b in large if b.num_gpus > 1]
+        single = [b for b in large if b.num_gpus == 1]
+        self._seat(several, unrolled)
+        together = sorted(
+            [*single, *bundles] if self.tight else [*bundles, *single],
+            key=lambda b: -float(b.use.sum()) if self.tight else 0.0,
+        )
+        self._seat(together, unrolled)
+        if not self.tight:
+            others = self._fill_at_home(bundles, others)
+        for bundle in (*several, *single, *bundles):
+            self._record(bundle, unrolled)
+        for task in others:
+            unrolled.left.add(task.owner)
+        self._seat_without_gpu(without, unrolled)
+
+    def _is_whole(self, item: Item) -> bool:
+        return item.size >= 0 and self.data.sizes[item.size].is_whole
+
+    def _is_whole_pattern(self, pattern: Pattern) -> bool:
+        return any(
+            n and size.is_whole for n, size in zip(pattern.counts, self.data.sizes, strict=True)
+        )
+
+    def _fill_evenly(self, bundles: Sequence[_Bundle], tasks: Iterable[Task]) -> list[Task]:
+        """Fill the slots, the heaviest task first into the lightest bundle; return the rest."""
+        scale = np.maximum(self.capacity, 1)
+        weight = {i: float((use / scale).max()) for i, use in enumerate(self.uses)}
+        heaps: dict[int, list[tuple[float, int]]] = {}
+        load = [0.0] * len(bundles)
+        for b, bundle in enumerate(bundles):
+            for s, number in enumerate(bundle.slots):
+                if number:
+                    heaps.setdefault(s, []).append((0.0, b))
+        rest = []
+        for task in sorted(tasks, key=lambda t: -weight[t.item]):
+            s = self.data.items[task.item].size
+            heap = heaps.get(s, [])
+            while heap:
+                known, b = heapq.heappop(heap)
+                if known < load[b]:  # it grew by a task of another size
+                    heapq.heappush(heap, (load[b], b))
+                    continue
+                bundle = bundles[b]
+                bundle.slots[s] -= 1
+                bundle.tasks.append(task)
+                bundle.use = bundle.use + self.uses[task.item]
+                load[b] += weight[task.item]
+                if bundle.slots[s]:
+                    heapq.heappush(heap, (load[b], b))
+                break
+            else:
+                rest.append(task)
+        return rest
+
+    def _seat(self, bundles: Iterable[_Bundle], unrolled: Unrolled) -> None:
+        """Give each bundle a host and, if it shares or cuts one, a GPU."""
+        for bundle in bundles:
+            k = self._host_for(bundle)
+            if k is None:
+                unrolled.left.update(task.owner for task in bundle.tasks)
+                bundle.tasks = []
+                continue
+            self.free[k] -= bundle.use
+            self.gpus_left[k] -= bundle.num_gpus
+            state = () if bundle.group is None else bundle.group.state
+            taken = [self._take(k, state) for _ in range(bundle.num_gpus)]
+            bundle.host = self.hosts.hosts[k]
+            bundle.gpu = taken[0] if bundle.group is not None else -1
+
+    def _take(self, k: int, state: tuple[tuple[str, int], ...]) -> int:
+        """Take a GPU in a state, else an uncut one, else any."""
+        spare = self.open[k]
+        key = next(s for s in (state, (), *spare) if spare.get(s))
+        return spare[key].pop()
+
+    def _host_for(self, bundle: _Bundle) -> int | None:
+        fits = self.gpus_left >= bundle.num_gpus
+        if self.tight:
+            fits &= (self.free >= bundle.use).all(axis=1)
+        able = np.flatnonzero(fits)
+        if not able.size:
+            return None
+        if bundle.num_gpus > 1:
+            return int(able[np.argmin(self.gpus_left[able])])
+        if bundle.group is not None:
+            state = bundle.group.state
+            alike = [k for k in able.tolist() if self.open[k].get(state)]
+            able = np.array(alike) if alike else able
+        if not self.tight:
+            # The fullest host: whole hosts stay free.
+            return int(able[np.argmin(self.gpus_left[able])])
+        share = (self.free[able] / np.maximum(self.capacity, 1)).min(axis=1)
+        return int(able[np.argmax(share)])
+
+    def _fill_at_home(self, bundles: Sequence[_Bundle], tasks: Iterable[Task]) -> list[Task]:
+        """Fill the seated bundles: tasks that run in a slot now first; return the rest."""
+        at_home: dict[tuple[int, Slot], list[Task]] = {}
+        waiting: dict[int, deque[Task]] = {}
+        for task in tasks:
+            if task.home is not None:
+                at_home.setdefault((self.data.items[task.item].size, task.home), []).append(task)
+        stays: set[int] = set()
+        for bundle in bundles:
+            for s, slot in self._slots_of(bundle):
+                found = at_home.get((s, slot))
+                if found and bundle.slots[s]:
+                    task = found.pop()
+                    stays.add(id(task))
+                    bundle.tasks.append(task)
+                    bundle.slots[s] -= 1
+        for task in tasks:
+            if id(task) not in stays:
+                waiting.setdefault(self.data.items[task.item].size, deque()).append(task)
+        for bundle in bundles:
+            for s, number in enumerate(bundle.slots):
+                for _ in range(number):
+                    if waiting.get(s):
+                        bundle.tasks.append(waiting[s].popleft())
+                bundle.slots[s] = 0
+        return [task for rest in waiting.values() for task in rest]
+
+    def _slots_of(self, bundle: _Bundle) -> list[tuple[int, Slot]]:
+        """Return the slots that a seated bundle offers, with their size."""
+        assert bundle.pattern is not None
+        if bundle.host < 0:
+            return []
+        found: list[tuple[int, Slot]] = []
+        sizes = self.data.sizes
+        for s, number in enumerate(bundle.pattern.counts):
+            if number and sizes[s].profile is None:
+                found += [(s, (bundle.host, bundle.gpu, -1))] * number
+        size_of = {size.profile: s for s, size in enumerate(sizes) if size.profile is not None}
+        if any(bundle.pattern.counts[s] for s in size_of.values()):
+            for profile, start in self._layout(bundle):
+                found.append((size_of[profile], (bundle.host, bundle.gpu, start)))
+        return found
+
+    def _layout(self, bundle: _Bundle) -> tuple[tuple[str, int], ...]:
+        assert bundle.pattern is not None
+        assert self.hosts.gpu_type is not None
+        # The state of the GPU it got, which may not be the one it was meant for.
+        state = self.data.state_of.get((bundle.host, bundle.gpu), ())
+        return layout_of(self.hosts.gpu_type, self.data.sizes, bundle.pattern.counts, state)
+
+    def _record(self, bundle: _Bundle, unrolled: Unrolled) -> None:
+        """Write down where the tasks of a bundle stand."""
+        if bundle.pattern is None or not bundle.tasks:
+            unrolled.placed += [(task, (bundle.host, -1, -1)) for task in bundle.tasks]
+            return
+        open_slots: dict[int, list[Slot]] = {}
+        for s, slot in self._slots_of(bundle):
+            open_slots.setdefault(s, []).append(slot)
+        later = []
+        for task in bundle.tasks:
+            mine = open_slots[self.data.items[task.item].size]
+            if task.home in mine:
+                mine.remove(task.home)
+                unrolled.placed.append((task, task.home))
+            else:
+                later.append(task)
+        for task in later:
+            slot = open_slots[self.data.items[task.item].size].pop(0)
+            unrolled.placed.append((task, slot))
+
+    def _seat_without_gpu(self, tasks: Sequence[Task], unrolled: Unrolled) -> None:
+        """Put tasks without GPU where they fit most snugly, the largest first."""
+        for task in sorted(tasks, key=lambda t: -float(self.uses[t.item].sum())):
+            use = self.uses[task.item]
+            able = np.flatnonzero((self.free >= use).all(axis=1))
+            if not able.size:
+                unrolled.left.add(task.owner)
+                continue
+            k = int(able[np.argmin(self.free[able].sum(axis=1))])
+            self.free[k] -= use
+            unrolled.placed.append((task, (self.hosts.hosts[k], -1, -1)))
