@@ -93,12 +93,10 @@ __all__ = [*_HOMES]
 _ROOMS = (
     "certificate",
     "errors",
-    "instance",
-    "migration",
     "objectives",
     "planning",
+    "problems",
     "progress",
-    "solution",
     "topology",
     "units",
     "verification",

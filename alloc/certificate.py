@@ -92,7 +92,7 @@ class Certificate:
     limit
         Why the search stopped early; ``None`` if it did not.
     objective
-        Value of the answer, recomputed by the judge, or None without one.
+        Value of the answer, recomputed by the checker, or None without one.
     bound
         Proved bound on every solution's value; -inf (minimisation) or inf when nothing is proved.
     sense
@@ -114,7 +114,7 @@ class Certificate:
     fingerprint
         Fingerprint of the instance, SHA-256 in hexadecimal.
     verified
-        Whether the judge recomputed every constraint and the objective.
+        Whether the checker recomputed every constraint and the objective.
     bound_proof
         ``recomputed``: the bound was evaluated again in plain numpy from multipliers (weak
         duality), at every leaf where the search had to branch; ``confirmed``: a second run of the

@@ -41,7 +41,7 @@ class SolverError(AllocError):
 
 
 class CertificateError(AllocError):
-    """A solver's claim contradicts what the judge recomputed from the instance."""
+    """A solver's claim contradicts what the checker recomputed from the instance."""
 
 
 class OutOfTime(Exception):

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
-from alloc.formulation import Drawing
+from alloc.formulation import BuiltModel
 from alloc.objectives import PLACEMENT_OBJECTIVES, Held, Measure, parse_goal
 from alloc.verification.violation import Violation
 
@@ -37,7 +37,7 @@ class Family:
         The types of what is asked and what answers it.
     page
         The module whose docstring is the page of mathematics and whose functions
-        ``draw_<kind>(problem, objective)`` build the models.
+        ``build_<kind>(problem, objective)`` build the models.
     objective
         Name of the default objective; empty where the problem itself names it (its attribute
         ``objective``).
@@ -93,9 +93,9 @@ class Family:
         """Return whether a problem is one of this family, without loading the family's types."""
         return self.problem in {f"{t.__module__}:{t.__qualname__}" for t in type(problem).__mro__}
 
-    def draw(
+    def build(
         self, kind: str, problem: Any, objective: str | None = None, held: tuple[Held, ...] = ()
-    ) -> Drawing:
+    ) -> BuiltModel:
         """Build a model.
 
         Parameters
@@ -120,10 +120,10 @@ class Family:
                 f"{nearest(kind, self.models, '.')} It has: {', '.join(self.models) or 'none'}."
             )
         self.require_features(problem)
-        builder = getattr(import_module(self.page), f"draw_{kind}")
+        builder = getattr(import_module(self.page), f"build_{kind}")
         wanted = self.require_objective(problem, objective)
-        drawing: Drawing = builder(problem, wanted, held) if held else builder(problem, wanted)
-        return drawing
+        built: BuiltModel = builder(problem, wanted, held) if held else builder(problem, wanted)
+        return built
 
     def measure_of(self, objective: str) -> Measure:
         """Return an objective by name: its sense, and what recomputes its value."""

@@ -1,7 +1,7 @@
 """The seam between models and backends: what is built, and what a solver says of it.
 
-A *formulation* is a problem family with its mathematics; a *drawing* is one way to write it down:
-sparse arrays for HiGHS (the fast lane), a Pyomo model (the whiteboard), a CP-SAT model. Drawings
+A *formulation* is a problem family with its mathematics; a *model* is one way to write it down:
+sparse arrays for HiGHS, a Pyomo model, a CP-SAT model. Models
 know nothing of solvers; backends know nothing of GPUs; they meet here.
 """
 
@@ -25,7 +25,7 @@ RawStatus = Literal["optimal", "feasible", "infeasible", "no_solution"]
 
 
 class ProvedInfeasible(Exception):
-    """A drawing's proof, while it gathers its data, that an instance has no solution.
+    """A model's proof, while it gathers its data, that an instance has no solution.
 
     `alloc.solve` turns it into a result; its text names the requirements in conflict.
     """
@@ -79,7 +79,7 @@ class CpSatModel:
     model
         The ``cp_model.CpModel``.
     variables
-        Its variables in the order of the values that `Drawing.extract` wants.
+        Its variables in the order of the values that `BuiltModel.extract` wants.
     scale
         Integer objective units per original unit: CP-SAT needs integers, this is the one place
         where they are made.
@@ -104,7 +104,7 @@ class CpSatModel:
 
 @dataclass(frozen=True)
 class PyomoModel:
-    """A Pyomo model and the variables whose values `Drawing.extract` wants, in order."""
+    """A Pyomo model and the variables whose values `BuiltModel.extract` wants, in order."""
 
     model: Any
     variables: tuple[Any, ...]
@@ -112,7 +112,7 @@ class PyomoModel:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class BuiltModel:
     """A built model with the way back to a solution.
 
     Parameters
@@ -124,7 +124,7 @@ class Drawing:
         None when tasks could not be put on hosts.
     start
         Turns a solution into values for a warm start, NaN where unknown (None if it does not suit
-        the drawing), or None if the drawing takes none.
+        the model), or None if the model takes none.
     """
 
     model: ArrayModel | CpSatModel | PyomoModel

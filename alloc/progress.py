@@ -1,6 +1,6 @@
 """Progress: the one place that says how much work a job's runs get done, and when it completes.
 
-Objectives, judge, simulator and report all use it, so that they cannot disagree.
+Objectives, checker, simulator and report all use it, so that they cannot disagree.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def _shown(value: float) -> str:
     return str(value) if value < 10**18 else f"{value:g}"
 
 
-def in_full(value: float, digits: int = 6, *, up: bool = False) -> str:
+def format_number(value: float, digits: int = 6, *, up: bool = False) -> str:
     """Return a number for a sentence: thousands apart, never as a power of ten.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Build every array drawing in at most 20 % of the time that HiGHS takes to solve it.
+"""Build every array model in at most 20 % of the time that HiGHS takes to solve it.
 
 Measured at medium size: rounds of 60 jobs on 96 hosts, and the stored ``elastic-medium`` instances
 over time. Building is all from the instance to the structure that HiGHS takes: pruning, sparse
@@ -33,7 +33,7 @@ STORED = ("elastic-medium/02", "elastic-medium/06")
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a drawing took to build and to solve, seconds, and its size."""
+    """How long a model took to build and to solve, seconds, and its size."""
 
     build_s: float
     solve_s: float
@@ -66,7 +66,7 @@ def measure(name: str, instance: Instance, limit_s: float, repetitions: int = 3)
     seconds = []
     for _ in range(repetitions):
         began = time.perf_counter()
-        model = require_family(name).draw("arrays", instance).model
+        model = require_family(name).build("arrays", instance).model
         assert isinstance(model, ArrayModel)
         highs.highs_model(model)
         seconds.append(time.perf_counter() - began)
@@ -80,7 +80,7 @@ def measure(name: str, instance: Instance, limit_s: float, repetitions: int = 3)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print a drawing a line; return 1 if one takes too long to build."""
+    """Print a model a line; return 1 if one takes too long to build."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.build_time")
     parser.add_argument("--time-limit", type=float, default=LIMIT_S, metavar="S")
     parser.add_argument("--jobs", type=int, default=NUM_JOBS, help="jobs of the rounds")
@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     cases = [("round", crowd(arguments.jobs, arguments.hosts, seed)) for seed in range(3)]
     cases += [("malleable", load(instance_id)) for instance_id in arguments.stored]
     print(
-        f"{'drawing':10s} {'instance':18s} {'rows':>8s} {'columns':>8s} {'entries':>9s} "
+        f"{'model':10s} {'instance':18s} {'rows':>8s} {'columns':>8s} {'entries':>9s} "
         f"{'build s':>8s} {'solve s':>8s} {'share':>7s}  status"
     )
     verdicts = []

@@ -1,4 +1,4 @@
-"""Steps a second of the training environments on one core, judge and metrics included.
+"""Steps a second of the training environments on one core, checker and metrics included.
 
 Run it with ``python -m benchmarks.environment_steps``. The target is 20,000 steps a second with
 windows of 20 jobs. Actions are drawn evenly from the allowed ones, so slots are filled about as far
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{CROWDED.num_jobs} jobs an episode on {CROWDED.num_hosts} hosts, window 20\n")
     paces = {
         "one environment": best(lambda: run_single(NUM_STEPS)),
-        "one, without the judge's last look": best(lambda: run_single(NUM_STEPS, check=False)),
+        "one, without the checker's last look": best(lambda: run_single(NUM_STEPS, check=False)),
         f"{NUM_ENVS} in one array": best(lambda: run_vector(NUM_STEPS)),
     }
     print(f"{'':36s} {'steps/s':>9s} {'steps/slot':>11s} {'jobs in view':>13s}")

@@ -4,7 +4,7 @@ Inference: the options are Llama 2 70B on A100 and H100 as Splitwise's authors m
 extracts at ``ALLOC_TRACES``, or ``../shared/data/traces`` beside the repository; without them,
 options of the same shape are made up), the requests Poisson with tokens of conversation and code.
 One failing replica is survived; hosts of one's own are held, others rented, A100 hosts lent by
-training. Three drawings are timed on the same problem, the closed form is put beside the
+training. Three models are timed on the same problem, the closed form is put beside the
 simulation, and mixed options beside the best single one. Quotas: random demands in cohorts.
 """
 
@@ -157,8 +157,8 @@ def best_single_option(problem: InferenceProblem, limit_s: float) -> tuple[str, 
 
 
 def _drawings(problem: InferenceProblem, limit_s: float) -> tuple[float, float | None, float]:
-    """Time the drawings; return gap, cost and seconds of the strong one."""
-    print(f"{'drawing':10s} {'cost':>12s} {'bound':>12s} {'gap':>8s} {'seconds':>8s}")
+    """Time the models; return gap, cost and seconds of the strong one."""
+    print(f"{'model':10s} {'cost':>12s} {'bound':>12s} {'gap':>8s} {'seconds':>8s}")
     gap, cost, seconds = math.inf, None, math.inf
     for method in ("mixes", "columns"):
         began = time.perf_counter()

@@ -56,7 +56,7 @@ PROMISES = {
 }
 """The promises, by family."""
 _SHARE_TO_SEARCH = 0.95
-"""Of the time that is promised; the rest is for reading, the tail of a step, and the judge."""
+"""Of the time that is promised; the rest is for reading, the tail of a step, and the checker."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class Answer:
     status, upper, lower, gap
         As certified; upper and lower are bounds on the weighted JCT, seconds.
     verified
-        Whether the judge checked the schedule.
+        Whether the checker checked the schedule.
     seconds
-        Wall time from loading to the judged answer.
+        Wall time from loading to the checked answer.
     gigabytes
         Peak resident memory of the process, GB.
     """

@@ -3,9 +3,9 @@
 The requests are drawn from all seven profiles of an 80 GB H100, on 125 hosts of eight GPUs. Four
 questions: which requests run when not all can (weights 1 to 5, and weights all of their own); how
 few GPUs hold the requests that can; and which run beside what is running now, with as few GPUs
-drained and cut anew as the best choice allows. What is timed is `alloc.solve`, judge included. The
-greedy answer of the host pool stands beside each. Pods of the openb trace that share GPUs are real
-examples, if the trace is there (``ALLOC_TRACES``, or ``../shared/data/traces`` beside the
+drained and cut anew as the best choice allows. What is timed is `alloc.solve`, checker included.
+The greedy answer of the host pool stands beside each. Pods of the openb trace that share GPUs are
+real examples, if the trace is there (``ALLOC_TRACES``, or ``../shared/data/traces`` beside the
 repository).
 """
 

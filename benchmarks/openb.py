@@ -175,10 +175,10 @@ def arrived_by(result: SequenceResult, percent: int) -> Instance:
 
 
 def add_run(line: Line, result: SequenceResult, bounds: Mapping[int, float]) -> None:
-    """Add a judged run to a line."""
+    """Add a checked run to a line."""
     problems = verify(result.instance, result.allocation)
     if problems:
-        raise InstanceError(f"the judge refuses a placement: {problems[0]}")
+        raise InstanceError(f"the checker refuses a placement: {problems[0]}")
     for percent in POINTS:
         line.ratios.setdefault(percent, []).append(result.ratio_at(percent))
         if percent in bounds:

@@ -37,7 +37,7 @@ ON_REQUEST = True
 BYTES_PER_GB = 1e9
 _SEARCH_SHARE = 0.9
 _QUICK_SHARE = 0.75
-"""Of the time that is promised; the rest is for the end of a step and the judge."""
+"""Of the time that is promised; the rest is for the end of a step and the checker."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,9 @@ class Answer:
     gap
         Relative gap of the certificate.
     verified
-        Whether the judge checked the placement.
+        Whether the checker checked the placement.
     seconds, cpu_s
-        Wall and CPU time from the call to the judged answer.
+        Wall and CPU time from the call to the checked answer.
     gigabytes
         Peak resident memory of the process, GB.
     """

@@ -2,7 +2,7 @@
 
 A plan over 20 host types, 5 sites, 8 quarters, 50 job classes and 20 scenarios is within 1 % in
 60 s, without spare hosts and with one in every pool; the tiny and small problems are solved by both
-methods, which must agree. Each solve is judged, and costs are held against the recorded bounds.
+methods, which must agree. Each solve is checked, and costs are held against the recorded bounds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ON_REQUEST = True  # several minutes
 TARGET_GAP = 0.01
 TARGET_SECONDS = 60.0
 _SHARE_TO_SEARCH = 0.93
-"""Of the time that is promised; the rest is for reading, the tail of a step, and the judge."""
+"""Of the time that is promised; the rest is for reading, the tail of a step, and the checker."""
 _GAP_TO_SEARCH = 0.8
 """Of the gap that is promised."""
 _GAP_TO_RECORD = 1e-3
@@ -53,7 +53,7 @@ class Answer:
     status, cost, bound, gap
         As certified; money.
     seconds, cpu_seconds
-        Wall time from reading the problem to the judged plan, and time of this process.
+        Wall time from reading the problem to the checked plan, and time of this process.
     hosts
         Hosts ordered.
     """

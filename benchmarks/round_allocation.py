@@ -3,7 +3,7 @@
 The jobs are DL2's eight types with 16 x 16 numbers of workers and parameter servers and random
 remaining work, all in the system at once on 500 of DL2's servers, so that GPUs and CPUs are both
 scarce. What is timed is pruning, building and solving together, from the jobs in memory to a
-solution proved within 0.01 %. The Pyomo drawing is built and solved on the same jobs in the same
+solution proved within 0.01 %. The Pyomo model is built and solved on the same jobs in the same
 process, on the raw configurations and on what pruning leaves of them.
 """
 
@@ -147,7 +147,7 @@ def time_alloc(case: Case) -> Timing:
 
 
 def time_pyomo(data: RoundData, limit_s: float) -> Timing:
-    """Time building and solving the Pyomo drawing; a gap of infinity when there is no answer."""
+    """Time building and solving the Pyomo model; a gap of infinity when there is no answer."""
     began, cpu = time.perf_counter(), time.process_time()
     model = concrete_model(data)
     variables = tuple(model.x[key] for key in model.KC)

@@ -50,9 +50,9 @@ COARSE = 1e-3
 
 
 def able(name: str) -> list[str]:
-    """Return the backends that have a drawing of a formulation, and its method."""
+    """Return the backends that have a model of a formulation, and its method."""
     chosen = FAMILIES[name]
-    general = [known for known in BACKENDS if backend(known).DRAWING in chosen.models]
+    general = [known for known in BACKENDS if backend(known).MODEL_KIND in chosen.models]
     return [*general, *chosen.methods]
 
 

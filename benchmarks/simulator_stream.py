@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ]
     print(
         f"simulated {result.end_s / 86400:.1f} days in {seconds:.2f} s (goal {GOAL_S:g} s), "
-        f"{len(result.decision_s)} decisions, judge's final check included: {result.verified}"
+        f"{len(result.decision_s)} decisions, checker's final check included: {result.verified}"
     )
     print(
         f"{len(instance.jobs) - len(result.unfinished)} jobs complete; mean wait "

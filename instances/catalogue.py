@@ -52,8 +52,8 @@ class Bound(_Part):
     date
         Day of the solve.
     proof
-        ``recomputed``: alloc evaluated the value again without the solver (a schedule by the judge,
-        a lower bound by weak duality); ``claimed``: it is the solver's word.
+        ``recomputed``: alloc evaluated the value again without the solver (a schedule by the
+        checker, a lower bound by weak duality); ``claimed``: it is the solver's word.
     """
 
     value: Positive

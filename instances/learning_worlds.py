@@ -1,4 +1,4 @@
-"""Worlds to train and judge learned schedulers on: families of elastic instances.
+"""Worlds to train and checker learned schedulers on: families of elastic instances.
 
 A world is a recipe: cluster, jobs, load, arrivals, speed tables, and the error of the forecast that
 goes with it. Every family changes one thing of the `BASE` world, so that a table over families says

@@ -2,7 +2,7 @@
 
 Summing host capacities relaxes placement: every placeable set of configurations satisfies the rows.
 Where tasks pack without loss (DL2's servers, one-GPU workers) the relaxation is exact; the engine
-places every answer on hosts and lets the judge decide.
+places every answer on hosts and lets the checker decide.
 """
 
 from __future__ import annotations

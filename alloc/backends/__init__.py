@@ -55,7 +55,7 @@ class SolverOptions:
 class Backend(Protocol):
     """A solver adapter (a module)."""
 
-    DRAWING: str
+    MODEL_KIND: str
 
     def solve(
         self, model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions

@@ -12,7 +12,7 @@ from alloc.backends import SolverOptions
 from alloc.errors import SolverError
 from alloc.formulation import ArrayModel, CpSatModel, PyomoModel, RawResult
 
-DRAWING = "cpsat"
+MODEL_KIND = "cpsat"
 
 
 def version() -> str:

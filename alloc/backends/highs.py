@@ -25,7 +25,7 @@ from alloc.certificate import Limit, beats
 from alloc.errors import SolverError
 from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
 
-DRAWING = "arrays"
+MODEL_KIND = "arrays"
 
 _STATUS = {
     highspy.HighsModelStatus.kOptimal: "optimal",
@@ -366,7 +366,7 @@ def read_result(solver: highspy.Highs, model: ArrayModel) -> RawResult:
     status = _STATUS.get(native)
     worst = math.inf if model.sense == "max" else -math.inf
     if native == highspy.HighsModelStatus.kUnboundedOrInfeasible:
-        # Every drawing of alloc has bounded columns, so unbounded is impossible.
+        # Every model of alloc has bounded columns, so unbounded is impossible.
         status = "infeasible"
     if status is None:
         raise SolverError(f'HiGHS stopped with status "{word}", which alloc does not expect.')

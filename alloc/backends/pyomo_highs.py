@@ -19,7 +19,7 @@ from alloc.backends import SolverOptions, highs
 from alloc.backends.second_proof import solve_and_prove
 from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
 
-DRAWING = "pyomo"
+MODEL_KIND = "pyomo"
 
 
 def version() -> str:

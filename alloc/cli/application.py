@@ -9,7 +9,7 @@ from alloc.cli import instances, models, policies, schedulers, serving, topology
 from alloc.cli.auditing import audit_reward_command
 from alloc.cli.comparing import compare_command
 from alloc.cli.demo import demo_command
-from alloc.cli.door import Door
+from alloc.cli.door import ErrorHandlingGroup
 from alloc.cli.forecasting import forecast_command
 from alloc.cli.placing import defrag_command, explain_command, place_command
 from alloc.cli.planning import plan_command, what_if_command
@@ -22,7 +22,7 @@ from alloc.cli.versions import versions_command
 
 app = typer.Typer(
     name="alloc",
-    cls=Door,
+    cls=ErrorHandlingGroup,
     rich_markup_mode="markdown",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -29,7 +29,7 @@ COMMAND_LINE = "alloc.command_line"
 """Where commands find, in their context's meta, what the user typed."""
 
 
-class Door(TyperGroup):
+class ErrorHandlingGroup(TyperGroup):
     """The root command: errors end in one line on standard error and their exit code.
 
     Commands return an `ExitCode`, or None for 0.

@@ -107,7 +107,7 @@ def solve_bound(instance: Instance, settings: Settings, start: Schedule | None =
     Raises
     ------
     CertificateError
-        If the solver's claim contradicts the judge: then nothing else it says is of use.
+        If the solver's claim contradicts the checker: then nothing else it says is of use.
     """
     from alloc.solving import solve
 

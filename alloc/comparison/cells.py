@@ -127,7 +127,7 @@ def _simulate(cell: Cell, started: float) -> Outcome:
     from alloc.simulation import simulate
 
     scheduler = cell.entry.build()
-    # Judged from end to end: against a bound only a schedule counts that keeps every rule.
+    # Checked from end to end: against a bound only a schedule counts that keeps every rule.
     found = simulate(
         cell.instance,
         scheduler,

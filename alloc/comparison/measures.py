@@ -93,7 +93,7 @@ def measure_schedule(instance: Instance, schedule: Schedule) -> dict[str, float]
         schedule=schedule,
         completion_s=ends,
         start_s={j.id: r[0].start_s if (r := runs_of.get(j.id)) else None for j in instance.jobs},
-        # Nothing was decided over time, and nothing is late: the judge saw to the limits.
+        # Nothing was decided over time, and nothing is late: the checker saw to the limits.
         decision_s=np.zeros(0),
         end_s=max((end for end in ends.values() if end is not None), default=0.0),
         restarts=0,

@@ -268,14 +268,14 @@ def certificate_sentence(bound: Bound) -> str:
     )
     if certificate.objective is None:
         return f"{proof} No schedule was found: {_stopped(certificate)}"
-    judged = "checked by the judge" if certificate.verified else "not checked"
+    checked = "checked independently of the solver" if certificate.verified else "not checked"
     if certificate.status == "optimal":
-        return f"{proof} The optimum reaches it ({judged})."
+        return f"{proof} The optimum reaches it ({checked})."
     whose = "" if bound.source is None else f"; it is that of {bound.source}"
     return (
         f"{proof} The best schedule found has {show_exact(certificate.objective)} s, at most "
         f"{show_percent(certificate.objective / bound.value - 1.0)} above the optimum "
-        f"({judged}{whose}; {_stopped(certificate)})."
+        f"({checked}{whose}; {_stopped(certificate)})."
     )
 
 

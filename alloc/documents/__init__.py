@@ -63,7 +63,7 @@ _PLAN_RESULT: Format[PlanResult] = format_of("plan_result")
 
 # Jobs with the same configurations are written against one set, and share one tuple when read.
 write_instance, parse_instance, load_instance = _INSTANCE.write, _INSTANCE.parse, _INSTANCE.load
-# Whether a solution or plan is feasible is for the judge to say.
+# Whether a solution or plan is feasible is for the checker to say.
 write_solution, parse_solution, load_solution = _SOLUTION.write, _SOLUTION.parse, _SOLUTION.load
 write_result, parse_result, load_result = _RESULT.write, _RESULT.parse, _RESULT.load
 write_topology, parse_topology, load_topology = _TOPOLOGY.write, _TOPOLOGY.parse, _TOPOLOGY.load

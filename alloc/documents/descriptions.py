@@ -113,7 +113,7 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
     Certificate: {
         "status": "optimal: gap at most 1e-6; feasible: an answer with a larger gap; infeasible: "
         "proved that there is none; no_solution: none found, nothing proved.",
-        "objective": "Value of the answer as the judge recomputed it; null without an answer; "
+        "objective": "Value of the answer as the checker recomputed it; null without an answer; "
         '"inf" if a job that counts never completes.',
         "bound": 'Proved bound on every solution\'s value; "-inf" (minimisation) or "inf" when '
         "nothing is proved.",

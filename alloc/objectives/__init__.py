@@ -1,4 +1,4 @@
-"""Objectives: one definition each, used by models, judge, simulator and report alike."""
+"""Objectives: one definition each, used by models, checker, simulator and report alike."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Held:
     level
         The level.
     value
-        Its value, as the judge computes it.
+        Its value, as the checker computes it.
     size
         What one of the things that it counts is worth (`Objective.size`).
     """

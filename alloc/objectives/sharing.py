@@ -17,7 +17,7 @@ def gpu_layouts(
 ) -> dict[tuple[str, int], Layout]:
     """Return the MIG instances that tasks hold, by host and position of the GPU.
 
-    Tasks without GPU and start are left out: the judge speaks of them.
+    Tasks without GPU and start are left out: the checker speaks of them.
     """
     found: dict[tuple[str, int], list[tuple[int, str]]] = {}
     for a in assignments:

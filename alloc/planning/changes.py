@@ -15,7 +15,7 @@ from alloc.problems.right_sizing.offers import HostOffer, Owned
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.problems.right_sizing.series import Series
 from alloc.units import (
-    in_full,
+    format_number,
     require_count,
     require_finite,
     require_non_negative,
@@ -421,7 +421,7 @@ def apply_all(problem: PlanningProblem, changes: Sequence[Change]) -> PlanningPr
 
 def _percent(factor: float) -> str:
     require_finite(factor, "change", "factor")
-    return f"{'+' if factor >= 1 else ''}{in_full(100 * (factor - 1))} %"
+    return f"{'+' if factor >= 1 else ''}{format_number(100 * (factor - 1))} %"
 
 
 def _times(values: Sequence[float], factor: float) -> Series:

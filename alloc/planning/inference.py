@@ -67,7 +67,7 @@ def size_inference(
     InstanceError
         If an option is out of range.
     CertificateError
-        If a plan or a bound contradicts what the judge recomputes.
+        If a plan or a bound contradicts what the checker recomputes.
     """
     require_requests(replayed_requests)
     if most_rounds < 1:

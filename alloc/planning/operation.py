@@ -81,7 +81,7 @@ _PLAN = format_of("operation_plan")
 _RESULT = format_of("operation_result")
 
 write_operation, parse_operation, load_operation = _DECISION.write, _DECISION.parse, _DECISION.load
-# Whether a plan is feasible is for the judge to say.
+# Whether a plan is feasible is for the checker to say.
 write_operation_plan, parse_operation_plan = _PLAN.write, _PLAN.parse
 load_operation_plan = _PLAN.load
 write_operation_result, parse_operation_result = _RESULT.write, _RESULT.parse

@@ -76,7 +76,7 @@ def plan_quotas(
     InstanceError
         If an option is out of range.
     CertificateError
-        If a plan or a bound contradicts what the judge recomputes.
+        If a plan or a bound contradicts what the checker recomputes.
     """
     if most_rounds < 1:
         raise InstanceError(f"most_rounds is {most_rounds}; give 1 or more.")

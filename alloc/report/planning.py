@@ -122,7 +122,10 @@ def _facts(certificate: Certificate, currency: str) -> list[tuple[str, str]]:
         if certificate.gap is not None:
             rows.append(("gap", f"{100 * certificate.gap:.2f} %"))
     rows += [
-        ("checked by the judge", "yes" if certificate.verified else "there is no plan"),
+        (
+            "checked independently of the solver",
+            "yes" if certificate.verified else "there is no plan",
+        ),
         ("time", f"{certificate.seconds:.1f} s"),
     ]
     return rows

@@ -1,4 +1,4 @@
-"""Which rules of an instance a scheduler honours, said before it runs into the judge."""
+"""Which rules of an instance a scheduler honours, said before it runs into the checker."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from alloc.server.pages import routes as routes_page
 from alloc.server.routes_operations import add_operations
 from alloc.server.service import Service
 from alloc.server.settings import Settings
-from alloc.server.shield import Shield
+from alloc.server.shield import SecurityMiddleware
 from alloc.server.store import Store
 
 
@@ -61,7 +61,7 @@ def make_app(settings: Settings, store: Store | None = None) -> FastAPI:
     app.include_router(routes_planning.router)
     app.include_router(routes_health.router)
     app.include_router(routes_page.router)
-    app.add_middleware(Shield, settings=settings, metrics=metrics)
+    app.add_middleware(SecurityMiddleware, settings=settings, metrics=metrics)
     return app
 
 

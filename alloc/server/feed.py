@@ -63,7 +63,7 @@ def past_events(packed: bytes | None, after: int) -> list[tuple[int, str, str]]:
     return [(number, kind, data) for number, kind, data in found if number > after]
 
 
-class Feed:
+class EventStream:
     """The events of one job that has not ended, and those who wait for more."""
 
     def __init__(self) -> None:

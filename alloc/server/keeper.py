@@ -25,7 +25,7 @@ STRAY_S = 10.0
 """Time between two looks for own jobs that nobody runs, seconds."""
 
 
-class Keeper:
+class LeaseManager:
     """What a server does again and again.
 
     Parameters

@@ -12,7 +12,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from alloc.server.fairness import FairQueue
-from alloc.server.feed import Feed
+from alloc.server.feed import EventStream
 from alloc.server.metrics import Metrics
 from alloc.server.pool import Pool
 from alloc.server.process import Ended, Worker
@@ -52,7 +52,7 @@ class Live:
 
     job: Job
     body: bytes | None
-    feed: Feed = field(default_factory=Feed)
+    feed: EventStream = field(default_factory=EventStream)
     done: asyncio.Event = field(default_factory=asyncio.Event)
     result: bytes | None = None
     worker: Worker | None = None

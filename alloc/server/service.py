@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from alloc.server.clients import Clients
-from alloc.server.keeper import Keeper
+from alloc.server.keeper import LeaseManager
 from alloc.server.metrics import Metrics
 from alloc.server.operations import Operation, operations
 from alloc.server.problems import refuse
@@ -68,7 +68,7 @@ class Service:
         self.operations: Mapping[str, Operation] = operations(settings.operations)
         self.clients = Clients(store.engine)
         self._runner = Runner(settings, metrics, store)
-        self._keeper = Keeper(settings, store, self._runner, self.clients, self.operations)
+        self._keeper = LeaseManager(settings, store, self._runner, self.clients, self.operations)
         runner, pool = self._runner, self._runner.pool
         metrics.gauge("alloc_queue_length", "Jobs that wait.", lambda: len(runner.queue))
         metrics.gauge("alloc_workers_busy", "Workers at work.", lambda: pool.num_busy)

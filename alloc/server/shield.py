@@ -48,7 +48,7 @@ _LINGER_S = 2.0
 """How long what is left of a body is read after the answer; a reset would overtake the answer."""
 
 
-class Shield:
+class SecurityMiddleware:
     """Middleware around the application.
 
     Parameters

@@ -242,7 +242,7 @@ class Store:
         return await self._read(lambda c: unpack_body(c.execute(query).scalar()))
 
     async def events(self, job_id: str) -> bytes | None:
-        """Return the events of a job that was watched and has ended, as `Feed.to_json` writes."""
+        """Return the events of a job that was watched and has ended, as JSON."""
         query = select(events.c.body).where(events.c.job == job_id)
         return await self._read(lambda c: unpack_body(c.execute(query).scalar()))
 

@@ -1,4 +1,4 @@
-"""The simulator: schedulers in slots and in continuous time, checked by the judge."""
+"""The simulator: schedulers in slots and in continuous time; the checker checks its schedules."""
 
 from alloc.simulation.metrics import Metrics as Metrics
 from alloc.simulation.metrics import completion_times_s as completion_times_s

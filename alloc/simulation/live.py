@@ -15,8 +15,8 @@ class LiveJob:
     """A job in the simulation: its progress so far and the run it is in.
 
     The arithmetic is that of `alloc.progress.follow`, term by term, and each run is followed from
-    its own start: so the judge, which sees only the finished schedule, gets the same completions to
-    the last digit.
+    its own start: so the checker, which sees only the finished schedule, gets the same completions
+    to the last digit.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class LiveJob:
             return math.inf
         start = self._run_start_s
         finish = start + self._pause + self._left / self._rate
-        # Late in a long simulation the sum may round down by more work than the judge forgives.
+        # Late in a long simulation the sum may round down by more work than the checker forgives.
         while self._rate * (finish - start - self._pause) < self._left - self._tolerance:
             finish = math.nextafter(finish, math.inf)
         return finish

@@ -48,7 +48,7 @@ class SimulationResult:
     notes
         Counters of the policy, summed over its decisions.
     verified
-        Whether the judge checked the whole schedule in the end.
+        Whether the checker checked the whole schedule in the end.
     """
 
     instance: Instance

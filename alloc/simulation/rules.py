@@ -1,4 +1,4 @@
-"""Rules: the judge's rules, held against each decision as it is taken."""
+"""Rules: the checker's rules, held against each decision as it is taken."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Referee:
     """Holds the ledger of what is taken and refuses decisions that break a rule.
 
     It is incremental: only what a decision changes is looked at. When something is wrong, the
-    judge (`alloc.verification`) words it.
+    checker (`alloc.verification`) words it.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class Referee:
         return sum(self.held[n] for n in own) > sum(self.quotas[n] for n in own)
 
     def _refuse_capacity(self, job_id: str, now_s: float) -> NoReturn:
-        """Let the judge say which host or tenant is over, from all that now runs."""
+        """Let the checker say which host or tenant is over, from all that now runs."""
         runs = [
             Run(job.job.id, a.configuration, now_s, now_s + 1.0, a.tasks)
             for job in self._active.values()
@@ -139,7 +139,7 @@ class Referee:
         ]
         for violation in check_capacity(self._instance, runs):
             self.refuse(job_id, now_s, violation.sentence)
-        raise AssertionError("the ledger is over capacity but the judge finds nothing")
+        raise AssertionError("the ledger is over capacity but the checker finds nothing")
 
     def reset(self) -> None:
         """Empty the cluster."""

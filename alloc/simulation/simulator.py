@@ -32,7 +32,7 @@ class Simulation:
 
     `simulate` runs a scheduler on exactly this. Ask for the `next_decision`, look at the state that
     it returns, `apply` a decision, and so on until there is no next one; then take the `result`.
-    Every decision is held against the judge's rules as it is applied.
+    Every decision is held against the checker's rules as it is applied.
 
     Parameters
     ----------
@@ -179,12 +179,12 @@ class Simulation:
         Parameters
         ----------
         check
-            Whether the judge checks the whole schedule once more.
+            Whether the checker checks the whole schedule once more.
 
         Raises
         ------
         SimulationError
-            If it is not over, or the judge refuses the schedule.
+            If it is not over, or the checker refuses the schedule.
         """
         if not self._over:
             raise SimulationError(
@@ -219,7 +219,7 @@ def simulate(
     runs: `assign` starts or changes jobs, `release` pauses them, everything else runs on.
 
     A change of configuration or hosts, and a pause, cost the job's restart cost when it resumes
-    (`alloc.progress`). Every decision is held against the judge's rules as it is taken.
+    (`alloc.progress`). Every decision is held against the checker's rules as it is taken.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def simulate(
         Time at which to stop even if jobs are left; they count as unfinished. None: run until all
         jobs are complete, and raise if that will never be.
     check
-        Whether the judge checks the whole schedule once more in the end.
+        Whether the checker checks the whole schedule once more in the end.
     progress
         Called with the number of completed jobs and of all jobs at each completion.
     keep_interrupted
@@ -318,7 +318,7 @@ def _result(engine: Engine, forecast: Forecast, check: bool) -> SimulationResult
         },
     )
     if check:
-        _judge(instance, schedule, completion_s, name)
+        _check(instance, schedule, completion_s, name)
     return SimulationResult(
         instance=instance,
         scheduler=name,
@@ -350,22 +350,22 @@ def _late(instance: Instance, completion_s: dict[str, float | None]) -> tuple[st
     return tuple(late)
 
 
-def _judge(
+def _check(
     instance: Instance,
     schedule: Schedule,
     completion_s: dict[str, float | None],
     scheduler: str,
 ) -> None:
-    """Let the judge check the whole schedule, and compare its completions with the simulator's."""
+    """Check the whole schedule, and compare its completions with the simulator's."""
     broken = [v for v in verify(instance, schedule) if v.code not in _LATENESS]
     if broken:
         more = f" ({len(broken)} rules broken in all)" if len(broken) > 1 else ""
         raise SimulationError(
-            f"scheduler {scheduler}: the judge refuses the schedule: {broken[0].sentence}{more}"
+            f"scheduler {scheduler}: the checker refuses the schedule: {broken[0].sentence}{more}"
         )
-    for job_id, judged in completions(instance, schedule).items():
-        if judged != completion_s[job_id]:
+    for job_id, checked in completions(instance, schedule).items():
+        if checked != completion_s[job_id]:
             raise SimulationError(
                 f'scheduler {scheduler}, job "{job_id}": the simulator completes it at '
-                f"{completion_s[job_id]} s, the judge at {judged} s; the simulator has a bug."
+                f"{completion_s[job_id]} s, the checker at {checked} s; the simulator has a bug."
             )

@@ -47,14 +47,14 @@ def cross_checked(
     if "arrays" not in chosen.models or outcome.solution is None or settings.time_is_up():
         return outcome
     try:
-        drawing = chosen.draw("arrays", problem, wanted, settings.held)
+        built = chosen.build("arrays", problem, wanted, settings.held)
     except ProvedInfeasible:
         # It is not: here is a solution.
         return outcome
-    model = drawing.model
+    model = built.model
     if not isinstance(model, ArrayModel) or model.matrix.nnz > MOST_ENTRIES:
         return outcome
-    start = None if drawing.start is None else drawing.start(outcome.solution)
+    start = None if built.start is None else built.start(outcome.solution)
     raw = solve_and_prove(
         model,
         SolverOptions(
@@ -72,7 +72,7 @@ def cross_checked(
         return outcome
     measure = chosen.measure_of(wanted)
     value, best = measure.evaluate(problem, outcome.solution), outcome.solution
-    other = drawing.extract(raw.values)
+    other = built.extract(raw.values)
     if other is not None:
         found = measure.evaluate(problem, other)
         if found > value if measure.sense == "max" else found < value:

@@ -16,7 +16,7 @@ from alloc.certificate import Result
 from alloc.errors import InstanceError, SolverError
 from alloc.families import Family, family_of
 from alloc.fingerprint import digest
-from alloc.formulation import Drawing, ProvedInfeasible, PyomoModel
+from alloc.formulation import BuiltModel, ProvedInfeasible, PyomoModel
 from alloc.solving.certify import certify
 from alloc.solving.outcome import Outcome, Settings
 from alloc.units import require_positive
@@ -72,27 +72,27 @@ class Model:
         The family of the problem.
     objective
         What is optimised.
-    drawing
-        The model as it was built.
     built
+        The model as it was built.
+    parts
         What it consisted of then: a user's own constraints are told from those of the family.
     """
 
     problem: Any
     family: Family
     objective: str
-    drawing: Drawing
-    built: _Parts
+    built: BuiltModel
+    parts: _Parts
 
     @property
     def pyomo(self) -> Any:
         """The Pyomo ``ConcreteModel``; add constraints to it as to any other."""
-        return self._drawn.model
+        return self._pyomo.model
 
     @property
-    def _drawn(self) -> PyomoModel:
-        assert isinstance(self.drawing.model, PyomoModel)
-        return self.drawing.model
+    def _pyomo(self) -> PyomoModel:
+        assert isinstance(self.built.model, PyomoModel)
+        return self.built.model
 
     def extract(self) -> Any:
         """Return the solution that the variables' present values state.
@@ -102,10 +102,10 @@ class Model:
         SolverError
             If a variable has no value yet, or the values state no solution.
         """
-        values = [variable.value for variable in self._drawn.variables]
+        values = [variable.value for variable in self._pyomo.variables]
         if any(value is None for value in values):
             raise SolverError("the model has variables without values; solve it first.")
-        found = self.drawing.extract(np.array(values, dtype=float))
+        found = self.built.extract(np.array(values, dtype=float))
         if found is None:
             raise SolverError("the values state no solution: tasks find no hosts.")
         return found
@@ -141,16 +141,16 @@ class Model:
 
         require_positive(time_limit_s, "model", "time_limit_s")
         now = _Parts.of(self.pyomo)
-        if now.objective != self.built.objective:
+        if now.objective != self.parts.objective:
             raise InstanceError(
                 "the objective was changed, and the certificate would be about another; add "
                 "constraints only, or solve model.pyomo yourself."
             )
         settings = Settings(time_limit_s, seed)
-        raw = solve_pyomo(self._drawn, solver, SolverOptions(time_limit_s, seed))
-        own = now != self.built
+        raw = solve_pyomo(self._pyomo, solver, SolverOptions(time_limit_s, seed))
+        own = now != self.parts
         outcome: Outcome[Any] = Outcome(
-            solution=None if raw.values is None else self.drawing.extract(raw.values),
+            solution=None if raw.values is None else self.built.extract(raw.values),
             bound=raw.bound,
             bound_proof="claimed" if math.isfinite(raw.bound) else "none",
             backend=solver,
@@ -211,8 +211,8 @@ def model(problem: Any, family: str | None = None, objective: str | None = None)
     chosen = family_of(problem, family)
     wanted = chosen.require_objective(problem, objective)
     try:
-        drawing = chosen.draw("pyomo", problem, wanted)
+        built = chosen.build("pyomo", problem, wanted)
     except ProvedInfeasible as proof:
         raise InstanceError(f"there is nothing to model: {proof}.") from proof
-    assert isinstance(drawing.model, PyomoModel)
-    return Model(problem, chosen, wanted, drawing, _Parts.of(drawing.model.model))
+    assert isinstance(built.model, PyomoModel)
+    return Model(problem, chosen, wanted, built, _Parts.of(built.model.model))

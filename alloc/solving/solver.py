@@ -296,11 +296,11 @@ def _solve_model(
 ) -> Outcome[Any]:
     """Solve a model with a general solver."""
     solver = named_backend(backend_name)
-    drawing = chosen.draw(solver.DRAWING, problem, wanted, settings.held)
-    report(f"built the {solver.DRAWING} model")
+    built = chosen.build(solver.MODEL_KIND, problem, wanted, settings.held)
+    report(f"built the {solver.MODEL_KIND} model")
     start = None
-    if warm_start is not None and drawing.start is not None:
-        start = drawing.start(warm_start)
+    if warm_start is not None and built.start is not None:
+        start = built.start(warm_start)
     options = SolverOptions(
         settings.seconds_left(),
         settings.seed,
@@ -309,14 +309,14 @@ def _solve_model(
         start,
         stoppable=True,
     )
-    raw = solver.solve(drawing.model, options)
-    if isinstance(drawing.model, ArrayModel):
+    raw = solver.solve(built.model, options)
+    if isinstance(built.model, ArrayModel):
         left = settings.seconds_left()
-        raw = with_proof(drawing.model, raw, replace(options, time_limit_s=left))
+        raw = with_proof(built.model, raw, replace(options, time_limit_s=left))
     report(f"{solver.version()}: {raw.native_status}, bound {raw.bound:g}")
     infeasible = raw.status == "infeasible"
     outcome = Outcome(
-        solution=None if raw.values is None else drawing.extract(raw.values),
+        solution=None if raw.values is None else built.extract(raw.values),
         bound=raw.bound,
         bound_proof=raw.bound_proof if math.isfinite(raw.bound) else "none",
         backend=backend_name,
@@ -325,7 +325,7 @@ def _solve_model(
         infeasible=infeasible,
         conflict=chosen.conflict if infeasible else None,
     )
-    if isinstance(drawing.model, CpSatModel) and raw.status == "optimal":
+    if isinstance(built.model, CpSatModel) and raw.status == "optimal":
         outcome = cross_checked(problem, chosen, wanted, settings, outcome)
         report(f"the array model: bound {outcome.bound:g}, {outcome.bound_proof}")
     return outcome

@@ -1,4 +1,4 @@
-"""The judge: recomputes every constraint and objective from the instance alone.
+"""The checker: recomputes every constraint and objective from the instance alone.
 
 No solver is imported here, and nothing a solver said is believed.
 """

@@ -1,4 +1,4 @@
-"""The judge of inference plans: hosts, memory, batches, rates, latencies and losses, from scratch.
+"""The checker of inference plans: hosts, memory, batches, rates, latencies, losses, from scratch.
 
 No solver: latencies in closed form (`alloc.problems.inference_sizing.serving`) and integer
 arithmetic.

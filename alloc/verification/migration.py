@@ -1,4 +1,4 @@
-"""The judge of migrations: every step within capacity, and the end as promised."""
+"""The checker of migrations: every step within capacity, and the end as promised."""
 
 from __future__ import annotations
 

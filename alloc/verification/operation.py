@@ -1,4 +1,4 @@
-"""The judge of plans in operation: rules and costs, recomputed in plain Python from the problem."""
+"""The checker of plans in operation: rules and costs, recomputed from the problem alone."""
 
 from __future__ import annotations
 

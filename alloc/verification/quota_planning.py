@@ -1,4 +1,4 @@
-"""The judge of quota plans: capacity, steps, guarantees, cohorts, borrowing and chances."""
+"""The checker of quota plans: capacity, steps, guarantees, cohorts, borrowing and chances."""
 
 from __future__ import annotations
 

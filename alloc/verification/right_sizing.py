@@ -1,4 +1,4 @@
-"""The judge of plans: every limit and every claim, recomputed without a solver."""
+"""The checker of plans: every limit and every claim, recomputed without a solver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alloc.problems.right_sizing.bands import Bands, bands_of
 from alloc.problems.right_sizing.headroom import headroom, reference_gpus
 from alloc.problems.right_sizing.plan import Order, Plan, PlanResult, Rental, Share, Unserved
 from alloc.problems.right_sizing.problem import PlanningProblem
-from alloc.units import in_full
+from alloc.units import format_number
 from alloc.verification.claims import CLAIM_TOLERANCE
 from alloc.verification.violation import Violation
 
@@ -86,12 +86,14 @@ def check_plan_claims(problem: PlanningProblem, result: PlanResult) -> list[Viol
     for code, claimed in claims:
         if claimed is None or not math.isclose(claimed, cost, rel_tol=CLAIM_TOLERANCE):
             excess = math.inf if claimed is None else abs(claimed - cost)
-            sentence = f"the result says the cost is {claimed}, but the plan costs {in_full(cost)}."
+            sentence = (
+                f"the result says the cost is {claimed}, but the plan costs {format_number(cost)}."
+            )
             found.append(Violation(code, (), excess, problem.currency, sentence))
     if beats(cost, certificate.bound, "min"):
         sentence = (
-            f"the certificate's bound is {in_full(certificate.bound)}, but the plan costs "
-            f"{in_full(cost)}; the bound is false."
+            f"the certificate's bound is {format_number(certificate.bound)}, but the plan costs "
+            f"{format_number(cost)}; the bound is false."
         )
         excess = certificate.bound - cost
         found.append(Violation("bound", (), excess, problem.currency, sentence))
@@ -195,8 +197,9 @@ def _check_rentals(problem: PlanningProblem, plan: Plan) -> Iterator[Violation]:
                 (name, site),
                 hosts - offer.most_hosts * share,
                 "hosts",
-                f'{in_full(hosts)} hosts of "{name}" are rented at "{site}" in {_when(moment)}; '
-                f"{in_full(offer.most_hosts * share)} can be had.",
+                f'{format_number(hosts)} hosts of "{name}" are rented at "{site}" in '
+                f"{_when(moment)}; "
+                f"{format_number(offer.most_hosts * share)} can be had.",
             )
 
 
@@ -226,8 +229,8 @@ def _check_sites(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Viol
                         (site.name,),
                         used - limit,
                         unit,
-                        f'site "{site.name}" needs {in_full(used)} {unit} in quarter {quarter} '
-                        f"and has {in_full(limit)}.",
+                        f'site "{site.name}" needs {format_number(used)} {unit} in quarter '
+                        f"{quarter} and has {format_number(limit)}.",
                     )
 
 
@@ -279,9 +282,9 @@ def _check_demand(problem: PlanningProblem, plan: Plan, bands: Bands) -> Iterato
                             (job_class.name, scenario.name),
                             due - served.get(key, 0.0),
                             "jobs/h",
-                            f'job class "{job_class.name}" has {in_full(due)} jobs per hour in '
-                            f'scenario "{scenario.name}", quarter {quarter}{when}, and '
-                            f"{in_full(served.get(key, 0.0))} are served.",
+                            f'job class "{job_class.name}" has {format_number(due)} jobs per hour '
+                            f'in scenario "{scenario.name}", quarter {quarter}{when}, and '
+                            f"{format_number(served.get(key, 0.0))} are served.",
                         )
 
 
@@ -334,8 +337,8 @@ def _check_room(totals: PlanAccount) -> Iterator[Violation]:
                 (gpu_type, site),
                 need - have,
                 "GPUs",
-                f'{in_full(need)} GPUs "{gpu_type}" are needed on {what} at "{site}" in '
-                f"{_when(moment)}, and {in_full(have)} can be counted on.",
+                f'{format_number(need)} GPUs "{gpu_type}" are needed on {what} at "{site}" in '
+                f"{_when(moment)}, and {format_number(have)} can be counted on.",
             )
 
 
@@ -349,8 +352,8 @@ def _check_carbon(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Vio
                     (scenario.name,),
                     mass - cap,
                     "kg",
-                    f'scenario "{scenario.name}" emits {in_full(mass)} kg in quarter {quarter}; '
-                    f"the cap is {in_full(cap)} kg.",
+                    f'scenario "{scenario.name}" emits {format_number(mass)} kg in quarter '
+                    f"{quarter}; the cap is {format_number(cap)} kg.",
                 )
 
 
@@ -368,6 +371,6 @@ def _check_budgets(problem: PlanningProblem, totals: PlanAccount) -> Iterator[Vi
                 (),
                 spent - limit,
                 problem.currency,
-                f"{in_full(spent)} {problem.currency} are spent in {when}; the budget is "
-                f"{in_full(limit)}.",
+                f"{format_number(spent)} {problem.currency} are spent in {when}; the budget is "
+                f"{format_number(limit)}.",
             )

@@ -1,4 +1,4 @@
-"""Violations: what the judge finds wrong."""
+"""Violations: what the checker finds wrong."""
 
 from __future__ import annotations
 

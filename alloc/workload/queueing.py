@@ -1,6 +1,6 @@
 """Queues in closed form: Erlang's formulas, waiting times of M/G/c, busy periods.
 
-Plain Python, no solver and no simulation: the model, its tables and the judge all use these.
+Plain Python, no solver and no simulation: the model, its tables and the checker all use these.
 
 References
 ----------

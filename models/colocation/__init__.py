@@ -46,5 +46,5 @@ Narayanan et al., "Heterogeneity-aware cluster scheduling policies" (Gavel), OSD
 4.3; Hu et al., "Lucid", ASPLOS 2023, doi:10.1145/3575693.3575705.
 """
 
-from alloc.models.colocation.arrays import draw_arrays as draw_arrays
-from alloc.models.colocation.pyomo_model import draw_pyomo as draw_pyomo
+from alloc.models.colocation.arrays import build_arrays as build_arrays
+from alloc.models.colocation.pyomo_model import build_pyomo as build_pyomo

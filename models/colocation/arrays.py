@@ -7,12 +7,12 @@ from collections import Counter
 import numpy as np
 from scipy import sparse
 
-from alloc.formulation import ArrayModel, Drawing
+from alloc.formulation import ArrayModel, BuiltModel
 from alloc.models.colocation.data import Bundles
 from alloc.problems.colocation import ColocationProblem
 
 
-def draw_arrays(problem: ColocationProblem, objective: str = "speed") -> Drawing:
+def build_arrays(problem: ColocationProblem, objective: str = "speed") -> BuiltModel:
     """Return the model of all bundles."""
     data = Bundles.of(problem)
     entries = [
@@ -33,4 +33,4 @@ def draw_arrays(problem: ColocationProblem, objective: str = "speed") -> Drawing
         integer=np.ones(len(data.bundles), dtype=bool),
         rows={"C1_jobs": slice(0, len(limit) - 1), "C2_gpus": slice(len(limit) - 1, len(limit))},
     )
-    return Drawing(model, data.packing)
+    return BuiltModel(model, data.packing)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyomo.environ as pyo
 
-from alloc.formulation import Drawing, PyomoModel
+from alloc.formulation import BuiltModel, PyomoModel
 from alloc.models.colocation.data import Bundles
 from alloc.problems.colocation import ColocationProblem
 
 
-def draw_pyomo(problem: ColocationProblem, objective: str = "speed") -> Drawing:
+def build_pyomo(problem: ColocationProblem, objective: str = "speed") -> BuiltModel:
     """Return the model of all bundles."""
     data = Bundles.of(problem)
     model = pyo.ConcreteModel("colocation")
@@ -34,4 +34,4 @@ def draw_pyomo(problem: ColocationProblem, objective: str = "speed") -> Drawing:
     def C2_gpus(m):  # type: ignore[no-untyped-def]
         return pyo.quicksum(m.x[b] for b in m.B) <= problem.num_gpus
 
-    return Drawing(PyomoModel(model, tuple(model.x[b] for b in model.B), "max"), data.packing)
+    return BuiltModel(PyomoModel(model, tuple(model.x[b] for b in model.B), "max"), data.packing)

@@ -40,10 +40,10 @@ Why columns
     Requests are split over options at random (thinned Poisson streams are Poisson), so what each
     group sustains does not depend on the others.
 
-Drawings
+Models
     Pyomo: as above. Arrays: where the sizes on a pool divide one another and the host, (C4, C5)
     become ``sum_s s x_pts <= H_p B_pt`` (or ``H_p h_p``), exact by largest-first packing, and no
-    patterns are needed. Mixes: `alloc.models.inference_sizing.frontier`, the strong drawing.
+    patterns are needed. Mixes: `alloc.models.inference_sizing.frontier`, the strong model.
 
 Size
     Columns: M x T x sum_o |J| binaries, and T x P x (S + Q) integers; rows: M x T x (O + F) and
@@ -58,7 +58,7 @@ Literature
     `alloc.problems.inference_sizing.serving`.
 """
 
-from alloc.formulation import Drawing, ProvedInfeasible
+from alloc.formulation import BuiltModel, ProvedInfeasible
 from alloc.models.inference_sizing.arrays import array_model as array_model
 from alloc.models.inference_sizing.data import SizingData as SizingData
 from alloc.models.inference_sizing.data import sizing_data as sizing_data
@@ -69,18 +69,18 @@ from alloc.models.inference_sizing.mixes import mix_model as mix_model
 from alloc.problems.inference_sizing.problem import InferenceProblem
 
 
-def draw_arrays(problem: InferenceProblem, objective: str = "cost") -> Drawing:
+def build_arrays(problem: InferenceProblem, objective: str = "cost") -> BuiltModel:
     """Return the model by columns as sparse arrays."""
     layout = _layout(problem)
-    return Drawing(array_model(layout), layout.plan)
+    return BuiltModel(array_model(layout), layout.plan)
 
 
-def draw_pyomo(problem: InferenceProblem, objective: str = "cost") -> Drawing:
+def build_pyomo(problem: InferenceProblem, objective: str = "cost") -> BuiltModel:
     """Return the model by columns in Pyomo."""
     from alloc.models.inference_sizing.pyomo_model import pyomo_model
 
     layout = _layout(problem)
-    return Drawing(pyomo_model(layout), layout.plan)
+    return BuiltModel(pyomo_model(layout), layout.plan)
 
 
 def _layout(problem: InferenceProblem) -> Layout:

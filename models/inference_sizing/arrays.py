@@ -1,4 +1,4 @@
-"""Inference sizing as sparse arrays (the fast lane)."""
+"""Inference sizing as sparse arrays (matrix form)."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class PeriodClass:
 
 @dataclass(frozen=True)
 class SizingData:
-    """Everything that the drawings need.
+    """Everything that the models need.
 
     Parameters
     ----------

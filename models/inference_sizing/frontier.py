@@ -1,4 +1,4 @@
-"""Inference sizing over whole mixes: the strong drawing.
+"""Inference sizing over whole mixes: the strong model.
 
 Where on every GPU type the sizes of replicas divide one another and the host, and all pools of the
 type have hosts of one size, only the GPUs of each type matter: what fits by its sum fits host by
@@ -12,7 +12,7 @@ Variables: v_mtk binary, model m runs mix k in period t; X_tp GPUs used of pool 
     (D1) sum_k v_mtk = 1                                     each m, t with requests
     (D2) sum_{p of type g} X_tp = sum_{m,k} u_kg v_mtk       each t, g
     (D3) X_tp <= H_p B_pt, and <= H_p h_p for p held         each t, p
-It has the same optimum as the drawing by columns, and a much better bound: the covering rows, with
+It has the same optimum as the model by columns, and a much better bound: the covering rows, with
 their integrality gap, are gone (a Dantzig-Wolfe reformulation with all columns listed).
 """
 
@@ -33,7 +33,7 @@ Array = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 
 MOST_STATES = 20_000
-"""Partial mixes kept at once; a problem with more is left to the drawing by columns."""
+"""Partial mixes kept at once; a problem with more is left to the model by columns."""
 _ROUNDING = 1e-9
 
 
@@ -99,7 +99,7 @@ def suits(problem: InferenceProblem, sizes: Sequence[Sequence[int]]) -> bool:
 
 
 def frontier(data: SizingData) -> Frontier | None:
-    """Return the mixes of a problem, or None where the drawing by columns has to do."""
+    """Return the mixes of a problem, or None where the model by columns has to do."""
     if not suits(data.problem, data.sizes):
         return None
     types = tuple(dict.fromkeys(pool.gpu_type for pool in data.problem.pools))

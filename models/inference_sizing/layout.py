@@ -1,4 +1,4 @@
-"""The variables of inference sizing in one order for both drawings, and the way back to a plan."""
+"""The variables of inference sizing in one order for both models, and the way back to a plan."""
 
 from __future__ import annotations
 

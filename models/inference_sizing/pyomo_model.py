@@ -1,4 +1,4 @@
-"""Inference sizing on the whiteboard: the Pyomo model, with the names of the page."""
+"""Inference sizing in Pyomo: the Pyomo model, with the names of the page."""
 
 from __future__ import annotations
 

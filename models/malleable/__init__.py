@@ -95,19 +95,19 @@ Literature: Du, Leung, "Complexity of scheduling parallel task systems", SIAM J.
 from importlib import import_module
 from typing import Any
 
-from alloc.models.malleable.arrays import draw_arrays as draw_arrays
+from alloc.models.malleable.arrays import build_arrays as build_arrays
 from alloc.models.malleable.data import SlotData as SlotData
 from alloc.models.malleable.data import slot_data as slot_data
 from alloc.models.malleable.profiles import lagrangian_bound as lagrangian_bound
 
 _LAZY = {
-    "draw_cpsat": "alloc.models.malleable.cpsat_model",
-    "draw_pyomo": "alloc.models.malleable.pyomo_model",
+    "build_cpsat": "alloc.models.malleable.cpsat_model",
+    "build_pyomo": "alloc.models.malleable.pyomo_model",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load Pyomo and OR-Tools only when one of their drawings is asked for."""
+    """Load Pyomo and OR-Tools only when one of their models is asked for."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""F2 as sparse arrays (the fast lane): blocks of rows, one job after the other."""
+"""F2 as sparse arrays (matrix form): blocks of rows, one job after the other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from alloc.formulation import ArrayModel, Drawing
+from alloc.formulation import ArrayModel, BuiltModel
 from alloc.models.malleable.data import Array, Index
 from alloc.models.malleable.grid import Grid, fractions, grid_of, idle_free
 from alloc.problems.allocation.instance import Instance
@@ -286,7 +286,7 @@ def start_values(grid: Grid, columns: list[Columns], size: int, solution: Soluti
     return values
 
 
-def draw_arrays(instance: Instance, objective: str, num_slots: int | None = None) -> Drawing:
+def build_arrays(instance: Instance, objective: str, num_slots: int | None = None) -> BuiltModel:
     """Draw an instance as arrays, over a number of slots or one chosen from its load."""
     grid = grid_of(instance, num_slots)
     model, columns = array_model(grid)
@@ -297,4 +297,4 @@ def draw_arrays(instance: Instance, objective: str, num_slots: int | None = None
     def start(solution: Solution) -> Array | None:
         return start_values(grid, columns, len(model.cost), solution)
 
-    return Drawing(model, extract, start)
+    return BuiltModel(model, extract, start)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
-from alloc.formulation import CpSatModel, Drawing
+from alloc.formulation import BuiltModel, CpSatModel
 from alloc.models.malleable.data import Array
 from alloc.models.malleable.grid import Grid, fractions, grid_of, idle_free
 from alloc.problems.allocation.instance import Instance
@@ -233,7 +233,7 @@ def whole_multiples(values: Array) -> list[int] | None:
     return [int(n) for n in np.rint(multiples[found[0]])[at]]
 
 
-def draw_cpsat(instance: Instance, objective: str, num_slots: int | None = None) -> Drawing:
+def build_cpsat(instance: Instance, objective: str, num_slots: int | None = None) -> BuiltModel:
     """Draw an instance as a CP-SAT model, over a number of slots or one chosen from its load."""
     grid = grid_of(instance, num_slots)
     builder = _Builder(grid)
@@ -279,4 +279,4 @@ def draw_cpsat(instance: Instance, objective: str, num_slots: int | None = None)
         grid.constant * slot_s,
         rounding * slot_s,
     )
-    return Drawing(model, extract, start)
+    return BuiltModel(model, extract, start)

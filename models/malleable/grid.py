@@ -1,4 +1,4 @@
-"""The grid of the time-indexed drawings: the slots of each job, and the way back to schedules."""
+"""The grid of the time-indexed models: the slots of each job, and the way back to schedules."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def place_plan(data: SlotData, plan: Mapping[int, Profile]) -> Schedule:
 
     A job that goes on in its configuration keeps its hosts as far as all others still fit. Where
     the greedy rules find no hosts for a gang, the job skips the slot and makes up for it after its
-    profile, with what is free then; the judge measures what that costs.
+    profile, with what is free then; the checker measures what that costs.
 
     It ends: after the last profile the first of the jobs behind has the empty cluster, on which
     each of its configurations stands (`alloc.models.capacity.fitting_configurations`), and it keeps

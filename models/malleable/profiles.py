@@ -31,7 +31,7 @@ Rounding = Literal["lower", "upper"]
 
 IDLE = -1
 _FIT = 1e-9
-"""Relative slack when work left is compared with a slot's work; matches the judge's tolerance."""
+"""Relative slack when work left is compared with a slot's work; matches the checker's tolerance."""
 
 
 def never() -> bool:

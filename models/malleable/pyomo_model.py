@@ -1,4 +1,4 @@
-"""F2 on the whiteboard: the Pyomo model, with the names of the page of mathematics."""
+"""F2 in Pyomo: the Pyomo model, with the names of the page of mathematics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from alloc.formulation import Drawing, PyomoModel
+from alloc.formulation import BuiltModel, PyomoModel
 from alloc.models.malleable.data import Array
 from alloc.models.malleable.grid import Grid, grid_of
 from alloc.problems.allocation.instance import Instance
@@ -181,7 +181,7 @@ def concrete_model(grid: Grid) -> pyo.ConcreteModel:
     return model
 
 
-def draw_pyomo(instance: Instance, objective: str, num_slots: int | None = None) -> Drawing:
+def build_pyomo(instance: Instance, objective: str, num_slots: int | None = None) -> BuiltModel:
     """Draw an instance as a Pyomo model, over a number of slots or one chosen from its load."""
     grid = grid_of(instance, num_slots)
     model = concrete_model(grid)
@@ -193,4 +193,4 @@ def draw_pyomo(instance: Instance, objective: str, num_slots: int | None = None)
 
         return grid.schedule(held())
 
-    return Drawing(PyomoModel(model, tuple(model.x[key] for key in keys), "min"), extract)
+    return BuiltModel(PyomoModel(model, tuple(model.x[key] for key in keys), "min"), extract)

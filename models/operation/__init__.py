@@ -2,9 +2,9 @@
 
 At each decision (a job arrives or completes) every node is off or on as one of its types, and every
 job runs on some GPUs of one node or waits. A node is charged until the first of its jobs completes:
-then there is a new decision. Two drawings of one problem.
+then there is a new decision. Two models of one problem.
 
-**On the whiteboard** (`pyomo_model`), node by node, as ANDREAS and Path Relinking draw it.
+**In Pyomo** (`pyomo_model`), node by node, as ANDREAS and Path Relinking have it.
 
 Sets: jobs j, nodes n, types v, GPUs g = 1..G_v. Parameters: t_jvg hours to completion; c_vu money
 per hour of a node of type v with u GPUs in use; a_jvg cost of a run of its own (tardiness
@@ -57,7 +57,7 @@ J. M. Valério de Carvalho, "Exact solution of bin-packing problems using column
 branch-and-bound", Annals of Operations Research 86, 1999, doi:10.1023/A:1018952112615.
 """
 
-from alloc.formulation import Drawing
+from alloc.formulation import BuiltModel
 from alloc.models.operation.arrays import OperationArrays as OperationArrays
 from alloc.models.operation.arrays import operation_arrays as operation_arrays
 from alloc.models.operation.data import OperationData as OperationData
@@ -66,20 +66,20 @@ from alloc.models.operation.unrolling import plan_of, values_of
 from alloc.problems.operation.problem import OperationProblem
 
 
-def draw_arrays(problem: OperationProblem, objective: str = "operation-cost") -> Drawing:
+def build_arrays(problem: OperationProblem, objective: str = "operation-cost") -> BuiltModel:
     """Return the aggregated model as sparse arrays."""
     arrays = operation_arrays(operation_data(problem, objective))
-    return Drawing(
+    return BuiltModel(
         arrays.model,
         lambda values: plan_of(arrays, values),
         lambda plan: values_of(arrays, plan),
     )
 
 
-def draw_pyomo(problem: OperationProblem, objective: str = "operation-cost") -> Drawing:
+def build_pyomo(problem: OperationProblem, objective: str = "operation-cost") -> BuiltModel:
     """Return the model of nodes in Pyomo, for a few jobs and nodes."""
     from alloc.models.operation.pyomo_model import pyomo_model, read_plan
 
     data = operation_data(problem, objective)
     drawn = pyomo_model(data)
-    return Drawing(drawn, lambda values: read_plan(data, drawn.model, values))
+    return BuiltModel(drawn, lambda values: read_plan(data, drawn.model, values))

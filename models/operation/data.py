@@ -82,7 +82,7 @@ class OperationData:
 
 
 def operation_data(problem: OperationProblem, objective: str = "operation-cost") -> OperationData:
-    """Return the numbers of a decision for an objective of the judge."""
+    """Return the numbers of a decision for an objective of the checker."""
     expected = require_operation_objective(objective) == "expected-operation-cost"
     gpus = np.array([t.num_gpus for t in problem.types], dtype=np.int64)
     most = int(gpus.max())

@@ -1,4 +1,4 @@
-"""Operation on the whiteboard: node by node in Pyomo, with the names of the page of mathematics."""
+"""Operation in Pyomo: node by node in Pyomo, with the names of the page of mathematics."""
 
 from __future__ import annotations
 

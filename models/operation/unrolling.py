@@ -102,7 +102,7 @@ def _stays(
 
 
 def fill(data: OperationData, plan: OperationPlan) -> list[Filled]:
-    """Return the filled nodes of a plan that the judge finds sound."""
+    """Return the filled nodes of a plan that the checker finds sound."""
     problem = data.problem
     pool_of = {node: p for p, pool in enumerate(problem.pools) for node in pool.nodes}
     return [

@@ -84,7 +84,7 @@ one row, also with moves: what leaves a host is max(0, o - y), whichever jobs th
 Complexity: strongly NP-hard, already for one resource and one-task jobs (bin packing). Buddy sizes
 (powers of two) on equal hosts pack exactly by first-fit decreasing (Coffman, Garey, Johnson 1987).
 
-What the drawings do not have: shares of GPUs and MIG slices (formulation "sharing"), and the
+What the models do not have: shares of GPUs and MIG slices (formulation "sharing"), and the
 objectives mean_bandwidth, all_to_all_bandwidth and all_to_all_mean_bandwidth, which are quadratic.
 
 Literature: Coffman, Garey, Johnson, "Bin packing with divisible item sizes", J. Complexity 3
@@ -95,19 +95,19 @@ Kumar et al., "Optimizing Resource Allocation in Hyperscale Datacenters" (Rebala
 from importlib import import_module
 from typing import Any
 
-from alloc.models.placement.arrays import draw_arrays as draw_arrays
+from alloc.models.placement.arrays import build_arrays as build_arrays
 from alloc.models.placement.data import Group as Group
 from alloc.models.placement.data import PlacementData as PlacementData
 from alloc.models.placement.facts import Facts as Facts
 
 _LAZY = {
-    "draw_cpsat": "alloc.models.placement.cpsat_model",
-    "draw_pyomo": "alloc.models.placement.pyomo_model",
+    "build_cpsat": "alloc.models.placement.cpsat_model",
+    "build_pyomo": "alloc.models.placement.pyomo_model",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load Pyomo and OR-Tools only when one of their drawings is asked for."""
+    """Load Pyomo and OR-Tools only when one of their models is asked for."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,10 +1,10 @@
-"""F4 as sparse arrays (the fast lane): one column for every row of tasks and host."""
+"""F4 as sparse arrays (matrix form): one column for every row of tasks and host."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from alloc.formulation import Array, ArrayModel, Drawing
+from alloc.formulation import Array, ArrayModel, BuiltModel
 from alloc.models.placement.facts import Facts
 from alloc.models.placement.lines import Index
 from alloc.models.placement.measures import Measures
@@ -14,7 +14,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Solution
 
 
-def draw_arrays(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> Drawing:
+def build_arrays(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> BuiltModel:
     """Draw a placement as arrays.
 
     Parameters
@@ -28,7 +28,7 @@ def draw_arrays(instance: Instance, objective: str, held: tuple[Held, ...] = ())
     """
     level = parse_level(objective)
     program, model = build(instance, level, held)
-    return Drawing(model, Reader(program), Starter(program))
+    return BuiltModel(model, Reader(program), Starter(program))
 
 
 def build(

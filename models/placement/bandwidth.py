@@ -57,7 +57,7 @@ def steps_of(topology: Topology) -> list[Step]:
     widths = widths[widths > 0]
     if len(widths) > _MOST_STEPS:
         raise UnsupportedFeatureError(
-            f'topology "{topology.name}" has {len(widths)} different bandwidths, and the drawings '
+            f'topology "{topology.name}" has {len(widths)} different bandwidths, and the models '
             f"take {_MOST_STEPS}; count domains_spanned instead."
         )
     steps = []

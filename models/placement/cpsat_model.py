@@ -7,7 +7,7 @@ import math
 import numpy as np
 from ortools.sat.python import cp_model
 
-from alloc.formulation import Array, ArrayModel, CpSatModel, Drawing
+from alloc.formulation import Array, ArrayModel, BuiltModel, CpSatModel
 from alloc.models.placement.arrays import Reader, Starter
 from alloc.models.placement.facts import Facts
 from alloc.models.placement.measures import Expression, Measures
@@ -27,7 +27,7 @@ _TENS = tuple(10.0**k for k in range(10))
 """Powers of ten that weights as people write them need to be whole."""
 
 
-def draw_cpsat(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> Drawing:
+def build_cpsat(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> BuiltModel:
     """Draw a placement as a CP-SAT model.
 
     Parameters
@@ -88,7 +88,7 @@ def draw_cpsat(instance: Instance, objective: str, held: tuple[Held, ...] = ()) 
         rounding,
         _trivial(goal, level, arrays),
     )
-    return Drawing(cpsat, Reader(program), Starter(program))
+    return BuiltModel(cpsat, Reader(program), Starter(program))
 
 
 def _trivial(goal: Expression, level: WeightedSum, arrays: ArrayModel) -> float:

@@ -1,4 +1,4 @@
-"""The facts of a placement problem: what the three drawings write down."""
+"""The facts of a placement problem: what the three models write down."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from alloc.units import MILLI
 from alloc.workload import Configuration, Job, Slice
 
 NOT_LINEAR = ("mean_bandwidth", "all_to_all_bandwidth", "all_to_all_mean_bandwidth")
-"""Objectives that no drawing writes down."""
+"""Objectives that no model writes down."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Facts:
     Raises
     ------
     UnsupportedFeatureError
-        If no drawing can write an objective down.
+        If no model can write an objective down.
     """
 
     def __init__(self, instance: Instance, levels: tuple[WeightedSum, ...]) -> None:
@@ -90,7 +90,7 @@ class Facts:
         for name in NOT_LINEAR:
             if name in self.terms:
                 raise UnsupportedFeatureError(
-                    f"{name} is not linear in where tasks stand, so no drawing of placement has "
+                    f"{name} is not linear in where tasks stand, so no model of placement has "
                     "it; take bottleneck_bandwidth or domains_spanned, or hold the answer "
                     "against it afterwards."
                 )

@@ -24,7 +24,7 @@ from alloc.objectives.fragmentation import Shape, gang_domains, mix_of
 from alloc.units import GB_PER_MIB, MILLI
 
 FINE = 10**8
-"""Units of a utilisation in integer drawings where no smaller number makes every share whole: a
+"""Units of a utilisation in integer models where no smaller number makes every share whole: a
 share is then rounded to eight digits."""
 
 
@@ -77,7 +77,7 @@ class Measures:
             if term.name not in self._known:
                 if term.name not in self._made:
                     raise UnsupportedFeatureError(
-                        f"the drawings of placement do not have {term.name}; they have: "
+                        f"the models of placement do not have {term.name}; they have: "
                         f"{', '.join(self._made)}."
                     )
                 self._known[term.name] = self._made[term.name]()

@@ -1,4 +1,4 @@
-"""The objectives of F4 on the whiteboard: each with the variables and constraints it needs."""
+"""The objectives of F4 in Pyomo: each with the variables and constraints it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F4 on the whiteboard: the Pyomo model, with the names of the page of mathematics."""
+"""F4 in Pyomo: the Pyomo model, with the names of the page of mathematics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 
-from alloc.formulation import Array, Drawing, PyomoModel
+from alloc.formulation import Array, BuiltModel, PyomoModel
 from alloc.models.placement.facts import Facts
 from alloc.models.placement.pyomo_measures import Whiteboard
 from alloc.objectives import Held, parse_level
@@ -184,7 +184,7 @@ def concrete_model(facts: Facts) -> pyo.ConcreteModel:
     return model
 
 
-def draw_pyomo(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> Drawing:
+def build_pyomo(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> BuiltModel:
     """Draw a placement as a Pyomo model.
 
     Parameters
@@ -214,4 +214,4 @@ def draw_pyomo(instance: Instance, objective: str, held: tuple[Held, ...] = ()) 
         return facts.allocation(x, y.reshape(shape).astype(np.int64))
 
     variables = (*model.x.values(), *model.y.values())
-    return Drawing(PyomoModel(model, variables, level.sense), extract)
+    return BuiltModel(PyomoModel(model, variables, level.sense), extract)

@@ -49,8 +49,8 @@ from importlib import import_module
 from typing import Any
 
 _LAZY = {
-    "draw_cpsat": "alloc.models.quadratic_assignment.cpsat_model",
-    "draw_pyomo": "alloc.models.quadratic_assignment.pyomo_model",
+    "build_cpsat": "alloc.models.quadratic_assignment.cpsat_model",
+    "build_pyomo": "alloc.models.quadratic_assignment.pyomo_model",
 }
 
 

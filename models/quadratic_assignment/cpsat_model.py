@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from alloc.formulation import CpSatModel, Drawing
+from alloc.formulation import BuiltModel, CpSatModel
 from alloc.problems.quadratic_assignment import QuadraticAssignment
 
 _LARGEST_COEFFICIENT = 10**9
 """Costs are scaled to integers up to this; whole numbers up to it stay as they are."""
 
 
-def draw_cpsat(problem: QuadraticAssignment, objective: str = "cost") -> Drawing:
+def build_cpsat(problem: QuadraticAssignment, objective: str = "cost") -> BuiltModel:
     """Return the model of one permutation."""
     model = cp_model.CpModel()
     n = problem.size
@@ -37,7 +37,7 @@ def draw_cpsat(problem: QuadraticAssignment, objective: str = "cost") -> Drawing
             terms.append(paid)
     model.minimize(sum(terms))
     slack = 0.0 if whole else 0.5 * len(terms) / scale
-    return Drawing(
+    return BuiltModel(
         CpSatModel(model, tuple(place), "min", scale, 0.0, slack),
         lambda values: np.rint(values).astype(np.int64),
     )

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 
-from alloc.formulation import Drawing, PyomoModel
+from alloc.formulation import BuiltModel, PyomoModel
 from alloc.problems.quadratic_assignment import QuadraticAssignment
 
 
-def draw_pyomo(problem: QuadraticAssignment, objective: str = "cost") -> Drawing:
+def build_pyomo(problem: QuadraticAssignment, objective: str = "cost") -> BuiltModel:
     """Return the model, linearised after Kaufman and Broeckx; for tiny n.
 
     Distances are shifted to be at least 0 and flows
@@ -51,6 +51,6 @@ def draw_pyomo(problem: QuadraticAssignment, objective: str = "cost") -> Drawing
         return m.w[i, j] >= paid - float(most[i, j]) * (1 - m.x[i, j])
 
     variables = tuple(model.x[i, j] for i in model.I for j in model.I)
-    return Drawing(
+    return BuiltModel(
         PyomoModel(model, variables, "min"), lambda values: values.reshape(n, n).argmax(axis=1)
     )

@@ -55,7 +55,7 @@ Literature
     H. Zhao et al., "HiveD", OSDI 2020.
 """
 
-from alloc.formulation import Drawing
+from alloc.formulation import BuiltModel
 from alloc.models.quota_planning.arrays import Extra as Extra
 from alloc.models.quota_planning.arrays import QuotaLayout as QuotaLayout
 from alloc.models.quota_planning.arrays import array_model as array_model
@@ -65,18 +65,18 @@ from alloc.models.quota_planning.data import quota_data as quota_data
 from alloc.problems.quota_planning.problem import QuotaProblem
 
 
-def draw_arrays(problem: QuotaProblem, objective: str = "") -> Drawing:
+def build_arrays(problem: QuotaProblem, objective: str = "") -> BuiltModel:
     """Return the model as sparse arrays; of a fair goal that of the worst tenant."""
     layout = _layout(problem)
-    return Drawing(array_model(layout), layout.plan, lambda plan: start_values(layout, plan))
+    return BuiltModel(array_model(layout), layout.plan, lambda plan: start_values(layout, plan))
 
 
-def draw_pyomo(problem: QuotaProblem, objective: str = "") -> Drawing:
+def build_pyomo(problem: QuotaProblem, objective: str = "") -> BuiltModel:
     """Return the model in Pyomo; of a fair goal that of the worst tenant."""
     from alloc.models.quota_planning.pyomo_model import pyomo_model
 
     layout = _layout(problem)
-    return Drawing(pyomo_model(layout), layout.plan)
+    return BuiltModel(pyomo_model(layout), layout.plan)
 
 
 def _layout(problem: QuotaProblem) -> QuotaLayout:

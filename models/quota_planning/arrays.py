@@ -1,4 +1,4 @@
-"""Quota planning as sparse arrays (the fast lane)."""
+"""Quota planning as sparse arrays (matrix form)."""
 
 from __future__ import annotations
 

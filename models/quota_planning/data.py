@@ -16,7 +16,7 @@ Whole = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class QuotaData:
-    """Everything that the drawings need.
+    """Everything that the models need.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Quota planning on the whiteboard: the Pyomo model, with the names of the page."""
+"""Quota planning in Pyomo: the Pyomo model, with the names of the page."""
 
 from __future__ import annotations
 

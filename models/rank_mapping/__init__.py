@@ -99,7 +99,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load Pyomo and OR-Tools only when one of their drawings is asked for."""
+    """Load Pyomo and OR-Tools only when one of their models is asked for."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

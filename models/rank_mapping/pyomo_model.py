@@ -1,4 +1,4 @@
-"""Rank mapping on the whiteboard: Pyomo models with the names of the page of mathematics."""
+"""Rank mapping in Pyomo: Pyomo models with the names of the page of mathematics."""
 
 from __future__ import annotations
 

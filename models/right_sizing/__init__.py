@@ -14,7 +14,7 @@ p = (g, s) in P
 i in levels(p)
     Sizes of the hosts of a pool, largest first.
 c in C, k in options(c)
-    Classes of jobs, and the ways to run one: n_ck GPUs of type g_ck for h_ck hours.
+    Classes of jobs, and the modes in which one can run: n_ck GPUs of type g_ck for h_ck hours.
 b in B
     Bands: hours of the week in which prices and arrivals are (about) the same.
 w in W
@@ -104,18 +104,18 @@ Constraints
 
 What is exact and what is not: (C5)-(C7) are exact for "a pool serves its share with any K of its
 hosts down" when hosts are as large as the largest counted. The queueing formula looks at a class
-alone in a pool of a size fixed before the plan is known; `alloc.problems.right_sizing.headroom` says
-on which side that errs, and the replay in the simulator corrects it (`Tightening`). Within a band,
-load is taken at its mean. Rented hosts are counted in fractions.
+alone in a pool of a size fixed before the plan is known; `alloc.problems.right_sizing.headroom`
+says on which side that errs, and the replay in the simulator corrects it (`Tightening`). Within a
+band, load is taken at its mean. Rented hosts are counted in fractions.
 
 Classes with the same margin in a pool share z: the largest counts, so that one binary says it all.
 
 Size: |O||S|T integers, |levels| T + |margins| T + |W| binaries, and for every scenario and quarter
-a linear program of about |ways| |B| columns, all with the same matrix. Complexity: strongly
+a linear program of about |modes| |B| columns, all with the same matrix. Complexity: strongly
 NP-hard, also with one scenario, quarter, site and class (variable-sized bin covering by counts is
 knapsack cover; with spare hosts or margins it is capacitated facility location).
 
-Drawings: `arrays` (the extensive form as sparse arrays), `pyomo_model` (the whiteboard), and the
+Models: `arrays` (the extensive form as sparse arrays), `pyomo_model` (the Pyomo model), and the
 decomposition in `alloc.solving.right_sizing.decomposition`: masters over the first stage,
 blocks for the second. A dual solution of any block is one of all blocks (same matrix and costs), so
 each is a cut for every scenario and quarter.
@@ -136,15 +136,14 @@ from typing import Any
 from alloc.models.right_sizing.data import SizingData as SizingData
 
 _LAZY = {
-    "draw_arrays": "alloc.models.right_sizing.arrays",
-    "draw_pyomo": "alloc.models.right_sizing.pyomo_model",
+    "build_arrays": "alloc.models.right_sizing.arrays",
+    "build_pyomo": "alloc.models.right_sizing.pyomo_model",
     "extensive": "alloc.models.right_sizing.arrays",
-    "pyomo_model": "alloc.models.right_sizing.pyomo_model",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load SciPy and Pyomo only when one of their drawings is asked for."""
+    """Load SciPy and Pyomo only when one of their models is asked for."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from alloc.formulation import ArrayModel, Drawing
+from alloc.formulation import ArrayModel, BuiltModel
 from alloc.models.right_sizing.blocks import Blocks
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.models.right_sizing.first_stage import FirstStage, first_stage
@@ -127,7 +127,7 @@ def _budget(
     return [(choose @ first.spent).tocsr(), (choose @ running).tocsr()], np.array(limits) / unit
 
 
-def draw_arrays(problem: PlanningProblem, objective: str = "cost") -> Drawing:
+def build_arrays(problem: PlanningProblem, objective: str = "cost") -> BuiltModel:
     """Return the extensive form as sparse arrays, with the way back to a plan."""
     data = SizingData(problem)
     form = extensive(data)
@@ -136,4 +136,4 @@ def draw_arrays(problem: PlanningProblem, objective: str = "cost") -> Drawing:
         first, running = form.split(values)
         return read_plan(data, form.first, form.blocks, first, running)
 
-    return Drawing(form.model, plan)
+    return BuiltModel(form.model, plan)

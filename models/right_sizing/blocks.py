@@ -2,7 +2,7 @@
 
 ``min cost @ y  subject to  matrix @ y + first_stage @ z >= right_hand_side(w, t)`` and
 ``0 <= y <= upper(w, t)``, where z are the usable GPUs of the pools, the hosts in service at the
-stands, the margins of pools, and where jobs are sent that need one, in quarter t.
+host_groups, the margins of pools, and where jobs are sent that need one, in quarter t.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy import sparse
 
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 
-AMPLE = 2.0
+BOUND_SLACK = 2.0
 """By what bounds that only say what is never of use are raised."""
 AMPLE_SENT = 1.01
 """The same for (C18), which is better the tighter it is."""
@@ -29,10 +29,10 @@ class Columns:
 
     Parameters
     ----------
-    way
-        GPUs busy for a way in a band, shape (ways, bands).
-    hire
-        Hosts rented, shape (hires, bands).
+    mode
+        GPUs busy for a mode in a band, shape (modes, bands).
+    rental
+        Hosts rented, shape (rental_options, bands).
     kind
         GPUs busy on hosts of a power kind, shape (kinds, bands).
     short
@@ -40,8 +40,8 @@ class Columns:
         class has it in band 0, mean over all hours.
     """
 
-    way: Ints
-    hire: Ints
+    mode: Ints
+    rental: Ints
     kind: Ints
     short: Ints
 
@@ -106,9 +106,9 @@ class Blocks:
 
     @property
     def num_linked(self) -> int:
-        """Length of z: usable GPUs of pools, hosts at stands, margins, where jobs are sent."""
+        """Length of z: usable GPUs of pools, hosts at host_groups, margins, where jobs are sent."""
         data = self.data
-        parts = (data.pools, data.stands, data.with_margin, data.margins)
+        parts = (data.pools, data.host_groups, data.with_margin, data.margins)
         return sum(len(part) for part in parts)
 
     def _direct_energy(self) -> dict[int, float]:
@@ -117,7 +117,7 @@ class Blocks:
         There the energy is charged to the jobs; elsewhere it depends on which hosts are busy.
         """
         data = self.data
-        hired = {hire.pool for hire in data.hires if not hire.spot}
+        hired = {rental.pool for rental in data.rental_options if not rental.spot}
         found: dict[int, list[float]] = defaultdict(list)
         for kind in data.kinds:
             found[kind.pool].append(kind.kw_per_gpu)
@@ -149,8 +149,8 @@ class Blocks:
             if job_class.deferrable:
                 short[c, 1:] = False
         columns = Columns(
-            number((len(data.ways), bands), every(len(data.ways))),
-            number((len(data.hires), bands), every(len(data.hires))),
+            number((len(data.modes), bands), every(len(data.modes))),
+            number((len(data.rental_options), bands), every(len(data.rental_options))),
             number((len(data.kinds), bands), with_kind.reshape(-1, 1)),
             number(short.shape, short),
         )
@@ -166,15 +166,15 @@ class Blocks:
             cost[column] += kw * hours * data.energy_cost[site]
             carbon[column] += kw * hours * data.bands.carbon[site]
 
-        for w, way in enumerate(data.ways):
-            if not way.spot and way.pool in self._direct:
-                site = data.pools[way.pool].site
-                draw(self.columns.way[w], self._direct[way.pool], site)
+        for w, mode in enumerate(data.modes):
+            if not mode.spot and mode.pool in self._direct:
+                site = data.pools[mode.pool].site
+                draw(self.columns.mode[w], self._direct[mode.pool], site)
         for k, kind in enumerate(data.kinds):
             if kind.pool not in self._direct:
                 draw(self.columns.kind[k], kind.kw_per_gpu, data.pools[kind.pool].site)
-        for h, hire in enumerate(data.hires):
-            cost[self.columns.hire[h]] += hire.price * hours
+        for h, rental in enumerate(data.rental_options):
+            cost[self.columns.rental[h]] += rental.price * hours
         for c, job_class in enumerate(data.problem.classes):
             loss = job_class.loss_per_job / data.base[c]
             columns = self.columns.short[c]
@@ -189,12 +189,12 @@ class Blocks:
         data, rows, links = self.data, _Rows(), _Rows()
         self.family: dict[str, slice] = {}
         self.margin_rows: list[int] = []
-        self._ways_of_pool = defaultdict(list)
-        for w, way in enumerate(data.ways):
-            self._ways_of_pool[way.pool, way.spot].append(w)
-        self._hires_of_pool = defaultdict(list)
-        for h, hire in enumerate(data.hires):
-            self._hires_of_pool[hire.pool, hire.spot].append(h)
+        self._modes_of_pool = defaultdict(list)
+        for w, mode in enumerate(data.modes):
+            self._modes_of_pool[mode.pool, mode.spot].append(w)
+        self._rentals_of_pool = defaultdict(list)
+        for h, rental in enumerate(data.rental_options):
+            self._rentals_of_pool[rental.pool, rental.spot].append(h)
         self._kinds_of_pool = defaultdict(list)
         for k, kind in enumerate(data.kinds):
             if kind.pool not in self._direct:
@@ -218,24 +218,24 @@ class Blocks:
     def _draw_demand(self, rows: _Rows, links: _Rows) -> None:
         """(C9) What is served of a class covers its demand."""
         data, columns, bands = self.data, self.columns, self.data.bands.count
-        ways_of_class = defaultdict(list)
-        for w, way in enumerate(data.ways):
-            ways_of_class[way.job_class].append(w)
+        modes_of_class = defaultdict(list)
+        for w, mode in enumerate(data.modes):
+            modes_of_class[mode.job_class].append(w)
         self.demand_rows: list[tuple[int, int]] = []
         share = data.bands.hours / data.bands.hours.sum()
         for c, job_class in enumerate(data.problem.classes):
             if not data.demand[:, :, c].any():
                 continue
-            per_unit = [(w, 1 / data.ways[w].gpus_per_unit) for w in ways_of_class[c]]
+            per_unit = [(w, 1 / data.modes[w].gpus_per_unit) for w in modes_of_class[c]]
             for b in range(1 if job_class.deferrable else bands):
                 if job_class.deferrable:
                     found = [
-                        (int(columns.way[w, at]), value * float(share[at]))
+                        (int(columns.mode[w, at]), value * float(share[at]))
                         for w, value in per_unit
                         for at in range(bands)
                     ]
                 else:
-                    found = [(int(columns.way[w, b]), value) for w, value in per_unit]
+                    found = [(int(columns.mode[w, b]), value) for w, value in per_unit]
                 if columns.short[c, b] >= 0:
                     found.append((int(columns.short[c, b]), 1.0))
                 rows.add(found)
@@ -245,22 +245,22 @@ class Blocks:
     def _rented(self, pool: int, spot: bool, band: int) -> list[tuple[int, float]]:
         """Return the GPUs rented in a pool, as entries of a row."""
         return [
-            (int(self.columns.hire[h, band]), float(self.data.hires[h].gpus))
-            for h in self._hires_of_pool[pool, spot]
+            (int(self.columns.rental[h, band]), float(self.data.rental_options[h].gpus))
+            for h in self._rentals_of_pool[pool, spot]
         ]
 
     def _draw_room(self, rows: _Rows, links: _Rows, *, spot: bool) -> None:
         """(C10) Jobs find room with headroom on firm hosts, (C11) on spot hosts."""
         data = self.data
-        stands_of_pool = {stand.pool for stand in data.stands}
+        groups_of_pool = {group.pool for group in data.host_groups}
         for p in range(len(data.pools)):
-            ways = self._ways_of_pool[p, spot]
-            if not ways:
+            modes = self._modes_of_pool[p, spot]
+            if not modes:
                 continue
             for b in range(data.bands.count):
-                used = [(int(self.columns.way[w, b]), -data.ways[w].room) for w in ways]
+                used = [(int(self.columns.mode[w, b]), -data.modes[w].room) for w in modes]
                 rows.add([*used, *self._rented(p, spot, b)])
-                usable = [(p, 1.0)] if not spot and p in stands_of_pool else []
+                usable = [(p, 1.0)] if not spot and p in groups_of_pool else []
                 margin = self._margin(p, spot)
                 if margin:
                     self.margin_rows.append(links.count)
@@ -270,17 +270,17 @@ class Blocks:
         """Return the margin that a pool keeps, as an entry of a row."""
         if (pool, spot) not in self.data.with_margin:
             return []
-        begin = len(self.data.pools) + len(self.data.stands)
+        begin = len(self.data.pools) + len(self.data.host_groups)
         return [(begin + self.data.margin_of(pool, spot), -1.0)]
 
     def _draw_busy(self, rows: _Rows, links: _Rows) -> None:
         """(C12) Busy GPUs are on hosts of some power kind, or rented."""
         for p, kinds in self._kinds_of_pool.items():
-            ways = self._ways_of_pool[p, False]
-            if not ways:
+            modes = self._modes_of_pool[p, False]
+            if not modes:
                 continue
             for b in range(self.data.bands.count):
-                busy = [(int(self.columns.way[w, b]), -1.0) for w in ways]
+                busy = [(int(self.columns.mode[w, b]), -1.0) for w in modes]
                 drawing = [(int(self.columns.kind[k, b]), 1.0) for k in kinds]
                 rows.add([*busy, *self._rented(p, False, b), *drawing])
                 links.add(())
@@ -293,8 +293,8 @@ class Blocks:
                 for b in range(data.bands.count):
                     rows.add([(int(self.columns.kind[k, b]), -1.0)])
                     links.add(
-                        (pools + s, float(data.offer(data.stands[s]).gpus))
-                        for s in data.kinds[k].stands
+                        (pools + s, float(data.offer(data.host_groups[s]).gpus))
+                        for s in data.kinds[k].host_groups
                     )
 
     def _draw_carbon(self, rows: _Rows, links: _Rows) -> None:
@@ -315,18 +315,19 @@ class Blocks:
     def _draw_sent(self, rows: _Rows, links: _Rows) -> None:
         """(C18) Jobs run only where they are sent; in units of demand, to none more than it all."""
         data = self.data
-        begin = len(data.pools) + len(data.stands) + len(data.with_margin)
+        begin = len(data.pools) + len(data.host_groups) + len(data.with_margin)
         for i, margin in enumerate(data.margins):
             for c in margin.job_classes:
-                ways = [
+                modes = [
                     w
-                    for w in self._ways_of_pool[margin.pool, margin.spot]
-                    if data.ways[w].job_class == c
+                    for w in self._modes_of_pool[margin.pool, margin.spot]
+                    if data.modes[w].job_class == c
                 ]
                 for b in range(data.bands.count):
                     most = AMPLE_SENT * float(data.demand_in_band[c, b])
                     rows.add(
-                        (int(self.columns.way[w, b]), -1 / data.ways[w].gpus_per_unit) for w in ways
+                        (int(self.columns.mode[w, b]), -1 / data.modes[w].gpus_per_unit)
+                        for w in modes
                     )
                     links.add([(begin + i, most)])
 
@@ -375,28 +376,28 @@ class Blocks:
         """
         data, columns = self.data, self.columns
         found = np.zeros((*data.demand.shape[:2], self.num_columns))
-        for w, way in enumerate(data.ways):
-            most = AMPLE * data.demand_in_band[way.job_class] * way.gpus_per_unit
-            found[:, :, columns.way[w]] = most
+        for w, mode in enumerate(data.modes):
+            most = BOUND_SLACK * data.demand_in_band[mode.job_class] * mode.gpus_per_unit
+            found[:, :, columns.mode[w]] = most
         need = np.zeros((len(data.pools), 2, data.bands.count))
-        for p, spot, c in {(w.pool, w.spot, w.job_class) for w in data.ways}:
+        for p, spot, c in {(w.pool, w.spot, w.job_class) for w in data.modes}:
             rooms = [
                 w.gpus_per_unit * w.room
-                for w in data.ways
+                for w in data.modes
                 if (w.pool, w.spot, w.job_class) == (p, spot, c)
             ]
-            need[p, int(spot)] += AMPLE * data.demand_in_band[c] * max(rooms)
+            need[p, int(spot)] += BOUND_SLACK * data.demand_in_band[c] * max(rooms)
         for spot in (False, True):
-            need[:, int(spot)] += AMPLE * data.most_margin(spot)[:, None]
-        for h, hire in enumerate(data.hires):
-            useful = need[hire.pool, int(hire.spot)] / hire.gpus
-            share = data.spot_available if hire.spot and np.isfinite(hire.most) else np.ones(1)
-            limit = np.broadcast_to(hire.most * share, data.demand.shape[:2])
-            found[:, :, columns.hire[h]] = np.minimum(limit[:, :, None], useful)
+            need[:, int(spot)] += BOUND_SLACK * data.most_margin(spot)[:, None]
+        for h, rental in enumerate(data.rental_options):
+            useful = need[rental.pool, int(rental.spot)] / rental.gpus
+            share = data.spot_available if rental.spot and np.isfinite(rental.most) else np.ones(1)
+            limit = np.broadcast_to(rental.most * share, data.demand.shape[:2])
+            found[:, :, columns.rental[h]] = np.minimum(limit[:, :, None], useful)
         for k, kind in enumerate(data.kinds):
             if columns.kind[k, 0] >= 0:
                 found[:, :, columns.kind[k]] = need[kind.pool, 0]
         at = columns.short[columns.short >= 0]
         if len(at):
-            found[:, :, at] = AMPLE * self.waived()[:, :, self.family["short"]]
+            found[:, :, at] = BOUND_SLACK * self.waived()[:, :, self.family["short"]]
         return found

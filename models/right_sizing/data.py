@@ -1,6 +1,6 @@
-"""The data of right-sizing: a planning problem as pools, stands, ways and rates, all numbered.
+"""The data of right-sizing: a planning problem as pools, host groups, modes and rates.
 
-Both drawings, and the methods in `alloc.solving.right_sizing`, read these.
+Both models, and the methods in `alloc.solving.right_sizing`, read these.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Pool:
 
 
 @dataclass(frozen=True, eq=False)
-class Stand:
+class HostGroup:
     """Hosts of one offer at one site that can be in service: ordered, or owned already.
 
     Parameters
@@ -59,8 +59,8 @@ class Stand:
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way in which jobs of a class run: an option in a pool, on firm or on spot hosts.
+class Mode:
+    """One mode in which jobs of a class run: an option in a pool, on firm or on spot hosts.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Hire:
+class RentalOption:
     """An offer by the hour at a site."""
 
     offer: int
@@ -104,18 +104,18 @@ class PowerKind:
         Position of the pool.
     kw_per_gpu
         kW with cooling for a busy GPU.
-    stands
-        Positions of the stands.
+    host_groups
+        Positions of the host_groups.
     """
 
     pool: int
     kw_per_gpu: float
-    stands: tuple[int, ...]
+    host_groups: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Level:
-    """Hosts of one size in a pool; sizes of a pool stand largest first.
+    """Hosts of one size in a pool; sizes of a pool group largest first.
 
     Parameters
     ----------
@@ -125,14 +125,14 @@ class Level:
         GPUs of a host.
     step
         GPUs of a host beyond those of the next smaller size.
-    stands
-        Positions of the stands with hosts of this size.
+    host_groups
+        Positions of the host_groups with hosts of this size.
     """
 
     pool: int
     gpus: int
     step: int
-    stands: tuple[int, ...]
+    host_groups: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -195,18 +195,18 @@ class SizingData:
         self._owned = self._owned_hosts()
         self.pools: tuple[Pool, ...] = self._pools()
         self._pool_of = {(p.gpu_type, p.site): i for i, p in enumerate(self.pools)}
-        self.stands: tuple[Stand, ...] = self._stands()
-        self.hires: tuple[Hire, ...] = self._hires()
-        self.ways: tuple[Way, ...] = self._ways()
+        self.host_groups: tuple[HostGroup, ...] = self._host_groups()
+        self.rental_options: tuple[RentalOption, ...] = self._rental_options()
+        self.modes: tuple[Mode, ...] = self._modes()
         self.margins: tuple[Margin, ...] = self._margins()
         self.with_margin = tuple(sorted({(m.pool, m.spot) for m in self.margins}))
         """Pools with a margin, and whether it is for their spot hosts."""
         self.kinds: tuple[PowerKind, ...] = self._kinds()
         self.levels: tuple[Level, ...] = self._levels()
 
-    def offer(self, stand: Stand) -> HostOffer:
-        """Return the offer of a stand."""
-        return self.problem.offers[stand.offer]
+    def offer(self, group: HostGroup) -> HostOffer:
+        """Return the offer of a group."""
+        return self.problem.offers[group.offer]
 
     # What there is ---------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class SizingData:
         }
         return tuple(Pool(*key) for key in found)
 
-    def _stands(self) -> tuple[Stand, ...]:
+    def _host_groups(self) -> tuple[HostGroup, ...]:
         wanted = self._wanted()
         found = []
         for s, site in enumerate(self.problem.sites):
@@ -254,16 +254,16 @@ class SizingData:
                 if can_order or (i, s) in self._owned:
                     owned = self._owned.get((i, s), np.zeros(self.num_quarters))
                     pool = self._pool_of[offer.gpu_type, s]
-                    found.append(Stand(i, s, pool, owned, can_order))
+                    found.append(HostGroup(i, s, pool, owned, can_order))
         return tuple(found)
 
-    def _hires(self) -> tuple[Hire, ...]:
+    def _rental_options(self) -> tuple[RentalOption, ...]:
         found = []
         for (gpu_type, s), pool in self._pool_of.items():
             site = self.problem.sites[s]
             for spot in (False, True):
                 rows = [
-                    Hire(
+                    RentalOption(
                         i,
                         s,
                         pool,
@@ -280,16 +280,18 @@ class SizingData:
                 ]
                 # Of offers without limit, hosts being counted in fractions, the cheapest per GPU
                 # is all that anybody rents.
-                rows.sort(key=lambda hire: hire.price / hire.gpus)
-                for hire in rows:
-                    found.append(hire)
-                    if math.isinf(hire.most):
+                rows.sort(key=lambda rental: rental.price / rental.gpus)
+                for rental in rows:
+                    found.append(rental)
+                    if math.isinf(rental.most):
                         break
         return tuple(found)
 
-    def _ways(self) -> tuple[Way, ...]:
-        firm = {stand.pool for stand in self.stands} | {h.pool for h in self.hires if not h.spot}
-        spot = {h.pool for h in self.hires if h.spot}
+    def _modes(self) -> tuple[Mode, ...]:
+        firm = {group.pool for group in self.host_groups} | {
+            h.pool for h in self.rental_options if not h.spot
+        }
+        spot = {h.pool for h in self.rental_options if h.spot}
         factors = tightening_factors(self.problem)
         found = []
         for c, job_class in enumerate(self.problem.classes):
@@ -305,9 +307,11 @@ class SizingData:
                         found += self._best(c, job_class, p, on_spot, factor)
         return tuple(found)
 
-    def _best(self, c: int, job_class: JobClass, pool: int, spot: bool, factor: float) -> list[Way]:
+    def _best(
+        self, c: int, job_class: JobClass, pool: int, spot: bool, factor: float
+    ) -> list[Mode]:
         """Return the options of a class in a pool that no other beats in GPUs busy and needed."""
-        ways = []
+        modes = []
         for k, option in enumerate(job_class.options):
             if option.gpu_type != self.pools[pool].gpu_type:
                 continue
@@ -315,18 +319,18 @@ class SizingData:
             if room is not None:
                 overhead = 1 + job_class.spot_overhead if spot else 1.0
                 busy = option.gpu_hours / float(self.base[c]) * overhead
-                ways.append(Way(c, k, pool, spot, busy, room * factor))
-        ways.sort(key=lambda w: (w.gpus_per_unit, w.gpus_per_unit * w.room))
-        kept: list[Way] = []
-        for way in ways:
-            if all(w.gpus_per_unit * w.room > way.gpus_per_unit * way.room for w in kept):
-                kept.append(way)
+                modes.append(Mode(c, k, pool, spot, busy, room * factor))
+        modes.sort(key=lambda w: (w.gpus_per_unit, w.gpus_per_unit * w.room))
+        kept: list[Mode] = []
+        for mode in modes:
+            if all(w.gpus_per_unit * w.room > mode.gpus_per_unit * mode.room for w in kept):
+                kept.append(mode)
         return kept
 
     def _margins(self) -> tuple[Margin, ...]:
         wanted = margins(self.problem)
         found: dict[tuple[int, bool, float], list[int]] = defaultdict(list)
-        for c, pool, spot in dict.fromkeys((w.job_class, w.pool, w.spot) for w in self.ways):
+        for c, pool, spot in dict.fromkeys((w.job_class, w.pool, w.spot) for w in self.modes):
             name, at = self.problem.classes[c].name, self.pools[pool]
             gpus = wanted.get((name, at.gpu_type, self.problem.sites[at.site].name, spot), 0.0)
             if gpus > 0:
@@ -335,19 +339,19 @@ class SizingData:
 
     def _kinds(self) -> tuple[PowerKind, ...]:
         found: dict[tuple[int, float], list[int]] = defaultdict(list)
-        for k, stand in enumerate(self.stands):
-            offer = self.offer(stand)
-            kw = (offer.busy_kw - offer.idle_kw) / offer.gpus * self.problem.sites[stand.site].pue
-            found[stand.pool, kw].append(k)
+        for k, group in enumerate(self.host_groups):
+            offer = self.offer(group)
+            kw = (offer.busy_kw - offer.idle_kw) / offer.gpus * self.problem.sites[group.site].pue
+            found[group.pool, kw].append(k)
         return tuple(PowerKind(pool, kw, tuple(at)) for (pool, kw), at in sorted(found.items()))
 
     def _levels(self) -> tuple[Level, ...]:
         found: list[Level] = []
         for p in range(len(self.pools)):
             by_size: dict[int, list[int]] = defaultdict(list)
-            for k, stand in enumerate(self.stands):
-                if stand.pool == p:
-                    by_size[self.offer(stand).gpus].append(k)
+            for k, group in enumerate(self.host_groups):
+                if group.pool == p:
+                    by_size[self.offer(group).gpus].append(k)
             sizes = sorted(by_size, reverse=True)
             for i, size in enumerate(sizes):
                 smaller = sizes[i + 1] if i + 1 < len(sizes) else 0
@@ -365,47 +369,47 @@ class SizingData:
 
     @cached_property
     def idle_kw(self) -> Array:
-        """Power of an idle host with cooling, kW, shape (stands,)."""
+        """Power of an idle host with cooling, kW, shape (host_groups,)."""
         return np.array(
-            [self.offer(s).idle_kw * self.problem.sites[s.site].pue for s in self.stands]
+            [self.offer(s).idle_kw * self.problem.sites[s.site].pue for s in self.host_groups]
         )
 
     @cached_property
     def running_cost(self) -> Array:
-        """Money for a host in service for a quarter: idle energy and maintenance, (stands,)."""
-        sites = [stand.site for stand in self.stands]
+        """Money for a host in service for a quarter: idle energy and upkeep, (host_groups,)."""
+        sites = [group.site for group in self.host_groups]
         hourly = self.energy_cost[sites] @ self.bands.hours if sites else np.zeros(0)
-        fixed = [self.offer(stand).maintenance_per_quarter for stand in self.stands]
+        fixed = [self.offer(group).maintenance_per_quarter for group in self.host_groups]
         return np.asarray(self.idle_kw * hourly + np.array(fixed))
 
     @cached_property
     def idle_carbon(self) -> Array:
-        """Carbon dioxide of an idle host in a quarter, kg, shape (stands,)."""
-        sites = [stand.site for stand in self.stands]
+        """Carbon dioxide of an idle host in a quarter, kg, shape (host_groups,)."""
+        sites = [group.site for group in self.host_groups]
         return np.asarray(self.idle_kw * (self.bands.carbon[sites] @ self.bands.hours))
 
-    def reserved_cost(self, stand: int) -> float:
+    def reserved_cost(self, group: int) -> float:
         """Money for a host in service for a quarter by its reservation."""
-        offer = self.offer(self.stands[stand])
+        offer = self.offer(self.host_groups[group])
         return offer.price if offer.terms == "reserved" else 0.0
 
-    def order_cost(self, stand: int, quarter: int) -> float:
+    def order_cost(self, group: int, quarter: int) -> float:
         """Money for a host when it is ordered, 0 for reservations."""
-        offer = self.offer(self.stands[stand])
+        offer = self.offer(self.host_groups[group])
         return offer.price if offer.terms == "purchase" else 0.0
 
-    def residual(self, stand: int, quarter: int) -> float:
+    def residual(self, group: int, quarter: int) -> float:
         """Return what a host ordered in a quarter is worth at the end of the plan."""
-        offer = self.offer(self.stands[stand])
+        offer = self.offer(self.host_groups[group])
         if offer.terms != "purchase":
             return 0.0
         left = quarter + offer.lead_time_quarters + offer.service_quarters - self.num_quarters
         share = min(max(left / offer.service_quarters, 0.0), 1.0)
         return offer.price * offer.residual_fraction * share
 
-    def in_service(self, stand: int, quarter: int) -> range:
+    def in_service(self, group: int, quarter: int) -> range:
         """Return the quarters in which a host ordered in a quarter is in service."""
-        offer = self.offer(self.stands[stand])
+        offer = self.offer(self.host_groups[group])
         first = quarter + offer.lead_time_quarters
         return range(first, min(first + offer.service_quarters, self.num_quarters))
 
@@ -433,10 +437,10 @@ class SizingData:
     def most_gpus(self) -> Array:
         """GPUs beyond which more firm ones in a pool are of no use, shape (pools, quarters)."""
         each = np.zeros((len(self.pools), len(self.problem.classes)))
-        for way in self.ways:
-            if not way.spot:
-                need = way.gpus_per_unit * way.room
-                each[way.pool, way.job_class] = max(each[way.pool, way.job_class], need)
+        for mode in self.modes:
+            if not mode.spot:
+                need = mode.gpus_per_unit * mode.room
+                each[mode.pool, mode.job_class] = max(each[mode.pool, mode.job_class], need)
         need = np.einsum("wtc,cb,pc->wtpb", self.demand, self.at_once, each, optimize=True)
         return np.asarray(need.max(axis=(0, 3), initial=0.0).T + self.most_margin(False)[:, None])
 
@@ -467,20 +471,20 @@ class SizingData:
     def spot_gpus(self) -> Array:
         """GPUs to be had on spot hosts in any scenario, shape (pools, quarters)."""
         found = np.zeros((len(self.pools), self.num_quarters))
-        for hire in self.hires:
-            if hire.spot and math.isinf(hire.most):
-                found[hire.pool] = np.inf
-            elif hire.spot:
-                found[hire.pool] += hire.gpus * hire.most * self.spot_available.min(axis=0)
+        for rental in self.rental_options:
+            if rental.spot and math.isinf(rental.most):
+                found[rental.pool] = np.inf
+            elif rental.spot:
+                found[rental.pool] += rental.gpus * rental.most * self.spot_available.min(axis=0)
         return found
 
-    def most_ordered(self, stand: int) -> int:
-        """Return a number of hosts of a stand beyond which more are never of use.
+    def most_ordered(self, group: int) -> int:
+        """Return a number of hosts of a group beyond which more are never of use.
 
         The limits of the site are left to their rows: a bound that says the same would share their
         dual value, and a scarce rack unit would look free.
         """
-        at = self.stands[stand]
+        at = self.host_groups[group]
         offer = self.offer(at)
         useful = math.ceil(float(self.most_gpus[at.pool].max()) / offer.gpus + 1e-9)
         return useful + self.problem.failures

@@ -1,4 +1,4 @@
-"""The first stage: what is ordered, what stands where, and which GPUs can be counted on."""
+"""The first stage: what is ordered, what host_groups where, and which GPUs can be counted on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from alloc.models.right_sizing.blocks import AMPLE
+from alloc.models.right_sizing.blocks import BOUND_SLACK
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 
 Flags = npt.NDArray[np.bool_]
@@ -19,7 +19,7 @@ Flags = npt.NDArray[np.bool_]
 class FirstStage:
     """Rows and columns of the first stage; money discounted.
 
-    ``row_lower <= matrix @ x <= row_upper``. `order[k, t]` is the column of the order of stand k in
+    ``row_lower <= matrix @ x <= row_upper``. `order[k, t]` is the column of the order of group k in
     quarter t (-1 if none makes sense), `hosts[k, t]` the hosts in service, `usable[p, t]` the
     usable GPUs of a pool; with spare hosts, `counted[i, t]` the hosts of a level that are counted,
     `open[i, t]` whether there are any, and `switch[i, t]` the row between the two (else all -1);
@@ -98,17 +98,17 @@ class _Builder:
 
     def build(self) -> FirstStage:
         data, quarters = self.data, self.quarters
-        order = np.full((len(data.stands), quarters), -1, dtype=np.int64)
-        hosts = np.zeros((len(data.stands), quarters), dtype=np.int64)
-        for k, stand in enumerate(data.stands):
-            offer = data.offer(stand)
+        order = np.full((len(data.host_groups), quarters), -1, dtype=np.int64)
+        hosts = np.zeros((len(data.host_groups), quarters), dtype=np.int64)
+        for k, group in enumerate(data.host_groups):
+            offer = data.offer(group)
             most = data.most_ordered(k)
             if offer.most_hosts is not None:
                 most = min(most, offer.most_hosts)
             for t in range(quarters):
-                if stand.can_order and most and data.in_service(k, t):
+                if group.can_order and most and data.in_service(k, t):
                     order[k, t] = self.column(most, integer=True)
-        for k, stand in enumerate(data.stands):
+        for k, group in enumerate(data.host_groups):
             for t in range(quarters):
                 arriving = [
                     float(self.upper[order[k, q]])
@@ -116,10 +116,12 @@ class _Builder:
                     if order[k, q] >= 0 and t in data.in_service(k, q)
                 ]
                 # Ample, like the bounds of the blocks.
-                hosts[k, t] = self.column(AMPLE * (float(stand.owned[t]) + sum(arriving)) + 1.0)
+                hosts[k, t] = self.column(
+                    BOUND_SLACK * (float(group.owned[t]) + sum(arriving)) + 1.0
+                )
         usable = np.array(
             [
-                [self.column(AMPLE * float(data.most_gpus[p, t])) for t in range(quarters)]
+                [self.column(BOUND_SLACK * float(data.most_gpus[p, t])) for t in range(quarters)]
                 for p in range(len(data.pools))
             ],
             dtype=np.int64,
@@ -157,14 +159,14 @@ class _Builder:
     def _service(self, order: Ints, hosts: Ints) -> None:
         """(C1) Hosts in service are those owned and those ordered, from arrival to retirement."""
         data = self.data
-        for k, stand in enumerate(data.stands):
+        for k, group in enumerate(data.host_groups):
             for t in range(self.quarters):
                 arrived = [
                     (int(order[k, q]), -1.0)
                     for q in range(t + 1)
                     if order[k, q] >= 0 and t in data.in_service(k, q)
                 ]
-                owned = float(stand.owned[t])
+                owned = float(group.owned[t])
                 self.row([(int(hosts[k, t]), 1.0), *arrived], owned, owned)
         self.family("C1")
 
@@ -176,16 +178,18 @@ class _Builder:
                 limit = getattr(site, field)
                 if limit is None:
                     continue
-                each = [(k, self._each(k, field)) for k, a in enumerate(data.stands) if a.site == s]
+                each = [
+                    (k, self._each(k, field)) for k, a in enumerate(data.host_groups) if a.site == s
+                ]
                 for t in range(self.quarters):
                     entries = [(int(hosts[k, t]), value) for k, value in each if value > 0]
                     self.row(entries, -np.inf, float(limit))
             self.family(name)
 
-    def _each(self, stand: int, field: str) -> float:
-        offer = self.data.offer(self.data.stands[stand])
+    def _each(self, group: int, field: str) -> float:
+        offer = self.data.offer(self.data.host_groups[group])
         if field == "power_kw":
-            site = self.data.problem.sites[self.data.stands[stand].site]
+            site = self.data.problem.sites[self.data.host_groups[group].site]
             return offer.busy_kw * site.pue
         return float(getattr(offer, field))
 
@@ -213,13 +217,15 @@ class _Builder:
                         entries.append((int(counted[i, t]), -float(level.gpus)))
                         entries.append((int(opened[i, t]), float(spares * level.step)))
                     else:
-                        entries += [(int(hosts[k, t]), -float(level.gpus)) for k in level.stands]
+                        entries += [
+                            (int(hosts[k, t]), -float(level.gpus)) for k in level.host_groups
+                        ]
                 self.row(entries, -np.inf, 0.0)
         self.family("C5")
         if spares:
             for i, level in enumerate(data.levels):
                 for t in range(self.quarters):
-                    standing = [(int(hosts[k, t]), -1.0) for k in level.stands]
+                    standing = [(int(hosts[k, t]), -1.0) for k in level.host_groups]
                     self.row([(int(counted[i, t]), 1.0), *standing], -np.inf, 0.0)
         self.family("C6")
         if spares:
@@ -243,7 +249,7 @@ class _Builder:
             had = data.spot_gpus[margin.pool] if margin.spot else np.full(self.quarters, np.inf)
             sent[i] = [self.column(float(margin.gpus <= n), integer=True) for n in had]
         for q, (pool, spot) in enumerate(data.with_margin):
-            most = AMPLE * float(data.most_margin(spot)[pool])
+            most = BOUND_SLACK * float(data.most_margin(spot)[pool])
             kept[q] = [self.column(most) for _ in range(self.quarters)]
         for i, margin in enumerate(data.margins):
             q = data.margin_of(margin.pool, margin.spot)
@@ -273,7 +279,7 @@ class _Builder:
         data, quarters = self.data, self.quarters
         spent = sparse.lil_array((quarters, self.count))
         worth = np.zeros(self.count)
-        for k in range(len(data.stands)):
+        for k in range(len(data.host_groups)):
             for t in range(quarters):
                 running = float(data.running_cost[k]) + data.reserved_cost(k)
                 spent[t, hosts[k, t]] = running

@@ -1,4 +1,4 @@
-"""The whiteboard of right-sizing: the extensive form in Pyomo, as the page of mathematics has it.
+"""The Pyomo model of right-sizing: the extensive form in Pyomo, as the page of mathematics has it.
 
 It goes from the planning types straight to the formulas, in jobs per hour and with an energy
 variable for every kind of host, and shares with the arrays only the bands and the headroom.
@@ -11,7 +11,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from alloc.formulation import Drawing, PyomoModel
+from alloc.formulation import BuiltModel, PyomoModel
 from alloc.problems.right_sizing.bands import bands_of
 from alloc.problems.right_sizing.headroom import (
     KEPT_OUT,
@@ -35,14 +35,14 @@ def pyomo_model(problem: PlanningProblem) -> Any:
     return _Whiteboard(problem).draw()
 
 
-def draw_pyomo(problem: PlanningProblem, objective: str = "cost") -> Drawing:
+def build_pyomo(problem: PlanningProblem, objective: str = "cost") -> BuiltModel:
     """Return the extensive form in Pyomo, with the way back to a plan."""
     board = _Whiteboard(problem)
     model = board.draw()
     parts = (model.x, model.v, model.d, model.a, model.r)
     keys = [(part.local_name, index) for part in parts for index in part]
     variables = tuple(part[index] for part in parts for index in part)
-    return Drawing(
+    return BuiltModel(
         PyomoModel(model, variables, "min"),
         lambda values: board.plan(dict(zip(keys, values.tolist(), strict=True))),
     )
@@ -60,19 +60,19 @@ class _Whiteboard:
         self.num_bands = range(self.bands.count)
         self.hours = [float(h) for h in self.bands.hours]
         owned = {(hosts.offer, hosts.site) for hosts in problem.owned}
-        self.stands = [
+        self.host_groups = [
             (o.name, s.name)
             for o in problem.offers
             for s in problem.sites
             if not o.is_hourly and (o.at(s.name) or (o.name, s.name) in owned)
         ]
-        self.hires = [
+        self.rental_options = [
             (o.name, s.name)
             for o in problem.offers
             for s in problem.sites
             if o.is_hourly and o.at(s.name)
         ]
-        places = [*self.stands, *self.hires]
+        places = [*self.host_groups, *self.rental_options]
         self.pools = sorted({(self.offers[o].gpu_type, s) for o, s in places})
         self.rooms = self._rooms()
         self.margins = {
@@ -81,11 +81,11 @@ class _Whiteboard:
             if (g, s) in self.pools
         }
         self.levels = sorted(
-            {(self.offers[o].gpu_type, s, self.offers[o].gpus) for o, s in self.stands}
+            {(self.offers[o].gpu_type, s, self.offers[o].gpus) for o, s in self.host_groups}
         )
 
     def _rooms(self) -> dict[tuple[str, int, str, bool], float]:
-        """Return the headroom of every way: class, option, site, spot."""
+        """Return the headroom of every mode: class, option, site, spot."""
         factors, gpus = tightening_factors(self.problem), reference_gpus(self.problem)
         found = {}
         for c in self.problem.classes:
@@ -186,8 +186,8 @@ class _Whiteboard:
 
     def _variables(self, m: Any) -> None:
         problem, moments = self.problem, (list(self.scenarios), self.quarters, self.num_bands)
-        m.x = pyo.Var(self.stands, self.quarters, within=pyo.NonNegativeIntegers)
-        m.n = pyo.Var(self.stands, self.quarters, within=pyo.NonNegativeReals)
+        m.x = pyo.Var(self.host_groups, self.quarters, within=pyo.NonNegativeIntegers)
+        m.n = pyo.Var(self.host_groups, self.quarters, within=pyo.NonNegativeReals)
         m.u = pyo.Var(self.pools, self.quarters, within=pyo.NonNegativeReals)
         m.m = pyo.Var(self.levels, self.quarters, within=pyo.NonNegativeReals)
         m.y = pyo.Var(self.levels, self.quarters, within=pyo.Binary)
@@ -195,17 +195,17 @@ class _Whiteboard:
         m.f = pyo.Var(self.pools, (False, True), self.quarters, within=pyo.NonNegativeReals)
         m.v = pyo.Var(list(self.scenarios), within=pyo.Binary)
         m.a = pyo.Var(list(self.rooms), *moments, within=pyo.NonNegativeReals)
-        m.d = pyo.Var(self.hires, *moments, within=pyo.NonNegativeReals)
-        m.e = pyo.Var(self.stands, *moments, within=pyo.NonNegativeReals)
+        m.d = pyo.Var(self.rental_options, *moments, within=pyo.NonNegativeReals)
+        m.e = pyo.Var(self.host_groups, *moments, within=pyo.NonNegativeReals)
         m.r = pyo.Var(list(self.classes), *moments, within=pyo.NonNegativeReals)
-        for o, s in self.stands:
+        for o, s in self.host_groups:
             offer = self.offers[o]
             for t in self.quarters:
                 if not offer.at(s):
                     m.x[o, s, t].fix(0)
                 elif offer.most_hosts is not None:
                     m.x[o, s, t].setub(offer.most_hosts)
-        for o, s in self.hires:
+        for o, s in self.rental_options:
             offer = self.offers[o]
             if offer.most_hosts is None:
                 continue
@@ -220,7 +220,7 @@ class _Whiteboard:
             m.v.fix(0)
 
     def _service(self, m: Any) -> None:
-        @m.Constraint(self.stands, self.quarters)
+        @m.Constraint(self.host_groups, self.quarters)
         def C1(m: Any, o: str, s: str, t: int) -> Any:
             offer = self.offers[o]
             arrived = sum(m.x[o, s, q] for q in self.quarters if self.serves(offer, q, t))
@@ -232,13 +232,13 @@ class _Whiteboard:
                 o: self.offers[o].busy_kw * self.sites[s].pue
                 if field == "power_kw"
                 else getattr(self.offers[o], field)
-                for o, at in self.stands
+                for o, at in self.host_groups
                 if at == s
             }
             return sum(value * m.n[o, s, t] for o, value in each.items())
 
         def limited(field: str) -> list[str]:
-            stood = dict.fromkeys(s for _, s in self.stands)
+            stood = dict.fromkeys(s for _, s in self.host_groups)
             return [s for s in stood if getattr(self.sites[s], field) is not None]
 
         @m.Constraint(limited("rack_units"), self.quarters)
@@ -259,7 +259,7 @@ class _Whiteboard:
         def standing(m: Any, g: str, s: str, size: int, t: int) -> Any:
             return sum(
                 m.n[o, at, t]
-                for o, at in self.stands
+                for o, at in self.host_groups
                 if at == s and (self.offers[o].gpu_type, self.offers[o].gpus) == (g, size)
             )
 
@@ -303,7 +303,7 @@ class _Whiteboard:
         names, share = list(self.scenarios), [h / sum(self.hours) for h in self.hours]
 
         def served(m: Any, c: str, w: str, t: int, b: int) -> Any:
-            rates = (m.a[way, w, t, b] for way in self.rooms if way[0] == c)
+            rates = (m.a[mode, w, t, b] for mode in self.rooms if mode[0] == c)
             return sum(rates) + m.r[c, w, t, b]
 
         @m.Constraint(list(self.classes), names, self.quarters, self.num_bands)
@@ -317,16 +317,16 @@ class _Whiteboard:
 
         def room(m: Any, g: str, s: str, w: str, t: int, b: int, spot: bool) -> Any:
             return sum(
-                value * self.gpus(way[0], way[1], spot) * m.a[way, w, t, b]
-                for way, value in self.rooms.items()
-                if way[2:] == (s, spot) and self.classes[way[0]].options[way[1]].gpu_type == g
+                value * self.gpus(mode[0], mode[1], spot) * m.a[mode, w, t, b]
+                for mode, value in self.rooms.items()
+                if mode[2:] == (s, spot) and self.classes[mode[0]].options[mode[1]].gpu_type == g
             )
 
         def rented(m: Any, g: str, s: str, w: str, t: int, b: int, spot: bool) -> Any:
             terms = "spot" if spot else "on_demand"
             return sum(
                 self.offers[o].gpus * m.d[o, at, w, t, b]
-                for o, at in self.hires
+                for o, at in self.rental_options
                 if at == s and (self.offers[o].gpu_type, self.offers[o].terms) == (g, terms)
             )
 
@@ -345,20 +345,20 @@ class _Whiteboard:
         @m.Constraint(self.pools, names, self.quarters, self.num_bands)
         def C12(m: Any, g: str, s: str, w: str, t: int, b: int) -> Any:
             busy = sum(
-                self.gpus(way[0], way[1], False) * m.a[way, w, t, b]
-                for way in self.rooms
-                if way[2:] == (s, False) and self.classes[way[0]].options[way[1]].gpu_type == g
+                self.gpus(mode[0], mode[1], False) * m.a[mode, w, t, b]
+                for mode in self.rooms
+                if mode[2:] == (s, False) and self.classes[mode[0]].options[mode[1]].gpu_type == g
             )
             if isinstance(busy, int):
                 return pyo.Constraint.Skip
             on_hosts = sum(
                 m.e[o, at, w, t, b]
-                for o, at in self.stands
+                for o, at in self.host_groups
                 if at == s and self.offers[o].gpu_type == g
             )
             return busy <= on_hosts + rented(m, g, s, w, t, b, False)
 
-        @m.Constraint(self.stands, names, self.quarters, self.num_bands)
+        @m.Constraint(self.host_groups, names, self.quarters, self.num_bands)
         def C13(m: Any, o: str, s: str, w: str, t: int, b: int) -> Any:
             return m.e[o, s, w, t, b] <= self.offers[o].gpus * m.n[o, s, t]
 
@@ -388,10 +388,10 @@ class _Whiteboard:
         @m.Constraint(list(self.margins), names, self.quarters, self.num_bands)
         def C18(m: Any, c: str, g: str, s: str, spot: bool, w: str, t: int, b: int) -> Any:
             sent = sum(
-                m.a[way, w, t, b]
-                for way in self.rooms
-                if (way[0], *way[2:]) == (c, s, spot)
-                and self.classes[c].options[way[1]].gpu_type == g
+                m.a[mode, w, t, b]
+                for mode in self.rooms
+                if (mode[0], *mode[2:]) == (c, s, spot)
+                and self.classes[c].options[mode[1]].gpu_type == g
             )
             if isinstance(sent, int):
                 return pyo.Constraint.Skip
@@ -402,7 +402,7 @@ class _Whiteboard:
             return sent <= most * m.z[c, g, s, spot, t]
 
     def _carbon(self, m: Any, w: str, t: int) -> Iterator[Any]:
-        for o, s in self.stands:
+        for o, s in self.host_groups:
             offer, pue = self.offers[o], self.sites[s].pue
             for b in self.num_bands:
                 kg = float(self.bands.carbon[self.problem.site_index[s], b]) * self.hours[b] * pue
@@ -415,7 +415,7 @@ class _Whiteboard:
         @m.Expression(self.quarters)
         def committed(m: Any, t: int) -> Any:
             total = 0.0
-            for o, s in self.stands:
+            for o, s in self.host_groups:
                 offer = self.offers[o]
                 if offer.terms == "purchase":
                     total += (
@@ -431,9 +431,9 @@ class _Whiteboard:
         def running(m: Any, w: str, t: int) -> Any:
             total = 0.0
             for b in self.num_bands:
-                for o, s in self.hires:
+                for o, s in self.rental_options:
                     total += self.hours[b] * self.offers[o].price * m.d[o, s, w, t, b]
-                for o, s in self.stands:
+                for o, s in self.host_groups:
                     offer = self.offers[o]
                     more = (offer.busy_kw - offer.idle_kw) / offer.gpus
                     total += self.hours[b] * more * self.energy(s, b) * m.e[o, s, w, t, b]
@@ -449,7 +449,7 @@ class _Whiteboard:
         @m.Expression()
         def worth(m: Any) -> Any:
             total = 0.0
-            for o, s in self.stands:
+            for o, s in self.host_groups:
                 offer = self.offers[o]
                 if offer.terms != "purchase":
                     continue

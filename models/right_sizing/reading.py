@@ -48,8 +48,8 @@ def read_plan(
 
 
 def _orders(data: SizingData, first: FirstStage, values: Array) -> Iterator[Order]:
-    for k, stand in enumerate(data.stands):
-        offer, site = data.offer(stand).name, data.problem.sites[stand.site].name
+    for k, group in enumerate(data.host_groups):
+        offer, site = data.offer(group).name, data.problem.sites[group.site].name
         for t in range(data.num_quarters):
             column = first.order[k, t]
             count = round(float(values[column])) if column >= 0 else 0
@@ -59,24 +59,24 @@ def _orders(data: SizingData, first: FirstStage, values: Array) -> Iterator[Orde
 
 def _rentals(data: SizingData, blocks: Blocks, running: Array) -> Iterator[Rental]:
     problem = data.problem
-    for h, hire in enumerate(data.hires):
-        offer, site = problem.offers[hire.offer].name, problem.sites[hire.site].name
-        found = running[:, :, blocks.columns.hire[h]]
-        for w, t, b in np.argwhere(found * hire.gpus > _LEAST).tolist():
+    for h, rental in enumerate(data.rental_options):
+        offer, site = problem.offers[rental.offer].name, problem.sites[rental.site].name
+        found = running[:, :, blocks.columns.rental[h]]
+        for w, t, b in np.argwhere(found * rental.gpus > _LEAST).tolist():
             yield Rental(problem.scenarios[w].name, t, b, offer, site, float(found[w, t, b]))
 
 
 def _shares(data: SizingData, blocks: Blocks, running: Array) -> Iterator[Share]:
     problem = data.problem
-    for k, way in enumerate(data.ways):
-        found = running[:, :, blocks.columns.way[k]]
-        name = problem.classes[way.job_class].name
-        per_job = way.gpus_per_unit * float(data.base[way.job_class])
-        site = problem.sites[data.pools[way.pool].site].name
+    for k, mode in enumerate(data.modes):
+        found = running[:, :, blocks.columns.mode[k]]
+        name = problem.classes[mode.job_class].name
+        per_job = mode.gpus_per_unit * float(data.base[mode.job_class])
+        site = problem.sites[data.pools[mode.pool].site].name
         for w, t, b in np.argwhere(found > _LEAST).tolist():
             rate = float(found[w, t, b]) / per_job
             scenario = problem.scenarios[w].name
-            yield Share(scenario, t, b, name, way.option, site, way.spot, rate)
+            yield Share(scenario, t, b, name, mode.option, site, mode.spot, rate)
 
 
 def _unserved(data: SizingData, blocks: Blocks, running: Array) -> Iterator[Unserved]:

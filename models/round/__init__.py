@@ -51,7 +51,7 @@ Literature: Kellerer, Pferschy, Pisinger, *Knapsack Problems* (2004), chapter 11
 from importlib import import_module
 from typing import Any
 
-from alloc.models.round.arrays import draw_arrays as draw_arrays
+from alloc.models.round.arrays import build_arrays as build_arrays
 from alloc.models.round.data import RoundData as RoundData
 from alloc.models.round.data import round_data as round_data
 from alloc.models.round.dynamic_program import (
@@ -59,13 +59,13 @@ from alloc.models.round.dynamic_program import (
 )
 
 _LAZY = {
-    "draw_cpsat": "alloc.models.round.cpsat_model",
-    "draw_pyomo": "alloc.models.round.pyomo_model",
+    "build_cpsat": "alloc.models.round.cpsat_model",
+    "build_pyomo": "alloc.models.round.pyomo_model",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load Pyomo and OR-Tools only when one of their drawings is asked for."""
+    """Load Pyomo and OR-Tools only when one of their models is asked for."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,11 +1,11 @@
-"""F1 as sparse arrays (the fast lane)."""
+"""F1 as sparse arrays (matrix form)."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
 
-from alloc.formulation import ArrayModel, Drawing
+from alloc.formulation import ArrayModel, BuiltModel
 from alloc.models.round.data import RoundData, round_data
 from alloc.problems.allocation.instance import Instance
 
@@ -35,7 +35,7 @@ def array_model(data: RoundData) -> ArrayModel:
     )
 
 
-def draw_arrays(instance: Instance, objective: str) -> Drawing:
+def build_arrays(instance: Instance, objective: str) -> BuiltModel:
     """Draw the first slot of an instance as arrays."""
     data = round_data(instance, objective)
-    return Drawing(array_model(data), data.allocation, start=data.values)
+    return BuiltModel(array_model(data), data.allocation, start=data.values)

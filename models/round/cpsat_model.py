@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from ortools.sat.python import cp_model
 
-from alloc.formulation import CpSatModel, Drawing
+from alloc.formulation import BuiltModel, CpSatModel
 from alloc.models.round.data import RoundData, round_data
 from alloc.problems.allocation.instance import Instance
 
@@ -37,7 +37,7 @@ def cp_sat_model(data: RoundData) -> CpSatModel:
     return CpSatModel(model, tuple(x), "max", scale)
 
 
-def draw_cpsat(instance: Instance, objective: str) -> Drawing:
+def build_cpsat(instance: Instance, objective: str) -> BuiltModel:
     """Draw the first slot of an instance as a CP-SAT model."""
     data = round_data(instance, objective)
-    return Drawing(cp_sat_model(data), data.allocation, start=data.values)
+    return BuiltModel(cp_sat_model(data), data.allocation, start=data.values)

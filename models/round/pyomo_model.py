@@ -1,11 +1,11 @@
-"""F1 on the whiteboard: the Pyomo model, with the names of the page of mathematics."""
+"""F1 in Pyomo: the Pyomo model, with the names of the page of mathematics."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyomo.environ as pyo
 
-from alloc.formulation import Drawing, PyomoModel
+from alloc.formulation import BuiltModel, PyomoModel
 from alloc.models.round.data import RoundData, round_data
 from alloc.problems.allocation.instance import Instance
 
@@ -50,9 +50,9 @@ def concrete_model(data: RoundData) -> pyo.ConcreteModel:
     return model
 
 
-def draw_pyomo(instance: Instance, objective: str) -> Drawing:
+def build_pyomo(instance: Instance, objective: str) -> BuiltModel:
     """Draw the first slot of an instance as a Pyomo model."""
     data = round_data(instance, objective)
     model = concrete_model(data)
     variables = tuple(model.x[key] for key in model.KC)
-    return Drawing(PyomoModel(model, variables, "max"), lambda x: data.allocation(np.asarray(x)))
+    return BuiltModel(PyomoModel(model, variables, "max"), lambda x: data.allocation(np.asarray(x)))

@@ -16,7 +16,7 @@ i in I
 s in S
     Sizes: a share (milli-GPU, GPU memory), a MIG profile, or a whole GPU.
 h in H
-    Host classes: n_h hosts with the same GPUs, CPU and memory. In the drawings every host is a
+    Host classes: n_h hosts with the same GPUs, CPU and memory. In the models every host is a
     class of its own; the method counts equal hosts.
 g in G_h
     Groups of GPUs on hosts of class h that are cut into the same MIG instances now; n_g GPUs.
@@ -93,15 +93,15 @@ fragmentation" (FGD), USENIX ATC 2023.
 from importlib import import_module
 from typing import Any
 
-from alloc.models.sharing.arrays import draw_arrays as draw_arrays
+from alloc.models.sharing.arrays import build_arrays as build_arrays
 from alloc.models.sharing.data import SharingData as SharingData
 from alloc.models.sharing.data import sharing_data as sharing_data
 
-_LAZY = {"draw_pyomo": "alloc.models.sharing.pyomo_model"}
+_LAZY = {"build_pyomo": "alloc.models.sharing.pyomo_model"}
 
 
 def __getattr__(name: str) -> Any:
-    """Load Pyomo only when its drawing is asked for."""
+    """Load Pyomo only when its model is asked for."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""F5 as sparse arrays (the fast lane)."""
+"""F5 as sparse arrays (matrix form)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from alloc.errors import UnsupportedFeatureError
-from alloc.formulation import ArrayModel, Drawing
+from alloc.formulation import ArrayModel, BuiltModel
 from alloc.models.sharing.data import Array, SharingData, Whole, sharing_data
 from alloc.models.sharing.patterns import Pattern
 from alloc.models.sharing.unrolling import allocation_of
@@ -228,7 +228,7 @@ def _rows(
 
 
 def require_listed(data: SharingData) -> None:
-    """Refuse a drawing that would not hold all patterns.
+    """Refuse a model that would not hold all patterns.
 
     Raises
     ------
@@ -242,11 +242,11 @@ def require_listed(data: SharingData) -> None:
         )
 
 
-def draw_arrays(instance: Instance, objective: str) -> Drawing:
+def build_arrays(instance: Instance, objective: str) -> BuiltModel:
     """Draw an instance as arrays, host by host."""
     data = sharing_data(instance, aggregate=False)
     require_listed(data)
     columns = listed_columns(data)
     model = array_model(data, columns, objective, all_run=objective in PLACES_ALL)
     used = [(column.group, column.pattern) for column in columns]
-    return Drawing(model, lambda x: allocation_of(data, used, x))
+    return BuiltModel(model, lambda x: allocation_of(data, used, x))

@@ -1,10 +1,10 @@
-"""F5 on the whiteboard: the Pyomo model, with the names of the page of mathematics."""
+"""F5 in Pyomo: the Pyomo model, with the names of the page of mathematics."""
 
 from __future__ import annotations
 
 import pyomo.environ as pyo
 
-from alloc.formulation import Drawing, PyomoModel
+from alloc.formulation import BuiltModel, PyomoModel
 from alloc.models.sharing.arrays import (
     PLACES_ALL,
     listed_columns,
@@ -119,7 +119,7 @@ def _relation(left: object, right: float, *, equal: bool = False) -> object:
     return left == right if equal else left <= right  # type: ignore[operator]
 
 
-def draw_pyomo(instance: Instance, objective: str) -> Drawing:
+def build_pyomo(instance: Instance, objective: str) -> BuiltModel:
     """Draw an instance as a Pyomo model, host by host."""
     data = sharing_data(instance, aggregate=False)
     require_listed(data)
@@ -130,7 +130,7 @@ def draw_pyomo(instance: Instance, objective: str) -> Drawing:
         *(model.x[q] for q in model.Q),
     )
     used = [(column.group, column.pattern) for column in listed_columns(data)]
-    return Drawing(
+    return BuiltModel(
         PyomoModel(model, variables, sense_of(objective)),
         lambda values: allocation_of(data, used, values),
     )

@@ -57,7 +57,7 @@ def test_an_example_is_edited_planned_with_a_proof_and_downloaded(page, served):
     page.fill("label", "three owned")
     verdict = page.run()
     assert verdict.startswith("Proved optimal")
-    assert "checked by the judge\nyes" in page.text("result")
+    assert "checked independently of the solver\nyes" in page.text("result")
     (job,) = served.get("/v1/jobs", params={"label": "three owned"}).json()["jobs"]
     assert served.get(job["links"]["request"]).json()["problem"]["owned"][0]["count"] == 3
     audit(page)

@@ -40,13 +40,13 @@ def test_every_integer_program_has_finite_bounds(
 @pytest.mark.parametrize(
     "formulation", [name for name, known in instance_families().items() if "arrays" in known.models]
 )
-def test_every_drawing_has_an_end_before_it_is_handed_over(formulation: str) -> None:
+def test_every_models_has_an_end_before_it_is_handed_over(formulation: str) -> None:
     """The arrays of each formulation, for each objective, as they leave the builder."""
     instance = scales.tiny_instance(1)
     chosen = FAMILIES[formulation]
     if formulation != "round":
         instance = scales.rigid(instance)
     for objective in set(chosen.objectives) - set(NOT_LINEAR):
-        model = bounded(chosen.draw("arrays", instance, objective).model)
+        model = bounded(chosen.build("arrays", instance, objective).model)
         assert np.isfinite(model.lower).all(), objective
         assert np.isfinite(model.upper).all(), objective

@@ -1,4 +1,4 @@
-"""Operation: brute force, the whiteboard and the aggregated model are one problem."""
+"""Operation: brute force, the Pyomo model and the aggregated model are one problem."""
 
 import math
 

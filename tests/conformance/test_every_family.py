@@ -30,7 +30,7 @@ SEEDS = range(6)
 def test_every_way_agrees_with_enumeration(name: str) -> None:
     """A family that is registered is tested here without anybody having to think of it."""
     family, tiny = FAMILIES[name], TINY[OF[name]]
-    general = [known for known in BACKENDS if backend(known).DRAWING in family.models]
+    general = [known for known in BACKENDS if backend(known).MODEL_KIND in family.models]
     ways = dict.fromkeys((*family.methods, *general))
     missing = set(ways) - set(tiny.ways)
     assert not missing, "ways to solve it that no tiny problem is solved in"

@@ -1,4 +1,4 @@
-"""Every line of the registry: its drawings and its method agree on a round that all can take.
+"""Every line of the registry: its models and its method agree on a round that all can take.
 
 A formulation that is registered is tested here without anybody having to think of it; what is its
 own is tested beside it.
@@ -42,15 +42,15 @@ FAMILIES = instance_families()
 
 
 def able(name: str) -> list[str]:
-    """Return the backends that have a drawing of a formulation, and its method."""
+    """Return the backends that have a model of a formulation, and its method."""
     chosen = FAMILIES[name]
-    general = [known for known in BACKENDS if backend(known).DRAWING in chosen.models]
+    general = [known for known in BACKENDS if backend(known).MODEL_KIND in chosen.models]
     return [*general, *chosen.methods]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_all_ways_to_solve_it_say_the_same(name: str) -> None:
-    """Three jobs that all fit at once: every method proves the optimum, and the judge agrees."""
+    """Three jobs that all fit at once: every method proves the optimum, and the checker agrees."""
     for measure in FAMILIES[name].objectives:
         values = {}
         for way in able(name):

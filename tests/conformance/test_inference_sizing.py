@@ -19,7 +19,7 @@ QUIET = settings(
 
 @QUIET
 @given(problems())
-def test_every_drawing_finds_the_cost_of_trying_everything(problem):
+def test_every_models_finds_the_cost_of_trying_everything(problem):
     """The columns, the dynamic program of the mixes and the patterns each have room for error."""
     best = cheapest(problem)
     for method in ("mixes", "columns", "pyomo"):
@@ -84,7 +84,7 @@ def test_held_hosts_are_paid_in_quiet_periods_too():
 
 
 def test_no_more_hosts_are_held_than_there_are_in_every_period():
-    """Two hosts in one period and one in the other: solver and judge agree that one can be held."""
+    """Two hosts in one period and one in the other: both say that one can be held."""
     pool = GpuPool("own", "h100", 4, (2, 1), 1.0, 80_000, billing="held")
     free = dataclasses.replace(pool, hosts=2)
     busy = solve_inference(a_problem(9.0, 0.3, pools=(free,)))

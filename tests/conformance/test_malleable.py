@@ -33,7 +33,7 @@ from alloc.verification import verify
 from alloc.workload import Job, rigid_gang
 from benchmarks.tiny.families import FAMILIES
 
-DRAWINGS = ("highs", "pyomo", "cpsat")
+BACKENDS_OF_MODELS = ("highs", "pyomo", "cpsat")
 CLOSE = 3e-6
 
 few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
@@ -226,19 +226,19 @@ def test_auto_proves_the_optimum(instance: Instance) -> None:
 
 @few
 @given(tiny_plans(deadlines=False, max_jobs=2))
-def test_the_drawings_prove_the_optimum(instance: Instance) -> None:
-    """Three drawings of one page of mathematics, on three solvers, say the same."""
+def test_the_models_prove_the_optimum(instance: Instance) -> None:
+    """Three models of one page of mathematics, on three solvers, say the same."""
     optimum = brute_force(instance)
-    for backend in DRAWINGS:
+    for backend in BACKENDS_OF_MODELS:
         check(instance, optimum, backend)
 
 
 @few
 @given(tiny_plans(max_jobs=2))
-def test_the_drawings_honour_deadlines(instance: Instance) -> None:
-    """Deadlines cut the last slot in part; where none can be kept the drawings say infeasible."""
+def test_the_models_honour_deadlines(instance: Instance) -> None:
+    """Deadlines cut the last slot in part; where none can be kept the models say infeasible."""
     optimum = brute_force(instance)
-    for backend in DRAWINGS:
+    for backend in BACKENDS_OF_MODELS:
         check(instance, optimum, backend)
 
 
@@ -262,13 +262,13 @@ def test_auto_honours_deadlines(instance: Instance) -> None:
 
 @few
 @given(tiny_plans(deadlines=False, restarts=True, max_jobs=2))
-def test_restart_costs_are_exact_in_drawings_and_bounded_by_auto(instance: Instance) -> None:
+def test_restart_costs_are_exact_in_models_and_bounded_by_auto(instance: Instance) -> None:
     """Auto prices without restarts, so it may stay above the optimum, with a bound below it."""
     optimum = brute_force(instance)
     certificate = solved(instance, seconds=2.0).certificate
     assert certificate.bound <= optimum * (1 + 1e-6)
     assert certificate.objective >= optimum * (1 - 1e-9)
-    for backend in DRAWINGS:
+    for backend in BACKENDS_OF_MODELS:
         check(instance, optimum, backend)
 
 
@@ -290,10 +290,10 @@ def test_auto_on_many_plans(instance: Instance) -> None:
 @pytest.mark.slow
 @settings(parent=many, max_examples=80)
 @given(tiny_plans(restarts=True, max_jobs=2))
-def test_drawings_on_many_plans(instance: Instance) -> None:
-    """The same for the drawings, restart costs and deadlines together."""
+def test_models_on_many_plans(instance: Instance) -> None:
+    """The same for the models, restart costs and deadlines together."""
     optimum = brute_force(instance)
-    for backend in DRAWINGS:
+    for backend in BACKENDS_OF_MODELS:
         check(instance, optimum, backend)
 
 
@@ -398,7 +398,7 @@ def _gang_job(name: str, work: float = 200.0, **options: object) -> Job:
     return Job(name, 0.0, work, (rigid_gang(1),), **options)
 
 
-@pytest.mark.parametrize("backend", ["auto", *DRAWINGS])
+@pytest.mark.parametrize("backend", ["auto", *BACKENDS_OF_MODELS])
 def test_a_deadline_missed_even_alone_is_infeasible(backend: str) -> None:
     """A proof, with the requirement in conflict in words."""
     result = solved(_one_gpu(_gang_job("late", deadline_s=150.0)), backend)
@@ -419,7 +419,7 @@ def test_the_conflict_names_the_job_and_the_times() -> None:
     )
 
 
-@pytest.mark.parametrize("backend", ["auto", *DRAWINGS])
+@pytest.mark.parametrize("backend", ["auto", *BACKENDS_OF_MODELS])
 def test_two_jobs_that_a_horizon_holds_only_one_by_one_are_infeasible(backend: str) -> None:
     """Each fits alone, both do not: 400 s of work on one GPU by 300 s."""
     result = solved(_one_gpu(_gang_job("a"), _gang_job("b"), horizon_s=300.0), backend)
@@ -427,14 +427,14 @@ def test_two_jobs_that_a_horizon_holds_only_one_by_one_are_infeasible(backend: s
     assert result.conflict
 
 
-@pytest.mark.parametrize("backend", ["auto", *DRAWINGS])
+@pytest.mark.parametrize("backend", ["auto", *BACKENDS_OF_MODELS])
 def test_a_horizon_that_is_just_long_enough_is_kept(backend: str) -> None:
     """The same two jobs by 400 s: 200 + 400."""
     result = solved(_one_gpu(_gang_job("a"), _gang_job("b"), horizon_s=400.0), backend)
     assert result.certificate.objective == pytest.approx(600.0, rel=CLOSE)
 
 
-@pytest.mark.parametrize("backend", ["auto", *DRAWINGS])
+@pytest.mark.parametrize("backend", ["auto", *BACKENDS_OF_MODELS])
 def test_the_last_slot_counts_in_part(backend: str) -> None:
     """150 s of work end at 150 s although the GPU is held until 200 s; weights decide the order."""
     instance = _one_gpu(_gang_job("a", 150.0), _gang_job("b", 150.0, weight=2.0))
@@ -507,7 +507,7 @@ def test_hesrpt_of_one_and_of_two_equal_jobs_by_hand() -> None:
 
 
 def test_the_enumerator_knows_a_case_done_by_hand() -> None:
-    """The judge of this file judged: two jobs of two slots on one GPU end after 2 and 4 slots."""
+    """The checker of this file judged: two jobs of two slots on one GPU end after 2 and 4 slots."""
     assert brute_force(_one_gpu(_gang_job("a"), _gang_job("b"))) == pytest.approx(600.0)
     assert brute_force(_one_gpu(_gang_job("a"), _gang_job("b"), horizon_s=300.0)) == math.inf
     pairs = list(itertools.combinations(range(4), 2))
@@ -525,5 +525,5 @@ def test_a_running_job_whose_hosts_are_not_said_pays_for_a_restart() -> None:
     paying = (p for p in problems if p.running and p.job(p.running[0].job).restart_cost_s > 0)
     for instance in itertools.islice(paying, 5):
         (best,) = family.truth(instance).values or (math.inf,)
-        for backend in ("auto", *DRAWINGS):
+        for backend in ("auto", *BACKENDS_OF_MODELS):
             check(instance, best, backend)

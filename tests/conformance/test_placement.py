@@ -1,6 +1,6 @@
-"""F4 held against brute force: every drawing says what trying all allocations says.
+"""F4 held against brute force: every model says what trying all allocations says.
 
-The brute force (`placement_brute_force`) knows only the judge and the objectives.
+The brute force (`placement_brute_force`) knows only the checker and the objectives.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from alloc.verification import verify
 from alloc.verification.claims import check_claims
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 
-DRAWINGS = ("highs", "pyomo", "cpsat")
+BACKENDS_OF_MODELS = ("highs", "pyomo", "cpsat")
 LINEAR = tuple(o.name for o in PLACEMENT_OBJECTIVES if o.name not in NOT_LINEAR)
 GOALS = (
     *LINEAR,
@@ -180,10 +180,10 @@ def close(value: float) -> Any:
 def check(
     instance: Instance,
     goal: str,
-    backends: tuple[str, ...] = DRAWINGS,
+    backends: tuple[str, ...] = BACKENDS_OF_MODELS,
     allocations: Sequence[Allocation] | None = None,
 ) -> None:
-    """Hold drawings to the brute force: status, value of every level, bound, and a clean judge."""
+    """Hold models to the brute force: status, value of every level, bound, and a clean checker."""
     best = optimum(instance, goal, allocations)
     for backend in backends:
         result = solve(instance, "placement", backend, objective=goal)
@@ -205,7 +205,7 @@ def check(
 
 @few
 @given(tiny_placements(), st.sampled_from(GOALS))
-def test_every_drawing_finds_the_optimum(instance: Instance, goal: str) -> None:
+def test_every_models_finds_the_optimum(instance: Instance, goal: str) -> None:
     """Whatever rules a placement has, arrays, Pyomo and CP-SAT say what brute force says."""
     check(instance, goal)
 
@@ -220,7 +220,7 @@ def test_equal_jobs_as_classes_change_nothing(instance: Instance, goal: str) -> 
 @pytest.mark.slow
 @many
 @given(st.one_of(tiny_placements(), tiny_placements(equal=True)), st.sampled_from(GOALS))
-def test_every_drawing_finds_the_optimum_of_many_placements(instance: Instance, goal: str) -> None:
+def test_every_models_finds_the_optimum_of_many_placements(instance: Instance, goal: str) -> None:
     """The same on many more, with equal jobs among them."""
     check(instance, goal)
 
@@ -229,7 +229,7 @@ SOME = settings(max_examples=15, deadline=None, suppress_health_check=list(Healt
 
 
 def value_of(instance: Instance, goal: str, backend: str = "highs") -> float | None:
-    """Return the optimum that a drawing proves, or None if there is none."""
+    """Return the optimum that a model proves, or None if there is none."""
     certificate = solve(instance, "placement", backend, objective=goal).certificate
     assert certificate.status in ("optimal", "infeasible")
     return certificate.objective
@@ -242,7 +242,7 @@ def test_the_relaxation_lies_on_the_right_side(instance: Instance, goal: str) ->
     best = optimum(instance, goal)
     assume(best is not None)
     assert best is not None
-    model = require_family("placement").draw("arrays", instance, goal).model
+    model = require_family("placement").build("arrays", instance, goal).model
     assert isinstance(model, ArrayModel)
     relaxed = dataclasses.replace(model, integer=np.zeros(len(model.cost), dtype=bool))
     raw = highs.solve(relaxed, SolverOptions())
@@ -258,12 +258,12 @@ def test_an_optimum_starts_the_search_again(instance: Instance, goal: str, backe
     """A start is taken as it is: the values of an allocation satisfy every row that they touch."""
     found = solve(instance, "placement", backend, objective=goal)
     assume(found.solution is not None)
-    drawing = require_family("placement").draw("arrays", instance, goal)
-    assert drawing.start is not None
-    values = drawing.start(found.require_solution())
+    built = require_family("placement").build("arrays", instance, goal)
+    assert built.start is not None
+    values = built.start(found.require_solution())
     assert values is not None
-    assert isinstance(drawing.model, ArrayModel)
-    model, known = drawing.model, np.isfinite(values)
+    assert isinstance(built.model, ArrayModel)
+    model, known = built.model, np.isfinite(values)
     assert (values[known] <= model.upper[known]).all()
     unknown = abs(model.matrix) @ (~known).astype(float) > 0
     activity = model.matrix @ np.where(known, values, 0.0)
@@ -376,7 +376,7 @@ def rich() -> Instance:
 
 @cache
 def rich_allocations() -> tuple[Allocation, ...]:
-    """Return all that the judge accepts; there are too many to look for each time."""
+    """Return all that the checker accepts; there are too many to look for each time."""
     return tuple(feasible(rich()))
 
 

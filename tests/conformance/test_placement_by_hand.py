@@ -17,7 +17,7 @@ from alloc.topology.topology import HOST
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup
 
-DRAWINGS = ("highs", "pyomo", "cpsat")
+BACKENDS_OF_MODELS = ("highs", "pyomo", "cpsat")
 
 
 def close(value: float) -> Any:
@@ -47,7 +47,7 @@ def gangs(*sizes: int, **fields: Any) -> tuple[Job, ...]:
 
 
 def value_of(instance: Instance, goal: str, backend: str = "highs") -> float | None:
-    """Return the optimum that a drawing proves, or None if there is none."""
+    """Return the optimum that a model proves, or None if there is none."""
     certificate = solve(instance, "placement", backend, objective=goal).certificate
     assert certificate.status in ("optimal", "infeasible")
     return certificate.objective
@@ -57,7 +57,7 @@ def test_small_weights_survive_the_integers_of_cp_sat() -> None:
     """A weight of 0.05 on eight-digit shares once rounded to nothing, and the bound was off."""
     instance = Instance("i", one_rack(), gangs(1, 1))
     for weight in (0.05, 0.001):
-        for backend in DRAWINGS:
+        for backend in BACKENDS_OF_MODELS:
             found = solve(
                 instance, "placement", backend, objective=f"gpus_placed + {weight} balance"
             )
@@ -93,7 +93,7 @@ class TestWhatClassesDoNotLose:
         jobs = gangs(4, 4, 4, placement=PlacementRules(required="rack"))
         instance = Instance("i", topology, jobs)
         assert len(Facts(instance, (parse_level("gpus_placed"),)).classes) == 1
-        for backend in DRAWINGS:
+        for backend in BACKENDS_OF_MODELS:
             assert value_of(instance, "gpus_placed", backend) == 8.0
         free = instance.replace(jobs=gangs(4, 4, 4))
         assert value_of(free, "gpus_placed") == 12.0
@@ -102,7 +102,7 @@ class TestWhatClassesDoNotLose:
         """Hosts of 3 GPUs hold one slice of 2 each: two jobs of two slices on four hosts."""
         topology = one_rack(4, 3)
         jobs = gangs(4, 4, 4, placement=PlacementRules(slices=(Slice(HOST, 2),)))
-        for backend in DRAWINGS:
+        for backend in BACKENDS_OF_MODELS:
             found = solve(Instance("i", topology, jobs), "placement", backend)
             assert found.certificate.objective == 8.0
             assert found.certificate.status == "optimal"
@@ -113,7 +113,7 @@ class TestWhatClassesDoNotLose:
         running = tuple(Assignment(f"j{n}", 0, (TaskPlacement(f"h{n}", "w", 1),)) for n in range(4))
         instance = Instance("i", one_rack(4), jobs, running=running, moves=Moves())
         assert len(Facts(instance, (parse_level("moves"),)).classes) == 1
-        for backend in DRAWINGS:
+        for backend in BACKENDS_OF_MODELS:
             found = solve(instance, "placement", backend, objective="gpu_hosts_used + 0.05 moves")
             assert found.certificate.objective == close(2.1)
 
@@ -124,7 +124,7 @@ class TestWhatClassesDoNotLose:
         running = tuple(Assignment(f"j{n}", 0, (TaskPlacement(f"h{n}", "w", 1),)) for n in range(2))
         instance = Instance("i", one_rack(), (*singles, gang), running=running, moves=Moves())
         evicting = instance.replace(moves=Moves(evict=True))
-        for backend in DRAWINGS:
+        for backend in BACKENDS_OF_MODELS:
             assert value_of(instance, "weight_placed", backend) == 2.0
             assert value_of(evicting, "weight_placed", backend) == 9.0
             assert value_of(evicting.replace(moves=Moves(1, True)), "weight_placed", backend) == 2.0
@@ -138,7 +138,7 @@ class TestWhatClassesDoNotLose:
         nested = PlacementRules(slices=(Slice("rack", 4), Slice(HOST, 2)))
         for sizes, placed in (((8,), 8.0), ((4, 4, 4), 8.0)):
             instance = Instance("i", topology, gangs(*sizes, placement=nested))
-            for backend in DRAWINGS:
+            for backend in BACKENDS_OF_MODELS:
                 assert value_of(instance, "gpus_placed", backend) == placed
         # Without the fine slices racks of 5 hold a slice of 4 too, but not one of 5.
         fives = Instance(
@@ -146,7 +146,7 @@ class TestWhatClassesDoNotLose:
         )
         assert value_of(fives, "gpus_placed") == 10.0
         pairs = gangs(6, 4, placement=PlacementRules(slices=(Slice(HOST, 2),)))
-        for backend in DRAWINGS:
+        for backend in BACKENDS_OF_MODELS:
             assert value_of(Instance("i", topology, pairs), "gpus_placed", backend) == 6.0
 
     def test_a_spread_forces_gangs_over_racks(self) -> None:
@@ -156,7 +156,7 @@ class TestWhatClassesDoNotLose:
         racks = tuple(Domain(f"r{n}", "rack") for n in range(2))
         topology = Topology("two", (kind,), hosts, ("rack",), racks)
         jobs = gangs(4, 6, placement=PlacementRules(spread=(Spread("rack", 2),)))
-        for backend in DRAWINGS:
+        for backend in BACKENDS_OF_MODELS:
             goal = "gpus_placed then domains_spanned"
             found = solve(Instance("i", topology, jobs), "placement", backend, objective=goal)
             assert [stage.objective for stage in found.stages] == [4.0, 2.0]
@@ -167,7 +167,7 @@ class TestWhatClassesDoNotLose:
         for preemptible, used in ((True, 1.0), (False, 2.0)):
             jobs = gangs(1, 1, preemptible=preemptible)
             instance = Instance("i", one_rack(), jobs, running=running, moves=Moves(evict=True))
-            for backend in DRAWINGS:
+            for backend in BACKENDS_OF_MODELS:
                 goal = "gpus_placed then hosts_used"
                 found = solve(instance, "placement", backend, objective=goal)
                 assert found.stages[1].objective == used
@@ -177,7 +177,7 @@ class TestWhatClassesDoNotLose:
         jobs = gangs(2, 2, preemptible=False)
         running = tuple(Assignment(f"j{n}", 0, (TaskPlacement("h0", "w", 2),)) for n in range(2))
         instance = Instance("i", one_rack(), jobs, running=running, moves=Moves())
-        for backend in DRAWINGS:
+        for backend in BACKENDS_OF_MODELS:
             result = solve(instance, "placement", backend)
             assert result.certificate.status == "infeasible"
             assert "the jobs that must keep running together leave no placement" in str(
@@ -195,7 +195,7 @@ class TestWhatClassesDoNotLose:
         split = (TaskPlacement("h0", "w", 2), TaskPlacement("h2", "w", 1))
         running = (Assignment("j0", 0, split),)
         instance = Instance("i", topology, jobs, running=running, moves=Moves())
-        for backend in DRAWINGS:
+        for backend in BACKENDS_OF_MODELS:
             result = solve(instance, "placement", backend, objective="moves")
             assert result.certificate.objective == 1.0
             line = 'before anything moves: job "j0" must stand in one rack, but stands in "r0"'
@@ -203,12 +203,12 @@ class TestWhatClassesDoNotLose:
 
 
 class TestRefusals:
-    """What the drawings do not have is said, with what to take instead."""
+    """What the models do not have is said, with what to take instead."""
 
     @pytest.mark.parametrize("name", NOT_LINEAR)
     def test_objectives_that_are_not_linear(self, name: str) -> None:
         instance = Instance("i", one_rack(), gangs(1))
-        for backend in DRAWINGS:
+        for backend in BACKENDS_OF_MODELS:
             with pytest.raises(UnsupportedFeatureError, match=f"{name} is not linear .* take"):
                 solve(instance, "placement", backend, objective=name)
 

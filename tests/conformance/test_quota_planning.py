@@ -29,7 +29,7 @@ def first(outcome):
 
 @QUIET
 @given(quota_problems())
-def test_both_drawings_find_the_value_of_trying_everything(problem):
+def test_both_models_find_the_value_of_trying_everything(problem):
     """Guarantees, borrowing and chances are big-M rows: each could cut off or let in too much."""
     best = best_value(problem)
     levels = []

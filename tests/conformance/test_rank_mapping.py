@@ -1,4 +1,4 @@
-"""Rank mapping and quadratic assignment: every drawing and method against all permutations."""
+"""Rank mapping and quadratic assignment: every model and method against all permutations."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def cuts_of(problem: CountProblem, x: list[np.ndarray]) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_drawings_of_counts_have_one_optimum(seed):
+def test_the_models_of_counts_have_one_optimum(seed):
     problem = random_counts(seed)
     raw = cpsat.solve(cpsat_counts(problem), EXACT)
     board = pyomo_highs.solve(pyomo_counts(problem), EXACT)
@@ -238,11 +238,11 @@ def random_assignment(seed: int, n: int, kind: str) -> QuadraticAssignment:
 
 @pytest.mark.parametrize("kind", ["symmetric", "general", "negative", "fractional"])
 @pytest.mark.parametrize("n", [1, 3, 4])
-def test_the_drawings_of_assignment_have_the_optimum_of_all_permutations(kind, n):
+def test_the_models_of_assignment_have_the_optimum_of_all_permutations(kind, n):
     problem = random_assignment(n, n, kind)
     best = min(problem.cost(p) for p in itertools.permutations(range(n)))
-    raw = cpsat.solve(FAMILY.draw("cpsat", problem).model, EXACT)
-    board = pyomo_highs.solve(FAMILY.draw("pyomo", problem).model, EXACT)
+    raw = cpsat.solve(FAMILY.build("cpsat", problem).model, EXACT)
+    board = pyomo_highs.solve(FAMILY.build("pyomo", problem).model, EXACT)
     own = solve(problem)
     assert raw.objective == pytest.approx(best, abs=1e-5)
     assert board.objective == pytest.approx(best, abs=1e-5)

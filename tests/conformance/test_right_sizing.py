@@ -1,4 +1,4 @@
-"""Right-sizing: brute force, the whiteboard, the arrays and the decomposition say the same."""
+"""Right-sizing: brute force, the Pyomo model, the arrays and the decomposition say the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sizing_oracle import brute_force
 from alloc.backends import SolverOptions, pyomo_highs
 from alloc.errors import InstanceError
 from alloc.formulation import PyomoModel
-from alloc.models.right_sizing import pyomo_model
+from alloc.models.right_sizing.pyomo_model import pyomo_model
 from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
@@ -30,7 +30,7 @@ GAP = 1e-6
 CHECKS = (HealthCheck.too_slow, HealthCheck.filter_too_much)
 
 
-def whiteboard(problem: PlanningProblem) -> float | None:
+def by_pyomo(problem: PlanningProblem) -> float | None:
     model = PyomoModel(pyomo_model(problem), (), "min")
     raw = pyomo_highs.solve(model, SolverOptions(60.0, gap=GAP / 10))
     return raw.objective if raw.status != "infeasible" else None
@@ -46,9 +46,9 @@ def drawn(problem):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=CHECKS)
 @given(st.data())
-def test_all_drawings_and_methods_agree(data):
+def test_all_models_and_methods_agree(data):
     problem = drawn(lambda: data.draw(problems()))
-    expected = whiteboard(problem)
+    expected = by_pyomo(problem)
     for method in ("extensive", "decomposition"):
         result = right_size(problem, method=method, gap=GAP, time_limit_s=30)
         certificate = result.certificate

@@ -336,7 +336,7 @@ def test_columns_are_a_pareto_front(instance: Instance, utility: str) -> None:
 @some
 @given(packable(), st.sampled_from(UTILITIES))
 def test_a_solution_goes_back_into_the_model(instance: Instance, utility: str) -> None:
-    """Warm starts depend on it: values of an allocation are worth what the judge says."""
+    """Warm starts depend on it: values of an allocation are worth what the checker says."""
     result = solve(instance, "round", objective=utility)
     data = round_data(instance, utility)
     x = data.values(result.require_solution())

@@ -1,7 +1,7 @@
 """Every formulation and planning family in other units: nothing moves but the unit.
 
 The registry drives it: a formulation that is registered is tested here, by every backend that has a
-drawing of it and by its own method. The benchmark of scales has the problems, and a range of seeds.
+model of it and by its own method. The benchmark of scales has the problems, and a range of seeds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""F5 held against brute force: the method, both drawings and their backends say the same.
+"""F5 held against brute force: the method, both models and their backends say the same.
 
 The brute force (`sharing_oracle`) shares no code with the models.
 """

@@ -36,7 +36,7 @@ def every_plan(problem: OperationProblem) -> Iterator[OperationPlan]:
 
 
 def best_cost(problem: OperationProblem, objective: str = "operation-cost") -> float:
-    """Return the least cost of any plan, as the judge counts."""
+    """Return the least cost of any plan, as the checker counts."""
     best = math.inf
     for plan in every_plan(problem):
         if not verify_operation(problem, plan):

@@ -1,6 +1,6 @@
-"""Brute force for tiny placements: every way to put tasks on hosts, judged one by one.
+"""Brute force for tiny placements: every way to put tasks on hosts, checked one by one.
 
-It uses nothing but the judge and the objectives: no model, no bound, no solver.
+It uses nothing but the checker and the objectives: no model, no bound, no solver.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def splits(count: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def options(instance: Instance, job: Job) -> list[Assignment | None]:
-    """Return every placement of a job in itself feasible for the judge, and None for waiting."""
+    """Return every placement of a job in itself feasible for the checker, and None for waiting."""
     hosts = [host.id for host in instance.topology.hosts]
     alone = instance.replace(running=(), moves=None, affinities=(), tenants=())
     found: list[Assignment | None] = [None]
@@ -52,7 +52,7 @@ def options(instance: Instance, job: Job) -> list[Assignment | None]:
 
 
 def feasible(instance: Instance) -> Iterator[Allocation]:
-    """Yield every allocation that the judge accepts."""
+    """Yield every allocation that the checker accepts."""
     choices = [options(instance, job) for job in instance.jobs]
     assert math.prod(map(len, choices)) <= MOST, "too large for brute force"
     for choice in itertools.product(*choices):

@@ -181,7 +181,7 @@ def test_any_bytes_are_refused(text: bytes | str) -> None:
 @fuzz
 @given(data=st.data())
 def test_any_solution_that_reads_can_be_judged(data: st.DataObject) -> None:
-    """A hostile solution must not break the judge: it gets violations, however absurd it is."""
+    """A hostile solution must not break the checker: it gets violations, however absurd it is."""
     instance = data.draw(instances(max_jobs=3, max_hosts=3))
     raw = json.loads(write_solution(data.draw(solutions(instance))))
     for _ in range(data.draw(st.integers(1, 3))):

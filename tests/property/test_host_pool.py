@@ -1,4 +1,4 @@
-"""The ledger of free capacity against the judge: what it places fits, what it frees is free."""
+"""The ledger of free capacity against the checker: what it places fits, what it frees is free."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def state(pool: HostPool) -> Any:
 @quick
 @given(data=st.data())
 def test_what_is_placed_is_feasible(rule: Rule, data: st.DataObject) -> None:
-    """Gangs placed one after the other on the same cluster pass the judge together."""
+    """Gangs placed one after the other on the same cluster pass the checker together."""
     instance: Instance = data.draw(instances(**CONTENDED))
     pool = HostPool(instance.topology)
     placed = []

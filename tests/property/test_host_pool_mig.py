@@ -1,4 +1,4 @@
-"""The ledger places MIG slices, shares with GPU memory and whole GPUs so that the judge agrees."""
+"""The ledger places MIG slices, shares with GPU memory and whole GPUs as the checker wants."""
 
 from __future__ import annotations
 

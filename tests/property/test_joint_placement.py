@@ -21,7 +21,7 @@ CONTENDED = {"max_jobs": 6, "max_hosts": 3, "max_count": 4, "quotas": False}
 @quick
 @given(st.data())
 def test_what_is_placed_together_is_feasible(data: st.DataObject) -> None:
-    """The judge accepts all placements at once, whole gangs only."""
+    """The checker accepts all placements at once, whole gangs only."""
     instance: Instance = data.draw(instances(**CONTENDED))
     chosen = [data.draw(st.integers(0, len(job.configurations) - 1)) for job in instance.jobs]
     requests = [(job.configurations[c], None) for job, c in zip(instance.jobs, chosen, strict=True)]

@@ -120,7 +120,7 @@ def run(rule: PlacementPolicy, instance: Instance) -> tuple[Allocation, FreeHost
 def test_nothing_is_overfull_and_gangs_are_whole(
     rule: Callable[[], PlacementPolicy], instance: Instance
 ) -> None:
-    """The judge accepts what was placed, and both ledgers agree on what is left."""
+    """The checker accepts what was placed, and both ledgers agree on what is left."""
     allocation, free = run(rule(), instance)
     assert verify(instance, allocation) == []
     pool = HostPool(instance.topology)

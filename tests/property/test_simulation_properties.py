@@ -46,7 +46,7 @@ worlds = instances(quotas=False).map(runnable)
 
 
 def check(instance: Instance, name: str, seed: int = 0) -> None:
-    """Run a policy and hold everything against the judge and the work."""
+    """Run a policy and hold everything against the checker and the work."""
     result = simulate(instance, make_scheduler(name), rng=seed)
     assert result.unfinished == ()
     assert not [v for v in verify(instance, result.schedule) if v.code not in LATENESS]
@@ -72,7 +72,7 @@ def check(instance: Instance, name: str, seed: int = 0) -> None:
 def test_rules_complete_all_work_and_keep_every_rule(
     name: str, instance: Instance, slot_s: float | None
 ) -> None:
-    """Judge clean, work conserved, no starvation: for gangs, tables, shares, types, levels."""
+    """Checker clean, work conserved, no starvation: for gangs, tables, shares, types, levels."""
     check(instance.replace(slot_s=slot_s), name)
 
 
@@ -107,7 +107,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 def test_learned_policies_keep_every_rule_or_say_what_they_are_not_made_for(
     learned: tuple[str, ...], instance: Instance, slot_s: float | None, seed: int
 ) -> None:
-    """Whatever a network answers, its kind makes a decision that the judge accepts."""
+    """Whatever a network answers, its kind makes a decision that the checker accepts."""
     for name in learned:
         try:
             check(instance.replace(slot_s=slot_s), name, seed)

@@ -81,7 +81,7 @@ class DL2Outcome:
 
 
 def outcome_of(trainer: DL2Trainer, hours: float) -> DL2Outcome:
-    """Judge a training that is over on the held-out traces; the judge checks every schedule.
+    """Judge a training that is over on the held-out traces; the checker checks every schedule.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ class Player:
     count
         Most traces at a time.
     check
-        Whether the judge checks every schedule.
+        Whether the checker checks every schedule.
     """
 
     def __init__(self, features: WindowFeatures, count: int, *, check: bool = False) -> None:

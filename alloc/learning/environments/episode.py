@@ -33,7 +33,7 @@ class EpisodeRules:
     max_slots
         Slots (decisions, in continuous time) after which an episode is cut off. DL2: 1,000.
     check
-        Whether the judge checks the whole schedule at the end of an episode.
+        Whether the checker checks the whole schedule at the end of an episode.
     """
 
     reward: str | Reward = "progress"

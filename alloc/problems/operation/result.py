@@ -44,7 +44,7 @@ class OperationResult:
     plan
         The plan; there always is one: every job may wait.
     costs
-        Its costs, as the judge recomputes them.
+        Its costs, as the checker recomputes them.
     certificate
         What is proved about it. Of a policy that proves nothing, the bound is -inf.
     log

@@ -1,6 +1,6 @@
 """Accounting: what a plan has in service, needs, draws and costs, from the problem alone.
 
-Plain Python and numpy; the judge, the solver's answer and the reports all use it.
+Plain Python and numpy; the checker, the solver's answer and the reports all use it.
 """
 
 from __future__ import annotations

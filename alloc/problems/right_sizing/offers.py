@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from alloc.errors import InstanceError, nearest
 from alloc.topology import HostType
-from alloc.units import in_full, require_count, require_non_negative
+from alloc.units import format_number, require_count, require_non_negative
 
 Terms = Literal["purchase", "reserved", "on_demand", "spot"]
 """How hosts are acquired: bought; rented for a fixed number of quarters; rented by the hour;
@@ -97,8 +97,9 @@ class HostOffer:
             value = getattr(self, field)
             if value > _MOST_KW_PER_GPU * self.gpus:
                 raise InstanceError(
-                    f"{where}: {field} is {in_full(value)}, more than {_MOST_KW_PER_GPU:g} kW for "
-                    "each GPU; the unit is kW, so divide watts by 1,000."
+                    f"{where}: {field} is {format_number(value)}, more than "
+                    f"{_MOST_KW_PER_GPU:g} kW for each GPU; the unit is kW, so divide watts by "
+                    "1,000."
                 )
         if self.busy_kw < self.idle_kw:
             raise InstanceError(

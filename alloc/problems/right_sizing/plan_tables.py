@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from alloc.units import in_full
+from alloc.units import format_number
 
 Document = Mapping[str, Any]
 
@@ -163,7 +163,7 @@ def count_of(count: float) -> str:
     """Return a number of hosts or GPUs: whole, or a mean with three digits or one decimal."""
     if abs(count - round(count)) < 1e-6:
         return f"{round(count):,}"
-    return f"{count:,.1f}" if count >= 10 else in_full(count, 3)
+    return f"{count:,.1f}" if count >= 10 else format_number(count, 3)
 
 
 def word_of(name: str) -> str:
@@ -208,7 +208,7 @@ def _saving(value: Document) -> str:
 
 def _amount(amount: float) -> str:
     if abs(amount) < _SMALL_MONEY and abs(amount - round(amount)) > 1e-9:
-        return in_full(amount, 3)
+        return format_number(amount, 3)
     return money(amount)
 
 

@@ -84,7 +84,7 @@ def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
     )
 
 
-def lying_grid(scale: Scale, left: float, head: float, unit: str) -> list[Markup]:
+def horizontal_grid(scale: Scale, left: float, head: float, unit: str) -> list[Markup]:
     """Return the lines and words of a scale at the left, with its unit above it."""
     down = scale.down(head)
     parts = [text(0, head - 15, unit)]
@@ -94,7 +94,7 @@ def lying_grid(scale: Scale, left: float, head: float, unit: str) -> list[Markup
     return parts
 
 
-def upright_grid(
+def vertical_grid(
     scale: Scale, left: float, head: float, height: float, unit: str, lines: bool = True
 ) -> list[Markup]:
     """Return the lines and words of a scale at the bottom, with its unit under it."""

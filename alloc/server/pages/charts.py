@@ -58,7 +58,7 @@ def bars(
     scale = Scale(min([0.0, *known]), max([0.0, *known]))
     parts, head = canvas.legend([one.name for one in series])
     left, head = scale.margin, head + canvas.LINE
-    parts += canvas.lying_grid(scale, left, head, unit)
+    parts += canvas.horizontal_grid(scale, left, head, unit)
     step = (WIDTH - RIGHT - left) / max(len(categories), 1)
     for position, category in enumerate(categories):
         middle = left + (position + 0.5) * step
@@ -86,7 +86,7 @@ def dots(
     scale = Scale(0.0, max([reference * 1.05, *ends]))
     left, height = canvas.margin(row[0] for row in rows), len(rows) * _ROW
     across = scale.across(left)
-    parts = canvas.upright_grid(scale, left, 8, height, unit)
+    parts = canvas.vertical_grid(scale, left, 8, height, unit)
     parts.append(canvas.line("mark", across(reference), 8, across(reference), 8 + height))
     for position, (label, value, low, high) in enumerate(rows):
         y = 8 + _ROW * (position + 0.5)
@@ -104,7 +104,7 @@ def gantt(alternative: str, rows: Sequence[tuple[str, Spans]], unit: str) -> Mar
     scale = Scale(0.0, max([0.0, *(end for _, spans in rows for _, end, _ in spans)]))
     left, height = canvas.margin(row[0] for row in rows), len(rows) * _ROW
     across = scale.across(left)
-    parts = canvas.upright_grid(scale, left, 8, height, unit)
+    parts = canvas.vertical_grid(scale, left, 8, height, unit)
     for position, (label, spans) in enumerate(rows):
         y = 8 + _ROW * position
         parts.append(canvas.text(left - 12, y + 17, canvas.cut_row(label), "end"))
@@ -126,8 +126,8 @@ def steps(
     times = Scale(0.0, max([0.0, *(moment for moment, _ in points)]))
     left, head = values.margin, canvas.LINE
     across, down = times.across(left), values.down(head)
-    parts = canvas.lying_grid(values, left, head, units[1])
-    parts += canvas.upright_grid(times, left, head, PLOT, units[0], lines=False)
+    parts = canvas.horizontal_grid(values, left, head, units[1])
+    parts += canvas.vertical_grid(times, left, head, PLOT, units[0], lines=False)
     path = [f"M{canvas.number(across(points[0][0]))} {canvas.number(down(0))}"]
     for (_, value), (following, _) in zip(points, (*points[1:], points[-1]), strict=True):
         path.append(f"V{canvas.number(down(value))}H{canvas.number(across(following))}")
@@ -148,8 +148,8 @@ def curve(
     scale = Scale(min(ys), max(ys))
     left, head = scale.margin, canvas.LINE
     across, down = across_scale.across(left), scale.down(head)
-    parts = canvas.lying_grid(scale, left, head, units[1])
-    parts += canvas.upright_grid(across_scale, left, head, PLOT, units[0], lines=False)
+    parts = canvas.horizontal_grid(scale, left, head, units[1])
+    parts += canvas.vertical_grid(across_scale, left, head, PLOT, units[0], lines=False)
     ordered = sorted(points)
     path = "L".join(f"{canvas.number(across(x))} {canvas.number(down(y))}" for x, _, y in ordered)
     parts.append(Markup('<path class="line" d="M{}"/>').format(path))

@@ -117,7 +117,9 @@ def certificate_facts(certificate: Document, unit: str = "") -> list[tuple[str, 
     if gap is not None:
         rows.append(("gap", f"{100 * gap:.2f} %"))
     if value is not None:
-        rows.append(("checked by the judge", "yes" if certificate.get("verified") else "no"))
+        rows.append(
+            ("checked independently of the solver", "yes" if certificate.get("verified") else "no")
+        )
     rows += [
         ("bound", _PROOFS[certificate.get("bound_proof", "claimed")]),
         ("method", f"{certificate['backend']} ({certificate['backend_version']})"),

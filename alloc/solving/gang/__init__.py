@@ -16,6 +16,6 @@ from alloc.solving.gang.decision import decide_for as decide_for
 from alloc.solving.gang.decision import domains_held as domains_held
 from alloc.solving.gang.explanation import Explanation as Explanation
 from alloc.solving.gang.explanation import explain_gang as explain_gang
-from alloc.solving.gang.question import Question as Question
+from alloc.solving.gang.question import GangFeasibility as GangFeasibility
 from alloc.solving.gang.room import Tree as Tree
 from alloc.solving.gang.room import free_pool as free_pool

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from alloc.solving.gang.question import REQUIREMENTS, Question
+from alloc.solving.gang.question import REQUIREMENTS, GangFeasibility
 from alloc.units import MILLI
 from alloc.workload import TaskGroup
 
@@ -26,7 +26,7 @@ tenth of a per cent is finer than anybody asks for."""
 _IN_PART = "level", "GPU type", "quota"
 """Requirements of which less than the whole may be given up, apart from CPU and memory."""
 
-Questions = tuple[Question, ...]
+Questions = tuple[GangFeasibility, ...]
 """A job's question in each of its configurations."""
 
 
@@ -144,7 +144,7 @@ def _shortage(questions: Questions) -> float:
     return question.gpus(max(question.main.count - question.most_tasks(), 0))
 
 
-def least(questions: Questions) -> Question:
+def least(questions: Questions) -> GangFeasibility:
     """Return the question of the configuration that asks for least."""
     return min(questions, key=lambda question: question.configuration.demand)
 
@@ -164,7 +164,7 @@ def _wider_level(questions: Questions, drop: frozenset[str]) -> tuple[Questions,
     return free, part
 
 
-def _in_one(question: Question, level: str | None) -> Question:
+def _in_one(question: GangFeasibility, level: str | None) -> GangFeasibility:
     rules = replace(question.job.placement, required=level)
     return question.changed(rules, replace(question.configuration, within=None))
 
@@ -186,7 +186,7 @@ def _other_type(questions: Questions, drop: frozenset[str]) -> tuple[Questions, 
     return mixed, _Part("without its GPU type it would start", "GPUs of any type", cost)
 
 
-def _of_type(question: Question, gpu_type: str | None) -> Question:
+def _of_type(question: GangFeasibility, gpu_type: str | None) -> GangFeasibility:
     configuration = replace(question.configuration, gpu_type=gpu_type)
     return question.changed(question.job.placement, configuration)
 
@@ -243,7 +243,7 @@ def _less(
     return capped(limits), parts
 
 
-def _capped(question: Question, limits: dict[str, int]) -> Question:
+def _capped(question: GangFeasibility, limits: dict[str, int]) -> GangFeasibility:
     def cut(group: TaskGroup) -> TaskGroup:
         fields = {_FIELD[n]: min(getattr(group, _FIELD[n]), limit) for n, limit in limits.items()}
         return replace(group, **fields)
@@ -252,7 +252,7 @@ def _capped(question: Question, limits: dict[str, int]) -> Question:
     return question.changed(question.job.placement, replace(question.configuration, tasks=tasks))
 
 
-def _share_lost(question: Question, name: str, limit: int) -> float:
+def _share_lost(question: GangFeasibility, name: str, limit: int) -> float:
     """Return the share of a gang's CPU or memory that a limit a task takes from it."""
     field = _FIELD[name]
     groups = [(getattr(g, field), g.count) for g in question.configuration.tasks]
@@ -271,7 +271,7 @@ def _bisect(holds: Callable[[int], bool], low: int, high: int) -> int:
 
 def _fewer(questions: Questions) -> Iterator[Relaxation]:
     """Yield the largest gang that would start, of the configurations of one task group."""
-    best: tuple[float, Question] | None = None
+    best: tuple[float, GangFeasibility] | None = None
     for question in questions:
         (group, *others) = question.configuration.tasks
         if others:

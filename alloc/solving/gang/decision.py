@@ -14,7 +14,7 @@ from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving.gang.choosing import choose_hosts
 from alloc.solving.gang.explanation import Explanation, explain_gang
 from alloc.solving.gang.joint import hold_together
-from alloc.solving.gang.question import Question
+from alloc.solving.gang.question import GangFeasibility
 from alloc.solving.gang.room import OUTSIDE, Mask, Tree, free_pool
 from alloc.topology import Topology
 from alloc.workload import Job, TaskGroup
@@ -88,7 +88,9 @@ def decide(
     admitted, together = neighbours.admitted, neighbours.together
     order = sorted(range(len(job.configurations)), key=lambda c: -job.configurations[c].rate)
     questions = tuple(
-        Question(tree, pool, job, job.configurations[c], admitted, quota_left_milli, together)
+        GangFeasibility(
+            tree, pool, job, job.configurations[c], admitted, quota_left_milli, together
+        )
         for c in order
     )
     for c, question in zip(order, questions, strict=True):
@@ -205,7 +207,7 @@ def quota_left(instance: Instance, job: Job) -> int | None:
     return min(left, sum(t.gpu_quota_milli - held[t.name] for t in cohort))
 
 
-def _place(question: Question) -> tuple[TaskPlacement, ...] | None:
+def _place(question: GangFeasibility) -> tuple[TaskPlacement, ...] | None:
     """Return where the tasks of a question stand, or None if there is no place."""
     if not question.within_quota():
         return None
@@ -224,7 +226,7 @@ def _place(question: Question) -> tuple[TaskPlacement, ...] | None:
     return None
 
 
-def _narrowest_first(question: Question) -> Iterable[Question]:
+def _narrowest_first(question: GangFeasibility) -> Iterable[GangFeasibility]:
     """Yield the question with ever wider levels to keep the gang in, up to its own."""
     levels = question.tree.levels
     required = question.level()
@@ -237,7 +239,7 @@ def _narrowest_first(question: Question) -> Iterable[Question]:
 
 
 def _placements(
-    question: Question, chosen: Iterable[tuple[int, int, int]]
+    question: GangFeasibility, chosen: Iterable[tuple[int, int, int]]
 ) -> tuple[TaskPlacement, ...]:
     hosts, groups = question.tree.topology.hosts, question.configuration.tasks
     return tuple(

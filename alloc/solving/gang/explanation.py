@@ -14,7 +14,7 @@ import numpy as np
 
 from alloc.errors import SolverError
 from alloc.solving.gang.cures import Questions, Relaxation, amount, find_cures, fits, least
-from alloc.solving.gang.question import REQUIREMENTS, Question
+from alloc.solving.gang.question import REQUIREMENTS, GangFeasibility
 from alloc.solving.gang.room import Counts
 from alloc.units import MILLI
 
@@ -114,7 +114,7 @@ def _need(questions: Questions) -> str:
     return f"needs{at_least} {needed}{kind}{where}{slices}{spread}"
 
 
-def _supply(question: Question, conflict: tuple[str, ...]) -> str:
+def _supply(question: GangFeasibility, conflict: tuple[str, ...]) -> str:
     """Return what quota is left and what the best domain has, as far as the job is short of it."""
     if question.within_quota():
         return _hosts(question, conflict)
@@ -125,7 +125,7 @@ def _supply(question: Question, conflict: tuple[str, ...]) -> str:
     return f"{quota}, and {_hosts(question, conflict)}"
 
 
-def _hosts(question: Question, conflict: tuple[str, ...]) -> str:
+def _hosts(question: GangFeasibility, conflict: tuple[str, ...]) -> str:
     """Return what the best domain, or the cluster, has, and what keeps the job out of it."""
     tree, level, group = question.tree, question.level(), question.main
     room = question.reach(group)
@@ -153,12 +153,12 @@ _TASK_LIMITS = ("CPU", "memory", "slices", "spread", "affinity")
 """Requirements to name where tasks without GPUs find no room."""
 
 
-def _free_gpus(question: Question, hosts: Counts) -> float:
+def _free_gpus(question: GangFeasibility, hosts: Counts) -> float:
     """Return the free GPUs on some hosts; those that lack on an over-full one are not owed."""
     return float(np.maximum(question.pool.free[hosts, 0], 0).sum()) / MILLI
 
 
-def _losses(question: Question, hosts: Counts, have: int) -> list[tuple[float, str]]:
+def _losses(question: GangFeasibility, hosts: Counts, have: int) -> list[tuple[float, str]]:
     """Return the free GPUs on some hosts that the job cannot use, and why.
 
     Of its tasks, `have` find room there under all rules.

@@ -23,7 +23,7 @@ from alloc.topology.topology import HOST
 from alloc.workload import Configuration, PlacementRules
 
 if TYPE_CHECKING:
-    from alloc.solving.gang.question import Question
+    from alloc.solving.gang.question import GangFeasibility
 
 _SECONDS = 10.0
 _INFEASIBLE = 2
@@ -31,7 +31,7 @@ _INFEASIBLE = 2
 
 
 def hold_together(
-    question: Question, hosts: Counts, drop: frozenset[str]
+    question: GangFeasibility, hosts: Counts, drop: frozenset[str]
 ) -> list[tuple[int, int, int]] | None:
     """Return (group, host, tasks) for all groups of a gang on some hosts, or None: proved not.
 
@@ -124,7 +124,7 @@ def hold_together(
 
 
 def _one_by_one(
-    question: Question, hosts: Counts, drop: frozenset[str]
+    question: GangFeasibility, hosts: Counts, drop: frozenset[str]
 ) -> list[tuple[int, int, int]] | None:
     """Return (group, host, tasks) with the groups placed in turn; None where that does not do."""
     tree, rules = question.tree, question.rules(drop)
@@ -161,7 +161,7 @@ def _demand(configuration: Configuration, drop: frozenset[str]) -> Counts:
     return demand
 
 
-def _domains(question: Question, level: str, hosts: Counts) -> list[list[int]]:
+def _domains(question: GangFeasibility, level: str, hosts: Counts) -> list[list[int]]:
     """Return the positions in `hosts` of the hosts of each domain of a level."""
     if level == HOST:
         return [[k] for k in range(len(hosts))]

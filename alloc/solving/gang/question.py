@@ -36,7 +36,7 @@ _MANY = 1_000_000
 
 
 @dataclass(frozen=True)
-class Question:
+class GangFeasibility:
     """Can this job start now, in this configuration?
 
     Parameters
@@ -101,7 +101,7 @@ class Question:
         """Return the innermost level that one domain must hold the job in, or None."""
         return next(iter(self.levels(drop)), None)
 
-    def changed(self, rules: PlacementRules, configuration: Configuration) -> Question:
+    def changed(self, rules: PlacementRules, configuration: Configuration) -> GangFeasibility:
         """Return the question of the job with other rules and another configuration.
 
         The job keeps its other configurations; they are questions of their own.

@@ -16,7 +16,7 @@ from alloc.problems.inference_sizing.served import ServedModel
 from alloc.problems.inference_sizing.serving import Latencies, Load, batch_memory_mib, latencies
 from alloc.solving.inference_sizing.pieces import solve_all
 from alloc.solving.outcome import Settings
-from alloc.units import in_full
+from alloc.units import format_number
 from alloc.verification.inference_sizing import verify_inference
 
 _IDLE = 1e-9
@@ -127,12 +127,12 @@ def _goals(
     more, least = (margin, "") if margin else (1.0, "at least ")
     parts = [
         f'class "{kind.name}" asks for {measure} within {goal.seconds:g} s at percentile '
-        f"{goal.percentile:g} and gets {in_full(seconds, 4)} s"
+        f"{goal.percentile:g} and gets {format_number(seconds, 4)} s"
         for kind, measure, seconds in missed
         for goal in [state_goal(kind, measure)]
     ]
     allow = " and ".join(
-        f'class "{kind.name}" {in_full(seconds * more, 4, up=True)} s for {measure}'
+        f'class "{kind.name}" {format_number(seconds * more, 4, up=True)} s for {measure}'
         for kind, measure, seconds in missed
     )
     only = missed[0] if len(missed) == 1 else None
@@ -250,7 +250,7 @@ def _shortage(problem: InferenceProblem, settings: Settings) -> Diagnosis:
     amount = "" if by is None else f", {_percent(by.relative)} of them too many"
     return Diagnosis(
         f'period "{period.name}"{others}: the hosts ({hosts}) do not serve the '
-        f"{in_full(rate)} requests/s of {who}{together} within their goals{amount}",
+        f"{format_number(rate)} requests/s of {who}{together} within their goals{amount}",
         relaxations,
     )
 
@@ -300,7 +300,7 @@ def _fewer_requests(
 
 def _percent(share: float) -> str:
     """Return a share that is enough, in words."""
-    return f"{in_full(100 * share, 3, up=True)} %"
+    return f"{format_number(100 * share, 3, up=True)} %"
 
 
 def _looser_goals(
@@ -325,7 +325,7 @@ def _looser_goals(
         "times",
         high - 1,
         _cost(_loosened(whole, high), settings),
-        f"allow every latency {in_full(high, 3, up=True)} times as long",
+        f"allow every latency {format_number(high, 3, up=True)} times as long",
     )
 
 

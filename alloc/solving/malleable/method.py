@@ -22,7 +22,7 @@ from alloc.backends.scaling import power_of_two
 from alloc.backends.second_proof import solve_and_prove
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
 from alloc.formulation import Array, ArrayModel, RawResult
-from alloc.models.malleable.arrays import draw_arrays
+from alloc.models.malleable.arrays import build_arrays
 from alloc.models.malleable.data import Index, SlotData, slot_data
 from alloc.models.malleable.fluid import fluid_bound
 from alloc.models.malleable.grid import grid_of
@@ -185,11 +185,11 @@ def _time_indexed(
     """
     if settings.time_is_up() or grid_of(instance).num_choices > _MOST_COLUMNS:
         return schedule, -math.inf, "none"
-    drawing = draw_arrays(instance, "weighted_jct")
-    model = cast(ArrayModel, drawing.model)
+    built = build_arrays(instance, "weighted_jct")
+    model = cast(ArrayModel, built.model)
     if len(model.cost) > _MOST_COLUMNS:
         return schedule, -math.inf, "none"
-    start = drawing.start(schedule) if drawing.start is not None else None
+    start = built.start(schedule) if built.start is not None else None
     raw = solve_and_prove(
         model,
         SolverOptions(
@@ -205,7 +205,7 @@ def _time_indexed(
         # It is not: here is a schedule.
         return schedule, -math.inf, "none"
     if raw.values is not None:
-        other = drawing.extract(raw.values)
+        other = built.extract(raw.values)
         value = objective_of("weighted_jct").evaluate
         if isinstance(other, Schedule) and value(instance, other) < value(instance, schedule):
             schedule = other
@@ -352,9 +352,9 @@ class _Search:
             self.report("insertion finds no schedule within the limits; too large to ask HiGHS")
             return
         self.report("insertion finds no schedule within the limits; asking HiGHS for one")
-        drawing = draw_arrays(self.data.instance, "weighted_jct")
+        built = build_arrays(self.data.instance, "weighted_jct")
         raw = highs.solve(
-            cast(ArrayModel, drawing.model),
+            cast(ArrayModel, built.model),
             SolverOptions(
                 self.settings.seconds_left(),
                 self.settings.seed,
@@ -366,7 +366,7 @@ class _Search:
         if math.isfinite(raw.bound):
             self.bound, self.bound_proof = raw.bound / self.data.slot_s, "claimed"
         if raw.values is not None:
-            found = drawing.extract(raw.values)
+            found = built.extract(raw.values)
             profiles = plan_of(self.data, found) if isinstance(found, Schedule) else None
             if profiles is not None:
                 self.plan = {j: make_column(self.data, j, p) for j, p in profiles.items()}

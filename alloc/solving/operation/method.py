@@ -22,7 +22,7 @@ from alloc.problems.operation.result import OperationCosts, OperationResult
 from alloc.solving.operation.rules import cheapest_insertion, pressure_order
 from alloc.solving.outcome import Outcome, Settings, timed_log
 from alloc.solving.solver import solve_within
-from alloc.units import in_full
+from alloc.units import format_number
 from alloc.verification.operation import operation_costs
 
 Report = Callable[[str], None]
@@ -159,13 +159,13 @@ class _Search:
         cost = self._cost(plan).total
         if cost < self.value:
             self.plan, self.value = plan, cost
-        self._say(f"{who}: cost {in_full(cost)}")
+        self._say(f"{who}: cost {format_number(cost)}")
 
     def raise_bound(self, bound: float, proof: BoundProof, who: str) -> None:
         """Take a bound if it is the best so far."""
         if bound > self.bound:
             self.bound, self.proof = bound, proof
-        self._say(f"{who}: bound {in_full(bound)}")
+        self._say(f"{who}: bound {format_number(bound)}")
 
     def _cost(self, plan: OperationPlan) -> OperationCosts:
         return operation_costs(self.problem, plan, self.objective)

@@ -39,7 +39,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Squeeze:
+class ShrinkMove:
     """Another job shrinks to `other_gpus`, and the job gets `gpus` beside it, for `cost` more."""
 
     other: int
@@ -48,7 +48,7 @@ class Squeeze:
     cost: float
 
 
-class Board:
+class PartialPlan:
     """Nodes with the jobs on them, and the cost of it all, kept up to date."""
 
     def __init__(self, data: OperationData) -> None:
@@ -66,9 +66,9 @@ class Board:
         self.power_w = 0.0
         self.cost = float(data.wait_cost.sum())
 
-    def copy(self) -> Board:
+    def copy(self) -> PartialPlan:
         """Return a board of its own."""
-        twin = object.__new__(Board)
+        twin = object.__new__(PartialPlan)
         twin.data, twin.pool = self.data, self.pool
         twin.type, twin.used = self.type.copy(), self.used.copy()
         twin.first_hours, twin.second_hours = self.first_hours.copy(), self.second_hours.copy()
@@ -105,7 +105,7 @@ class Board:
         node = np.concatenate([on, np.full(len(fresh), OFF)])[row]
         return Options(node, kind, column + 1, cost)
 
-    def squeeze(self, job: int) -> Squeeze | None:
+    def squeeze(self, job: int) -> ShrinkMove | None:
         """Return the cheapest way to run a job that waits on a full node, by shrinking one job.
 
         The job that shrinks gives up just the GPUs that are missing.
@@ -138,9 +138,9 @@ class Board:
         k = int(np.argmin(cost))
         if not np.isfinite(cost[k]):
             return None
-        return Squeeze(int(other[row[k]]), int(shrunk[k]), int(column[k] + 1), float(cost[k]))
+        return ShrinkMove(int(other[row[k]]), int(shrunk[k]), int(column[k] + 1), float(cost[k]))
 
-    def put_squeezed(self, job: int, squeeze: Squeeze) -> None:
+    def put_squeezed(self, job: int, squeeze: ShrinkMove) -> None:
         """Run a job that waits beside one that shrinks."""
         node = int(self.node_of[squeeze.other])
         v, before = int(self.type[node]), self._charge(node)

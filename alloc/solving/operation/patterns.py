@@ -52,7 +52,7 @@ class PatternResult:
     plan
         The best plan of the patterns found.
     cost
-        Its cost in the master, money; the judge's is at most that.
+        Its cost in the master, money; the checker's is at most that.
     patterns, rounds
         Numbers of patterns generated and of rounds.
     converged

@@ -142,7 +142,7 @@ def require_policy(name: str) -> OperationPolicy:
 def decide_operation(
     problem: OperationProblem, policy: str = "exact", settings: Settings | None = None
 ) -> OperationResult:
-    """Return the plan of a named policy, judged.
+    """Return the plan of a named policy, checked.
 
     Parameters
     ----------

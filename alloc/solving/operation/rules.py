@@ -13,7 +13,7 @@ import numpy as np
 
 from alloc.formulation import Array
 from alloc.models.operation.data import OperationData
-from alloc.solving.operation.partial_plan import OFF, Board, Options
+from alloc.solving.operation.partial_plan import OFF, Options, PartialPlan
 
 
 def due_order(data: OperationData) -> list[int]:
@@ -40,13 +40,13 @@ def pressure_order(data: OperationData) -> list[int]:
     return [int(j) for j in np.argsort(-pressures(data), kind="stable")]
 
 
-def exclusive_fastest(data: OperationData, order: Iterable[int]) -> Board:
+def exclusive_fastest(data: OperationData, order: Iterable[int]) -> PartialPlan:
     """Give every job in turn a node of its own, in its fastest way to run.
 
     No node is shared: the rule of first-principle schedulers that know nothing of sharing. When
     all nodes are on, jobs wait.
     """
-    board = Board(data)
+    board = PartialPlan(data)
     for job in order:
         options = board.options(job)
         alone = np.flatnonzero(options.node == OFF)
@@ -56,12 +56,12 @@ def exclusive_fastest(data: OperationData, order: Iterable[int]) -> Board:
     return board
 
 
-def shared_in_time(data: OperationData, order: Iterable[int]) -> Board:
+def shared_in_time(data: OperationData, order: Iterable[int]) -> PartialPlan:
     """Give every job in turn the fewest GPUs that meet its due date, else the fastest that fit.
 
     Of as many GPUs, the fastest; of equal ones, the first node.
     """
-    board = Board(data)
+    board = PartialPlan(data)
     tight = np.array([job.due_date_s - data.problem.now_s for job in data.problem.jobs]) / 3600
     for job in order:
         options = board.options(job)
@@ -73,15 +73,15 @@ def shared_in_time(data: OperationData, order: Iterable[int]) -> Board:
     return board
 
 
-def cheapest_insertion(data: OperationData, order: Iterable[int]) -> Board:
+def cheapest_insertion(data: OperationData, order: Iterable[int]) -> PartialPlan:
     """Run every job in turn where it adds least to the cost, or let it wait if that adds less."""
-    board = Board(data)
+    board = PartialPlan(data)
     for job in order:
         insert(board, job)
     return board
 
 
-def insert(board: Board, job: int) -> None:
+def insert(board: PartialPlan, job: int) -> None:
     """Run a job that waits where it adds least, also beside one that shrinks, if that pays."""
     options, squeeze = board.options(job), board.squeeze(job)
     cost = board.data.wait_cost[job]
@@ -112,7 +112,7 @@ def ranked_ways(data: OperationData, job: int) -> list[tuple[int, int]]:
     return [(v, g) for v, g in ways if np.isfinite(cost[v, g])]
 
 
-def place_way(board: Board, job: int, way: tuple[int, int]) -> bool:
+def place_way(board: PartialPlan, job: int, way: tuple[int, int]) -> bool:
     """Run a job in a given way on the fullest node with room, else on a new one; say if it runs."""
     options = board.options(job)
     same = np.flatnonzero((options.type == way[0]) & (options.gpus == way[1]))
@@ -122,21 +122,21 @@ def place_way(board: Board, job: int, way: tuple[int, int]) -> bool:
     return True
 
 
-def _room(board: Board, options: Options, some: np.ndarray) -> Array:
+def _room(board: PartialPlan, options: Options, some: np.ndarray) -> Array:
     """Return the GPUs free on the node of each option; a node that is off comes last."""
     node = options.node[some]
     room = board.data.gpus[options.type[some]] - board.used[node]
     return np.where(node == OFF, np.inf, room)
 
 
-def hierarchical(data: OperationData) -> Board:
+def hierarchical(data: OperationData) -> PartialPlan:
     """Decide sizes, then places: each job's way to run alone, then nodes by best fit decreasing.
 
     Above, every job takes the type and GPUs that would be cheapest on a node of its own. Below,
     the largest jobs are placed first, each on the fullest node of its type with room; a job without
     room takes its next ways to run in turn. The levels do not talk to each other again.
     """
-    board = Board(data)
+    board = PartialPlan(data)
     ways = {job: ranked_ways(data, job) for job in range(data.num_jobs)}
     tight = pressures(data)
     for job in sorted(ways, key=lambda j: (-ways[j][0][1], -tight[j], j)):
@@ -144,13 +144,13 @@ def hierarchical(data: OperationData) -> Board:
     return board
 
 
-def _first_that_fits(board: Board, job: int, ways: Sequence[tuple[int, int]]) -> None:
+def _first_that_fits(board: PartialPlan, job: int, ways: Sequence[tuple[int, int]]) -> None:
     for way in ways:
         if place_way(board, job, way):
             return
 
 
-Rule = Callable[[OperationData], Board]
+Rule = Callable[[OperationData], PartialPlan]
 
 RULES: dict[str, tuple[str, Rule]] = {
     "fifo": (

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from alloc.models.operation.data import OperationData
-from alloc.solving.operation.partial_plan import OFF, Board
+from alloc.solving.operation.partial_plan import OFF, PartialPlan
 from alloc.solving.operation.rules import (
     cheapest_insertion,
     insert,
@@ -34,7 +34,7 @@ _CANDIDATES = 3
 
 def randomised_greedy(
     data: OperationData, rng: np.random.Generator, iterations: int, stop: Stop
-) -> list[Board]:
+) -> list[PartialPlan]:
     """Return the plans of so many passes, the cheapest first; the first pass is not random.
 
     Parameters
@@ -69,9 +69,9 @@ def _pass(
     order: list[int],
     ways: list[list[tuple[int, int]]],
     rng: np.random.Generator | None,
-) -> Board:
+) -> PartialPlan:
     """Place each job in its best way, now and then another; then where it adds least."""
-    board = Board(data)
+    board = PartialPlan(data)
     for job in order:
         first = 0
         if rng is not None and len(ways[job]) > 1 and rng.random() < _SECOND_CHOICE:
@@ -81,7 +81,9 @@ def _pass(
     return board
 
 
-def path_relinking(data: OperationData, rng: np.random.Generator, rounds: int, stop: Stop) -> Board:
+def path_relinking(
+    data: OperationData, rng: np.random.Generator, rounds: int, stop: Stop
+) -> PartialPlan:
     """Return the best plan of an elite that grows by walks between its members.
 
     Parameters
@@ -112,7 +114,9 @@ def path_relinking(data: OperationData, rng: np.random.Generator, rounds: int, s
     return min(elite, key=lambda board: board.cost)
 
 
-def _walk(start: Board, guide: Board, rng: np.random.Generator, stop: Stop) -> Board:
+def _walk(
+    start: PartialPlan, guide: PartialPlan, rng: np.random.Generator, stop: Stop
+) -> PartialPlan:
     """Walk from one plan to another, node by node; return the best plan on the way."""
     current, best = start.copy(), start.copy()
     left = [n for n in np.flatnonzero(guide.type != OFF).tolist() if not _has(current, guide, n)]
@@ -126,7 +130,7 @@ def _walk(start: Board, guide: Board, rng: np.random.Generator, stop: Stop) -> B
     return best
 
 
-def _has(board: Board, guide: Board, node: int) -> bool:
+def _has(board: PartialPlan, guide: PartialPlan, node: int) -> bool:
     """Return whether a board has a node just like one of the guide's."""
     at = int(board.node_of[next(iter(guide.members[node]))])
     return at != OFF and (
@@ -134,7 +138,7 @@ def _has(board: Board, guide: Board, node: int) -> bool:
     )
 
 
-def _taken_over(board: Board, guide: Board, node: int) -> Board:
+def _taken_over(board: PartialPlan, guide: PartialPlan, node: int) -> PartialPlan:
     """Return the board with a node of the guide on it; who must go is inserted again."""
     after = board.copy()
     members = guide.members[node]
@@ -156,7 +160,7 @@ def _taken_over(board: Board, guide: Board, node: int) -> Board:
     return after
 
 
-def reinsert(board: Board, rng: np.random.Generator, stop: Stop, passes: int = 3) -> None:
+def reinsert(board: PartialPlan, rng: np.random.Generator, stop: Stop, passes: int = 3) -> None:
     """Improve a board job by job: insert it where it adds least, or in the place of another."""
     for _ in range(passes):
         before = board.cost
@@ -168,7 +172,7 @@ def reinsert(board: Board, rng: np.random.Generator, stop: Stop, passes: int = 3
             return
 
 
-def _move(board: Board, job: int) -> None:
+def _move(board: PartialPlan, job: int) -> None:
     """Move one job if that lowers the cost, else leave all as it was."""
     node, cost = int(board.node_of[job]), board.cost
     if node == OFF:

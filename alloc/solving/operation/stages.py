@@ -24,7 +24,7 @@ import numpy.typing as npt
 from alloc.formulation import Array
 from alloc.models.operation.data import OperationData, operation_data
 from alloc.problems.operation.problem import HOUR_S, OperationJob, OperationProblem
-from alloc.solving.operation.partial_plan import Board
+from alloc.solving.operation.partial_plan import PartialPlan
 from alloc.solving.operation.rules import cheapest_insertion, pressure_order
 from alloc.solving.operation.search import reinsert
 
@@ -188,7 +188,7 @@ def first_stage_costs(problem: OperationProblem, job: OperationJob) -> dict[tupl
     }
 
 
-def stage_by_stage(data: OperationData) -> Board:
+def stage_by_stage(data: OperationData) -> PartialPlan:
     """Run each job where it adds least to the expected cost of all its stages.
 
     A run costs what the best sequence that begins with it is expected to cost; the rest of a

@@ -1,4 +1,4 @@
-"""The best placement known: what is offered is judged, and what is better is kept."""
+"""The best placement known: what is offered is checked, and what is better is kept."""
 
 from __future__ import annotations
 

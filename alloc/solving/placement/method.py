@@ -21,7 +21,7 @@ from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
 from alloc.errors import UnsupportedFeatureError
 from alloc.families import require_family
 from alloc.formulation import ArrayModel
-from alloc.models.placement.arrays import draw_arrays
+from alloc.models.placement.arrays import build_arrays
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import parse_level
 from alloc.problems.allocation.instance import Instance
@@ -240,14 +240,14 @@ class _Solve:
     def _exactly(self, seconds: float) -> None:
         """Solve the sparse arrays."""
         try:
-            drawing = draw_arrays(self.instance, self.objective, self.settings.held)
+            built = build_arrays(self.instance, self.objective, self.settings.held)
         except UnsupportedFeatureError as reason:
             self.report(f"no exact program: {reason}")
             return
         start = None
-        if self.best.allocation is not None and drawing.start is not None:
-            start = drawing.start(self.best.allocation)
-        model = cast(ArrayModel, drawing.model)
+        if self.best.allocation is not None and built.start is not None:
+            start = built.start(self.best.allocation)
+        model = cast(ArrayModel, built.model)
         options = SolverOptions(
             seconds, self.settings.seed, self.settings.workers, OPTIMALITY_GAP / 2, start
         )
@@ -255,7 +255,7 @@ class _Solve:
         self.report(f"HiGHS on the arrays: {raw.native_status}, bound {raw.bound:.6g}")
         self.infeasible = raw.status == "infeasible" and self.best.allocation is None
         if raw.values is not None:
-            self.best.offer(drawing.extract(raw.values))
+            self.best.offer(built.extract(raw.values))
         if raw.status != "infeasible":
             self._prove_by(self.best.sign * raw.bound, "claimed")
 

@@ -58,8 +58,8 @@ class Defragmentation:
     result
         The placement with its certificate; its objective counts moves, hosts or both.
     migration
-        The steps that lead there, checked by the judge, or None without a placement or where tasks
-        block each other.
+        The steps that lead there, checked independently of the solver, or None without a placement
+        or where tasks block each other.
     emptied
         Hosts on which something ran before and nothing runs after, in the order of the topology.
     blocked
@@ -252,7 +252,7 @@ def _what_runs(instance: Instance, move_budget: int | None) -> Instance:
 
 
 def _with_steps(problem: Instance, result: Result[Solution]) -> Defragmentation:
-    """Judge the placement on the whole problem, and order the moves."""
+    """Check the placement on the whole problem, and order the moves."""
     if not isinstance(result.solution, Allocation):
         return Defragmentation(result, None)
     violations = verify(problem, result.solution)

@@ -31,7 +31,7 @@ from alloc.solving.outcome import Outcome, Settings, Stage
 from alloc.solving.progress_line import standing
 from alloc.solving.quota_planning.starts import quick_plan
 from alloc.solving.solver import solve_within
-from alloc.units import MILLI, in_full
+from alloc.units import MILLI, format_number
 
 FAIR = ("fair_service", "fair_coverage")
 _SEARCHED = 0.1
@@ -375,7 +375,9 @@ def _diagnosed(data: QuotaData, settings: Settings) -> tuple[str, tuple[Relaxati
     if parts:
         total = sum(capacity.gpu_milli for capacity, _ in parts)
         added = sum(extra for _, extra in parts)
-        names = " and ".join(f'{in_full(extra / MILLI)} of "{c.gpu_type}"' for c, extra in parts)
+        names = " and ".join(
+            f'{format_number(extra / MILLI)} of "{c.gpu_type}"' for c, extra in parts
+        )
         found.append(
             Relaxation(
                 "capacity",
@@ -403,7 +405,7 @@ def _diagnosed(data: QuotaData, settings: Settings) -> tuple[str, tuple[Relaxati
                     share / max(1 - most, 1e-9),
                     None,
                     "let the demand of every tenant be more than it gets for another "
-                    f"{in_full(100 * share, 3, up=True)} % of the time" + _unless(looser),
+                    f"{format_number(100 * share, 3, up=True)} % of the time" + _unless(looser),
                 )
             )
     found.sort(key=lambda relaxation: relaxation.relative)
@@ -424,12 +426,12 @@ def _conflict(data: QuotaData, parts: Sequence[tuple[GpuCapacity, int]]) -> str:
     for g, capacity in enumerate(problem.capacity):
         if floors[g] * MILLI > capacity.gpu_milli:
             return (
-                f'the least quotas of "{capacity.gpu_type}" sum to {in_full(floors[g])} GPUs of '
-                f"{in_full(capacity.gpu_milli / MILLI)}"
+                f'the least quotas of "{capacity.gpu_type}" sum to '
+                f"{format_number(floors[g])} GPUs of {format_number(capacity.gpu_milli / MILLI)}"
             )
     need = ", ".join(f'tenant "{t.name}" {100 * t.exceeding:g} %' for t in problem.tenants)
     short = sum(extra for _, extra in parts)
-    amount = f"; {in_full(short / MILLI)} GPUs are missing" if short else ""
+    amount = f"; {format_number(short / MILLI)} GPUs are missing" if short else ""
     return (
         "no quotas within the capacity keep every tenant's demand from exceeding what it gets in "
         f"more than its share of the time ({need}){amount}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from alloc.models.right_sizing.data import SizingData
 from alloc.problems.right_sizing.headroom import KEPT_OUT, margins, tightening_factors
 from alloc.problems.right_sizing.problem import PRICES, PlanningProblem
-from alloc.units import in_full
+from alloc.units import format_number
 
 
 def assumptions(data: SizingData) -> tuple[str, ...]:
@@ -15,7 +15,7 @@ def assumptions(data: SizingData) -> tuple[str, ...]:
         [
             f"Money is in {problem.currency}, {_discount(problem.discount_rate)}.",
             *_origin(problem),
-            f"A quarter has {in_full(problem.quarter_hours)} hours; {data.bands.sentence()}.",
+            f"A quarter has {format_number(problem.quarter_hours)} hours; {data.bands.sentence()}.",
             *_queueing(data),
             *_scenarios(problem),
             *_hosts(problem),
@@ -64,8 +64,8 @@ def _queueing(data: SizingData) -> list[str]:
     if kept:
         found.append(
             f"In {_counted(len(kept), 'combination')} of class and pool, the pool keeps a margin "
-            f"of up to {in_full(max(kept), 4)} GPUs in quarters in which jobs of the class are "
-            "sent there."
+            f"of up to {format_number(max(kept), 4)} GPUs in quarters in which jobs of the "
+            "class are sent there."
         )
     out = sum(factor >= KEPT_OUT for factor in factors)
     if out:

@@ -57,7 +57,7 @@ class BlockValue:
         How much is missing in all: GPUs of demand and of margins, and kg of carbon over the cap.
     short
         The largest part of a row that is missing: of the demand of a class in a band, of a pool, of
-        the carbon cap. It is the judge's measure: what is little of all may be much of one class.
+        the carbon cap. It is the checker's measure: what is little of all may be much of one class.
     unserved
         Demand that is missing, mean over the hours, GPUs of the leanest options.
     values
@@ -165,13 +165,15 @@ def _penalties(data: SizingData, blocks: Blocks, unit: float, rows: int) -> Arra
     rented = hours * max((o.price / o.gpus for o in offers if o.is_hourly), default=0.0)
     bought = max((_price_of_host(data, o) / o.gpus for o in offers if not o.is_hourly), default=0.0)
     rarest = float((data.probability[:, None] * data.discount).min())
-    anywhere = {(hire.pool, hire.spot) for hire in data.hires if math.isinf(hire.most)}
+    anywhere = {
+        (rental.pool, rental.spot) for rental in data.rental_options if math.isinf(rental.most)
+    }
     # GPUs that a unit of demand may need, and whether they can always be rented.
     need, can_rent = np.ones(classes), np.zeros(classes, dtype=bool)
-    for way in data.ways:
-        c = way.job_class
-        need[c] = max(need[c], way.gpus_per_unit * way.room)
-        can_rent[c] |= (way.pool, way.spot) in anywhere
+    for mode in data.modes:
+        c = mode.job_class
+        need[c] = max(need[c], mode.gpus_per_unit * mode.room)
+        can_rent[c] |= (mode.pool, mode.spot) in anywhere
     least = _EMERGENCY * max(rented, bought, float(blocks.cost.max(initial=0.0)), unit)
     once = _EMERGENCY * bought / rarest * np.maximum(need / _USUAL_NEED, 1.0)
     of_class = np.maximum(least, _EMERGENCY / _USUAL_NEED * rented * need)

@@ -129,7 +129,7 @@ class Candidates(Relaxation):
             self.cut(point)
 
     def _goes_short(self, found: dict[Task, BlockValue]) -> bool:
-        # Half of what the judge allows: the other half is for rounding.
+        # Half of what the checker allows: the other half is for rounding.
         return any(value.short > SHORT / 2 for value in found.values())
 
     def _is_plan(self, point: Array, found: dict[Task, BlockValue]) -> bool:
@@ -220,7 +220,7 @@ class Candidates(Relaxation):
         chosen &= self.first.upper[self.first.sent] > 0
         return np.asarray(chosen, dtype=float).ravel()
 
-    def foresee(self, point: Array) -> None:
+    def add_pool_closing_cuts(self, point: Array) -> None:
         """Learn what it costs to do without each of the pools in use at a point.
 
         Otherwise the cuts know nothing of first stages without them, and promise too much there.

@@ -128,7 +128,9 @@ def _linked(data: SizingData, orders: PlanAccount, plan: Plan) -> Array:
     sites = data.problem.sites
     none = np.zeros(data.num_quarters)
     usable = [orders.usable.get((p.gpu_type, sites[p.site].name), none) for p in data.pools]
-    hosts = [orders.hosts.get((data.offer(s).name, sites[s.site].name), none) for s in data.stands]
+    hosts = [
+        orders.hosts.get((data.offer(s).name, sites[s.site].name), none) for s in data.host_groups
+    ]
     sent = np.zeros((len(data.margins), data.num_quarters))
     kept = sent_to(data, plan)
     for i, margin in enumerate(data.margins):

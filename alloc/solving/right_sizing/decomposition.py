@@ -102,7 +102,7 @@ class Decomposition(Candidates):
         if len(self.switches):
             at = self.first.counted[self.first.open >= 0]
             self.seen[: len(self.switches)] |= relaxed[1][at] > _OPEN
-            self.foresee(relaxed[1])
+            self.add_pool_closing_cuts(relaxed[1])
         if start is not None and len(self.first.sent) and not self.closed():
             # Where margins were kept before, some more hosts may do.
             known = self.completing.complete(self.completing.from_plan(start))

@@ -12,7 +12,7 @@ from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.reading import read_plan
 from alloc.problems.right_sizing.plan import Plan
 from alloc.solving.outcome import Settings
-from alloc.solving.right_sizing.first_stage_completion import Completing
+from alloc.solving.right_sizing.first_stage_completion import FirstStageCompletion
 from alloc.solving.right_sizing.state import Found, money_unit
 
 
@@ -47,5 +47,5 @@ def _start(data: SizingData, form: Extensive, plan: Plan) -> Array:
     first = form.first
     decided = np.concatenate([first.order[first.order >= 0], first.sent.ravel(), first.waive])
     values = np.full(len(form.model.cost), np.nan)
-    values[decided] = Completing(data, first).from_plan(plan)[decided]
+    values[decided] = FirstStageCompletion(data, first).from_plan(plan)[decided]
     return values

@@ -1,4 +1,4 @@
-"""Completing: from the integers of a first stage to all of its values."""
+"""FirstStageCompletion: from the integers of a first stage to all of its values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from alloc.models.right_sizing.first_stage import FirstStage
 from alloc.problems.right_sizing.plan import Plan
 
 
-class Completing:
+class FirstStageCompletion:
     """Completes first stages of a problem."""
 
     def __init__(self, data: SizingData, first: FirstStage) -> None:
@@ -30,9 +30,9 @@ class Completing:
             found[first.waive] = np.round(values[first.waive])
         found[first.sent] = np.round(values[first.sent])
         found[first.margin] = data.margins_kept(found[first.sent])
-        hosts = np.zeros((len(data.stands), data.num_quarters))
-        for k, stand in enumerate(data.stands):
-            hosts[k] = stand.owned
+        hosts = np.zeros((len(data.host_groups), data.num_quarters))
+        for k, group in enumerate(data.host_groups):
+            hosts[k] = group.owned
             for t in range(data.num_quarters):
                 if first.order[k, t] >= 0:
                     service = data.in_service(k, t)
@@ -46,7 +46,7 @@ class Completing:
     def _count(self, found: Array, hosts: Array, pool: int, levels: list[int], t: int) -> None:
         """Count the hosts from the size downward that pays most."""
         data, first, spares = self.data, self.first, self.data.problem.failures
-        standing = [float(sum(hosts[k, t] for k in data.levels[i].stands)) for i in levels]
+        standing = [float(sum(hosts[k, t] for k in data.levels[i].host_groups)) for i in levels]
         best, begin = 0.0, len(levels)
         for first_counted, i in enumerate(levels):
             gpus = sum(
@@ -94,13 +94,13 @@ class Completing:
         """Return the integers of a plan as values, those it knows."""
         data, first = self.data, self.first
         values = np.zeros(len(first.cost))
-        stands = {(data.offer(s).name, s.site): k for k, s in enumerate(data.stands)}
+        host_groups = {(data.offer(s).name, s.site): k for k, s in enumerate(data.host_groups)}
         for order in plan.orders:
             site = data.problem.site_index.get(order.site, -1)
-            stand = stands.get((order.offer, site))
-            if stand is None or not 0 <= order.quarter < data.num_quarters:
+            group = host_groups.get((order.offer, site))
+            if group is None or not 0 <= order.quarter < data.num_quarters:
                 continue
-            column = first.order[stand, order.quarter]
+            column = first.order[group, order.quarter]
             if column >= 0:
                 values[column] = min(values[column] + order.count, first.upper[column])
         sent = sent_to(data, plan)

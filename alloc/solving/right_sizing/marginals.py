@@ -84,7 +84,7 @@ class _Limit:
 def is_small(data: SizingData) -> bool:
     """Return whether the relaxation can be solved as one program in a few seconds."""
     scenarios, quarters = data.demand.shape[:2]
-    columns = len(data.ways) + len(data.hires) + len(data.kinds)
+    columns = len(data.modes) + len(data.rental_options) + len(data.kinds)
     return columns * int(data.bands.count) * int(scenarios) * int(quarters) <= _MOST_COLUMNS
 
 
@@ -254,10 +254,10 @@ def _host_limits(data: SizingData, rows: Ints) -> Iterator[_Limit]:
     """
     problem = data.problem
     caps = bool(problem.carbon_caps_kg or problem.quarter_budgets or problem.budget is not None)
-    for k, (stand, own) in enumerate(
-        zip(data.stands, rows.reshape(len(data.stands), data.num_quarters), strict=True)
+    for k, (group, own) in enumerate(
+        zip(data.host_groups, rows.reshape(len(data.host_groups), data.num_quarters), strict=True)
     ):
-        offer, site = data.offer(stand), problem.sites[stand.site]
+        offer, site = data.offer(group), problem.sites[group.site]
         kept = "reserved, its fee paid" if offer.terms == "reserved" else "owned, its upkeep paid"
         keeping = float(data.running_cost[k] + data.reserved_cost(k)) * float(data.discount.sum())
         full = [

@@ -28,7 +28,7 @@ _MOST_IDLE = 8
 """Solves for which a row may be slack before it is dropped from many."""
 
 
-class Setting:
+class MasterData:
     """The first stage in units of money, with what running costs are worth in it.
 
     Parameters
@@ -121,7 +121,7 @@ class BlockMaster:
 
     def __init__(
         self,
-        setting: Setting,
+        setting: MasterData,
         pool: CutPool,
         seconds_left: Callable[[], float] = lambda: math.inf,
     ) -> None:
@@ -230,7 +230,7 @@ class BlockMaster:
 class QuarterMaster:
     """The mixed-integer program with a cost for every quarter."""
 
-    def __init__(self, setting: Setting, pool: CutPool) -> None:
+    def __init__(self, setting: MasterData, pool: CutPool) -> None:
         self.setting, self.pool = setting, pool
         quarters = setting.shape[1]
         # In units of the expectation over scenarios, or of their sum when all count alike.

@@ -191,7 +191,7 @@ def _solve(
     start: Plan | None,
     progress: Watch | None,
 ) -> Found:
-    columns = len(data.ways) * data.bands.count * data.probability.size * data.num_quarters
+    columns = len(data.modes) * data.bands.count * data.probability.size * data.num_quarters
     if method == "extensive" or (method == "auto" and columns <= _MOST_COLUMNS):
         return solve_extensive(data, settings, gap, start)
     return solve_by_decomposition(data, settings, gap, start, progress)

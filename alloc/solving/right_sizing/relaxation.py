@@ -22,8 +22,8 @@ from alloc.solving.right_sizing.blocks import (
     with_dearer_emergencies,
 )
 from alloc.solving.right_sizing.cuts import NOTHING, CutPool
-from alloc.solving.right_sizing.first_stage_completion import Completing
-from alloc.solving.right_sizing.master import BlockMaster, QuarterMaster, Setting
+from alloc.solving.right_sizing.first_stage_completion import FirstStageCompletion
+from alloc.solving.right_sizing.master import BlockMaster, MasterData, QuarterMaster
 from alloc.solving.right_sizing.state import Watch, money_unit
 
 _LAST_S = 1.0
@@ -75,12 +75,12 @@ class Relaxation:
         self.unit = money_unit(data)
         self.first = first_stage(data)
         self.blocks = Blocks(data)
-        self.setting = Setting(data, self.first, self.unit, feasibility)
+        self.setting = MasterData(data, self.first, self.unit, feasibility)
         self.block_data = block_data(data, self.blocks, self.unit, feasibility)
         self.pool = CutPool(self.block_data)
         self.master = BlockMaster(self.setting, self.pool, self.seconds_for_step)
         self.quarters = QuarterMaster(self.setting, self.pool)
-        self.completing = Completing(data, self.first)
+        self.completing = FirstStageCompletion(data, self.first)
         self.values = BlockValues(self.block_data, settings.workers)
         self.tasks = [
             (w, t) for t in range(self.setting.shape[1]) for w in range(self.setting.shape[0])
@@ -126,7 +126,7 @@ class Relaxation:
         return gap is not None and gap <= self.gap
 
     def seconds_left(self) -> float:
-        """Return the seconds left after what a last valuation and the judge take."""
+        """Return the seconds left after what a last valuation and the checker take."""
         return self.settings.seconds_left() - 1.5 * self.seconds_to_value
 
     def seconds_for_step(self) -> float:

@@ -25,7 +25,7 @@ from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.problems.right_sizing.repairs import apply_reliefs
 from alloc.solving.outcome import Settings
 from alloc.solving.right_sizing.elastic import LIMITS, Elastic, What
-from alloc.units import in_full
+from alloc.units import format_number
 
 HasPlan = Callable[[PlanningProblem, Settings], bool | None]
 """Whether a problem has a plan; None if that was not found out in time."""
@@ -227,15 +227,15 @@ class _Search:
 
     def _relief(self, what: What, amount: float, least: bool) -> Relief:
         kind, name, scenario, quarter = what
-        rounded = float(in_full(amount, _DIGITS, up=True).replace(",", ""))
-        said = in_full(rounded, _DIGITS, up=True)
+        rounded = float(format_number(amount, _DIGITS, up=True).replace(",", ""))
+        said = format_number(rounded, _DIGITS, up=True)
         when = "" if quarter is None else f" in quarter {quarter}"
         if kind == "demand":
             known = self.problem.scenarios[self.problem.scenario_index[str(scenario)]]
             rate = known.arrivals[name][quarter or 0]
-            part = f"{said} of {in_full(rate, _DIGITS)}"
+            part = f"{said} of {format_number(rate, _DIGITS)}"
             if rounded >= rate:
-                rounded, part = rate, f"all of {in_full(rate, _DIGITS)}"
+                rounded, part = rate, f"all of {format_number(rate, _DIGITS)}"
             sentence = (
                 f'job class "{name}" has {part} jobs per hour fewer in scenario "{scenario}", '
                 f"quarter {quarter}"
@@ -272,8 +272,8 @@ def _conflict(
         others = len(ways["demand"].reliefs) - 1
         sentence += (
             f': job class "{worst.name}"{goal} cannot be served in full: '
-            f"{in_full(worst.amount, _DIGITS, up=True)} jobs per hour are left over in scenario "
-            f'"{worst.scenario}", quarter {worst.quarter}'
+            f"{format_number(worst.amount, _DIGITS, up=True)} jobs per hour are left over in "
+            f'scenario "{worst.scenario}", quarter {worst.quarter}'
             f"{f', the worst of {others + 1} cases' if others else ''}"
         )
     cheapest = next((kind for kind in kinds if kind != "demand"), None)
@@ -286,7 +286,7 @@ def _conflict(
 def _most_work(problem: PlanningProblem) -> tuple[str, ...]:
     """Return the scenarios that an elastic program has room for: those with the most work."""
     data = SizingData(problem)
-    size = len(data.ways) * data.bands.count * data.num_quarters
+    size = len(data.modes) * data.bands.count * data.num_quarters
     most = max(_MOST_COLUMNS // max(size, 1), 1)
     load = data.demand.sum(axis=(1, 2))
     chosen = sorted(np.argsort(-load, kind="stable")[:most].tolist())

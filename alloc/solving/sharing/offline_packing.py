@@ -65,14 +65,14 @@ def pack_offline(
     Returns
     -------
     Result
-        An allocation, which the judge has checked, and a bound recomputed from prices.
+        An allocation, which the checker has checked, and a bound recomputed from prices.
 
     Raises
     ------
     UnsupportedFeatureError
         If the instance asks for what offline packing does not know.
     CertificateError
-        If the judge refuses the allocation or finds more GPUs than the bound.
+        If the checker refuses the allocation or finds more GPUs than the bound.
     """
     began = time.perf_counter()
     data = PackingData.of(instance)
@@ -84,7 +84,7 @@ def pack_offline(
     found = _pack(data, relaxed, begin, deadline, seed, log)
     best = max((found, *begin), key=lambda allocation: value(instance, allocation))
     reached = value(instance, best)
-    _judge(instance, best, reached, bound)
+    _check(instance, best, reached, bound)
     gap = relative_gap(reached, bound)
     certificate = Certificate(
         "optimal" if gap is not None and gap <= OPTIMALITY_GAP else "feasible",
@@ -106,7 +106,7 @@ def pack_offline(
     return Result(best, certificate, tuple(log))
 
 
-def _judge(instance: Instance, allocation: Allocation, value: float, bound: float) -> None:
+def _check(instance: Instance, allocation: Allocation, value: float, bound: float) -> None:
     problems = verify(instance, allocation)
     if problems:
         raise CertificateError(

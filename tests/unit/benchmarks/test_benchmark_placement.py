@@ -16,7 +16,7 @@ GOOD = placement.Answer(9.4, 9.2, 0.02, True, 0.2, 0.2, 0.1)
 
 
 def test_verdicts_hold_and_miss() -> None:
-    """Value, time, gap, memory and the judge: each alone is enough to miss."""
+    """Value, time, gap, memory and the checker: each alone is enough to miss."""
     assert placement.judge_quick(TASK, GOOD).holds
     assert placement.judge_value(TASK, GOOD).holds
     assert placement.judge_gap(TASK, GOOD).holds

@@ -99,7 +99,7 @@ def test_malleable_solves_in_a_process_of_its_own(capsys):
     ],
 )
 def test_a_promise_is_kept_only_in_all_its_parts(change, holds):
-    """Gap, time, memory and the judge's word all count."""
+    """Gap, time, memory and the checker's word all count."""
     given = {
         "status": "feasible",
         "upper": 2.0,

@@ -48,7 +48,7 @@ UNFINISHED = Schedule(SCHEDULE.runs[:2])
     ],
 )
 def test_schedule_objectives(name: str, value: float) -> None:
-    """The judge's number is the one that every certificate carries."""
+    """The checker's number is the one that every certificate carries."""
     assert objective(name).evaluate(INSTANCE, SCHEDULE) == pytest.approx(value)
 
 

@@ -273,7 +273,7 @@ def _large(num_racks: int) -> tuple[Instance, Allocation]:
 
 
 def test_objectives_grow_with_the_cluster_and_not_with_its_square() -> None:
-    """Local search and the judge evaluate them on clusters of thousands of hosts."""
+    """Local search and the checker evaluate them on clusters of thousands of hosts."""
     worlds = _large(50), _large(200)
     for measure in PLACEMENT_OBJECTIVES:
         for world in worlds:  # what belongs to the topology is kept
@@ -285,7 +285,7 @@ def test_objectives_grow_with_the_cluster_and_not_with_its_square() -> None:
 
 
 def test_affinities_do_not_enter_objectives() -> None:
-    """They are rules of the judge."""
+    """They are rules of the checker."""
     jobs = (job("a", gang(2)), job("b", gang(2)))
     apart = (Affinity("apart", "rack", ("a", "b")),)
     placed = (on("a", h0=2), on("b", h1=2))

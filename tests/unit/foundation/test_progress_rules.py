@@ -65,7 +65,7 @@ BEFORE = Assignment("a", 0, HERE)
 def test_follow(
     the_job: Job, runs: list[Run], running: Assignment | None, expected: Progress
 ) -> None:
-    """Objectives, judge, simulator and report all stand on these numbers."""
+    """Objectives, checker, simulator and report all stand on these numbers."""
     assert follow(the_job, runs, running) == expected
 
 

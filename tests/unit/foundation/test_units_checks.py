@@ -117,4 +117,4 @@ def test_nearest_name(name: str, known: list[str], guess: str) -> None:
 )
 def test_numbers_in_sentences_are_in_full(value: float, options: dict[str, Any], text: str) -> None:
     """Nobody reads 2.195e+05 as money; and what is said to be enough must be."""
-    assert units.in_full(value, **options) == text
+    assert units.format_number(value, **options) == text

@@ -54,7 +54,7 @@ def test_the_loop_ends_where_the_goals_hold_in_the_simulator(
     assert replayed.holds
     assert not answer.missed
     assert 2 <= len(replayed.replayed.rounds) <= 5
-    # Room for the replay costs money, and the judge agrees that the room is there.
+    # Room for the replay costs money, and the checker agrees that the room is there.
     assert replayed.result.certificate.objective > base.result.certificate.objective
     tight = replayed.certified_problem
     assert tight.tightening == answer.tightening

@@ -90,7 +90,7 @@ def test_a_replay_keeps_arrivals_durations_shares_and_types() -> None:
 
 
 def test_a_snapshot_asks_for_everything_at_once_and_can_be_packed() -> None:
-    """The judge accepts the shares and the types where the packing rule put them."""
+    """The checker accepts the shares and the types where the packing rule put them."""
     instance, _ = openb_instance(NODES, PODS, snapshot=True, slot_s=60.0, gpu_pods_only=True)
     assert [job.id for job in instance.jobs] == ["p0", "p1", "p3", "p4"]
     assert {(job.arrival_s, job.work) for job in instance.jobs} == {(0.0, 60.0)}

@@ -193,7 +193,7 @@ class Borrower:
 
 
 def test_the_simulator_lets_tenants_borrow_and_stops_them_at_the_end_of_it() -> None:
-    """The referee of decisions and the judge of schedules say the same."""
+    """The referee of decisions and the checker of schedules say the same."""
 
     def run(borrowing: int, lender: int) -> object:
         jobs = tuple(

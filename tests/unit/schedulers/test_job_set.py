@@ -169,7 +169,7 @@ def test_restarts_that_cost_are_weighed_and_unchanged_jobs_stay_put() -> None:
 
 
 def test_gpu_types_shared_gpus_and_levels_go_one_by_one() -> None:
-    """What cannot be dealt out is placed by the pool, and the judge is content."""
+    """What cannot be dealt out is placed by the pool, and the checker is content."""
     typed = Configuration((TaskGroup("worker", 1, 1000),), 1.0, gpu_type="generic")
     tied = Configuration((TaskGroup("worker", 4, 1000),), 3.0, within="host")
     half = Configuration((TaskGroup("worker", 3, 500),), 1.0)

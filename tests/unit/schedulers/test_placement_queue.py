@@ -38,7 +38,7 @@ def gang(name: str, gpus: int, arrival_s: float = 0.0, **fields: object) -> Job:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_rule_runs_elastic_jobs_in_slots(name: str) -> None:
     """Jobs with hundreds of configurations, rounds from an empty cluster: nobody is lost, and the
-    simulator holds each decision against the judge's rules."""
+    simulator holds each decision against the checker's rules."""
     instance = generate_elastic("slots", num_jobs=8, num_hosts=3, seed=2)
     result = simulate(instance, make_scheduler(name), rng=1)
     assert all(result.completion_s[job.id] is not None for job in instance.jobs)
@@ -47,7 +47,7 @@ def test_every_rule_runs_elastic_jobs_in_slots(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_rule_honours_required_levels_in_the_simulator(name: str) -> None:
     """Two racks of two 4-GPU hosts: jobs of 6 GPUs in one rack run two at a time, so three of them
-    take two rounds; spread over racks they would not pass the judge."""
+    take two rounds; spread over racks they would not pass the checker."""
     domains = (Domain("r0", "rack"), Domain("r1", "rack"))
     hosts = tuple(Host(f"h{k}", "four", f"r{k // 2}") for k in range(4))
     topology = Topology("racks", (FOUR,), hosts, ("rack",), domains)

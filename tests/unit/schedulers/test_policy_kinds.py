@@ -116,7 +116,7 @@ def window_policy(path: Path, **parameters: object) -> PolicyFile:
 
 
 def test_a_window_policy_runs_step_by_step(tmp_path: Path) -> None:
-    """DL2's kind end to end: file, session, window, decision, judge."""
+    """DL2's kind end to end: file, session, window, decision, checker."""
     policy = PolicyScheduler(window_policy(tmp_path / "w.onnx", window=5))
     run = simulate(load("elastic-small/01"), policy)
     assert run.verified

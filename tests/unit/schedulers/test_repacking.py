@@ -80,7 +80,7 @@ def test_jobs_that_may_not_be_paused_are_not_moved() -> None:
 
 
 def test_levels_and_slices_are_kept() -> None:
-    """The judge of the simulator sees the same rules as the policy."""
+    """The checker of the simulator sees the same rules as the policy."""
     jobs = (
         gang("a", 0.0, 100.0, 4, 2, placement=PlacementRules(slices=(Slice("host", 2),))),
         gang("b", 0.0, 50.0, 2, 8, placement=PlacementRules(required="rack")),

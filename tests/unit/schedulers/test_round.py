@@ -134,9 +134,9 @@ def test_bound_jobs_compare_by_the_rate_they_are_bound_to() -> None:
 def test_job_that_must_stay_in_one_leaf_is_given_a_gang(name: str) -> None:
     """Its tasks, given out one by one, would go to the least loaded hosts of every leaf.
 
-    The policies say that they honour required levels, so the instance is not refused, and the judge
-    stopped the run. Nor may a gang go back to its hosts where those are wanted for tasks: it did,
-    when it came first, and the host was over.
+    The policies say that they honour required levels, so the instance is not refused, and the
+    checker stopped the run. Nor may a gang go back to its hosts where those are wanted for tasks:
+    it did, when it came first, and the host was over.
     """
     given = generate_elastic("leaf", num_jobs=6, num_hosts=8, max_workers=4, max_ps=4, seed=0)
     jobs = tuple(

@@ -183,14 +183,19 @@ def test_a_plan_shows_its_proof_its_orders_and_its_assumptions(shared):
     job = done(shared, "plan", problem="planning-tiny", replay={"jobs": 40, "rounds": 1})
     tree = view(shared, job)
     text = words(tree)
-    for part in ("checked by the judge", "Hosts, by quarter", "Assumptions", "kept over promised"):
+    for part in (
+        "checked independently of the solver",
+        "Hosts, by quarter",
+        "Assumptions",
+        "kept over promised",
+    ):
         assert part in text
     assert len(list(tree.iter("svg"))) == 3
     assert all(figure.find(".//table") is not None for figure in tree.iter("figure"))
 
 
 def test_the_account_of_a_plan_is_that_of_the_books(shared):
-    """Charts draw what the judge's own accounting says, quarter by quarter."""
+    """Charts draw what the checker's own accounting says, quarter by quarter."""
     job = done(shared, "plan", problem="planning-tiny")
     document = shared.get(job["links"]["result"]).json()
     problem = load_stored_planning("planning-tiny")

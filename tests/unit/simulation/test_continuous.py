@@ -160,14 +160,14 @@ def test_wake_up_calls() -> None:
 
 
 def test_max_time_cuts_runs() -> None:
-    """Stopped in the middle of a run, the schedule ends there and is judged as it is."""
+    """Stopped in the middle of a run, the schedule ends there and is checked as it is."""
     result = simulate(stream(gang("a", 0.0, 10.0, 1)), make_scheduler("fifo"), max_time_s=4.0)
     assert [run.end_s for run in result.schedule.runs] == [4.0]
     assert result.unfinished == ("a",)
 
 
 def test_completion_late_in_time_is_complete() -> None:
-    """Three years in, the sum of start and duration rounds; the judge must still find all work."""
+    """Three years in, the sum of start and duration rounds; the checker still finds all work."""
     start = 1e8 + 1 / 3
     jobs = [gang(f"j{k}", start + k * 1e-3, 1e-3 * (k + 1) / 7, 1) for k in range(50)]
     result = simulate(stream(*jobs), make_scheduler("fifo"))

@@ -109,7 +109,7 @@ def test_running_job_goes_on_without_restart() -> None:
 
 
 def test_equal_slots_are_one_run() -> None:
-    """Merged runs keep schedules small and let the judge see that nothing restarted."""
+    """Merged runs keep schedules small and let the checker see that nothing restarted."""
     instance = slots(Job("a", 0.0, 55.0, ONE_GPU))
     result = simulate(instance, Scripted(then=Decision((on("a"),))))
     assert [(r.start_s, r.end_s) for r in result.schedule.runs] == [(0.0, 60.0)]
@@ -134,7 +134,7 @@ def test_thrashing_scheduler_is_a_livelock() -> None:
 
 
 def test_max_time_leaves_jobs_unfinished() -> None:
-    """The user's own stop is an outcome: the schedule names the job as unplaced and is judged."""
+    """The user's own stop is an outcome: the schedule names the job as unplaced and is checked."""
     instance = slots(Job("a", 0.0, 500.0, ONE_GPU), Job("b", 0.0, 5.0, ONE_GPU))
     result = simulate(instance, make_scheduler("fifo"), max_time_s=25.0)
     assert result.unfinished == ("a",)
@@ -206,7 +206,7 @@ def test_bound_jobs_are_held_to_their_configuration() -> None:
 
 
 def test_shared_gpu_over_its_milli_is_refused() -> None:
-    """Shares of one GPU add up in the ledger as in the judge."""
+    """Shares of one GPU add up in the ledger as in the checker."""
     half = (Configuration((TaskGroup("worker", 1, 600),), 1.0),)
     jobs = (Job("a", 0.0, 50.0, half), Job("b", 0.0, 50.0, half))
 

@@ -43,7 +43,7 @@ def gang(name: str, tasks: int, gpus: int, level: str | None = None, **more: flo
 
 
 def solve(instance: Instance, level: WeightedSum = GPUS, seconds: float = 20.0) -> Admission:
-    """Solve, and let the judge look at the result."""
+    """Solve, and let the checker look at the result."""
     found = solve_admission(PlacementData.of(instance), level, seconds, lambda _: None)
     if found.allocation is not None:
         assert not verify(instance, found.allocation)

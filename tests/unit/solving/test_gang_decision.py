@@ -15,7 +15,7 @@ from alloc.errors import InstanceError
 from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Affinity, Instance, Tenant
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
-from alloc.solving.gang import Question, decide, decide_for
+from alloc.solving.gang import GangFeasibility, decide, decide_for
 from alloc.solving.gang.choosing import fewest
 from alloc.solving.gang.question import REQUIREMENTS
 from alloc.solving.gang.room import Tree
@@ -131,7 +131,7 @@ def test_a_conflict_is_minimal(data: st.DataObject, rules: dict[str, object]) ->
         return
     conflict = frozenset(decision.explanation.conflict)
     admitted = np.full(5, True)
-    question = Question(Tree.of(topology), pool, job, job.configurations[0], admitted)
+    question = GangFeasibility(Tree.of(topology), pool, job, job.configurations[0], admitted)
     others = frozenset(REQUIREMENTS) - conflict
     assert not question.fits(others)
     assert all(question.fits(others | {requirement}) for requirement in conflict)

@@ -192,7 +192,7 @@ def test_the_worst_value_that_counts_as_kept_is_a_rounding_away() -> None:
 
 
 def test_objectives_are_found_by_name_or_as_one_level() -> None:
-    """Certificates name weighted sums, and the judge computes them again."""
+    """Certificates name weighted sums, and the checker computes them again."""
     assert objective("balance + 0.05 moves").sense == "min"
     with pytest.raises(InstanceError, match="has 2 levels, which have no value together"):
         objective("gpus_placed then moves")

@@ -17,7 +17,7 @@ from alloc.problems.operation.problem import (
 )
 from alloc.solving.certify import certify
 from alloc.solving.operation.method import solve_operation
-from alloc.solving.operation.partial_plan import OFF, Board
+from alloc.solving.operation.partial_plan import OFF, PartialPlan
 from alloc.solving.operation.policies import POLICIES, decide_operation
 from alloc.solving.operation.rules import insert
 from alloc.solving.operation.search import path_relinking, randomised_greedy
@@ -82,10 +82,10 @@ def test_searches_stop_when_told():
 @pytest.mark.parametrize("accounting", ["first-completion", "whole-job"])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_board_keeps_its_books_through_all_moves(accounting, seed):
-    """Hundreds of random moves: the cost kept up to date is the judge's of the plan."""
+    """Hundreds of random moves: the cost kept up to date is the checker's of the plan."""
     problem = generate_operation(num_nodes=4, num_jobs=14, seed=seed, accounting=accounting)
     data = operation_data(problem)
-    board, rng = Board(data), np.random.default_rng(seed)
+    board, rng = PartialPlan(data), np.random.default_rng(seed)
     for _ in range(150):
         job = int(rng.integers(data.num_jobs))
         if board.node_of[job] != OFF:
@@ -120,7 +120,7 @@ def test_a_board_respects_the_power_cap():
     problem = OperationProblem(
         "capped", (node,), (NodePool("n", 2, ("t",)),), jobs, power_cap_w=500.0
     )
-    board = Board(operation_data(problem))
+    board = PartialPlan(operation_data(problem))
     for job in (0, 1):
         insert(board, job)
     assert board.waiting() == [1]

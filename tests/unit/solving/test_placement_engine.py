@@ -90,7 +90,7 @@ def best_value(instance: Instance, goal: str) -> float | None:
 
 
 def solved(instance: Instance, goal: str, seconds: float = 20.0) -> float:
-    """Return the value of the engine's answer, judged and within its bound."""
+    """Return the value of the engine's answer, checked and within its bound."""
     outcome = solve_placement(instance, goal, Settings(seconds), None, lambda line: None)
     level = parse_level(goal)
     assert outcome.solution is not None
@@ -277,7 +277,7 @@ def state_of(instance: Instance, goal: str) -> tuple[Problem, State]:
 
 
 def true_value(problem: Problem, state: State, goal: str) -> float:
-    """Return the value of a state as the judge's objectives see it."""
+    """Return the value of a state as the checker's objectives see it."""
     counts = read_counts(problem, problem.data.initial, state)
     allocation = problem.data.allocation(counts)
     assert verify(problem.instance, allocation) == []

@@ -60,7 +60,7 @@ def solution_of(found: object) -> Allocation:
 
 
 def test_one_move_lets_the_gang_in() -> None:
-    """The fewest moves, proved, and steps that the judge accepts."""
+    """The fewest moves, proved, and steps that the checker accepts."""
     found = make_room(queue(), "train", backend=BACKEND)
     assert found.result.certificate.status == "optimal"
     assert found.num_moved == 1

@@ -199,10 +199,10 @@ def test_a_host_that_the_plan_does_without_is_worth_what_it_saves(method):
 
     rows = np.arange(*form.first.rows["C1"].indices(len(model.row_lower)))
     base = relaxed(rows, 0.0)
-    for k, stand in enumerate(data.stands):
-        own = rows.reshape(len(data.stands), -1)[k]
+    for k, group in enumerate(data.host_groups):
+        own = rows.reshape(len(data.host_groups), -1)[k]
         saved = base - relaxed(own, 1.0)
-        assert values[data.offer(stand).name] == pytest.approx(saved, rel=1e-5, abs=0.1)
+        assert values[data.offer(group).name] == pytest.approx(saved, rel=1e-5, abs=0.1)
 
 
 def test_out_of_sample_repeats_the_cost_in_sample_and_tells_what_does_not_fit():
@@ -394,7 +394,7 @@ def test_all_terms_have_their_assumption():
 
 
 def test_a_little_of_all_may_be_much_of_one_class():
-    """A host too few for a millionth of the demand is too few, for the judge looks at each class.
+    """A host too few for a millionth of the demand is too few, for the checker looks at each class.
 
     The emergency that hides it costs less than the host.
     """

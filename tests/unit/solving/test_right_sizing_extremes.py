@@ -120,7 +120,7 @@ def test_where_there_is_nothing_to_do_nothing_is_bought(method):
 
 
 def test_a_host_is_paid_once_and_a_future_counts_with_its_probability():
-    """The same eleven hosts, judged: the peak makes them all necessary."""
+    """The same eleven hosts, checked: the peak makes them all necessary."""
     problem = machine_room(10)
     result = right_size(problem, method="decomposition")
     fewer = replace(result.plan, orders=(Order("buy", "room", 0, 10),))

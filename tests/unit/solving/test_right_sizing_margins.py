@@ -13,7 +13,7 @@ from alloc.problems.right_sizing import (
     Tightening,
 )
 from alloc.solving.right_sizing.check import check_out_of_sample
-from alloc.solving.right_sizing.first_stage_completion import Completing
+from alloc.solving.right_sizing.first_stage_completion import FirstStageCompletion
 from alloc.solving.right_sizing.method import right_size
 
 
@@ -57,7 +57,9 @@ def test_a_plan_to_start_from_knows_where_jobs_were_sent(method):
     done = right_size(problem, gap=1e-6, method=method)
     again = right_size(problem, gap=1e-3, method=method, start=done.plan)
     assert again.certificate.objective <= done.certificate.objective * (1 + 1e-3)
-    completing = Completing(SizingData(problem), first := first_stage(SizingData(problem)))
+    completing = FirstStageCompletion(
+        SizingData(problem), first := first_stage(SizingData(problem))
+    )
     values = completing.complete(completing.from_plan(done.plan))
     assert values[first.sent].any()
     assert values[first.margin].max() in (8.0, 24.0)

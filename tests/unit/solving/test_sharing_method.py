@@ -175,7 +175,7 @@ def test_a_warm_start_is_never_lost() -> None:
 
 @pytest.mark.parametrize("goal", ["weight_placed", "gpus_used", "reconfigurations"])
 def test_a_limit_gives_an_answer_or_says_that_there_is_none(goal: str) -> None:
-    """With no time at all the bound still holds, and what is returned passes the judge."""
+    """With no time at all the bound still holds, and what is returned passes the checker."""
     cluster = flat_cluster("c", HostType("box", 8, "h100", 200_000, 65536), 40)
     rng = np.random.default_rng(5)
     names = ("1g.10gb", "2g.20gb", "3g.40gb")

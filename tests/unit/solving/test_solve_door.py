@@ -72,9 +72,9 @@ class TestArguments:
         with pytest.raises(InstanceError, match="has no slots; set slot_s"):
             solve(plain(one_job(), slot_s=None), "round")
 
-    def test_an_unknown_drawing_is_refused(self):
+    def test_an_unknown_models_is_refused(self):
         with pytest.raises(UnsupportedFeatureError, match=r'"round" has no array model.*arrays'):
-            require_family("round").draw("array", plain(one_job()))
+            require_family("round").build("array", plain(one_job()))
 
     def test_restarts_longer_than_a_slot_are_refused_by_name(self):
         job = one_job("slow", restart_cost_s=11.0)

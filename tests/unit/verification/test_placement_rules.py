@@ -1,4 +1,4 @@
-"""The judge on rules of placement: each where it just holds and where it just does not."""
+"""The checker on rules of placement: each where it just holds and where it just does not."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def at(job_id: str = "a", ps: str | None = None, **workers: int) -> Assignment:
     return Assignment(job_id, 0, (*placed, TaskPlacement(ps or next(iter(workers)), "ps", 1)))
 
 
-def judge(*assignments: Assignment, jobs: tuple[Job, ...] = (), **fields: Any) -> list[Violation]:
-    """Return what the judge finds in an allocation."""
+def check(*assignments: Assignment, jobs: tuple[Job, ...] = (), **fields: Any) -> list[Violation]:
+    """Return what the checker finds in an allocation."""
     return verify(Instance("five", CLUSTER, jobs or (job(),), **fields), Allocation(assignments))
 
 
@@ -50,8 +50,8 @@ def codes(found: list[Violation]) -> list[str]:
 
 
 def ruled(rules: PlacementRules, ps: str | None = None, **workers: int) -> list[Violation]:
-    """Judge one job with rules."""
-    return judge(at(ps=ps, **workers), jobs=(job(rules=rules),))
+    """Check one job with rules."""
+    return check(at(ps=ps, **workers), jobs=(job(rules=rules),))
 
 
 @pytest.mark.parametrize(
@@ -123,20 +123,20 @@ APART = {"jobs": PAIR, "affinities": (Affinity("apart", "rack", ("a", "b")),)}
 
 def test_jobs_that_must_stand_together_do_so_only_if_they_run() -> None:
     """One that waits does not bind the other to a place, but to one domain it is bound."""
-    assert judge(at("a", h0=4), at("b", h1=4), **TOGETHER) == []
-    assert judge(at("b", h2=4), **TOGETHER) == []
-    (found,) = judge(at("a", h0=4), at("b", h2=4), **TOGETHER)
+    assert check(at("a", h0=4), at("b", h1=4), **TOGETHER) == []
+    assert check(at("b", h2=4), **TOGETHER) == []
+    (found,) = check(at("a", h0=4), at("b", h2=4), **TOGETHER)
     assert (found.code, found.ids, found.amount) == ("together", ("rack", "a", "b"), 1)
     assert 'must stand together in one rack, but stand in "r0" and "r1"' in str(found)
-    assert codes(judge(at("a", h0=2, h2=2), **TOGETHER)) == ["together"]
-    assert codes(judge(at("a", h4=4), **TOGETHER)) == ["together"]
+    assert codes(check(at("a", h0=2, h2=2), **TOGETHER)) == ["together"]
+    assert codes(check(at("a", h4=4), **TOGETHER)) == ["together"]
 
 
 def test_jobs_that_must_stand_apart_share_no_domain() -> None:
     """Also a job spread over racks conflicts in each; outside any domain there is no conflict."""
-    assert judge(at("a", h0=2, h1=2), at("b", h2=4), **APART) == []
-    assert judge(at("a", h4=4), at("b", h4=4), **APART) == []
-    (found,) = judge(at("a", h0=4), at("b", h1=2, h3=2), **APART)
+    assert check(at("a", h0=2, h1=2), at("b", h2=4), **APART) == []
+    assert check(at("a", h4=4), at("b", h4=4), **APART) == []
+    (found,) = check(at("a", h0=4), at("b", h1=2, h3=2), **APART)
     assert (found.code, found.ids, found.amount) == ("apart", ("r0", "a", "b"), 1)
     assert 'rack "r0" holds tasks of all of them' in str(found)
 
@@ -161,10 +161,10 @@ COHORT = (Tenant("red", 4000, "ml", 4000), Tenant("blue", 8000, "ml"), Tenant("o
 
 
 def tenants(*owners: str | None) -> list[Violation]:
-    """Judge a gang of four GPUs for each owner, each on a host of its own."""
+    """Check a gang of four GPUs for each owner, each on a host of its own."""
     jobs = tuple(job(f"j{k}", tenant=owner) for k, owner in enumerate(owners))
     placed = [at(j.id, **{f"h{k}": 4}) for k, j in enumerate(jobs)]
-    return judge(*placed, jobs=jobs, tenants=COHORT)
+    return check(*placed, jobs=jobs, tenants=COHORT)
 
 
 def test_a_tenant_borrows_what_its_cohort_leaves_idle() -> None:
@@ -189,9 +189,9 @@ RUNNING = (at("a", h0=2, h1=2), at("b", h2=4))
 
 
 def moving(*assignments: Assignment, moves: Moves | None = None, **fields: Any) -> list[Violation]:
-    """Judge what happens to two running jobs."""
+    """Check what happens to two running jobs."""
     jobs = (job("a", **fields), job("b"), job("c"))
-    return judge(*assignments, jobs=jobs, running=RUNNING, moves=moves)
+    return check(*assignments, jobs=jobs, running=RUNNING, moves=moves)
 
 
 def test_without_moves_a_round_starts_afresh() -> None:

@@ -1,4 +1,4 @@
-"""The judge of rank mappings finds what was tampered with."""
+"""The checker of rank mappings finds what was tampered with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge, rule by rule: a case by hand where the rule binds, and one where it just does not."""
+"""The checker, rule by rule: a case by hand where it binds, and one where it just does not."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def run(
 
 @dataclass(frozen=True)
 class Case:
-    """Jobs and a solution, with the codes that the judge must find, each once."""
+    """Jobs and a solution, with the codes that the checker must find, each once."""
 
     jobs: tuple[Job, ...]
     solution: Solution
@@ -307,15 +307,15 @@ CASES = {
 }  # fmt: skip
 
 
-def judge(case: Case) -> list[Violation]:
-    """Return what the judge finds."""
+def check(case: Case) -> list[Violation]:
+    """Return what the checker finds."""
     return verify(Instance("case", CLUSTER, case.jobs, **case.fields), case.solution)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_rule(case: Case) -> None:
-    """A judge that is too strict loses optima, one that is too lax certifies nonsense."""
-    found = judge(case)
+    """A checker that is too strict loses optima, one that is too lax certifies nonsense."""
+    found = check(case)
     assert sorted({violation.code for violation in found}) == sorted(case.codes)
     for violation in found:
         assert violation.amount > 0 or violation.code == "empty_run" or math.isnan(violation.amount)
@@ -369,9 +369,9 @@ AMOUNTS = {
 
 @pytest.mark.parametrize(("name", "expected"), AMOUNTS.items(), ids=AMOUNTS)
 def test_amount_and_sentence(name: str, expected: tuple[float, str, tuple[str, ...], str]) -> None:
-    """People fix a schedule by the amounts and names that the judge gives."""
+    """People fix a schedule by the amounts and names that the checker gives."""
     amount, unit, ids, words = expected
-    (violation,) = judge(CASES[name])
+    (violation,) = check(CASES[name])
     assert violation.amount == pytest.approx(amount)
     assert violation.unit == unit
     assert violation.ids == ids

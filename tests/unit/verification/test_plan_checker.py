@@ -1,4 +1,4 @@
-"""The judge of plans: every limit that is broken is found, with its amount; sound plans pass."""
+"""The checker of plans: every limit that is broken is found, with its amount; sound plans pass."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The judge knows every rule of divided GPUs: one solution for each way to break one."""
+"""The checker knows every rule of divided GPUs: one solution for each way to break one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last word is the judge's: a simulator that disagrees with it must not go unnoticed."""
+"""The last word is the checker's: a simulator that disagrees with it must not go unnoticed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_judge_refuses_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A violation found only in the end names the scheduler and counts the others."""
     found = [Violation("x", ("a",), 1, "s", "first rule."), Violation("y", (), 1, "s", "second.")]
     monkeypatch.setattr(simulator, "verify", lambda instance, schedule: found)
-    with pytest.raises(SimulationError, match=r"fifo: the judge refuses.*first rule\. \(2 rules"):
+    with pytest.raises(SimulationError, match=r"fifo: the checker refuses.*first rule\. \(2 rules"):
         simulate(INSTANCE, make_scheduler("fifo"))
     unchecked = simulate(INSTANCE, make_scheduler("fifo"), check=False)
     assert not unchecked.verified
@@ -39,7 +39,7 @@ def test_completions_are_compared_with_the_judges(monkeypatch: pytest.MonkeyPatc
 
 
 def test_stream_benchmark_runs_small() -> None:
-    """The benchmark's stream, a hundredth of its size: every job completes and is judged."""
+    """The benchmark's stream, a hundredth of its size: every job completes and is checked."""
     seconds, result = run(stream(num_jobs=800, num_hosts=20))
     assert result.unfinished == ()
     assert result.verified

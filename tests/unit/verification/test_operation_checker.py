@@ -1,4 +1,4 @@
-"""The judge of operation, on numbers that fit on a napkin."""
+"""The checker of operation, on numbers that fit on a napkin."""
 
 import pytest
 
