@@ -27,8 +27,8 @@ from alloc.models.round.data import make_round_data
 from alloc.objectives import round_utility
 from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.job_view import JobView
 from alloc.problems.allocation.solution import Assignment, Solution
-from alloc.schedulers.state import JobView
 from alloc.solving.outcome import Outcome, Settings
 from alloc.topology import Topology
 from alloc.workload import Job
