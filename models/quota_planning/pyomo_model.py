@@ -7,6 +7,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from alloc.formulation import PyomoModel
+from alloc.models.named import name_variables
 from alloc.models.quota_planning.arrays import HELD_SLACK, Extra, QuotaLayout, always_met
 from alloc.models.quota_planning.data import QuotaData
 
@@ -133,6 +134,16 @@ def concrete_model(data: QuotaData, extra: Extra) -> pyo.ConcreteModel:
         value = extra.kept[n]
         return worst(m, n) >= value - HELD_SLACK * max(1.0, abs(value))
 
+    name_variables(
+        model,
+        "quota",
+        {
+            (tenant.name, capacity.gpu_type): model.q[i, g]
+            for i, tenant in enumerate(problem.tenants)
+            for g, capacity in enumerate(problem.capacity)
+        },
+        f"tenant, GPU type: its quota in steps of {u:g} GPUs",
+    )
     return model
 
 
