@@ -97,7 +97,13 @@ def packs(topology: Topology, gangs: Sequence[Configuration]) -> bool:
         _, _, k, group, gang = tasks[i]
         tried = set()
         for h, host in enumerate(topology.hosts):
-            here = (topology.gpu_types[h], domain[host.id], cpu[h], memory[h], tuple(gpus[h]))
+            here: tuple[object, ...] = (
+                topology.gpu_types[h],
+                domain[host.id],
+                cpu[h],
+                memory[h],
+                tuple(gpus[h]),
+            )
             if gang.within == "host":
                 here = (*here, host.id)
             if here in tried:
