@@ -13,7 +13,6 @@ from alloc.serialisation import answer_with as _answer_with
 if TYPE_CHECKING:
     from alloc import planning as planning
     from alloc.certificate import Certificate as Certificate
-    from alloc.certificate import Result as Result
     from alloc.errors import AllocError as AllocError
     from alloc.errors import BackendUnavailableError as BackendUnavailableError
     from alloc.errors import CertificateError as CertificateError
@@ -37,6 +36,9 @@ if TYPE_CHECKING:
     from alloc.problems.allocation.solution import Schedule as Schedule
     from alloc.problems.allocation.solution import Solution as Solution
     from alloc.problems.allocation.solution import TaskPlacement as TaskPlacement
+    from alloc.result import Repair as Repair
+    from alloc.result import Result as Result
+    from alloc.result import Sensitivity as Sensitivity
     from alloc.simulation import simulate as simulate
     from alloc.solving import solve as solve
     from alloc.solving.model import Model as Model
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     from alloc.workload import TaskGroup as TaskGroup
 
 _NAMES = {
-    "alloc.certificate": ("Certificate", "Result"),
+    "alloc.certificate": ("Certificate",),
     "alloc.errors": (
         "AllocError",
         "BackendUnavailableError",
@@ -70,6 +72,7 @@ _NAMES = {
     "alloc.problems.allocation.instance": ("Affinity", "Instance", "Moves", "Tenant"),
     "alloc.problems.allocation.migration": ("Migration", "Move"),
     "alloc.objectives": ("OBJECTIVES", "Objective", "objective"),
+    "alloc.result": ("Repair", "Result", "Sensitivity"),
     "alloc.simulation": ("simulate",),
     "alloc.problems.allocation.solution": (
         "Allocation",
@@ -97,6 +100,7 @@ _ROOMS = (
     "planning",
     "problems",
     "progress",
+    "result",
     "topology",
     "units",
     "verification",

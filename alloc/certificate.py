@@ -1,4 +1,4 @@
-"""Certificates and results: what is claimed about an answer, and on whose word."""
+"""Certificates: what is claimed about an answer, and on whose word."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from os import PathLike
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
-from alloc.errors import AllocError
 from alloc.objectives import Sense
 from alloc.objectives.base import CONTRADICTION as CONTRADICTION
-from alloc.serialisation import document_format
 
 Status = Literal["optimal", "feasible", "infeasible", "no_solution"]
 Limit = Literal["time", "memory", "interrupt", "nodes"]
@@ -146,89 +143,3 @@ class Certificate:
     def replace(self, **changes: Any) -> Certificate:
         """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
-
-
-S = TypeVar("S")
-
-
-@dataclass(frozen=True)
-class Result(Generic[S]):
-    """An answer with its certificate: what `alloc.solve` returns for every family.
-
-    Parameters
-    ----------
-    solution
-        The best solution found, or ``None``.
-    certificate
-        What is proved about it.
-    log
-        What the method reports, one line a step.
-    conflict
-        For an infeasible instance, the requirements in conflict.
-    stages
-        For a goal of several levels, the certificate of each, most important first: the bound of a
-        level holds among solutions that keep what the earlier ones reached. `certificate` is that
-        of the first level that is not proved optimal, or of the last. Empty for a single objective.
-    repairs
-        For an infeasible problem, what would make it feasible, the least change first; each was
-        tried before it is named.
-    sensitivities
-        What one unit more of each resource is worth.
-    assumptions
-        What the answer takes for granted, in sentences.
-    """
-
-    solution: S | None
-    certificate: Certificate
-    log: tuple[str, ...] = ()
-    conflict: str | None = None
-    stages: tuple[Certificate, ...] = ()
-    repairs: tuple[Any, ...] = ()
-    sensitivities: tuple[Any, ...] = ()
-    assumptions: tuple[str, ...] = ()
-
-    def replace(self, **changes: Any) -> Result[S]:
-        """Return a copy with some fields changed."""
-        return dataclasses.replace(self, **changes)
-
-    @property
-    def status(self) -> Status:
-        """Status of the certificate."""
-        return self.certificate.status
-
-    @property
-    def objective(self) -> float | None:
-        """Value of the solution, recomputed by the checker, or None without one."""
-        return self.certificate.objective
-
-    @property
-    def bound(self) -> float:
-        """Proved bound on every solution's value."""
-        return self.certificate.bound
-
-    @property
-    def gap(self) -> float | None:
-        """Relative gap between objective and bound, 0 or more; None without a solution."""
-        return self.certificate.gap
-
-    def require_solution(self) -> S:
-        """Return the solution.
-
-        Raises
-        ------
-        AllocError
-            If there is none; the message says why.
-        """
-        if self.solution is None:
-            reason = self.conflict or f"status {self.certificate.status}"
-            raise AllocError(f"there is no solution: {reason}")
-        return self.solution
-
-    def to_json(self, path: str | PathLike[str] | None = None) -> str:
-        """Return the result as a JSON document, and write it if a path is given."""
-        return document_format(Result).write(self, path)
-
-    @staticmethod
-    def from_json(text: str | bytes) -> Result[Any]:
-        """Read a result from the text of a JSON document."""
-        return document_format(Result).parse(text)

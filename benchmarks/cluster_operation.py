@@ -22,12 +22,13 @@ from alloc.instances.operation import (
     generate_operation_stream,
 )
 from alloc.planning.operation_simulation import saving, simulate_operation
-from alloc.problems.operation.result import OperationResult
+from alloc.problems.operation.problem import OperationPlan
+from alloc.result import Result
 from alloc.solving.operation.method import solve_operation
 from alloc.solving.operation.policies import decide_operation
 from alloc.solving.outcome import Settings
 from benchmarks.environment import describe_environment
-from benchmarks.verdict import Verdict, conclude
+from benchmarks.verdict import Verdict, conclude, value_and_gap
 
 ON_REQUEST = True  # the searching rivals and the streams take many minutes
 
@@ -61,7 +62,7 @@ def decisions(sizes: Sequence[tuple[int, int]], seeds: int) -> list[Verdict]:
                 seconds = time.perf_counter() - began
                 for name in BASELINES:
                     other = decide_operation(problem, name, Settings(time_limit_s=RIVAL_S))
-                    savings[name].append(saving(exact.costs.total, other.costs.total))
+                    savings[name].append(saving(value_and_gap(exact)[0], value_and_gap(other)[0]))
                 _print_row(nodes, jobs, kind, seed, exact, seconds, savings)
                 if (nodes, jobs) == largest:
                     gaps.append(exact.certificate.gap or 0.0)
@@ -98,14 +99,14 @@ def _print_row(
     jobs: int,
     kind: str,
     seed: int,
-    exact: OperationResult,
+    exact: Result[OperationPlan],
     seconds: float,
     savings: dict[str, list[float]],
 ) -> None:
     certificate = exact.certificate
     saved = " ".join(f"{found[-1]:8.1%}" for found in savings.values())
     print(
-        f"{nodes:5d} {jobs:5d} {kind:6s} {seed:4d} {exact.costs.total:10.2f} "
+        f"{nodes:5d} {jobs:5d} {kind:6s} {seed:4d} {exact.objective:10.2f} "
         f"{certificate.gap:8.1e} {certificate.bound_proof:>10s} {seconds:6.2f}   {saved}",
         flush=True,
     )
@@ -120,8 +121,9 @@ def fear(nodes: int, jobs: int) -> None:
             problem = generate_operation(
                 num_nodes=nodes, num_jobs=jobs, kind=kind, postponement_factor=factor
             )
-            cost = decide_operation(problem, "exact", Settings(time_limit_s=TARGET_S)).costs.total
-            edf = decide_operation(problem, "edf").costs.total
+            exact = decide_operation(problem, "exact", Settings(time_limit_s=TARGET_S))
+            cost, _ = value_and_gap(exact)
+            edf, _ = value_and_gap(decide_operation(problem, "edf"))
             found.append(f"{factor:g}: {saving(cost, edf):.1%}")
         print(f"  {kind:6s} {nodes} nodes, {jobs} jobs   {'   '.join(found)}", flush=True)
 
@@ -131,7 +133,7 @@ def beyond(nodes: int, jobs: int) -> None:
     problem = generate_operation(num_nodes=nodes, num_jobs=jobs, kind="own", seed=1)
     result = solve_operation(problem, Settings(time_limit_s=60.0, workers=2), gap=1e-4)
     print(
-        f"\n{nodes} nodes, {jobs} jobs: cost {result.costs.total:.2f}, gap "
+        f"\n{nodes} nodes, {jobs} jobs: cost {result.objective:.2f}, gap "
         f"{result.certificate.gap:.1e}, {result.certificate.seconds:.1f} s",
         flush=True,
     )

@@ -21,9 +21,9 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 
-from alloc.certificate import Result
 from alloc.instances.readers import read_gavel_interference
 from alloc.problems.colocation import ColocationProblem, Packing
+from alloc.result import Result
 from alloc.solving import solve
 from alloc.workload import InterferenceTable
 from benchmarks.environment import describe_environment

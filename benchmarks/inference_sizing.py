@@ -222,7 +222,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     verdicts.append(
         Verdict(
             "plan and simulation agree in <= 5 rounds",
-            f"{'converged' if result.converged else 'not'} after {result.rounds}, "
+            f"{'converged' if result.converged else 'not'} after {result.iterations}, "
             f"{len(result.checks)} goals, {took:.1f} s",
             result.converged,
         )

@@ -21,13 +21,13 @@ from pathlib import Path
 
 import numpy as np
 
-from alloc.certificate import Result
 from alloc.instances.readers import openb_instance
 from alloc.objectives import objective
 from alloc.objectives.sharing import gpus_cut_anew
 from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment
+from alloc.result import Result
 from alloc.solving import solve
 from alloc.topology import HostType, flat_cluster
 from alloc.topology.mig import mig_profiles

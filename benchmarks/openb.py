@@ -26,12 +26,12 @@ from pathlib import Path
 
 import numpy as np
 
-from alloc.certificate import Result
 from alloc.errors import InstanceError
 from alloc.instances.inflation import arrivals_in_order, inflated_arrivals
 from alloc.instances.readers.openb import Pod, pod_configurations, read_openb_nodes, read_openb_pods
 from alloc.models.offline_packing.data import PackingData
 from alloc.problems.allocation.instance import Instance
+from alloc.result import Result
 from alloc.schedulers.placement import (
     BestFit,
     ExactPlan,

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from alloc.certificate import Result
 from alloc.instances.qaplib import read_qaplib
 from alloc.problems.quadratic_assignment import Permutation
+from alloc.result import Result
 from alloc.solving import solve
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude, value_and_gap

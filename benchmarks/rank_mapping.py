@@ -25,8 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alloc.certificate import Result
 from alloc.problems.rank_mapping import RankMapping, RankMappingProblem, value_mapping
+from alloc.result import Result
 from alloc.solving import solve
 from alloc.solving.rank_mapping.method import map_ranks, rank_problem
 from alloc.topology import GpuLink, HostType, Topology, fat_tree, hgx_h100, rail_optimised

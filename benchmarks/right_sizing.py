@@ -24,7 +24,8 @@ from alloc.instances.stored_planning import (
     with_bounds,
     write_manifest,
 )
-from alloc.problems.right_sizing import PlanResult
+from alloc.problems.right_sizing import Plan
+from alloc.result import Result
 from alloc.solving.right_sizing.method import Method, right_size
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
@@ -71,7 +72,7 @@ class Answer:
 
 def solve(
     entry: PlanningEntry, method: Method, limit_s: float, gap: float, workers: int, verbose: bool
-) -> tuple[Answer, PlanResult]:
+) -> tuple[Answer, Result[Plan]]:
     """Solve a stored problem."""
     began, cpu = time.perf_counter(), time.process_time()
     result = right_size(
@@ -92,7 +93,7 @@ def solve(
         certificate.gap,
         time.perf_counter() - began,
         time.process_time() - cpu,
-        0 if result.plan is None else sum(order.count for order in result.plan.orders),
+        0 if result.solution is None else sum(order.count for order in result.solution.orders),
     )
     return answer, result
 
@@ -155,7 +156,7 @@ def _is_small(entry: PlanningEntry) -> bool:
 
 def solve_all_ways(
     entry: PlanningEntry, arguments: argparse.Namespace
-) -> list[tuple[Answer, PlanResult]]:
+) -> list[tuple[Answer, Result[Plan]]]:
     """Solve a problem by each method that it is for, and print a line for each."""
     limit = arguments.time_limit or _SHARE_TO_SEARCH * TARGET_SECONDS
     methods: tuple[Method, ...] = ("decomposition",)
@@ -182,7 +183,7 @@ def judge(entry: PlanningEntry, answers: Sequence[Answer]) -> list[Verdict]:
     return [verdict for verdict in verdicts if verdict is not None]
 
 
-def _record(manifest: PlanningManifest, answer: Answer, result: PlanResult) -> PlanningManifest:
+def _record(manifest: PlanningManifest, answer: Answer, result: Result[Plan]) -> PlanningManifest:
     if answer.cost is None:
         return manifest
     bounds = PlanningBounds(

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     report = plan(problem, settings=SolveSettings(gap=0.01), replay=settings)
     assert report.replayed is not None
-    hosts = sum(order.count for order in report.result.require_plan().orders)
+    hosts = sum(order.count for order in report.result.require_solution().orders)
     print(f"replay: {report.replayed.sentence}")
     print(
         f"{hosts} hosts of {GPUS} GPUs ({time.process_time() - cpu:.0f} CPU s); load planned for "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from alloc.certificate import Result
+from alloc.result import Result
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from enum import IntEnum
 
-from alloc.certificate import Certificate, Result
+from alloc.certificate import Certificate
 from alloc.errors import (
     AllocError,
     BackendUnavailableError,
@@ -11,6 +11,7 @@ from alloc.errors import (
     UnsupportedFeatureError,
 )
 from alloc.problems.allocation.solution import Solution
+from alloc.result import Result
 
 
 class ExitCode(IntEnum):

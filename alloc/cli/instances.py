@@ -229,9 +229,9 @@ def print_schema(
     kind: Annotated[
         str,
         typer.Argument(
-            help="instance, solution, result, topology, planning, plan, plan_result, operation, "
-            "operation_plan, operation_result, inference_problem, inference_result, "
-            "quota_problem or quota_result.",
+            help="instance, solution, result, topology, planning, plan, operation, "
+            "operation_plan, operation_report, inference_problem, inference_report, "
+            "quota_problem or quota_report.",
             autocompletion=completion.complete_document_kind,
         ),
     ] = "instance",

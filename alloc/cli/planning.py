@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from alloc.planning.differences import WhatIf
     from alloc.planning.replay import ReplaySettings
     from alloc.planning.report import PlanReport, SolveSettings
-    from alloc.problems.right_sizing.plan import PlanResult
+    from alloc.problems.right_sizing.plan import Plan
     from alloc.problems.right_sizing.problem import PlanningProblem
+    from alloc.result import Result
 
 ProblemArgument = Annotated[
     str,
@@ -353,7 +354,7 @@ def _front(
 
         show(drawn(front_table(front, problem.currency)))
     results = [point.result for point in front.points]
-    if any(result.plan is not None for result in results):
+    if any(result.solution is not None for result in results):
         return ExitCode.SOLVED
     _say_conflict(results[-1])
     return worst_code(code_of_certificate(result.certificate) for result in results)
@@ -417,10 +418,10 @@ def say_stopped(certificate: "Certificate") -> None:
         say("no plan was found within the limits, and none is proved impossible; give more time.")
 
 
-def _say_conflict(result: "PlanResult") -> None:
+def _say_conflict(result: "Result[Plan]") -> None:
     if result.conflict is not None:
         say(f"infeasible: {result.conflict}")
-    for way in result.ways_out:
+    for way in result.repair_options:
         say(f"relief: {way}")
     say_stopped(result.certificate)
 

@@ -15,8 +15,8 @@ from alloc.errors import InstanceError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from alloc.certificate import Result
     from alloc.problems.rank_mapping import RankMapping
+    from alloc.result import Result
     from alloc.topology import Topology
     from alloc.topology.communication import Fabric
     from alloc.workload.parallelism import Parallelism

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alloc.certificate import Certificate
 from alloc.cli import options
 from alloc.cli.completion import complete_operation_policy
 from alloc.cli.console import print_text, progress, require_writable, save, show
@@ -19,9 +18,10 @@ from alloc.errors import InstanceError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from alloc.problems.inference_sizing.result import InferenceResult
+    from alloc.problems.inference_sizing.report import InferenceReport
     from alloc.problems.quota_planning.problem import DemandScenario, QuotaProblem
-    from alloc.problems.quota_planning.result import QuotaResult
+    from alloc.problems.quota_planning.report import QuotaReport
+    from alloc.result import Result
 
 FileArgument = Annotated[
     str,
@@ -67,7 +67,7 @@ def operate_command(
         load_operation,
         operate,
         parse_operation,
-        write_operation_result,
+        write_operation_report,
     )
 
     asked = read_document(problem, parse_operation, load_operation)
@@ -76,12 +76,12 @@ def operate_command(
             asked, policy, time_limit_s=time_limit, seed=seed, workers=workers, report=report
         )
     _deliver(
-        lambda path: write_operation_result(found, path),
+        lambda path: write_operation_report(found, path),
         lambda: operation_tables(found, asked.currency),
         output,
         json,
     )
-    return _outcome(found.certificate)
+    return _outcome(found.result)
 
 
 def size_inference_command(
@@ -109,7 +109,7 @@ def size_inference_command(
         load_inference_problem,
         read_inference_problem,
         size_inference,
-        write_inference_result,
+        write_inference_report,
     )
     from alloc.solving.outcome import Settings
 
@@ -124,13 +124,12 @@ def size_inference_command(
             progress=report,
         )
     _deliver(
-        lambda path: write_inference_result(found, path),
+        lambda path: write_inference_report(found, path),
         lambda: inference_tables(found, asked.currency),
         output,
         json,
     )
-    cures = [relaxation.sentence for relaxation in found.relaxations]
-    return _outcome(found.certificate, found.conflict, cures, _missed_goals(found))
+    return _outcome(found.result, _missed_goals(found))
 
 
 def plan_quotas_command(
@@ -163,7 +162,7 @@ def plan_quotas_command(
         load_quota_problem,
         plan_quotas,
         read_quota_problem,
-        write_quota_result,
+        write_quota_report,
     )
     from alloc.solving.outcome import Settings
 
@@ -182,10 +181,9 @@ def plan_quotas_command(
             progress=report,
         )
     _deliver(
-        lambda path: write_quota_result(found, path), lambda: quota_tables(found), output, json
+        lambda path: write_quota_report(found, path), lambda: quota_tables(found), output, json
     )
-    cures = [relaxation.sentence for relaxation in found.relaxations]
-    return _outcome(found.certificate, found.conflict, cures, _missed_promises(found, asked))
+    return _outcome(found.result, _missed_promises(found, asked))
 
 
 def _scenarios_for(
@@ -222,7 +220,7 @@ def _deliver(
         show(*tables())
 
 
-def _missed_goals(found: "InferenceResult") -> str | None:
+def _missed_goals(found: "InferenceReport") -> str | None:
     """Return which goals the simulation misses, in a sentence; None if it misses none."""
     from alloc.cli.tables import percent
 
@@ -238,7 +236,7 @@ def _missed_goals(found: "InferenceResult") -> str | None:
     )
 
 
-def _missed_promises(found: "QuotaResult", problem: "QuotaProblem") -> str | None:
+def _missed_promises(found: "QuotaReport", problem: "QuotaProblem") -> str | None:
     """Return whose promise fails out of sample, in a sentence; None if none was made or fails."""
     from alloc.cli.tables import percent
     from alloc.planning.quotas import missed_promises
@@ -256,19 +254,14 @@ def _missed_promises(found: "QuotaResult", problem: "QuotaProblem") -> str | Non
     return f"out of sample {', '.join(short)}; give more --rounds, or more scenarios to plan for."
 
 
-def _outcome(
-    certificate: Certificate,
-    conflict: str | None = None,
-    cures: Sequence[str] = (),
-    missed: str | None = None,
-) -> ExitCode:
+def _outcome(result: "Result[Any]", missed: str | None = None) -> ExitCode:
     """Say what went wrong and how it could be cured; return the exit code."""
-    if conflict is not None:
-        say(f"infeasible: {conflict}")
-    for cure in cures:
-        say(f"relief: {cure}")
+    if result.conflict is not None:
+        say(f"infeasible: {result.conflict}")
+    for option in result.repair_options:
+        say(f"relief: {option}")
     if missed is not None:
         say(f"missed: {missed}")
-    say_stopped(certificate)
-    code = code_of_certificate(certificate)
+    say_stopped(result.certificate)
+    code = code_of_certificate(result.certificate)
     return ExitCode.MISSED if code is ExitCode.SOLVED and missed is not None else code

@@ -8,16 +8,18 @@ from alloc.cli.tables import certificate_table, number, percent, shortened, tabl
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from alloc.problems.inference_sizing.result import InferenceResult, Resolve
-    from alloc.problems.operation.result import OperationResult
-    from alloc.problems.quota_planning.result import QuotaResult
+    from alloc.problems.inference_sizing.report import InferenceReport
+    from alloc.problems.operation.report import OperationReport
+    from alloc.problems.quota_planning.report import QuotaReport
+    from alloc.result import Sensitivity
 
 
-def operation_tables(found: "OperationResult", currency: str) -> "list[RenderableType]":
+def operation_tables(found: "OperationReport", currency: str) -> "list[RenderableType]":
     """Return what a decision says: certificate, costs, nodes that are on."""
+    plan = found.result.require_solution()
     rows = [
         (node.node, node.type, ", ".join(f"{job} ({gpus})" for job, gpus in node.jobs))
-        for node in found.plan.nodes
+        for node in plan.nodes
     ]
     costs = found.costs
     money = [
@@ -26,19 +28,19 @@ def operation_tables(found: "OperationResult", currency: str) -> "list[Renderabl
         ("feared of jobs that wait", costs.postponement),
     ]
     shown: list[RenderableType] = [
-        certificate_table(found.certificate, currency),
+        certificate_table(found.result.certificate, currency),
         table(("part", "money"), money, f"Cost, {currency}"),
         shortened(("node", "type", "jobs (GPUs)"), rows, title="Nodes that are on"),
     ]
-    if found.plan.postponed:
-        shown.append(f"Postponed: {', '.join(found.plan.postponed)}")
+    if plan.postponed:
+        shown.append(f"Postponed: {', '.join(plan.postponed)}")
     return shown
 
 
-def inference_tables(found: "InferenceResult", currency: str) -> "list[RenderableType]":
+def inference_tables(found: "InferenceReport", currency: str) -> "list[RenderableType]":
     """Return what a sizing says: certificate, replicas, goals by both fidelities, what-ifs."""
-    shown: list[RenderableType] = [certificate_table(found.certificate, currency)]
-    if found.plan is not None:
+    shown: list[RenderableType] = [certificate_table(found.result.certificate, currency)]
+    if found.result.solution is not None:
         rows = [
             (
                 group.period,
@@ -48,7 +50,7 @@ def inference_tables(found: "InferenceResult", currency: str) -> "list[Renderabl
                 group.batch_cap,
                 f"{group.rate_per_s:.4g}",
             )
-            for group in found.plan.groups
+            for group in found.result.solution.groups
         ]
         columns = ("period", "model", "GPUs x TP x PP", "replicas", "batch", "requests/s")
         shown.append(shortened(columns, rows, title="Replicas"))
@@ -77,18 +79,18 @@ def inference_tables(found: "InferenceResult", currency: str) -> "list[Renderabl
             "formula",
             "simulated",
         )
-        shown.append(shortened(headings, goals, title=f"Goals, round {found.rounds}"))
-    shown += _resolved(found.resolves, f"cost, {currency}")
-    return shown + _assumed(found.assumptions)
+        shown.append(shortened(headings, goals, title=f"Goals, round {found.iterations}"))
+    shown += _resolved(found.result.sensitivities, f"cost, {currency}")
+    return shown + _assumed(found.result.assumptions)
 
 
-def quota_tables(found: "QuotaResult") -> "list[RenderableType]":
+def quota_tables(found: "QuotaReport") -> "list[RenderableType]":
     """Return what quotas say: certificate, quotas, what tenants get, what-ifs."""
-    goal = found.certificate.objective_name.replace("_", " ")
-    unit = "GPU h" if found.certificate.objective_name == "expected_shortfall" else ""
-    shown: list[RenderableType] = [certificate_table(found.certificate, unit)]
-    if found.plan is not None:
-        rows = [(q.tenant, q.gpu_type, q.gpu_milli / 1000) for q in found.plan.quotas]
+    goal = found.result.certificate.objective_name.replace("_", " ")
+    unit = "GPU h" if found.result.certificate.objective_name == "expected_shortfall" else ""
+    shown: list[RenderableType] = [certificate_table(found.result.certificate, unit)]
+    if found.result.solution is not None:
+        rows = [(q.tenant, q.gpu_type, q.gpu_milli / 1000) for q in found.result.solution.quotas]
         shown.append(shortened(("tenant", "GPU type", "GPUs"), rows, title="Quotas"))
         outlooks = [
             (o.tenant, o.sample, percent(o.service), percent(o.coverage), o.shortfall_gpu_h)
@@ -96,23 +98,23 @@ def quota_tables(found: "QuotaResult") -> "list[RenderableType]":
         ]
         columns = ("tenant", "sample", "served", "fully served", "short, GPU h")
         shown.append(shortened(columns, outlooks, title="What tenants get"))
-    shown += _resolved(found.resolves, goal)
-    return shown + _assumed(found.assumptions)
+    shown += _resolved(found.result.sensitivities, goal)
+    return shown + _assumed(found.result.assumptions)
 
 
-def _resolved(resolves: "Sequence[Resolve]", what: str) -> "list[RenderableType]":
+def _resolved(sensitivities: "Sequence[Sensitivity]", what: str) -> "list[RenderableType]":
     """Return what a little more of each thing would change, by solving again."""
-    if not resolves:
+    if not sensitivities:
         return []
     one = {"host": "one more host", "gpu": "one more GPU"}
     rows = [
         (
             one.get(change.kind, f"{change.amount:g} {change.unit}"),
             change.name,
-            "no plan" if change.cost_change is None else number(change.cost_change),
-            change.exact,
+            "no plan" if change.value is None else number(change.value),
+            change.is_exact,
         )
-        for change in resolves
+        for change in sensitivities
     ]
     columns = ("what if", "which", f"adds to the {what}", "proved")
     return [table(columns, rows, "A little more, solved again")]

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from alloc.certificate import Result
 from alloc.cli import options
 from alloc.cli.console import (
     log_to,
@@ -19,6 +18,7 @@ from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
 from alloc.cli.sources import read_answer, read_instance, solution_of
 from alloc.problems.allocation.solution import Solution
+from alloc.result import Result
 
 
 def solve_command(

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from alloc.certificate import Result
 from alloc.errors import InstanceError, nearest
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.problems.allocation.solution import Solution
 from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.result import Result
 
 T = TypeVar("T")
 

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from alloc.certificate import Result
 from alloc.cli import options
 from alloc.cli.console import print_json, show
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.sources import STDIN, STDIN_NAME, read_answer, read_instance, solution_of, with_moves
 from alloc.cli.topology import HostTypeOption, TopologyOption, on_topology
+from alloc.result import Result
 
 
 def verify_command(

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from alloc.certificate import Result
 from alloc.documents import format_of, parse_result
-from alloc.problems.right_sizing.plan import PlanResult
+from alloc.planning.documents import upgraded_answer
+from alloc.problems.right_sizing.plan import Plan
+from alloc.result import Result
 
 Document = Mapping[str, Any]
 
@@ -48,7 +49,7 @@ class RemotePlan:
     """
 
     holds: bool
-    result: PlanResult
+    result: Result[Plan]
     replay: Document | None
 
 
@@ -99,12 +100,12 @@ def explanations_of(content: bytes) -> Document:
 
 def plan_of(content: bytes) -> RemotePlan:
     """Return the plan of a document."""
-    return _plan(json.loads(content))
+    return _plan(upgraded_answer(json.loads(content)))
 
 
 def what_if_of(content: bytes) -> RemoteWhatIf:
     """Return the what-if of a document."""
-    plain = json.loads(content)
+    plain = upgraded_answer(json.loads(content))
     cost = plain["cost"]
     return RemoteWhatIf(
         changes=tuple(plain["changes"]),
@@ -117,6 +118,4 @@ def what_if_of(content: bytes) -> RemoteWhatIf:
 
 
 def _plan(plain: Document) -> RemotePlan:
-    return RemotePlan(
-        plain["holds"], format_of("plan_result").decode(plain["result"]), plain["replay"]
-    )
+    return RemotePlan(plain["holds"], format_of("result").decode(plain["result"]), plain["replay"])

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from alloc.certificate import Result
 from alloc.client.answers import (
     Document,
     RemotePlacement,
@@ -26,6 +25,7 @@ from alloc.errors import InstanceError
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Solution
 from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.result import Result
 from alloc.units import require_positive
 
 T = TypeVar("T")

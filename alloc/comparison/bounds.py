@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from alloc.certificate import OPTIMALITY_GAP, Certificate, Result
+from alloc.certificate import OPTIMALITY_GAP, Certificate
 from alloc.comparison.measures import measure_schedule
 from alloc.comparison.settings import Settings, alloc_version, key_of
 from alloc.comparison.store import Item, StoreError
@@ -15,6 +15,7 @@ from alloc.errors import AllocError, CertificateError
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
+from alloc.result import Result
 
 BOUND_TOLERANCE = 1e-6
 """Relative amount by which rounding may put a schedule below a bound; more is a false bound."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from alloc.certificate import Result
 from alloc.documents.files import MAX_BYTES
 from alloc.documents.formats import Format, format_of, format_of_type
 from alloc.documents.instances import canonical_json
@@ -19,7 +18,8 @@ from alloc.documents.models import SCHEMA_VERSION
 from alloc.documents.schema import json_schema, write_schemas
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Solution
-from alloc.problems.right_sizing import Plan, PlanningProblem, PlanResult
+from alloc.problems.right_sizing import Plan, PlanningProblem
+from alloc.result import Result
 from alloc.topology import Topology
 
 __all__ = [
@@ -31,21 +31,18 @@ __all__ = [
     "json_schema",
     "load_instance",
     "load_plan",
-    "load_plan_result",
     "load_planning_problem",
     "load_result",
     "load_solution",
     "load_topology",
     "parse_instance",
     "parse_plan",
-    "parse_plan_result",
     "parse_planning_problem",
     "parse_result",
     "parse_solution",
     "parse_topology",
     "write_instance",
     "write_plan",
-    "write_plan_result",
     "write_planning_problem",
     "write_result",
     "write_schemas",
@@ -59,7 +56,6 @@ _RESULT: Format[Result[Any]] = format_of("result")
 _TOPOLOGY: Format[Topology] = format_of("topology")
 _PROBLEM: Format[PlanningProblem] = format_of("planning")
 _PLAN: Format[Plan] = format_of("plan")
-_PLAN_RESULT: Format[PlanResult] = format_of("plan_result")
 
 # Jobs with the same configurations are written against one set, and share one tuple when read.
 write_instance, parse_instance, load_instance = _INSTANCE.write, _INSTANCE.parse, _INSTANCE.load
@@ -70,5 +66,3 @@ write_topology, parse_topology, load_topology = _TOPOLOGY.write, _TOPOLOGY.parse
 write_planning_problem = _PROBLEM.write
 parse_planning_problem, load_planning_problem = _PROBLEM.parse, _PROBLEM.load
 write_plan, parse_plan, load_plan = _PLAN.write, _PLAN.parse, _PLAN.load
-write_plan_result = _PLAN_RESULT.write
-parse_plan_result, load_plan_result = _PLAN_RESULT.parse, _PLAN_RESULT.load

@@ -9,25 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from alloc.certificate import Certificate, Result
+from alloc.certificate import Certificate
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.problems.operation.jobs import EarlyStop, OperationJob
 from alloc.problems.operation.nodes import NodePool, NodeType
 from alloc.problems.operation.problem import NodePlan, OperationPlan, OperationProblem, RunningJob
-from alloc.problems.operation.result import OperationCosts, OperationResult
+from alloc.problems.operation.report import OperationCosts
 from alloc.problems.right_sizing.demand import JobClass, JobOption, Scenario, Tightening
 from alloc.problems.right_sizing.offers import HostOffer, Owned
-from alloc.problems.right_sizing.plan import (
-    CostBreakdown,
-    MarginalValue,
-    Order,
-    Plan,
-    PlanResult,
-    Relief,
-)
+from alloc.problems.right_sizing.plan import Order, Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.problems.right_sizing.sites import Site
+from alloc.result import Result
 from alloc.topology.host import Domain, GpuLink, Host, HostType, NetworkLink
 from alloc.topology.topology import Topology
 from alloc.workload.configuration import Configuration, TaskGroup
@@ -131,6 +125,7 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
     Result: {
         "": "A result of alloc: an answer with its certificate.",
         "stages": "For a goal of several levels, the certificate of each.",
+        "solution": "The best solution found, of a kind for each family; null without one.",
     },
     Site: {
         "pue": "Power usage effectiveness, 1 or more.",
@@ -196,38 +191,6 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
         "waived": "Names of the scenarios that are waived.",
         "unserved": "Jobs not served.",
     },
-    CostBreakdown: {
-        "purchase": "Hosts bought.",
-        "reserved": "Hosts reserved.",
-        "maintenance": "Maintenance.",
-        "on_demand": "Hosts rented on demand.",
-        "spot": "Spot hosts.",
-        "energy": "Energy with cooling.",
-        "carbon": "The carbon price on the energy.",
-        "residual": "Worth at the end, 0 or less.",
-        "loss": "Jobs left unserved.",
-    },
-    MarginalValue: {
-        "": "What one more unit of something would save, in the relaxation.",
-        "kind": "What there would be more of.",
-        "name": "Site, offer or class.",
-    },
-    Relief: {
-        "kind": "Kind of limit.",
-        "name": "Class, site or offer.",
-        "scenario": "Scenario; null: all.",
-        "amount": "How much is missing.",
-        "way": "Number of the way out that it belongs to; all reliefs of a way are needed "
-        "together, one way is enough.",
-        "least": "Whether less is proved not to be enough.",
-    },
-    PlanResult: {
-        "": "A result of capacity planning: a plan with its certificate.",
-        "certificate": "What is proved about it.",
-        "costs": "What the expected discounted cost is made of.",
-        "marginals": "What one more unit would save.",
-        "reliefs": "The limits that may give way, see way.",
-    },
     NodeType: {
         "": "What a node can be while it is on.",
         "price_per_h": "Money per hour with 1, 2, ... GPUs in use, never falling; empty: no price.",
@@ -273,10 +236,5 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
     },
     OperationCosts: {
         "operating": "What its nodes are charged, money.",
-    },
-    OperationResult: {
-        "": "A result of a decision in operation: a plan with its costs and certificate.",
-        "plan": "The plan.",
-        "certificate": "What is proved about it.",
     },
 }

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from alloc.documents.models import SCHEMA_VERSION
+from alloc.documents.models import version_of
 from alloc.documents.records import default_of
-from alloc.documents.shapes import shape_of
+from alloc.documents.shapes import Special, shape_of
 from alloc.errors import InstanceError
 
 # Beyond 64 bits a float is written as a float.
@@ -23,7 +23,7 @@ _AS_THEY_ARE = frozenset({str, bool, type(None)})
 
 def header(kind: str) -> dict[str, Any]:
     """Return what every document starts with."""
-    return {"schema_version": SCHEMA_VERSION, "kind": kind}
+    return {"schema_version": version_of(kind), "kind": kind}
 
 
 def canonical_record(record: Any, leave_out: Sequence[str] = ()) -> bytes:
@@ -51,27 +51,40 @@ def _fields(kind: Any) -> tuple[tuple[str, Any, Callable[[Any, str], Any] | None
     """
     shape, found = shape_of(kind), {}
     for field in dataclasses.fields(kind):
-        if field.name in shape.omitted:
-            continue
         always = field.name in shape.always
         default = dataclasses.MISSING if always else default_of(field, dataclasses.MISSING)
-        special = shape.fields.get(field.name)
-        found[field.name] = (field.name, default, None if special is None else special.write)
+        found[field.name] = (field.name, default, _writer(shape.fields.get(field.name)))
     middle = [name for name in found if name not in (*shape.first, *shape.last)]
     return tuple(found[name] for name in (*shape.first, *middle, *shape.last))
+
+
+def _writer(special: Special | None) -> Callable[[Any, str], Any] | None:
+    """Return what writes a field that documents hold in another form; None: as any other."""
+    if special is None or special.write is None:
+        return None
+    write, typed = special.write, special.typed
+
+    def written(value: Any, name: str) -> Any:
+        other = write(value, name)
+        plain = encode(other, name)
+        if not typed or other is None:
+            return plain
+        return {"type": shape_of(type(other)).tag, **plain}
+
+    return written
 
 
 def encode_part(part: Any, leave_out: Sequence[str] = ()) -> dict[str, Any]:
     """Return a dataclass as a JSON object without the fields that have their default."""
     kind: Any = type(part)
-    tag = shape_of(kind).tag
-    plain: dict[str, Any] = {"type": tag} if tag else {}
+    shape = shape_of(kind)
+    plain: dict[str, Any] = {"type": shape.tag} if shape.tag and shape.typed else {}
     for name, default, write in _fields(kind):
         if name in leave_out:
             continue
         value = getattr(part, name)
         if default is dataclasses.MISSING or value != default:
-            plain[name] = encode(value if write is None else write(value, name), name)
+            plain[name] = encode(value, name) if write is None else write(value, name)
     return plain
 
 

@@ -24,6 +24,7 @@ from alloc.documents.models import Part
 from alloc.documents.parsing import parse_document
 from alloc.documents.places import root_name
 from alloc.documents.records import adapter_of, model_of, told_apart
+from alloc.documents.upgrades import upgraded
 from alloc.errors import InstanceError
 
 T = TypeVar("T")
@@ -95,6 +96,7 @@ class Format(Generic[T]):
         InstanceError
             If a field is unknown, missing or of the wrong type; one sentence, with the owner.
         """
+        raw = upgraded(raw, self.kind)
         return _checked(raw, self.adapter, self.models, root_name(raw, self.kind))
 
     def decode(self, raw: Mapping[str, Any]) -> T:

@@ -9,20 +9,20 @@ from typing import Any, Literal
 
 from pydantic import Field, create_model
 
-from alloc.certificate import Result
 from alloc.documents.encoding import canonical_record, encode_part
 from alloc.documents.instances import canonical_json, encode_instance
-from alloc.documents.models import Document, Part
+from alloc.documents.models import Part, version_of
 from alloc.documents.records import model_of, new_model
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Schedule
 from alloc.problems.inference_sizing.problem import InferenceProblem
-from alloc.problems.inference_sizing.result import InferenceResult
+from alloc.problems.inference_sizing.report import InferenceReport
 from alloc.problems.operation.problem import OperationPlan, OperationProblem
-from alloc.problems.operation.result import OperationResult
+from alloc.problems.operation.report import OperationReport
 from alloc.problems.quota_planning.problem import QuotaProblem
-from alloc.problems.quota_planning.result import QuotaResult
-from alloc.problems.right_sizing import Plan, PlanningProblem, PlanResult
+from alloc.problems.quota_planning.report import QuotaReport
+from alloc.problems.right_sizing import Plan, PlanningProblem
+from alloc.result import Result
 from alloc.topology import Topology
 
 
@@ -70,16 +70,15 @@ KINDS: Mapping[str, Kind] = {
         canonical=partial(canonical_record, leave_out=("description",)),
     ),
     "plan": Kind((Plan,), {Plan: "A plan of alloc."}),
-    "plan_result": Kind((PlanResult,)),
     "operation": Kind((OperationProblem,)),
     "operation_plan": Kind(
         (OperationPlan,), {OperationPlan: "A plan of alloc for a decision in operation."}
     ),
-    "operation_result": Kind((OperationResult,)),
+    "operation_report": Kind((OperationReport,)),
     "inference_problem": Kind((InferenceProblem,), brief=True),
-    "inference_result": Kind((InferenceResult,), brief=True),
+    "inference_report": Kind((InferenceReport,), brief=True),
     "quota_problem": Kind((QuotaProblem,), brief=True),
-    "quota_result": Kind((QuotaResult,), brief=True),
+    "quota_report": Kind((QuotaReport,), brief=True),
 }
 
 
@@ -87,7 +86,11 @@ def document_models(name: str, kind: Kind) -> tuple[type[Part], ...]:
     """Return the pydantic models of the documents of a kind, one for each of its types."""
     title = "".join(word.capitalize() for word in name.split("_"))
     titles = [title] if len(kind.types) == 1 else [one.__name__ for one in kind.types]
-    head = {"kind": (Literal[name], Field(description="What the document holds."))}
+    version: Any = Literal[version_of(name)]
+    head = {
+        "schema_version": (version, Field(description="Version of the format of documents.")),
+        "kind": (Literal[name], Field(description="What the document holds.")),
+    }
     return tuple(
         _document_model(record_class, f"{title}Document", head, kind.descriptions.get(record_class))
         for record_class, title in zip(kind.types, titles, strict=True)
@@ -102,7 +105,8 @@ def _document_model(
     The head of a document that is also a part of others follows its fields, as it was published.
     """
     if description is None:
-        return new_model(record_class, title, Document, head)
-    base = (Document, model_of(record_class))
-    model: type[Part] = create_model(title, __base__=base, __doc__=description, **head)
+        return new_model(record_class, title, Part, head)
+    document: type[Part] = create_model("Document", __base__=Part, **head)
+    base = (document, model_of(record_class))
+    model: type[Part] = create_model(title, __base__=base, __doc__=description)
     return model

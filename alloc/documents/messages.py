@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from alloc.documents.models import Part
 from alloc.documents.parsing import describe
 from alloc.documents.places import Spot, locate
-from alloc.documents.records import CLASSES
-from alloc.documents.shapes import shape_of
 from alloc.errors import InstanceError, nearest
 
 if TYPE_CHECKING:
@@ -126,7 +124,7 @@ def _union_sentence(detail: ErrorDetails, field: str) -> str:
     """Say what is wrong where a document may hold one of several things."""
     value, context = detail.get("input"), detail.get("ctx", {})
     if str(context.get("discriminator")).strip("'") == "type":
-        tags = [shape_of(found).tag for found in CLASSES.values() if shape_of(found).tag]
+        tags = [tag.strip(" '") for tag in str(context.get("expected_tags", "")).split(",")]
         if not isinstance(value, dict) or "type" not in value:
             return f'{field}: field "type" is missing; add "type": "schedule" or "allocation".'
         guess = nearest(str(value["type"]), tags)

@@ -8,7 +8,7 @@ document and a program hear the same sentence.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
@@ -21,7 +21,15 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 SCHEMA_VERSION = 1
-"""Version of the format of documents; a change that older readers would misread raises it."""
+"""Version of most documents; a change that older readers would misread raises it."""
+_VERSIONS = {"result": 2, "operation_report": 2, "inference_report": 2, "quota_report": 2}
+"""Kinds of documents whose version is another: since 2 all families have one kind of result."""
+
+
+def version_of(kind: str) -> int:
+    """Return the version in which documents of a kind are written."""
+    return _VERSIONS.get(kind, SCHEMA_VERSION)
+
 
 INFINITIES = {"inf": math.inf, "-inf": -math.inf}
 """How documents write the infinities that a certificate may hold; JSON has no number for them."""
@@ -33,14 +41,13 @@ TITLES = {
     "topology": "a topology",
     "planning": "a planning problem",
     "plan": "a plan",
-    "plan_result": "a result of planning",
     "operation": "a decision in operation",
     "operation_plan": "a plan in operation",
-    "operation_result": "a result in operation",
+    "operation_report": "a report of a decision in operation",
     "inference_problem": "an inference problem",
-    "inference_result": "a result of inference sizing",
+    "inference_report": "a report of inference sizing",
     "quota_problem": "a quota problem",
-    "quota_result": "a result of quota planning",
+    "quota_report": "a report of quota planning",
 }
 """Every kind of document, with its name in a sentence; `alloc.documents.kinds` has the types."""
 
@@ -103,9 +110,3 @@ class Part(BaseModel):
         schema = handler(source)
         _stop_at_first(schema)
         return schema
-
-
-class Document(Part):
-    """Base of the documents: what every one of them starts with."""
-
-    schema_version: Literal[1] = Field(description="Version of the format of documents.")

@@ -9,10 +9,11 @@ from importlib.metadata import version
 from typing import Any
 
 from alloc.documents import files
-from alloc.documents.models import SCHEMA_VERSION, TITLES
+from alloc.documents.models import TITLES, version_of
+from alloc.documents.upgrades import upgraded
 from alloc.errors import InstanceError, nearest
 
-READ_SINCE = {1: "0.1.0"}
+READ_SINCE = {1: "0.1.0", 2: "0.1.0"}
 """The first version of alloc that reads each schema version."""
 
 _OTHER_ENCODINGS = (
@@ -37,9 +38,10 @@ def parse_document(text: str | bytes, kind: str) -> dict[str, Any]:
         raise InstanceError(
             f"the {kind} document is {describe(raw)}; a document is a JSON object, in braces."
         )
-    _check_kind(raw, kind)
-    _check_version(raw, kind)
-    return raw
+    document: dict[str, Any] = upgraded(raw, kind)
+    _check_kind(document, kind)
+    _check_version(document, kind)
+    return document
 
 
 def parse_json(text: str | bytes, where: str) -> Any:
@@ -157,19 +159,19 @@ def _check_kind(raw: dict[str, Any], kind: str) -> None:
 
 
 def _check_version(raw: dict[str, Any], kind: str) -> None:
+    newest = version_of(kind)
     if "schema_version" not in raw:
         raise InstanceError(
-            f'the {kind} document has no "schema_version"; add "schema_version": {SCHEMA_VERSION}.'
+            f'the {kind} document has no "schema_version"; add "schema_version": {newest}.'
         )
     found = raw["schema_version"]
     if type(found) is not int or found < 1:
         raise InstanceError(
-            f"the {kind} document has schema_version {describe(found)}; this alloc writes "
-            f"{SCHEMA_VERSION}."
+            f"the {kind} document has schema_version {describe(found)}; this alloc writes {newest}."
         )
-    if found > SCHEMA_VERSION:
+    if found > newest:
         raise InstanceError(
             f"the {kind} document has schema_version {describe(found)}, and this alloc "
-            f"{version('alloc')} reads up to {SCHEMA_VERSION} (read since alloc "
-            f"{READ_SINCE[SCHEMA_VERSION]}); upgrade alloc, or write the document with this one."
+            f"{version('alloc')} reads up to {newest} (read since alloc "
+            f"{READ_SINCE[newest]}); upgrade alloc, or write the document with this one."
         )

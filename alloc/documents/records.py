@@ -46,20 +46,26 @@ def model_of(record_class: Any) -> type[Part]:
     return new_model(record_class, f"{record_class.__name__}Part", Part, {})
 
 
+@cache
+def typed_model_of(record_class: Any) -> type[Part]:
+    """Return the pydantic model of a dataclass that says in a field ``type`` which one it is."""
+    if shape_of(record_class).typed:
+        return model_of(record_class)
+    return new_model(record_class, f"{record_class.__name__}Solution", Part, {}, typed=True)
+
+
 def new_model(
-    record_class: Any, name: str, base: type[Part], head: Mapping[str, Any]
+    record_class: Any, name: str, base: type[Part], head: Mapping[str, Any], *, typed: bool = False
 ) -> type[Part]:
     """Return a pydantic model with the fields of a dataclass after those of `base` and `head`."""
     hints = field_types(record_class)
     meanings = _meanings(record_class)
     shape = shape_of(record_class)
     fields = dict(head)
-    if shape.tag:
+    if shape.tag and (shape.typed or typed):
         fields["type"] = (Literal[shape.tag], Field(description="Kind of solution."))
     shared = shape.shared
     for member in dataclasses.fields(record_class):
-        if member.name in shape.omitted:
-            continue
         default = default_of(member, ...)
         if shared is not None and default is not ...:
             fields[shared.name] = (_type(shared.type), Field({}, description=shared.meaning))
@@ -99,7 +105,7 @@ def _type(hint: Any) -> Any:
         return Whole
     origin, arguments = get_origin(hint), get_args(hint)
     if is_record(hint):
-        return model_of(hint)
+        return model_of(origin or hint)
     if origin is tuple:
         # JSON has lists for tuples, Python may give either; what is in them is as strict as ever.
         if len(arguments) == 2 and arguments[1] is Ellipsis:
@@ -113,14 +119,16 @@ def _type(hint: Any) -> Any:
         records = [a for a in arguments if is_record(a)]
         if len(records) > 1:
             rest = [_type(a) for a in arguments if a not in records]
-            return reduce(or_, rest, told_apart(records, [model_of(r) for r in records]))
+            typed = all(shape_of(record).tag for record in records)
+            models = [typed_model_of(r) if typed else model_of(r) for r in records]
+            return reduce(or_, rest, told_apart(records, models))
         return reduce(or_, map(_type, arguments))
     return hint
 
 
 def is_record(hint: Any) -> bool:
-    """Return whether a type is a dataclass."""
-    return dataclasses.is_dataclass(hint)
+    """Return whether a type is a dataclass, as ``Result[Plan]`` is."""
+    return dataclasses.is_dataclass(get_origin(hint) or hint)
 
 
 def told_apart(records: Sequence[Any], models: Sequence[Any]) -> Any:

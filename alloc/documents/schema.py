@@ -13,7 +13,7 @@ from typing import Any
 from alloc.documents.files import reason, write_text
 from alloc.documents.formats import format_of
 from alloc.documents.kinds import KINDS
-from alloc.documents.models import SCHEMA_VERSION
+from alloc.documents.models import version_of
 from alloc.documents.records import adapter_of
 from alloc.errors import AllocError, InstanceError, nearest
 
@@ -27,8 +27,8 @@ def json_schema(kind: str) -> dict[str, Any]:
     ----------
     kind
         ``instance``, ``solution``, ``result``, ``topology``, ``planning``, ``plan``,
-        ``plan_result``, ``operation``, ``operation_plan``, ``operation_result``,
-        ``inference_problem``, ``inference_result``, ``quota_problem`` or ``quota_result``.
+        ``operation``, ``operation_plan``, ``operation_report``, ``inference_problem``,
+        ``inference_report``, ``quota_problem`` or ``quota_report``.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def json_schema(kind: str) -> dict[str, Any]:
     schema = format_of(kind).adapter.json_schema()
     return {
         "$schema": DIALECT,
-        "$id": f"urn:alloc:{kind}:{SCHEMA_VERSION}",
+        "$id": f"urn:alloc:{kind}:{version_of(kind)}",
         "title": f"alloc {kind} document",
         **{key: value for key, value in schema.items() if key != "title"},
     }
@@ -55,12 +55,12 @@ def record_schema(record_class: Any, kind: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the documents of any dataclass."""
     schema = adapter_of(record_class).json_schema()
     head = {
-        "schema_version": {"const": SCHEMA_VERSION, "description": "Version of the format."},
+        "schema_version": {"const": version_of(kind), "description": "Version of the format."},
         "kind": {"const": kind, "description": "What the document holds."},
     }
     return {
         "$schema": DIALECT,
-        "$id": f"urn:alloc:{kind}:{SCHEMA_VERSION}",
+        "$id": f"urn:alloc:{kind}:{version_of(kind)}",
         **schema,
         "title": f"alloc {kind} document",
         "properties": {**head, **schema.get("properties", {})},

@@ -6,17 +6,22 @@ without those that have their default.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import Discriminator, Tag
 
-from alloc.certificate import Certificate, Result
+from alloc.certificate import Certificate
 from alloc.documents.models import INFINITIES, Extended
 from alloc.errors import InstanceError, nearest
+from alloc.families import FAMILIES, load
 from alloc.problems.allocation.instance import Instance, Moves, Tenant
-from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule, Solution
+from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule
 from alloc.problems.operation.problem import (
     NodePlan,
     NodePool,
@@ -25,18 +30,17 @@ from alloc.problems.operation.problem import (
     OperationPlan,
     RunningJob,
 )
-from alloc.problems.operation.result import OperationResult
 from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
     JobOption,
     Order,
     Owned,
-    PlanResult,
     Scenario,
     ServiceGoal,
     Site,
 )
+from alloc.result import Result
 from alloc.topology import Domain, GpuLink, Host, HostType, Topology
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 
@@ -57,11 +61,14 @@ class Special:
     read
         Returns the field's value, given that in the document, what the document shares, and how
         any other field would be read; None: so.
+    typed
+        Whether the value says of which class it is, by `Shape.tag`.
     """
 
     type: Any = None
     write: Callable[[Any, str], Any] | None = None
     read: Callable[[Any, Any, Convert], Any] | None = None
+    typed: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +108,10 @@ class Shape:
     joint
         What stands between the two.
     tag
-        What documents say in their field ``type``, to tell the class from others.
+        What is said in a field ``type``, to tell the class from others.
+    typed
+        Whether the documents of the class by itself say it too; else only results, of their
+        solution.
     first, last
         Fields written before and after the others.
     always
@@ -110,8 +120,6 @@ class Shape:
         A field of the document alone.
     fields
         The fields that are held in another form.
-    omitted
-        Fields that documents do not hold.
     """
 
     noun: str = ""
@@ -122,12 +130,12 @@ class Shape:
     by_place: bool | None = None
     joint: str = ": "
     tag: str = ""
+    typed: bool = True
     first: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
     shared: Shared | None = None
     fields: Mapping[str, Special] = field(default_factory=dict)
-    omitted: tuple[str, ...] = ()
 
 
 def shape_of(record_class: Any) -> Shape:
@@ -149,14 +157,42 @@ def _texts(mapping: Mapping[str, Any], name: str) -> dict[str, str]:
     return dict(mapping)
 
 
-def _answer_to_instance(solution: Any, name: str) -> Any:
-    """Refuse the answers of other families, which have documents of their own kinds."""
-    if isinstance(solution, Allocation | Schedule | None):
+@dataclass(frozen=True)
+class Permutation:
+    """An assignment of things to places.
+
+    Parameters
+    ----------
+    places
+        Position of the place of each thing, counted from 0.
+    """
+
+    places: tuple[int, ...]
+
+
+def _solution_classes() -> dict[Any, str]:
+    """Return the classes of the solutions of all families, and what documents call each."""
+    found = [load(family.solution) for family in FAMILIES.values()]
+    classes = dict.fromkeys(Permutation if one is np.ndarray else one for one in found)
+    return {one: re.sub(r"(?<!^)(?=[A-Z])", "_", one.__name__).lower() for one in classes}
+
+
+def _as_record(solution: Any, name: str) -> Any:
+    """Return a solution as a dataclass; refuse what is no family's."""
+    if isinstance(solution, np.ndarray):
+        return Permutation(tuple(solution.tolist()))
+    if solution is None or type(solution) in _SOLUTIONS:
         return solution
     raise InstanceError(
-        f"a result with a {type(solution).__name__} has no document; `alloc.planning` writes "
-        "results of its problems."
+        f"a result with a {type(solution).__name__} has no document; the solutions of the "
+        f"families have: {', '.join(one.__name__ for one in _SOLUTIONS)}."
     )
+
+
+def _from_record(value: Any, shared: Any, convert: Convert) -> Any:
+    """Return a solution as its family has it."""
+    found = convert(value, shared)
+    return np.array(found.places, dtype=np.int64) if isinstance(found, Permutation) else found
 
 
 def _way_to_write(configurations: Any) -> str | None:
@@ -179,6 +215,8 @@ def _configurations(value: Any, sets: Any, convert: Convert) -> Any:
 
 
 _PLAIN = Shape()
+_SOLUTIONS = _solution_classes()
+_Answer = reduce(or_, _SOLUTIONS) | None
 _TEXTS = Special(write=_texts)
 SHAPES: dict[Any, Shape] = {
     # The cluster.
@@ -235,9 +273,7 @@ SHAPES: dict[Any, Shape] = {
     Result: Shape(
         first=("certificate",),
         last=("solution",),
-        fields={"solution": Special(Solution | None, _answer_to_instance)},
-        # An instance's answer has none of these.
-        omitted=("repairs", "sensitivities", "assumptions"),
+        fields={"solution": Special(_Answer, _as_record, _from_record, typed=True)},
     ),
     # Planning.
     HostOffer: Shape("offer"),
@@ -248,7 +284,6 @@ SHAPES: dict[Any, Shape] = {
     Scenario: Shape("scenario"),
     Owned: Shape("owned hosts of offer", "offer"),
     Order: Shape("order of offer", "offer"),
-    PlanResult: Shape(first=("certificate",), last=("plan",)),
     # Operation.
     NodeType: Shape("node type"),
     NodePool: Shape("node pool"),
@@ -266,5 +301,7 @@ SHAPES: dict[Any, Shape] = {
         },
     ),
     OperationPlan: Shape(always=("postponed",)),
-    OperationResult: Shape(first=("certificate", "costs")),
 }
+for _class, _tag in _SOLUTIONS.items():
+    if not shape_of(_class).tag:  # those of instances say it by themselves
+        SHAPES[_class] = replace(shape_of(_class), tag=_tag, typed=False)

@@ -12,8 +12,9 @@ from alloc.planning.changes import Change, apply_all
 from alloc.planning.replay import ReplaySettings
 from alloc.planning.report import PlanReport, SolveSettings, Watch, plan
 from alloc.problems.right_sizing.accounting import mean_hosts
-from alloc.problems.right_sizing.plan import CostBreakdown, PlanResult
+from alloc.problems.right_sizing.plan import CostBreakdown, Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.result import Result
 
 _DIGITS = 6
 """Decimals of a mean number of hosts beyond which there is only the solver's tolerance."""
@@ -97,14 +98,14 @@ class WhatIf:
     @property
     def cost(self) -> CostChange | None:
         """How the cost changes, or None if one of the two has no plan."""
-        if self.changed is self.base and self.base.result.plan is not None:
+        if self.changed is self.base and self.base.result.solution is not None:
             return CostChange(0.0, 0.0, 0.0)
         return cost_change(self.base.result, self.changed.result)
 
     @property
     def costs(self) -> Mapping[str, tuple[float, float]]:
         """What the cost is made of, before and after."""
-        before, after = self.base.result.costs, self.changed.result.costs
+        before, after = self.base.costs, self.changed.costs
         return {
             field.name: (
                 0.0 if before is None else getattr(before, field.name),
@@ -195,7 +196,7 @@ def what_if(
     return WhatIf(tuple(sentences), base, changed)
 
 
-def cost_change(before: PlanResult, after: PlanResult) -> CostChange | None:
+def cost_change(before: Result[Plan], after: Result[Plan]) -> CostChange | None:
     """Return how the cost changes, or None if one of the two has no plan.
 
     An optimum lies between the proved bound and the cost found, so the difference of two optima
@@ -223,7 +224,7 @@ def _not_planned(problem: PlanningProblem, base: PlanReport) -> PlanReport:
         verified=False,
         bound_proof="none",
     )
-    return PlanReport(problem, PlanResult(None, certificate))
+    return PlanReport(problem, Result(None, certificate))
 
 
 def _range(low: int, high: int) -> str:
@@ -233,7 +234,7 @@ def _range(low: int, high: int) -> str:
 
 
 def _fleet(report: PlanReport) -> dict[tuple[str, str], tuple[float, ...]]:
-    found = report.result.plan
+    found = report.result.solution
     if found is None:
         return {}
     return {

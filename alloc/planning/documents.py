@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from alloc.comparison.intervals import Interval
+from alloc.documents.encoding import encode_part
 from alloc.documents.formats import format_of
+from alloc.documents.upgrades import upgraded
 from alloc.planning.differences import WhatIf
 from alloc.planning.fronts import Front
 from alloc.planning.loop import Round
 from alloc.planning.report import PlanReport
 from alloc.problems.right_sizing.accounting import account, mean_hosts
 
-VERSION = 1
+VERSION = 2
 """Version of the documents here; a field that changes its meaning raises it."""
 
 Document = dict[str, Any]
@@ -24,13 +26,14 @@ Document = dict[str, Any]
 
 def encode_report(report: PlanReport) -> Document:
     """Return a plan in both fidelities as a document."""
-    replayed = report.replayed
+    replayed, costs = report.replayed, report.costs
     return {
         "document": "plan-report",
         "version": VERSION,
         "problem": {"name": report.problem.name, "fingerprint": report.problem.fingerprint},
         "holds": report.holds,
-        "result": format_of("plan_result").encode(report.result),
+        "result": format_of("result").encode(report.result),
+        "costs": None if costs is None else encode_part(costs),
         "account": encode_account(report),
         "replay": None
         if replayed is None
@@ -84,11 +87,31 @@ def encode_front(front: Front) -> Document:
                 "limit": finite(point.limit),
                 "value": finite(point.value),
                 "efficient": point.efficient,
-                "result": format_of("plan_result").encode(point.result),
+                "result": format_of("result").encode(point.result),
             }
             for point in front.points
         ],
     }
+
+
+def upgraded_answer(document: Any) -> Any:
+    """Return an answer of planning, of any version, in that of today.
+
+    Version 1 held results of version 1, with the parts of the cost in them.
+    """
+    if not isinstance(document, dict) or document.get("version") != 1:
+        return document
+    found = {**document, "version": VERSION}
+    if document.get("document") == "plan-report":
+        found["costs"] = document["result"].get("costs")
+        found["result"] = upgraded(document["result"], "result")
+    elif document.get("document") == "what-if":
+        found |= {name: upgraded_answer(document[name]) for name in ("base", "changed")}
+    elif document.get("document") == "pareto-front":
+        found["points"] = [
+            {**point, "result": upgraded(point["result"], "result")} for point in document["points"]
+        ]
+    return found
 
 
 def finite(number: float | None) -> float | None:
@@ -101,7 +124,7 @@ def encode_account(report: PlanReport) -> Document | None:
 
     Hosts rented by the hour are means over scenarios and hours. None without a plan.
     """
-    problem, plan = report.certified_problem, report.result.plan
+    problem, plan = report.certified_problem, report.result.solution
     if plan is None:
         return None
     books = account(problem, plan)

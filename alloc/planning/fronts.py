@@ -16,8 +16,9 @@ from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.bands import bands_of
 from alloc.problems.right_sizing.demand import JobClass
 from alloc.problems.right_sizing.headroom import require_goals_can_be_kept
-from alloc.problems.right_sizing.plan import PlanResult
+from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.result import Result
 from alloc.units import require_count
 
 Axis = Literal["goals", "energy", "carbon"]
@@ -43,7 +44,7 @@ class Point:
     """
 
     limit: float
-    result: PlanResult
+    result: Result[Plan]
     value: float
     efficient: bool = True
 
@@ -185,7 +186,7 @@ def _goal_points(
             # A goal that no cluster can keep, for example one below the fastest run time.
             continue
         result = solver.solve(changed, before, watch)
-        before = result if result.plan is not None else before
+        before = result if result.solution is not None else before
         found.append(Point(factor, result, factor))
     return found[::-1]
 
@@ -204,9 +205,9 @@ def _capped_points(
     if watch is not None:
         watch("the cheapest plan, without a cap")
     cheapest = solver.solve(problem, None, watch)
-    if cheapest.plan is None:
+    if cheapest.solution is None:
         return [Point(math.inf, cheapest, math.nan)]
-    by_quarter = account(problem, cheapest.plan).carbon_kg.max(axis=0)
+    by_quarter = account(problem, cheapest.solution).carbon_kg.max(axis=0)
     # Its limit is that of its own caps, like the others': more than its worst scenario needs where
     # quarters are at their worst in different scenarios.
     found = [Point(float(by_quarter.sum()), cheapest, _worst(problem, cheapest))]
@@ -220,7 +221,7 @@ def _capped_points(
             watch(f"at most {100 * share:.0f} % of what the cheapest plan needs")
         caps = tuple(float(cap) for cap in by_quarter * share)
         result = solver.solve(problem.replace(carbon_caps_kg=caps), before, watch)
-        if result.plan is None:
+        if result.solution is None:
             infeasible = max(infeasible, float(share))
             found.append(Point(float(sum(caps)), result, math.nan))
         else:
@@ -230,9 +231,9 @@ def _capped_points(
     return sorted(found, key=lambda point: point.limit)
 
 
-def _worst(problem: PlanningProblem, result: PlanResult) -> float:
+def _worst(problem: PlanningProblem, result: Result[Plan]) -> float:
     """Return the energy or carbon of a plan in its worst scenario, over all quarters."""
-    return float(account(problem, result.require_plan()).carbon_kg.sum(axis=1).max())
+    return float(account(problem, result.require_solution()).carbon_kg.sum(axis=1).max())
 
 
 def _marked(points: Sequence[Point]) -> tuple[Point, ...]:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 
-from alloc.certificate import Result
 from alloc.documents.formats import format_of
 from alloc.errors import InstanceError
 from alloc.planning.inference_replay import Replayer, tightenings
 from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again
 from alloc.problems.inference_sizing.plan import InferencePlan
 from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem
-from alloc.problems.inference_sizing.result import GoalCheck, InferenceResult, Resolve
+from alloc.problems.inference_sizing.report import GoalCheck, InferenceReport
 from alloc.problems.inference_sizing.served import ServedModel
+from alloc.result import Result, Sensitivity
 from alloc.solving.inference_sizing.method import solve_inference
 from alloc.solving.outcome import Settings, timed_log
 from alloc.solving.progress_line import standing
 
 PROBLEM_KIND = "inference_problem"
-RESULT_KIND = "inference_result"
+REPORT_KIND = "inference_report"
 _MORE_REQUESTS = 0.1
 _LEAST_REQUESTS = 100
 _Turn = tuple[Result[InferencePlan], tuple[GoalCheck, ...], int, InferenceProblem]
@@ -34,7 +34,7 @@ def size_inference(
     most_rounds: int = 5,
     what_if: bool = True,
     progress: Report | None = None,
-) -> InferenceResult:
+) -> InferenceReport:
     """Find the cheapest replicas that serve every request within its goals, and check them.
 
     The plan is proved against the closed form (`alloc.problems.inference_sizing.serving`), then
@@ -58,7 +58,7 @@ def size_inference(
 
     Returns
     -------
-    InferenceResult
+    InferenceReport
         A limit or infeasibility is a result, not an exception; so is an interrupt (Ctrl-C), with
         what was found until then and the limit ``interrupt``.
 
@@ -77,21 +77,15 @@ def size_inference(
     outcome, checks, rounds, final = _rounds(
         problem, settings, replayed_requests, most_rounds, report
     )
-    result = InferenceResult(
-        outcome.solution,
-        outcome.certificate,
-        checks,
-        rounds,
-        converged=bool(checks) and all(check.holds for check in checks),
-        conflict=_conflict(outcome, final),
-        relaxations=outcome.repairs,
-        assumptions=assumptions(problem, replayed_requests),
+    result = outcome.replace(
+        conflict=_conflict(outcome, final), assumptions=assumptions(problem, replayed_requests)
     )
-    if what_if and outcome.solution is not None and result.certificate.limit != "interrupt":
-        resolves, interrupted = _resolves(final, outcome, settings, report)
-        result = dataclasses.replace(result, resolves=resolves)
+    if what_if and result.solution is not None and result.certificate.limit != "interrupt":
+        sensitivities, interrupted = _sensitivities(final, outcome, settings, report)
+        result = result.replace(sensitivities=sensitivities)
         result = as_interrupted(result) if interrupted else result
-    return dataclasses.replace(result, log=tuple(log))
+    converged = bool(checks) and all(check.holds for check in checks)
+    return InferenceReport(result.replace(log=tuple(log)), checks, rounds, converged)
 
 
 def require_requests(number: int) -> None:
@@ -170,9 +164,9 @@ def _interrupted(turn: _Turn) -> _Turn:
     return as_interrupted(turn[0]), *turn[1:]
 
 
-def _resolves(
+def _sensitivities(
     problem: InferenceProblem, outcome: Result[InferencePlan], settings: Settings, report: Report
-) -> tuple[tuple[Resolve, ...], bool]:
+) -> tuple[tuple[Sensitivity, ...], bool]:
     """Solve again with a little more of each thing; return also whether there was an interrupt."""
     more_hosts = [
         Changed("host", pool.name, 1.0, "hosts", partial(_with_one_more, problem, pool))
@@ -257,8 +251,8 @@ def assumptions(problem: InferenceProblem, replayed_requests: int) -> tuple[str,
 
 
 _PROBLEM = format_of(PROBLEM_KIND)
-_RESULT = format_of(RESULT_KIND)
+_REPORT = format_of(REPORT_KIND)
 
 read_inference_problem, load_inference_problem = _PROBLEM.parse, _PROBLEM.load
 write_inference_problem = _PROBLEM.write
-read_inference_result, write_inference_result = _RESULT.parse, _RESULT.write
+read_inference_report, write_inference_report = _REPORT.parse, _REPORT.write

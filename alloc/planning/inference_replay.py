@@ -11,8 +11,8 @@ from alloc.errors import InstanceError
 from alloc.problems.inference_sizing.plan import InferencePlan, ReplicaGroup
 from alloc.problems.inference_sizing.problem import InferenceProblem, RateTightening
 from alloc.problems.inference_sizing.rates import load_of
+from alloc.problems.inference_sizing.report import GoalCheck
 from alloc.problems.inference_sizing.request_stream import RequestStream
-from alloc.problems.inference_sizing.result import GoalCheck
 from alloc.problems.inference_sizing.served import option_label
 from alloc.problems.inference_sizing.serving import Latencies, Load, latencies, sustainable_rate
 from alloc.simulation.serving import Served, draw_requests, serve

@@ -22,12 +22,13 @@ from alloc.planning.tightening import (
     with_margins,
 )
 from alloc.problems.right_sizing.demand import Tightening
-from alloc.problems.right_sizing.plan import PlanResult
+from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.result import Result
 from alloc.units import require_count
 
 Outcome = Literal["holds", "missed", "impossible", "no plan", "unmeasured", "interrupted"]
-Solve = Callable[[PlanningProblem, PlanResult | None], PlanResult]
+Solve = Callable[[PlanningProblem, Result[Plan] | None], Result[Plan]]
 """Solves a problem, given the result of the round before or None."""
 Watch = Callable[[str], None]
 
@@ -52,7 +53,7 @@ class Round:
     """
 
     tightening: tuple[Tightening, ...]
-    result: PlanResult
+    result: Result[Plan]
     measured: tuple[Measured, ...]
 
     @property
@@ -64,7 +65,7 @@ class Round:
     @property
     def holds(self) -> bool:
         """Whether there is a plan, goals were measured, and none was missed."""
-        return self.result.plan is not None and bool(self.measured) and not self.missed
+        return self.result.solution is not None and bool(self.measured) and not self.missed
 
     @property
     def missed(self) -> tuple[Measured, ...]:
@@ -102,7 +103,7 @@ class Replayed:
         return _last_plan(self.rounds) or self.rounds[-1]
 
     @property
-    def result(self) -> PlanResult:
+    def result(self) -> Result[Plan]:
         """The plan of the answer, with its certificate."""
         return self.answer.result
 
@@ -188,7 +189,7 @@ def _take_turns(
         rounds.append(Round(problem.tightening, result, ()))
         if result.certificate.limit == "interrupt":
             raise KeyboardInterrupt
-        every = () if result.plan is None else operations_of(problem, result.plan)
+        every = () if result.solution is None else operations_of(problem, result.solution)
         operations = fullest(every, settings.regimes)
         learned.sent |= {key for operation in every for key in keys_of(operation)}
         if operations:
@@ -203,7 +204,7 @@ def _take_turns(
             tell(f"round {number}: {_misses(turn.missed)} missed the goal")
         if number == max_rounds or not _worth_another(rounds):
             break
-        if last is not None and result.plan is None:
+        if last is not None and result.solution is None:
             tell(f"round {number}: no plan with so much room; trying less")
             kept = {k: gpus for k, gpus in margins_kept(problem).items() if k not in guesses}
             if learned.settled:
@@ -233,7 +234,7 @@ def _interrupted(rounds: Sequence[Round]) -> Replayed:
     ended = tuple(rounds)
     answer = Replayed(ended, "interrupted", "").answer
     number = next(i for i, turn in enumerate(ended, start=1) if turn is answer)
-    if answer.result.plan is None:
+    if answer.result.solution is None:
         kept = "no plan was found yet"
     elif answer.holds:
         kept = f"the plan of round {number} is kept, and all goals replayed hold in it"
@@ -246,14 +247,14 @@ def _interrupted(rounds: Sequence[Round]) -> Replayed:
 
 
 def _last_plan(rounds: Sequence[Round]) -> Round | None:
-    return next((turn for turn in reversed(rounds) if turn.result.plan is not None), None)
+    return next((turn for turn in reversed(rounds) if turn.result.solution is not None), None)
 
 
 def _worth_another(rounds: Sequence[Round]) -> bool:
     """Return whether another round may meet the goals, or make the answer cheaper."""
     turn = rounds[-1]
     held = [before.cost for before in rounds[:-1] if before.holds]
-    if turn.result.plan is None:
+    if turn.result.solution is None:
         # Once the goals hold, less room than no plan can have is not looked for.
         return len(rounds) > 1 and not held
     if turn.missed:
@@ -267,7 +268,7 @@ def _ended(rounds: Sequence[Round], settings: ReplaySettings, proof: Round | Non
     ended = tuple(rounds)
     if any(turn.holds for turn in ended):
         return Replayed(ended, "holds", _holds_sentence(ended, settings))
-    without = next((turn for turn in reversed(ended) if turn.result.plan is None), None)
+    without = next((turn for turn in reversed(ended) if turn.result.solution is None), None)
     last = _last_plan(ended)
     if last is not None and not last.missed:
         sentence = (
@@ -294,11 +295,11 @@ def _ended(rounds: Sequence[Round], settings: ReplaySettings, proof: Round | Non
     return Replayed(ended, "missed", f"{missed}, and no tighter plan was found: {why}")
 
 
-def _why(result: PlanResult) -> str:
+def _why(result: Result[Plan]) -> str:
     """Return why there is no plan, and the cheapest cure."""
     if result.conflict is None:
         return f"the solver ended with status {result.certificate.status}."
-    cures = [f"; relief: {relief.sentence}" for relief in result.reliefs[:1]]
+    cures = [f"; relief: {option}" for option in result.repair_options[:1]]
     return "".join([result.conflict.rstrip("."), *cures])
 
 

@@ -15,10 +15,11 @@ from alloc.problems.operation.from_instance import (
     operation_from_instance as operation_from_instance,
 )
 from alloc.problems.operation.problem import OperationProblem
-from alloc.problems.operation.result import OperationResult
+from alloc.problems.operation.report import OperationReport
 from alloc.solving.operation.method import solve_operation
 from alloc.solving.operation.policies import POLICIES, decide_operation
 from alloc.solving.outcome import Settings
+from alloc.verification.operation import operation_costs
 from alloc.verification.operation import verify_operation as verify_operation
 
 
@@ -31,7 +32,7 @@ def operate(
     workers: int = 1,
     gap: float = OPTIMALITY_GAP,
     report: Callable[[str], None] | None = None,
-) -> OperationResult:
+) -> OperationReport:
     """Decide what is on and what runs until the next event.
 
     An interrupt (Ctrl-C) of ``exact`` is a result, with what was found until then.
@@ -61,14 +62,19 @@ def operate(
     Examples
     --------
     >>> from alloc.instances.operation import generate_operation
-    >>> result = operate(generate_operation(num_nodes=3, num_jobs=8))
-    >>> result.certificate.gap <= 1e-6
+    >>> report = operate(generate_operation(num_nodes=3, num_jobs=8))
+    >>> report.result.gap <= 1e-6
     True
     """
     settings = Settings(time_limit_s, seed, workers)
     if policy == "exact":
-        return solve_operation(problem, settings, gap=gap, report=report, keep=True)
-    return decide_operation(problem, policy, settings)
+        result = solve_operation(problem, settings, gap=gap, report=report, keep=True)
+    else:
+        result = decide_operation(problem, policy, settings)
+    if result.solution is None:
+        raise KeyboardInterrupt  # every job may wait, so only an interrupt leaves no plan
+    costs = operation_costs(problem, result.solution, result.certificate.objective_name)
+    return OperationReport(result, costs)
 
 
 def operation_policies() -> dict[str, str]:
@@ -78,11 +84,11 @@ def operation_policies() -> dict[str, str]:
 
 _DECISION = format_of("operation")
 _PLAN = format_of("operation_plan")
-_RESULT = format_of("operation_result")
+_REPORT = format_of("operation_report")
 
 write_operation, parse_operation, load_operation = _DECISION.write, _DECISION.parse, _DECISION.load
 # Whether a plan is feasible is for the checker to say.
 write_operation_plan, parse_operation_plan = _PLAN.write, _PLAN.parse
 load_operation_plan = _PLAN.load
-write_operation_result, parse_operation_result = _RESULT.write, _RESULT.parse
-load_operation_result = _RESULT.load
+write_operation_report, parse_operation_report = _REPORT.write, _REPORT.parse
+load_operation_report = _REPORT.load

@@ -262,7 +262,7 @@ class _Simulation:
         result = self.policy.decide(problem, replace(self.settings, started=began))
         self.times.append(time.perf_counter() - began)
         self.unproved += self.policy.proves and result.certificate.status != "optimal"
-        self.plan = result.plan
+        self.plan = result.require_solution()
         places = dict(_places(self.plan))
         for job, progress in self.active.items():
             progress.assign(places.get(job))

@@ -9,11 +9,10 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from alloc.certificate import Certificate, Result
+from alloc.certificate import Certificate
 from alloc.documents.formats import format_of
 from alloc.errors import InstanceError
 from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again
-from alloc.problems.inference_sizing.result import Resolve
 from alloc.problems.quota_planning.measures import coverage, service, share_out
 from alloc.problems.quota_planning.problem import (
     DemandScenario,
@@ -21,7 +20,8 @@ from alloc.problems.quota_planning.problem import (
     QuotaProblem,
     TenantDemand,
 )
-from alloc.problems.quota_planning.result import QuotaResult, TenantOutlook
+from alloc.problems.quota_planning.report import QuotaReport, TenantOutlook
+from alloc.result import Result, Sensitivity
 from alloc.solving.outcome import Settings, timed_log
 from alloc.solving.quota_planning.method import solve_quotas
 from alloc.units import MILLI
@@ -29,7 +29,7 @@ from alloc.units import MILLI
 Array = npt.NDArray[np.float64]
 
 PROBLEM_KIND = "quota_problem"
-RESULT_KIND = "quota_result"
+REPORT_KIND = "quota_report"
 _MORE_DEMAND = 0.1
 _SMALLEST = 1e-4
 """Share of the time below which no smaller promise is tried."""
@@ -43,7 +43,7 @@ def plan_quotas(
     most_rounds: int = 5,
     what_if: bool = True,
     progress: Report | None = None,
-) -> QuotaResult:
+) -> QuotaReport:
     """Find quotas, and check them by a rule of sharing and on scenarios held out.
 
     For ``least_quota`` with scenarios held out, a promise that does not hold on them is tightened:
@@ -67,7 +67,7 @@ def plan_quotas(
 
     Returns
     -------
-    QuotaResult
+    QuotaReport
         A limit or infeasibility is a result, not an exception; so is an interrupt (Ctrl-C), with
         what was found until then and the limit ``interrupt``.
 
@@ -85,22 +85,14 @@ def plan_quotas(
     # Reads and checks the scenarios before anything is solved.
     other = problem.replace(scenarios=held_out) if held_out else None
     outcome, outlooks, rounds, converged = _rounds(problem, other, settings, most_rounds, report)
-    result = QuotaResult(
-        outcome.solution,
-        _first(outcome),
-        outcome.stages,
-        outlooks,
-        rounds,
-        converged,
-        conflict=outcome.conflict,
-        relaxations=outcome.repairs,
-        assumptions=assumptions(problem, held_out=bool(held_out)),
+    result = outcome.replace(
+        certificate=_first(outcome), assumptions=assumptions(problem, held_out=bool(held_out))
     )
     if what_if and outcome.solution is not None and outcome.certificate.limit != "interrupt":
-        resolves, interrupted = _resolves(problem, outcome, rounds, settings, report)
-        result = dataclasses.replace(result, resolves=resolves)
+        sensitivities, interrupted = _sensitivities(problem, outcome, rounds, settings, report)
+        result = result.replace(sensitivities=sensitivities)
         result = as_interrupted(result) if interrupted else result
-    return dataclasses.replace(result, log=tuple(log))
+    return QuotaReport(result.replace(log=tuple(log)), outlooks, rounds, converged)
 
 
 def _rounds(
@@ -241,13 +233,13 @@ def _why_none(certificate: Certificate) -> str:
     return "no quotas were found in time"
 
 
-def _resolves(
+def _sensitivities(
     problem: QuotaProblem,
     outcome: Result[QuotaPlan],
     rounds: int,
     settings: Settings,
     report: Report,
-) -> tuple[tuple[Resolve, ...], bool]:
+) -> tuple[tuple[Sensitivity, ...], bool]:
     """Solve again with a little more of each thing; the base too if promises were tightened.
 
     Return also whether there was an interrupt.
@@ -379,8 +371,8 @@ def assumptions(problem: QuotaProblem, *, held_out: bool) -> tuple[str, ...]:
 
 
 _PROBLEM = format_of(PROBLEM_KIND)
-_RESULT = format_of(RESULT_KIND)
+_REPORT = format_of(REPORT_KIND)
 
 read_quota_problem, load_quota_problem = _PROBLEM.parse, _PROBLEM.load
 write_quota_problem = _PROBLEM.write
-read_quota_result, write_quota_result = _RESULT.parse, _RESULT.write
+read_quota_report, write_quota_report = _REPORT.parse, _REPORT.write

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from alloc.errors import CertificateError
 from alloc.planning.loop import Replayed, plan_and_replay
 from alloc.planning.replay import ReplaySettings
+from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.demand import Scenario
-from alloc.problems.right_sizing.plan import PlanResult
+from alloc.problems.right_sizing.plan import CostBreakdown, Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.result import Result
 from alloc.solving.right_sizing.check import OutOfSample, check_out_of_sample
 from alloc.solving.right_sizing.method import right_size
 
@@ -41,11 +43,11 @@ class SolveSettings:
     def solve(
         self,
         problem: PlanningProblem,
-        before: PlanResult | None = None,
+        before: Result[Plan] | None = None,
         watch: Watch | None = None,
         *,
         keep: bool = False,
-    ) -> PlanResult:
+    ) -> Result[Plan]:
         """Return the plan of a problem, starting from one of a similar problem if there is one.
 
         An interrupt (Ctrl-C) ends it: with `keep` with what was found until then and its proved
@@ -57,7 +59,7 @@ class SolveSettings:
             gap=self.gap,
             seed=self.seed,
             workers=self.workers,
-            start=None if before is None else before.plan,
+            start=None if before is None else before.solution,
             progress=watch,
         )
         if result.certificate.limit == "interrupt" and not keep:
@@ -74,7 +76,7 @@ class PlanReport:
     problem
         What was asked.
     result
-        The plan, its certificate, its assumptions in words and its marginal values.
+        The plan, its certificate, its assumptions in words and its sensitivities.
     replayed
         Rounds of planning and replaying, or None if the plan was not replayed.
     out_of_sample
@@ -82,14 +84,21 @@ class PlanReport:
     """
 
     problem: PlanningProblem
-    result: PlanResult
+    result: Result[Plan]
     replayed: Replayed | None = None
     out_of_sample: OutOfSample | None = None
 
     @property
+    def costs(self) -> CostBreakdown | None:
+        """What the expected discounted cost is made of; None without a plan."""
+        if self.result.solution is None:
+            return None
+        return account(self.certified_problem, self.result.solution).costs
+
+    @property
     def holds(self) -> bool:
         """Whether there is a plan and nothing contradicts it."""
-        if self.result.plan is None:
+        if self.result.solution is None:
             return False
         return self.replayed is None or self.replayed.outcome == "holds"
 
@@ -117,7 +126,7 @@ def plan(
     settings: SolveSettings | None = None,
     replay: ReplaySettings | None = None,
     max_rounds: int = 5,
-    before: PlanResult | None = None,
+    before: Result[Plan] | None = None,
     held_out: Sequence[Scenario] = (),
     watch: Watch | None = None,
 ) -> PlanReport:
@@ -168,9 +177,9 @@ def plan(
 
 def _checked(report: PlanReport, held_out: Sequence[Scenario], solver: SolveSettings) -> PlanReport:
     """Return the report with a check of its orders in scenarios held out, if there are any."""
-    if not held_out or report.result.plan is None or report.interrupted:
+    if not held_out or report.result.solution is None or report.interrupted:
         return report
     found = check_out_of_sample(
-        report.certified_problem, report.result.plan, tuple(held_out), workers=solver.workers
+        report.certified_problem, report.result.solution, tuple(held_out), workers=solver.workers
     )
     return replace(report, out_of_sample=found)

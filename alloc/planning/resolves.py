@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from alloc.certificate import Certificate, Result
+from alloc.certificate import Certificate
 from alloc.errors import InstanceError
-from alloc.problems.inference_sizing.result import InferenceResult, Resolve
-from alloc.problems.quota_planning.result import QuotaResult
+from alloc.result import Result, Sensitivity
 from alloc.solving.outcome import Settings
 
 P = TypeVar("P")
-A = TypeVar("A", InferenceResult, QuotaResult, Result[Any])
+S = TypeVar("S")
 Report = Callable[[str], None]
 
 
 class Changed(NamedTuple, Generic[P]):
-    """What makes a problem with a little more of something; the rest as in `Resolve`."""
+    """What makes a problem with a little more of something; the rest as in `Sensitivity`."""
 
     kind: str
     name: str
@@ -33,7 +32,7 @@ def solve_again(
     solve: Callable[[P, Settings], Certificate],
     settings: Settings,
     report: Report,
-) -> tuple[tuple[Resolve, ...], bool]:
+) -> tuple[tuple[Sensitivity, ...], bool]:
     """Solve every changed problem, each with its share of the time that is left.
 
     Parameters
@@ -55,7 +54,7 @@ def solve_again(
     tuple
         What was solved until the end, or an interrupt (Ctrl-C); and whether there was one.
     """
-    found: list[Resolve] = []
+    found: list[Sensitivity] = []
     for k, change in enumerate(changes):
         left = settings.seconds_left() / (len(changes) - k)
         if left <= 0:
@@ -72,13 +71,25 @@ def solve_again(
         except KeyboardInterrupt:
             report(f"interrupted: {len(changes) - k} of {len(changes)} what-ifs left out")
             return tuple(found), True
-        value, base = after.objective, before.objective
-        difference = None if value is None or base is None else value - base
-        exact = before.status == after.status == "optimal"
-        found.append(Resolve(*change[:4], difference, exact))
+        found.append(_sensitivity(change, before, after))
     return tuple(found), False
 
 
-def as_interrupted(answer: A) -> A:
-    """Return an answer whose certificate says that an interrupt (Ctrl-C) ended the search."""
-    return dataclasses.replace(answer, certificate=answer.certificate.replace(limit="interrupt"))
+def _sensitivity(change: Changed[P], before: Certificate, after: Certificate) -> Sensitivity:
+    """Return what a change does: each optimum lies between its objective and its bound."""
+    kind, name, amount, unit, _ = change
+    if after.objective is None or before.objective is None:
+        impossible = after.status == "infeasible" and before.status == "optimal"
+        return Sensitivity(kind, name, amount, unit, None, is_exact=impossible)
+    value = after.objective - before.objective
+    if before.status == after.status == "optimal":
+        return Sensitivity(kind, name, amount, unit, value, None, value, value, True)
+    lowest = min(after.objective, after.bound) - max(before.objective, before.bound)
+    highest = max(after.objective, after.bound) - min(before.objective, before.bound)
+    lower, upper = (end if math.isfinite(end) else None for end in (lowest, highest))
+    return Sensitivity(kind, name, amount, unit, value, None, lower, upper)
+
+
+def as_interrupted(result: Result[S]) -> Result[S]:
+    """Return a result whose certificate says that an interrupt (Ctrl-C) ended the search."""
+    return result.replace(certificate=result.certificate.replace(limit="interrupt"))

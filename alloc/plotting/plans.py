@@ -147,7 +147,7 @@ def plot_front(
     InstanceError
         If no point has a plan.
     """
-    points = [point for point in front.points if point.result.plan is not None]
+    points = [point for point in front.points if point.result.solution is not None]
     if not points:
         raise InstanceError("front: no point has a plan; there is nothing to draw.")
     ax = axes_to_draw_on(ax, 7.0, 3.8)
@@ -164,9 +164,9 @@ def plot_front(
 
 
 def _plan(report: PlanReport) -> Plan:
-    if report.result.plan is None:
+    if report.result.solution is None:
         raise InstanceError("there is no plan to draw; the report says why.")
-    return report.result.plan
+    return report.result.solution
 
 
 def _kept(measured: Measured) -> float:

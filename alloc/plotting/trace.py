@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 
-from alloc.certificate import Result
 from alloc.plotting.convergence import TracePoint
 from alloc.problems.allocation.solution import Solution
+from alloc.result import Result
 
 _NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 _STAMP = re.compile(rf"^\s*{_NUMBER} s\s+(.*)$")

@@ -59,7 +59,7 @@ def plan_page(report: PlanReport) -> str:
         outcome=_outcome(report),
         holds=report.holds,
         facts=_facts(result.certificate, report.problem.currency),
-        reliefs=result.ways_out,
+        reliefs=result.repair_options,
         drawings=plan_drawings(report),
         tables=plan_tables(encode_report(report)),
         assumptions=result.assumptions,
@@ -70,7 +70,7 @@ def plan_page(report: PlanReport) -> str:
 
 def plan_drawings(report: PlanReport) -> list[Drawing]:
     """Return the figures of a plan, each with its words."""
-    if report.result.plan is None:
+    if report.result.solution is None:
         return []
     drawings = []
     for name, caption, ax in (

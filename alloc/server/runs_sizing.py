@@ -7,15 +7,15 @@ from alloc.planning.inference import (
     read_inference_problem,
     require_requests,
     size_inference,
-    write_inference_result,
+    write_inference_report,
 )
 from alloc.planning.operation import (
     operate,
     operation_policies,
     parse_operation,
-    write_operation_result,
+    write_operation_report,
 )
-from alloc.planning.quotas import plan_quotas, read_quota_problem, write_quota_result
+from alloc.planning.quotas import plan_quotas, read_quota_problem, write_quota_report
 from alloc.server.operations import Limits, Tell
 from alloc.server.problems import blame
 from alloc.server.requests_sizing import (
@@ -41,7 +41,7 @@ def run_size_inference(request: SizeInferenceRequest, tell: Tell, limits: Limits
         what_if=request.what_if,
         progress=tell,
     )
-    return write_inference_result(found)
+    return write_inference_report(found)
 
 
 def run_plan_quotas(request: PlanQuotasRequest, tell: Tell, limits: Limits) -> str:
@@ -55,7 +55,7 @@ def run_plan_quotas(request: PlanQuotasRequest, tell: Tell, limits: Limits) -> s
         what_if=request.what_if,
         progress=tell,
     )
-    return write_quota_result(found)
+    return write_quota_report(found)
 
 
 def run_operate(request: OperateRequest, tell: Tell, limits: Limits) -> str:
@@ -77,7 +77,7 @@ def run_operate(request: OperateRequest, tell: Tell, limits: Limits) -> str:
         workers=min(request.workers, limits.threads),
         report=tell,
     )
-    return write_operation_result(found)
+    return write_operation_report(found)
 
 
 def _settings(request: SizingRequest, limits: Limits) -> Settings:

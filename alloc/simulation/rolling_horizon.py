@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from alloc.certificate import Result
 from alloc.errors import AllocError, InstanceError, UnsupportedFeatureError
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, Solution
+from alloc.result import Result
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge, Scheduler
 from alloc.simulation.simulator import simulate

@@ -13,7 +13,6 @@ from alloc.certificate import (
     BoundProof,
     Certificate,
     Limit,
-    Result,
     Status,
     beats,
     is_within,
@@ -21,6 +20,7 @@ from alloc.certificate import (
 from alloc.errors import CertificateError
 from alloc.families import Family
 from alloc.objectives import Measure, Sense
+from alloc.result import Result
 from alloc.solving.outcome import Outcome, Settings
 
 S = TypeVar("S")

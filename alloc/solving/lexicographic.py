@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from alloc.certificate import OPTIMALITY_GAP, Certificate, Result
+from alloc.certificate import OPTIMALITY_GAP, Certificate
 from alloc.objectives import Held, WeightedSum, parse_level
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Solution
+from alloc.result import Result
 from alloc.solving.outcome import Settings
 
 Attempt = Callable[[str, Settings, Solution | None], Result[Solution]]

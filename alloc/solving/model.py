@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from alloc.backends import SolverOptions
-from alloc.certificate import Result
 from alloc.errors import InstanceError, SolverError
 from alloc.families import Family, family_of
 from alloc.fingerprint import digest
 from alloc.formulation import BuiltModel, ProvedInfeasible, PyomoModel
+from alloc.result import Result
 from alloc.solving.certify import certify
 from alloc.solving.outcome import Outcome, Settings
 from alloc.units import require_positive

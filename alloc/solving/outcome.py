@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
 from alloc.objectives import Held
+from alloc.result import Repair, Sensitivity
 
 S = TypeVar("S")
 Progress = Callable[[str], None]
@@ -103,7 +104,7 @@ class Outcome(Generic[S]):
     stages
         For a goal of several levels that the method solves by itself, what is proved of each.
     repairs, sensitivities, assumptions
-        As in `alloc.certificate.Result`.
+        As in `alloc.result.Result`.
     """
 
     solution: S | None
@@ -115,8 +116,8 @@ class Outcome(Generic[S]):
     infeasible: bool = False
     conflict: str | None = None
     stages: tuple[Stage, ...] = ()
-    repairs: tuple[Any, ...] = ()
-    sensitivities: tuple[Any, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    sensitivities: tuple[Sensitivity, ...] = ()
     assumptions: tuple[str, ...] = ()
 
 

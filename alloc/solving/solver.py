@@ -11,11 +11,12 @@ from typing import Any
 from alloc.backends import BACKENDS, SolverOptions
 from alloc.backends import backend as named_backend
 from alloc.backends.second_proof import with_proof
-from alloc.certificate import OPTIMALITY_GAP, Result
+from alloc.certificate import OPTIMALITY_GAP
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
 from alloc.families import AUTO, INSTANCE, Family, family_of, load
 from alloc.formulation import ArrayModel, CpSatModel, ProvedInfeasible
 from alloc.objectives import parse_goal
+from alloc.result import Result
 from alloc.solving.certify import certify
 from alloc.solving.cross_check import cross_checked
 from alloc.solving.lexicographic import solve_levels

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from alloc.certificate import CONTRADICTION, Certificate, Result, beats
+from alloc.certificate import CONTRADICTION, Certificate, beats
 from alloc.errors import InstanceError
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Solution
+from alloc.result import Result
 from alloc.verification.violation import Violation
 
 CLAIM_TOLERANCE = CONTRADICTION

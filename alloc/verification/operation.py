@@ -14,7 +14,7 @@ from alloc.problems.operation.problem import (
     OperationPlan,
     OperationProblem,
 )
-from alloc.problems.operation.result import OperationCosts
+from alloc.problems.operation.report import OperationCosts
 from alloc.verification.violation import Violation
 
 OBJECTIVES = {

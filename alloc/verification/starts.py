@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from alloc.certificate import Result
 from alloc.errors import InstanceError
+from alloc.result import Result
 from alloc.verification import verify
 from alloc.verification.claims import require_same_instance
 from alloc.verification.violation import Violation

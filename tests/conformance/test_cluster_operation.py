@@ -35,9 +35,9 @@ def test_the_solver_finds_the_best_of_all_plans(problem: OperationProblem):
     """Every plan tried by hand: with restarts, stops, caps, pools and both accountings."""
     for objective in OBJECTIVES:
         result = solve_operation(problem, objective=objective)
-        assert not verify_operation(problem, result.plan)
+        assert not verify_operation(problem, result.solution)
         assert result.certificate.status == "optimal"
-        assert close(result.costs.total, best_cost(problem, objective))
+        assert close(result.objective, best_cost(problem, objective))
 
 
 @settings(max_examples=25, deadline=None)
@@ -50,7 +50,7 @@ def test_the_whiteboard_is_the_same_problem(problem: OperationProblem):
     plan = read_plan(data, drawn.model, raw.values)
     assert not verify_operation(problem, plan)
     assert close(operation_costs(problem, plan).total, raw.objective)
-    assert close(raw.objective, solve_operation(problem).costs.total)
+    assert close(raw.objective, solve_operation(problem).objective)
 
 
 @settings(max_examples=25, deadline=None)
@@ -58,7 +58,7 @@ def test_the_whiteboard_is_the_same_problem(problem: OperationProblem):
 def test_patterns_prove_the_same_bound_by_another_way(problem: OperationProblem):
     """Whole nodes as columns share nothing with the aggregated model; the optimum lies between."""
     for objective in OBJECTIVES:
-        best = solve_operation(problem, objective=objective).costs.total
+        best = solve_operation(problem, objective=objective).objective
         found = solve_by_patterns(problem, objective=objective)
         assert found.converged
         assert not verify_operation(problem, found.plan)
@@ -72,7 +72,7 @@ def test_patterns_prove_the_same_bound_by_another_way(problem: OperationProblem)
 def test_patterns_close_the_gap_of_a_small_cluster(kind):
     """On a decision of 12 jobs, the patterns' relaxation alone proves the optimum."""
     problem = generate_operation(num_nodes=3, num_jobs=12, kind=kind, seed=1)
-    best = solve_operation(problem).costs.total
+    best = solve_operation(problem).objective
     assert solve_by_patterns(problem).bound == pytest.approx(best, rel=1e-3)
 
 
@@ -83,7 +83,7 @@ def test_bounds_and_policies_are_on_their_sides(problem: OperationProblem):
     data = operation_data(problem)
     arrays = operation_arrays(data)
     result = solve_operation(problem)
-    best = result.costs.total
+    best = result.objective
     rng = np.random.default_rng(0)
     for scale in (0.0, 1.0, 10.0):
         prices = scale * rng.normal(size=len(arrays.model.row_upper))
@@ -93,7 +93,7 @@ def test_bounds_and_policies_are_on_their_sides(problem: OperationProblem):
             continue
         decided = decide_operation(problem, name, Settings(time_limit_s=5.0))
         assert decided.costs.total >= best - TOLERANCE * max(1.0, best), name
-        values = values_of(arrays, decided.plan)
+        values = values_of(arrays, decided.solution)
         rows = arrays.model.matrix @ values
         assert (rows <= arrays.model.row_upper + 1e-9).all(), name
         assert (rows >= arrays.model.row_lower - 1e-9).all(), name

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alloc.certificate import Result
 from alloc.errors import CertificateError, InstanceError
 from alloc.problems.colocation import ColocationProblem, Packing
+from alloc.result import Result
 from alloc.solving import solve
 from alloc.solving.colocation import method as colocation
 from alloc.workload.interference import InterferenceTable

@@ -20,11 +20,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import alloc
-from alloc.certificate import Result
 from alloc.models.malleable import lagrangian_bound, slot_data
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Run
 from alloc.progress import follow
+from alloc.result import Result
 from alloc.solving import solve
 from alloc.solving.malleable.improvement import Improver
 from alloc.topology.host import Host, HostType

@@ -59,7 +59,7 @@ def test_all_models_and_methods_agree(data):
         assert certificate.objective == pytest.approx(expected, rel=1e-5, abs=1e-4)
         assert certificate.bound <= expected + 1e-5 * max(1.0, abs(expected))
         assert certificate.gap <= 2 * GAP or certificate.objective == pytest.approx(0, abs=1e-6)
-        assert verify_plan(problem, result.plan) == []
+        assert verify_plan(problem, result.solution) == []
         assert check_plan_claims(problem, result) == []
 
 

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from hypothesis import strategies as st
 
-from alloc.certificate import BoundProof, Certificate, Limit, Result, Status
+from alloc.certificate import BoundProof, Certificate, Limit, Status
 from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Instance, Tenant, misfit
 from alloc.problems.allocation.solution import (
@@ -24,6 +24,7 @@ from alloc.problems.allocation.solution import (
     Solution,
     TaskPlacement,
 )
+from alloc.result import Result
 from alloc.topology.host import Domain, GpuLink, Host, HostType, NetworkLink
 from alloc.topology.topology import HOST, Topology
 from alloc.units import MILLI

@@ -15,7 +15,6 @@ from jsonschema import Draft202012Validator
 from rule_strategies import ruled_instances
 from strategies import certificates, instances, results, solutions
 
-from alloc.certificate import Result
 from alloc.documents import (
     canonical_json,
     json_schema,
@@ -30,6 +29,7 @@ from alloc.documents import (
 )
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
 from alloc.problems.allocation.solution import Assignment
+from alloc.result import Result
 from alloc.topology import Topology
 from alloc.topology.topology import HOST
 from alloc.workload import PlacementRules, Slice, Spread

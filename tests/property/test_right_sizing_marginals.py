@@ -16,15 +16,14 @@ from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
     JobOption,
-    MarginalValue,
     Owned,
     PlanningProblem,
-    Relief,
     Scenario,
     Site,
 )
 from alloc.problems.right_sizing.headroom import reference_gpus
-from alloc.problems.right_sizing.repairs import apply_reliefs
+from alloc.problems.right_sizing.repairs import apply_repairs
+from alloc.result import Repair, Sensitivity
 from alloc.solving.right_sizing import marginals
 from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType
@@ -62,14 +61,14 @@ def with_host(problem: PlanningProblem, offer: str, site: str) -> PlanningProble
     return replace(problem, owned=(*problem.owned, one))
 
 
-def with_one_more(problem: PlanningProblem, value: MarginalValue) -> PlanningProblem:
+def with_one_more(problem: PlanningProblem, value: Sensitivity) -> PlanningProblem:
     """Return the problem with one unit more of what a marginal value is about."""
     if value.kind == "demand":
         return with_demand(problem, value.name, MORE)
     if value.kind == "host":
         return with_host(problem, value.name, value.unit.split('"')[1])
-    amount = Relief(value.kind, value.name, None, value.quarter, 1.0, value.unit, "")
-    return apply_reliefs(problem, [amount])
+    amount = Repair(value.kind, value.name, 1.0, value.unit, "", quarter=value.period)
+    return apply_repairs(problem, [amount])
 
 
 @settings(
@@ -92,20 +91,20 @@ def test_marginal_values_are_what_one_unit_more_saves(data):
     slack = 2e-6 * max(1.0, abs(base))
     for method in METHODS:
         result = right_size(problem, method=method, gap=0.5, time_limit_s=20)
-        assume(result.plan is not None)
-        for value in result.marginals:
+        assume(result.solution is not None)
+        for value in result.sensitivities:
             assert value.is_exact
             more = relaxed(with_one_more(problem, value))
-            if value.saving is None:
+            if value.value is None:
                 assert more == float("inf")
             else:
-                assert base - more == pytest.approx(value.saving, abs=slack, rel=1e-5), value
-            if value.kind == "host" and value.saving is not None:
-                for stand in SizingData(problem).stands:
+                assert more - base == pytest.approx(value.value, abs=slack, rel=1e-5), value
+            if value.kind == "host" and value.value is not None:
+                for stand in SizingData(problem).host_groups:
                     offer, site = problem.offers[stand.offer], problem.sites[stand.site]
                     if offer.name == value.name:
                         other = relaxed(with_host(problem, offer.name, site.name))
-                        assert base - other <= value.saving + slack
+                        assert base - other <= -value.value + slack
 
 
 def test_where_a_class_cannot_grow_the_value_says_so():
@@ -113,8 +112,10 @@ def test_where_a_class_cannot_grow_the_value_says_so():
     only = HostOffer("old", HostType("four", 4, "a"), "purchase", 100.0, most_hosts=0)
     problem = one_class(offers=(only,), owned=(Owned("old", "room", 2, 4),))
     for method in METHODS:
-        (value,) = (v for v in right_size(problem, method=method).marginals if v.kind == "demand")
-        assert (value.saving, value.is_exact) == (None, True)
+        (value,) = (
+            v for v in right_size(problem, method=method).sensitivities if v.kind == "demand"
+        )
+        assert (value.value, value.is_exact) == (None, True)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -122,9 +123,9 @@ def test_a_reservation_that_is_not_used_costs_its_fee(method):
     """Its dual value is 0, for the first bit of a host; a whole one is paid whether it works."""
     reserve = HostOffer("reserve", HostType("four", 4, "a"), "reserved", 900.0, service_quarters=1)
     rent = HostOffer("rent", HostType("four", 4, "a"), "on_demand", 1.0)
-    found = right_size(one_class(offers=(reserve, rent), owned=()), method=method).marginals
+    found = right_size(one_class(offers=(reserve, rent), owned=()), method=method).sensitivities
     (value,) = (v for v in found if v.kind == "host")
-    assert value.saving == pytest.approx(100.0 - 900.0)
+    assert value.value == pytest.approx(900.0 - 100.0)
 
 
 def test_of_a_large_problem_values_are_estimates_with_what_is_proved(monkeypatch):
@@ -132,15 +133,15 @@ def test_of_a_large_problem_values_are_estimates_with_what_is_proved(monkeypatch
     monkeypatch.setattr(marginals, "_MOST_COLUMNS", 0)
     problem = load_stored_planning("planning-budget")
     base, checked = relaxed(problem), 0
-    for value in right_size(problem, method="decomposition", gap=1e-3).marginals:
+    for value in right_size(problem, method="decomposition", gap=1e-3).sensitivities:
         assert not value.is_exact
         if value.kind == "demand":
             continue
-        saved = base - relaxed(with_one_more(problem, value))
-        assert value.upper is not None
-        assert saved <= value.upper + 1e-6 * base
-        if value.lower is not None:
-            assert saved >= value.lower - 1e-6 * base
+        change = relaxed(with_one_more(problem, value)) - base
+        assert value.lower is not None
+        assert change >= value.lower - 1e-6 * base
+        if value.upper is not None:
+            assert change <= value.upper + 1e-6 * base
         checked += 1
     assert checked > 5
 
@@ -170,8 +171,8 @@ def one_class(**changes) -> PlanningProblem:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_host_that_is_no_longer_sold_has_its_value(method):
     """Eight GPUs are busy; each GPU of a host saves renting one: 100 h at 0.5."""
-    found = right_size(one_class(), method=method).marginals
-    values = {(value.kind, value.name): value.saving for value in found}
+    found = right_size(one_class(), method=method).sensitivities
+    values = {(value.kind, value.name): -value.value for value in found}
     assert values["host", "old"] == pytest.approx(4 * 100 * 0.5)
     assert values["demand", "work"] == pytest.approx(-0.08 * 100 * 0.5)
 
@@ -179,6 +180,6 @@ def test_a_host_that_is_no_longer_sold_has_its_value(method):
 @pytest.mark.parametrize("method", METHODS)
 def test_demand_is_worth_what_serving_it_costs(method):
     """Not what an emergency costs, though all work goes one way that has a bound."""
-    found = right_size(one_class(owned=()), method=method).marginals
-    values = {(value.kind, value.name): value.saving for value in found}
+    found = right_size(one_class(owned=()), method=method).sensitivities
+    values = {(value.kind, value.name): -value.value for value in found}
     assert values["demand", "work"] == pytest.approx(-0.08 * 100 * 0.5)

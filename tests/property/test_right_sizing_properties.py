@@ -186,7 +186,7 @@ def test_no_bound_is_ever_on_the_wrong_side(data):
     for gap in (0.2, 1e-3):
         result = right_size(problem, method="decomposition", gap=gap, time_limit_s=20)
         assert result.certificate.bound <= optimum * (1 + 1e-6) + 1e-4
-        if result.plan is not None:
+        if result.solution is not None:
             assert result.certificate.objective >= optimum * (1 - 1e-6) - 1e-4
-            assert verify_plan(problem, result.plan) == []
+            assert verify_plan(problem, result.solution) == []
             assert check_plan_claims(problem, result) == []

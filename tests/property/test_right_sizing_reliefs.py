@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from planning_strategies import problems, some
 
 from alloc.errors import InstanceError
-from alloc.problems.right_sizing import PlanningProblem, Relief
-from alloc.problems.right_sizing.repairs import apply_reliefs
+from alloc.problems.right_sizing import PlanningProblem
+from alloc.problems.right_sizing.repairs import apply_repairs
+from alloc.result import Repair
 from alloc.solving.right_sizing.method import right_size
 
 METHODS = ("extensive", "decomposition")
@@ -37,9 +38,9 @@ def tight_problems(draw) -> PlanningProblem:
     )
 
 
-def ways(reliefs: tuple[Relief, ...]) -> list[list[Relief]]:
-    numbers = dict.fromkeys(relief.way for relief in reliefs)
-    return [[relief for relief in reliefs if relief.way == way] for way in numbers]
+def ways(reliefs: tuple[Repair, ...]) -> list[list[Repair]]:
+    numbers = dict.fromkeys(relief.option for relief in reliefs)
+    return [[relief for relief in reliefs if relief.option == way] for way in numbers]
 
 
 def status(problem: PlanningProblem, method: str = "auto") -> str:
@@ -63,13 +64,13 @@ def test_every_way_out_is_enough_and_less_of_it_is_not(data):
     assume(result.certificate.status == "infeasible")
     assert '""' not in result.conflict
     assert "of  on" not in result.conflict
-    for way in ways(result.reliefs):
-        assert all(relief.sentence in "; and ".join(result.ways_out) for relief in way)
+    for way in ways(result.repairs):
+        assert all(relief.sentence in "; and ".join(result.repair_options) for relief in way)
         for method in METHODS:
-            assert status(apply_reliefs(problem, way), method) in ("optimal", "feasible"), way
+            assert status(apply_repairs(problem, way), method) in ("optimal", "feasible"), way
         for left_out in way if way[0].least else ():
             others = [relief for relief in way if relief is not left_out]
             if left_out.kind != "goal":
                 others.append(replace(left_out, amount=0.98 * left_out.amount))
             if len(way) == 1 or left_out.kind == "goal":
-                assert status(apply_reliefs(problem, others)) == "infeasible", left_out
+                assert status(apply_repairs(problem, others)) == "infeasible", left_out

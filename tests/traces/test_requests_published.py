@@ -13,9 +13,9 @@ from alloc.instances.readers.requests import read_azure_llm, read_splitwise_opti
 from alloc.planning.inference import size_inference
 from alloc.planning.inference_replay import replay_stream
 from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem, Period
+from alloc.problems.inference_sizing.report import InferenceResult
 from alloc.problems.inference_sizing.request_stream import RequestStream
 from alloc.problems.inference_sizing.requests import LatencyGoal
-from alloc.problems.inference_sizing.result import InferenceResult
 from alloc.problems.inference_sizing.served import ServedModel
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +92,7 @@ def test_a_plan_for_the_busiest_minutes_keeps_its_goals_over_the_recorded_hour()
         problem, result = plan_at(stream, rate)
         assert result.certificate.status == "optimal"
         assert result.converged
-        replayed = replay_stream(problem, result.require_plan(), "llama2-70b", "hour", stream)
+        replayed = replay_stream(problem, result.require_solution(), "llama2-70b", "hour", stream)
         assert sum(c.requests for c in replayed if c.measure == "ttft") == len(stream)
         kept.append(all(check.holds for check in replayed))
     assert kept == [False, True]

@@ -10,11 +10,8 @@ from alloc.problems.right_sizing.goals import ServiceGoal as ServiceGoal
 from alloc.problems.right_sizing.offers import HostOffer as HostOffer
 from alloc.problems.right_sizing.offers import Owned as Owned
 from alloc.problems.right_sizing.plan import CostBreakdown as CostBreakdown
-from alloc.problems.right_sizing.plan import MarginalValue as MarginalValue
 from alloc.problems.right_sizing.plan import Order as Order
 from alloc.problems.right_sizing.plan import Plan as Plan
-from alloc.problems.right_sizing.plan import PlanResult as PlanResult
-from alloc.problems.right_sizing.plan import Relief as Relief
 from alloc.problems.right_sizing.plan import Rental as Rental
 from alloc.problems.right_sizing.plan import Share as Share
 from alloc.problems.right_sizing.plan import Unserved as Unserved

@@ -1,14 +1,11 @@
-"""Plans: what is ordered and when, how the work is served in every scenario, and what is proved."""
+"""Plans: what is ordered and when, how the work is served in every scenario."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any
 
-from alloc.certificate import Certificate
-from alloc.problems.answers import Answer
 from alloc.serialisation import document_format
 
 
@@ -189,136 +186,3 @@ class CostBreakdown:
     def total(self) -> float:
         """Sum of all parts."""
         return float(sum(dataclasses.astuple(self)))
-
-
-@dataclass(frozen=True)
-class MarginalValue:
-    """What one more unit of something would save in the linear relaxation, hosts in fractions.
-
-    Parameters
-    ----------
-    kind
-        ``budget``, ``rack_units``, ``ports``, ``power_kw``, ``carbon``, ``host`` or ``demand``.
-    name
-        The site, offer or class; empty for the budget of the whole plan.
-    quarter
-        Quarter; ``None``: all together.
-    unit
-        Unit of which there would be one more.
-    saving
-        Expected discounted money saved, negative if it costs; ``None``: no plan has one more. An
-        estimate unless lower and upper are equal to it.
-    lower
-        Proved to be saved at least; ``None``: nothing is proved.
-    upper
-        Proved to be saved at most; ``None``: nothing is proved.
-    """
-
-    kind: str
-    name: str
-    quarter: int | None
-    unit: str
-    saving: float | None
-    lower: float | None = None
-    upper: float | None = None
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the saving is proved, not estimated."""
-        return self.saving is None or self.lower == self.saving == self.upper
-
-
-@dataclass(frozen=True)
-class Relief:
-    """One limit of an infeasible problem that is given way.
-
-    Parameters
-    ----------
-    kind
-        ``demand``, ``goal``, ``budget``, ``rack_units``, ``ports``, ``power_kw`` or ``carbon``.
-    name
-        The class or site; empty for budgets and carbon.
-    scenario
-        The scenario in which it is short, or None if in all.
-    quarter
-        Quarter; ``None``: all together.
-    amount
-        How much is missing, rounded up to four digits; 1 for a goal that is given up.
-    unit
-        Unit of the amount.
-    sentence
-        The same for people.
-    way
-        Number of the way out that it belongs to, from 0, the one that gives way least first. All
-        reliefs of a way are needed together; one way is enough: each was applied
-        (`alloc.problems.right_sizing.repairs.apply_reliefs`), and the problem solved again.
-    least
-        Whether it is proved that no way of these kinds gives way less: of limits and demand, in
-        hosts and to four digits; of goals, that none of those given up can be kept.
-    """
-
-    kind: str
-    name: str
-    scenario: str | None
-    quarter: int | None
-    amount: float
-    unit: str
-    sentence: str
-    way: int = 0
-    least: bool = True
-
-
-@dataclass(frozen=True)
-class PlanResult(Answer[Plan]):
-    """A plan with what is proved about it.
-
-    Parameters
-    ----------
-    plan
-        The best plan found, or ``None``.
-    certificate
-        Its expected discounted cost, and the proved bound.
-    costs
-        What the cost is made of, discounted; None without a plan.
-    assumptions
-        What the plan takes for granted.
-    marginals
-        What one more unit of each resource saves, in the relaxation.
-    conflict
-        For an infeasible problem, what is missing.
-    reliefs
-        For an infeasible problem, the limits that may give way; see `Relief.way`.
-    log
-        What the method reports, one line a step.
-    """
-
-    plan: Plan | None
-    certificate: Certificate
-    costs: CostBreakdown | None = None
-    assumptions: tuple[str, ...] = ()
-    marginals: tuple[MarginalValue, ...] = ()
-    conflict: str | None = None
-    reliefs: tuple[Relief, ...] = ()
-    log: tuple[str, ...] = ()
-
-    def replace(self, **changes: Any) -> PlanResult:
-        """Return a copy with some fields changed."""
-        return dataclasses.replace(self, **changes)
-
-    @property
-    def ways_out(self) -> tuple[str, ...]:
-        """For an infeasible problem, what would be enough: a sentence for each way."""
-        ways = dict.fromkeys(relief.way for relief in self.reliefs)
-        return tuple(
-            "; and ".join(relief.sentence for relief in self.reliefs if relief.way == way)
-            for way in ways
-        )
-
-    def to_json(self, path: str | PathLike[str] | None = None) -> str:
-        """Return the result as a JSON document, and write it if a path is given."""
-        return document_format(PlanResult).write(self, path)
-
-    @staticmethod
-    def from_json(text: str | bytes) -> PlanResult:
-        """Read a result from the text of a JSON document."""
-        return document_format(PlanResult).parse(text)

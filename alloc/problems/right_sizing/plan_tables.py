@@ -53,14 +53,14 @@ def plan_tables(report: Document) -> list[TextTable]:
     tables += _rounds(report)
     if account is not None and report.get("out_of_sample") is not None:
         tables.append(_out_of_sample(report))
-    if account is not None and result.get("marginals"):
-        tables.append(_marginals(result["marginals"], account["currency"]))
+    if account is not None and result.get("sensitivities"):
+        tables.append(_sensitivities(result["sensitivities"], account["currency"]))
     return tables
 
 
 def cost_table(report: Document) -> TextTable:
     """Return what the cost of a plan is made of."""
-    costs = report["result"].get("costs") or {}
+    costs = report.get("costs") or {}
     rows = [(word_of(name), money(amount)) for name, amount in costs.items() if amount]
     rows.append(("total", money(math.fsum(costs.values()))))
     title = f"Expected discounted cost, {report['account']['currency']}"
@@ -72,7 +72,7 @@ def hosts_table(report: Document) -> TextTable:
     account = report["account"]
     quarters = len(account["money"]["expected"])
     ordered: dict[tuple[str, str], list[float]] = {}
-    for order in report["result"]["plan"].get("orders", ()):
+    for order in report["result"]["solution"].get("orders", ()):
         counts = ordered.setdefault((order["offer"], order["site"]), [0.0] * quarters)
         counts[order["quarter"]] += order["count"]
     rows = []
@@ -171,9 +171,9 @@ def word_of(name: str) -> str:
     return name.removesuffix("_kw").replace("_", " ")
 
 
-def _marginals(values: Sequence[Document], currency: str) -> TextTable:
+def _sensitivities(values: Sequence[Document], currency: str) -> TextTable:
     def size(one: Document) -> float:
-        return -abs(one["saving"]) if one["saving"] is not None else -math.inf
+        return -abs(one["value"]) if one["value"] is not None else -math.inf
 
     return TextTable(
         "Marginal values: what one more saves, were hosts to be had in fractions",
@@ -182,8 +182,8 @@ def _marginals(values: Sequence[Document], currency: str) -> TextTable:
             (
                 word_of(one["kind"]),
                 one["name"],
-                "all" if one.get("quarter") is None else str(one["quarter"]),
-                one["unit"],
+                "all" if one.get("period") is None else str(one["period"]),
+                f"{one['amount']} {one['unit']}" if one["unit"].startswith("%") else one["unit"],
                 _saving(one),
             )
             for one in sorted(values, key=size)[:_MOST_MARGINALS]
@@ -194,7 +194,7 @@ def _marginals(values: Sequence[Document], currency: str) -> TextTable:
 
 def _saving(value: Document) -> str:
     """Return a marginal value, or the range that is proved of it."""
-    saving, lower, upper = value["saving"], value.get("lower"), value.get("upper")
+    saving, lower, upper = (_negated(value.get(end)) for end in ("value", "upper", "lower"))
     if saving is None:
         return "no plan has it"
     if lower is not None and upper is not None:
@@ -204,6 +204,11 @@ def _saving(value: Document) -> str:
     if lower is not None:
         return f"at least {_amount(lower)}"
     return f"about {_amount(saving)}, not proved"
+
+
+def _negated(value: float | None) -> float | None:
+    """Return what is saved where a cost changes by so much."""
+    return None if value is None else 0.0 - value
 
 
 def _amount(amount: float) -> str:

@@ -1,4 +1,4 @@
-"""Reliefs applied: the problem in which limits give way by what a way out says."""
+"""Repairs applied: the problem in which limits give way by what repairs say."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ import dataclasses
 from collections.abc import Iterable
 
 from alloc.errors import InstanceError
-from alloc.problems.right_sizing.plan import Relief
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.problems.right_sizing.series import Series
+from alloc.result import Repair
 
 SITE_LIMITS = ("rack_units", "ports", "power_kw")
 KINDS = ("demand", "goal", "budget", *SITE_LIMITS, "carbon")
 """What can give way."""
 
 
-def apply_reliefs(problem: PlanningProblem, reliefs: Iterable[Relief]) -> PlanningProblem:
-    """Return the problem with reliefs applied, for example all those of one way out.
+def apply_repairs(problem: PlanningProblem, repairs: Iterable[Repair]) -> PlanningProblem:
+    """Return the problem with repairs applied, for example all those of one option.
 
     Parameters
     ----------
     problem
-        The problem that the reliefs are for.
-    reliefs
-        The reliefs. Demand falls by the amount, not below 0; a limit rises by it; a goal is given
+        The problem that the repairs are for.
+    repairs
+        The repairs. Demand falls by the amount, not below 0; a limit rises by it; a goal is given
         up, whatever the amount.
 
     Raises
     ------
     InstanceError
-        If a relief is of an unknown kind, or is about something that the problem does not limit.
+        If a repair is of an unknown kind, or is about something that the problem does not limit.
     """
-    for relief in reliefs:
-        problem = _apply(problem, relief)
+    for repair in repairs:
+        problem = _apply(problem, repair)
     return problem
 
 
-def _apply(problem: PlanningProblem, relief: Relief) -> PlanningProblem:
-    name, quarter, amount = relief.name, relief.quarter, relief.amount
-    if relief.kind == "demand" and quarter is not None:
+def _apply(problem: PlanningProblem, repair: Repair) -> PlanningProblem:
+    name, quarter, amount = repair.name, repair.quarter, repair.amount
+    if repair.kind == "demand" and quarter is not None:
         return problem.replace(
             scenarios=tuple(
                 dataclasses.replace(
@@ -48,35 +48,35 @@ def _apply(problem: PlanningProblem, relief: Relief) -> PlanningProblem:
                         name: _changed(scenario.arrivals[name], quarter, -amount),
                     },
                 )
-                if relief.scenario in (None, scenario.name)
+                if repair.scenario in (None, scenario.name)
                 else scenario
                 for scenario in problem.scenarios
             )
         )
-    if relief.kind == "goal":
+    if repair.kind == "goal":
         return problem.replace(
             classes=tuple(
                 dataclasses.replace(job_class, goal=None) if job_class.name == name else job_class
                 for job_class in problem.classes
             )
         )
-    if relief.kind == "budget" and quarter is None and problem.budget is not None:
+    if repair.kind == "budget" and quarter is None and problem.budget is not None:
         return problem.replace(budget=problem.budget + amount)
-    if relief.kind == "budget" and quarter is not None and problem.quarter_budgets:
+    if repair.kind == "budget" and quarter is not None and problem.quarter_budgets:
         return problem.replace(quarter_budgets=_changed(problem.quarter_budgets, quarter, amount))
-    if relief.kind == "carbon" and quarter is not None and problem.carbon_caps_kg:
+    if repair.kind == "carbon" and quarter is not None and problem.carbon_caps_kg:
         return problem.replace(carbon_caps_kg=_changed(problem.carbon_caps_kg, quarter, amount))
-    if relief.kind in SITE_LIMITS:
+    if repair.kind in SITE_LIMITS:
         site = problem.sites[problem.site_index[name]]
-        limit = getattr(site, relief.kind)
+        limit = getattr(site, repair.kind)
         if limit is not None:
-            more = dataclasses.replace(site, **{relief.kind: limit + amount})
+            more = dataclasses.replace(site, **{repair.kind: limit + amount})
             return problem.replace(
                 sites=tuple(more if one is site else one for one in problem.sites)
             )
     raise InstanceError(
-        f'relief of kind "{relief.kind}" for "{name}", quarter {quarter}: the problem '
-        f'"{problem.name}" has no such limit; apply reliefs to the problem that they were found '
+        f'repair of kind "{repair.kind}" for "{name}", quarter {quarter}: the problem '
+        f'"{problem.name}" has no such limit; apply repairs to the problem that they were found '
         "for."
     )
 

@@ -54,7 +54,7 @@ def what_if_view(found: Document) -> View:
     cost = found["cost"]
     tone: Tone = "fair"
     if cost is None:
-        bad = base if base["result"].get("plan") is None else changed
+        bad = base if base["result"].get("solution") is None else changed
         verdict, tone = _verdict(bad, "")
         which = "the base" if bad is base else "the changed problem"
         verdict = f"There is no plan for {which}. {verdict}"
@@ -209,13 +209,13 @@ def _tables(found: Sequence[plan_tables.TextTable]) -> list[Table]:
 
 
 def _lists(result: Document) -> list[tuple[str, Sequence[str]]]:
-    ways: dict[int, list[str]] = {}
-    for one in result.get("reliefs", ()):
-        ways.setdefault(one.get("way", 0), []).append(one["sentence"])
-    reliefs = ["; and ".join(needed) for needed in ways.values()]
+    options: dict[int, list[str]] = {}
+    for one in result.get("repairs", ()):
+        options.setdefault(one.get("option", 0), []).append(one["sentence"])
+    repairs = ["; and ".join(needed) for needed in options.values()]
     lists: list[tuple[str, Sequence[str]]] = []
-    if reliefs:
-        lists.append(("What would make it possible, each way enough by itself", reliefs))
+    if repairs:
+        lists.append(("What would make it possible, each way enough by itself", repairs))
     if result.get("assumptions"):
         lists.append(("Assumptions", result["assumptions"]))
     return lists

@@ -32,19 +32,19 @@ from alloc.server.pages.sizing_figures import (
 P = TypeVar("P")
 
 
-def inference_view(result: Document, request: Document | None) -> View:
+def inference_view(report: Document, request: Document | None) -> View:
     """Return what a sizing shows: GPUs by period, goals in the simulation, replicas."""
-    problem = _problem(request, format_of("inference_problem").decode)
+    result, problem = report["result"], _problem(request, format_of("inference_problem").decode)
     currency = "" if problem is None else problem.currency
     verdict, tone = _verdict(result, currency)
-    checks = result.get("checks", ())
+    checks = report.get("checks", ())
     missed = [check for check in checks if check["simulated"] > check["allowed"]]
     if missed:
         verdict += f" In the simulation {len(missed)} of {len(checks)} goals are missed."
         tone = "bad"
     elif checks:
         verdict += " In the simulation every goal is kept."
-    groups = (result.get("plan") or {}).get("groups", ())
+    groups = (result.get("solution") or {}).get("groups", ())
     figures, tables = list[Figure](), list[Table]()
     if groups:
         periods = [group["period"] for group in groups]
@@ -60,39 +60,39 @@ def inference_view(result: Document, request: Document | None) -> View:
         tone,
         certificate_facts(result["certificate"], currency),
         figures,
-        tables + _resolves(result, f"cost, {currency}".rstrip(", ")),
+        tables + _sensitivities(result, f"cost, {currency}".rstrip(", ")),
         _lists(result),
     )
 
 
-def quota_view(result: Document, request: Document | None) -> View:
+def quota_view(report: Document, request: Document | None) -> View:
     """Return what quotas show: each beside its demand, and what tenants get."""
-    problem = _problem(request, format_of("quota_problem").decode)
+    result, problem = report["result"], _problem(request, format_of("quota_problem").decode)
     goal = result["certificate"]["objective_name"]
     unit = "GPU h" if goal == "expected_shortfall" else ""
     verdict, tone = _verdict(result, unit)
     figures = list[Figure]()
-    if result.get("plan") is not None:
-        figures = quota_figures(result["plan"]["quotas"], problem)
-        figures.append(outlook_figure(result["outlooks"], goal))
+    if result.get("solution") is not None:
+        figures = quota_figures(result["solution"]["quotas"], problem)
+        figures.append(outlook_figure(report["outlooks"], goal))
     return View(
         _title("Quotas", problem),
         verdict,
         tone,
         certificate_facts(result["certificate"], unit),
         figures,
-        _levels(result) + _resolves(result, goal.split(" of ")[0].replace("_", " ")),
+        _levels(result) + _sensitivities(result, goal.split(" of ")[0].replace("_", " ")),
         _lists(result),
     )
 
 
-def operation_view(result: Document, request: Document | None) -> View:
+def operation_view(report: Document, request: Document | None) -> View:
     """Return what a decision shows: what runs on each node, and what it costs."""
-    problem = _problem(request, format_of("operation").decode)
+    result, problem = report["result"], _problem(request, format_of("operation").decode)
     currency = "" if problem is None else problem.currency
     verdict, tone = _verdict(result, currency)
-    nodes = result["plan"].get("nodes", ())
-    waiting = result["plan"].get("postponed", ())
+    nodes = result["solution"].get("nodes", ())
+    waiting = result["solution"].get("postponed", ())
     verdict += f" {len(nodes)} nodes are on, {len(waiting)} jobs wait."
     figures = [node_figure(nodes)] if nodes else []
     return View(
@@ -100,7 +100,7 @@ def operation_view(result: Document, request: Document | None) -> View:
         verdict,
         tone,
         certificate_facts(result["certificate"], currency),
-        [*figures, cost_figure(result["costs"], currency)],
+        [*figures, cost_figure(report["costs"], currency)],
         [],
         [("Jobs that wait", waiting)] if waiting else [],
     )
@@ -170,20 +170,20 @@ def _levels(result: Document) -> list[Table]:
     return [Table("Levels: the sum over the worst tenants", columns, rows)]
 
 
-def _resolves(result: Document, what: str) -> list[Table]:
+def _sensitivities(result: Document, what: str) -> list[Table]:
     """Return what a little more of each thing would change, by solving again."""
-    resolves = result.get("resolves", ())
-    if not resolves:
+    sensitivities = result.get("sensitivities", ())
+    if not sensitivities:
         return []
     one = {"host": "one more host", "gpu": "one more GPU"}
     rows = [
         (
             f"{one.get(change['kind'], '{} {}'.format(show(change['amount']), change['unit']))}: "
             f"{change['name']}",
-            "no plan" if change.get("cost_change") is None else show(change["cost_change"]),
-            "yes" if change["exact"] else "no",
+            "no plan" if change.get("value") is None else show(change["value"]),
+            "yes" if change.get("is_exact") else "no",
         )
-        for change in resolves
+        for change in sensitivities
     ]
     return [
         Table("A little more, solved again", ("what if", f"adds to the {what}", "proved"), rows)
@@ -192,8 +192,8 @@ def _resolves(result: Document, what: str) -> list[Table]:
 
 def _lists(result: Document) -> list[tuple[str, Sequence[str]]]:
     lists: list[tuple[str, Sequence[str]]] = []
-    if result.get("relaxations"):
-        sentences = [one["sentence"] for one in result["relaxations"]]
+    if result.get("repairs"):
+        sentences = [one["sentence"] for one in result["repairs"]]
         lists.append(("What would make it possible, each enough by itself", sentences))
     if result.get("assumptions"):
         lists.append(("Assumptions", result["assumptions"]))

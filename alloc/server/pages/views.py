@@ -26,8 +26,9 @@ def view_of(job: Job, request: Document | None, result: Document) -> View:
     request
         The body that it was asked for with, or None if it is no longer kept.
     result
-        Its result.
+        Its result, of any version.
     """
+    result = _today(result)
     makers: Mapping[str, Callable[[], View]] = {
         "solve": lambda: clusters.solve_view(result, _instance(request)),
         "place": lambda: clusters.place_view(result, _instance(request)),
@@ -45,6 +46,7 @@ def view_of(job: Job, request: Document | None, result: Document) -> View:
 
 def scenarios_of(job: Job, request: Document | None, result: Document) -> list[Scenario]:
     """Return what a finished job has to hold against others; nothing for some operations."""
+    result = _today(result)
     name = job.label or f"{job.operation} {job.id[-6:]}"
     if job.operation == "plan":
         return [plans.plan_scenario(name, result)]
@@ -76,6 +78,15 @@ def comparison_view(scenarios: Sequence[Scenario]) -> View:
             f" Cheapest: {' and '.join(near)}, {show(least)} {currencies.pop()}".rstrip() + "."
         )
     return View("Scenarios side by side", verdict, "fair", figures=figures, tables=tables)
+
+
+def _today(result: Document) -> Document:
+    """Return a result in the version of today: it may be that of a job of long ago."""
+    from alloc.documents.upgrades import upgraded
+    from alloc.planning.documents import upgraded_answer
+
+    found: Document = upgraded_answer(upgraded(result, ""))
+    return found
 
 
 def _instance(request: Document | None) -> Instance | None:

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Literal
 
 from alloc.backends import highs
-from alloc.certificate import Result
 from alloc.families import AUTO
 from alloc.problems.inference_sizing.plan import InferencePlan
 from alloc.problems.inference_sizing.problem import InferenceProblem
+from alloc.result import Result
 from alloc.solving.inference_sizing.pieces import NOTHING, Method, Report, solve_all
 from alloc.solving.inference_sizing.relaxations import diagnose
 from alloc.solving.outcome import Outcome, Settings
@@ -98,9 +98,7 @@ def solve_pieces(
         diagnosis = diagnose(problem, settings)
     except KeyboardInterrupt:
         return dataclasses.replace(outcome, limit="interrupt")
-    return dataclasses.replace(
-        outcome, conflict=diagnosis.conflict, repairs=tuple(diagnosis.relaxations)
-    )
+    return dataclasses.replace(outcome, conflict=diagnosis.conflict, repairs=diagnosis.repairs)
 
 
 by_mixes = partial(solve_pieces, method="mixes")

@@ -11,9 +11,9 @@ from alloc.problems.inference_sizing.plan import InferencePlan, plan_cost
 from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem
 from alloc.problems.inference_sizing.rates import caps_that_fit, load_of
 from alloc.problems.inference_sizing.requests import LatencyGoal, RequestClass
-from alloc.problems.inference_sizing.result import Relaxation
 from alloc.problems.inference_sizing.served import ServedModel
 from alloc.problems.inference_sizing.serving import Latencies, Load, batch_memory_mib, latencies
+from alloc.result import Repair
 from alloc.solving.inference_sizing.pieces import solve_all
 from alloc.solving.outcome import Settings
 from alloc.units import format_number
@@ -40,12 +40,12 @@ class Diagnosis:
     ----------
     conflict
         The requirements in conflict, in a sentence.
-    relaxations
+    repairs
         Changes of which each is enough, the least first.
     """
 
     conflict: str
-    relaxations: tuple[Relaxation, ...]
+    repairs: tuple[Repair, ...]
 
 
 def diagnose(problem: InferenceProblem, settings: Settings) -> Diagnosis:
@@ -84,16 +84,15 @@ def _memory(problem: InferenceProblem, model: ServedModel, t: int) -> Diagnosis 
     return Diagnosis(
         sentence,
         (
-            Relaxation(
+            Repair(
                 "memory",
                 f"{model.name}, {label}",
-                have,
-                need,
+                need - have,
                 "MiB",
-                need / have - 1 if have else math.inf,
-                None,
                 f"offer replicas with {need:.0f} MiB or more: a higher degree of parallelism or "
                 "GPUs of more memory",
+                before=have,
+                after=need,
             ),
         ),
     )
@@ -137,23 +136,23 @@ def _goals(
     )
     only = missed[0] if len(missed) == 1 else None
     before = state_goal(only[0], only[1]).seconds if only else 1.0
-    relaxation = Relaxation(
+    allowed = before * nearest_gap * more
+    repair = Repair(
         "goal",
         f"{model.name}, {only[0].name}, {only[1]}"
         if only
         else f"{model.name}, {len(missed)} goals",
-        before,
-        before * nearest_gap * more,
+        allowed - before,
         "s" if only else "times",
-        nearest_gap * more - 1,
-        None,
         f'allow, in model "{model.name}", {least}{allow}; or offer an option that is faster',
+        before=before,
+        after=allowed,
     )
     sentence = (
         f'model "{model.name}": no number of replicas keeps its goals; on idle replicas of '
         f"{label}, the nearest of its options, {' and '.join(parts)}"
     )
-    return Diagnosis(sentence, (relaxation,))
+    return Diagnosis(sentence, (repair,))
 
 
 def _margin(
@@ -227,7 +226,7 @@ def _shortage(problem: InferenceProblem, settings: Settings) -> Diagnosis:
         return Diagnosis(
             "each period has a plan by itself, and no hosts held throughout serve all of them; "
             "offer more hosts, or pay by use",
-            _relaxations(problem, problem, settings),
+            _repairs(problem, problem, settings),
         )
     worst = max(short, key=lambda t: sum(model.rate_per_s(t) for model in problem.models))
     period = problem.periods[worst]
@@ -245,19 +244,19 @@ def _shortage(problem: InferenceProblem, settings: Settings) -> Diagnosis:
     hosts = ", ".join(f'{pool.hosts_in(worst)} in pool "{pool.name}"' for pool in problem.pools)
     rate = sum(m.rate_per_s(worst) for m in problem.models if m.name in names)
     others = f" (and {len(short) - 1} more periods)" if len(short) > 1 else ""
-    relaxations = _relaxations(problem, _only(problem, short), settings)
-    by = next((r for r in relaxations if r.kind == "rate"), None)
-    amount = "" if by is None else f", {_percent(by.relative)} of them too many"
+    repairs = _repairs(problem, _only(problem, short), settings)
+    by = next((r for r in repairs if r.kind == "rate"), None)
+    amount = "" if by is None else f", {_percent(_relative(by))} of them too many"
     return Diagnosis(
         f'period "{period.name}"{others}: the hosts ({hosts}) do not serve the '
         f"{format_number(rate)} requests/s of {who}{together} within their goals{amount}",
-        relaxations,
+        repairs,
     )
 
 
-def _relaxations(
+def _repairs(
     whole: InferenceProblem, problem: InferenceProblem, settings: Settings
-) -> tuple[Relaxation, ...]:
+) -> tuple[Repair, ...]:
     """Return the least changes of each kind, the least of all first.
 
     Parameters
@@ -272,29 +271,34 @@ def _relaxations(
     found = [_fewer_requests(whole, problem, settings), _looser_goals(whole, problem, settings)]
     found += [_more_hosts(whole, problem, pool, settings) for pool in whole.pools]
     found += [_fewer_failures(whole, problem, settings)]
-    given = [relaxation for relaxation in found if relaxation is not None]
-    return tuple(sorted(given, key=lambda relaxation: relaxation.relative))
+    given = sorted((repair for repair in found if repair is not None), key=_relative)
+    return tuple(dataclasses.replace(repair, option=number) for number, repair in enumerate(given))
+
+
+def _relative(repair: Repair) -> float:
+    """Return how large a change is in relation to what was there; where nothing was, to 1."""
+    return repair.amount / (repair.before or 1.0)
 
 
 def _fewer_requests(
     whole: InferenceProblem, problem: InferenceProblem, settings: Settings
-) -> Relaxation | None:
+) -> Repair | None:
     share = _largest(lambda x: _scaled(problem, x), settings)
     if share is None:
         return None
     names = {period.name for period in problem.periods}
     rate = max(sum(m.rate_per_s(t) for m in problem.models) for t in range(len(problem.periods)))
     cost = _cost(_scaled(whole, share, names), settings)
-    return Relaxation(
+    return Repair(
         "rate",
         "all models",
-        rate,
-        rate * share,
+        rate * (1 - share),
         "requests/s",
-        1 - share,
-        cost,
         f"turn away {_percent(1 - share)} of the requests of every model in the periods that are "
         "short",
+        before=rate,
+        after=rate * share,
+        cost=cost,
     )
 
 
@@ -305,7 +309,7 @@ def _percent(share: float) -> str:
 
 def _looser_goals(
     whole: InferenceProblem, problem: InferenceProblem, settings: Settings
-) -> Relaxation | None:
+) -> Repair | None:
     if not any(c.ttft or c.tpot for m in problem.models for c in m.classes):
         return None
     if not _solvable(_loosened(problem, _MOST_LOOSENED), settings):
@@ -317,21 +321,21 @@ def _looser_goals(
             high = middle
         else:
             low = middle
-    return Relaxation(
+    return Repair(
         "goal",
         "all latency goals",
-        1.0,
-        high,
-        "times",
         high - 1,
-        _cost(_loosened(whole, high), settings),
+        "times",
         f"allow every latency {format_number(high, 3, up=True)} times as long",
+        before=1.0,
+        after=high,
+        cost=_cost(_loosened(whole, high), settings),
     )
 
 
 def _more_hosts(
     whole: InferenceProblem, problem: InferenceProblem, pool: GpuPool, settings: Settings
-) -> Relaxation | None:
+) -> Repair | None:
     extra = 1
     while not _solvable(_with_hosts(problem, pool, extra), settings):
         extra *= 2
@@ -345,33 +349,33 @@ def _more_hosts(
         else:
             low = middle
     most = max(pool.hosts_in(t) for t in range(len(whole.periods)))
-    return Relaxation(
+    return Repair(
         "hosts",
         pool.name,
-        most,
-        most + high,
+        high,
         "hosts",
-        high / max(most, 1),
-        _cost(_with_hosts(whole, pool, high), settings),
         f'{high} more host{"s" if high > 1 else ""} in pool "{pool.name}"',
+        before=most,
+        after=most + high,
+        cost=_cost(_with_hosts(whole, pool, high), settings),
     )
 
 
 def _fewer_failures(
     whole: InferenceProblem, problem: InferenceProblem, settings: Settings
-) -> Relaxation | None:
+) -> Repair | None:
     most = max(model.failures for model in problem.models)
     for fewer in range(most - 1, -1, -1):
         if _solvable(_surviving(problem, fewer), settings):
-            return Relaxation(
+            return Repair(
                 "failures",
                 "all models",
-                most,
-                fewer,
+                most - fewer,
                 "failures",
-                (most - fewer) / most,
-                _cost(_surviving(whole, fewer), settings),
                 f"plan for {fewer} failures at once instead of {most}",
+                before=most,
+                after=fewer,
+                cost=_cost(_surviving(whole, fewer), settings),
             )
     return None
 

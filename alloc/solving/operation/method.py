@@ -12,13 +12,14 @@ from alloc.backends import SolverOptions
 from alloc.backends.highs import version
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.second_proof import solve_and_prove
-from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, Result, is_within
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
 from alloc.formulation import Array, ArrayModel, RawResult
 from alloc.models.operation.arrays import OperationArrays, operation_arrays
 from alloc.models.operation.data import operation_data
 from alloc.models.operation.unrolling import plan_of, values_of
 from alloc.problems.operation.problem import OperationPlan, OperationProblem
-from alloc.problems.operation.result import OperationCosts, OperationResult
+from alloc.problems.operation.report import OperationCosts
+from alloc.result import Result
 from alloc.solving.operation.rules import cheapest_insertion, pressure_order
 from alloc.solving.outcome import Outcome, Settings, timed_log
 from alloc.solving.solver import solve_within
@@ -62,7 +63,7 @@ def solve_operation(
     gap: float = OPTIMALITY_GAP,
     report: Report | None = None,
     keep: bool = False,
-) -> OperationResult:
+) -> Result[OperationPlan]:
     """Return the best plan found and a proved bound on every plan.
 
     Parameters
@@ -101,16 +102,7 @@ def solve_operation(
     result = result.replace(log=tuple(log))
     if result.certificate.limit == "interrupt" and not keep:
         raise KeyboardInterrupt
-    return with_costs(problem, result)
-
-
-def with_costs(problem: OperationProblem, result: Result[OperationPlan]) -> OperationResult:
-    """Return a result with the parts of its plan's cost."""
-    if result.solution is None:
-        raise KeyboardInterrupt  # every job may wait, so only an interrupt leaves no plan
-    plan, certificate = result.solution, result.certificate
-    costs = operation_costs(problem, plan, certificate.objective_name)
-    return OperationResult(plan, costs, certificate, result.log)
+    return result
 
 
 class _Search:

@@ -12,9 +12,9 @@ from alloc.errors import InstanceError, nearest
 from alloc.families import FAMILIES
 from alloc.models.operation.data import OperationData, operation_data
 from alloc.problems.operation.problem import OperationPlan, OperationProblem
-from alloc.problems.operation.result import OperationResult
+from alloc.result import Result
 from alloc.solving.certify import certify
-from alloc.solving.operation.method import solve_operation, with_costs
+from alloc.solving.operation.method import solve_operation
 from alloc.solving.operation.rules import RULES, Rule
 from alloc.solving.operation.search import path_relinking, randomised_greedy
 from alloc.solving.operation.stages import stage_by_stage
@@ -47,7 +47,7 @@ class OperationPolicy:
 
 
 Build = Callable[[OperationData, Settings], OperationPlan]
-Decide = Callable[[OperationProblem, Settings], OperationResult]
+Decide = Callable[[OperationProblem, Settings], Result[OperationPlan]]
 
 
 def _by_rule(rule: Rule) -> Build:
@@ -58,11 +58,10 @@ def _by_rule(rule: Rule) -> Build:
 
 
 def _heuristic(name: str, build: Build) -> Decide:
-    def decide(problem: OperationProblem, settings: Settings) -> OperationResult:
+    def decide(problem: OperationProblem, settings: Settings) -> Result[OperationPlan]:
         plan = build(operation_data(problem), settings)
         outcome = Outcome(plan, -math.inf, "none", name, "alloc")
-        certified = certify(FAMILIES["operation"], problem, "operation-cost", outcome, settings)
-        return with_costs(problem, certified)
+        return certify(FAMILIES["operation"], problem, "operation-cost", outcome, settings)
 
     return decide
 
@@ -78,11 +77,11 @@ def _path_relinking(data: OperationData, settings: Settings) -> OperationPlan:
     return path_relinking(data, rng, _WALKS, lambda: settings.seconds_left() <= 0).plan()
 
 
-def _exact(problem: OperationProblem, settings: Settings) -> OperationResult:
+def _exact(problem: OperationProblem, settings: Settings) -> Result[OperationPlan]:
     return solve_operation(problem, settings)
 
 
-def _exact_expected(problem: OperationProblem, settings: Settings) -> OperationResult:
+def _exact_expected(problem: OperationProblem, settings: Settings) -> Result[OperationPlan]:
     return solve_operation(problem, settings, objective="expected-operation-cost")
 
 
@@ -141,7 +140,7 @@ def require_policy(name: str) -> OperationPolicy:
 
 def decide_operation(
     problem: OperationProblem, policy: str = "exact", settings: Settings | None = None
-) -> OperationResult:
+) -> Result[OperationPlan]:
     """Return the plan of a named policy, checked.
 
     Parameters

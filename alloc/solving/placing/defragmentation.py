@@ -11,12 +11,12 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from alloc.certificate import Result
 from alloc.errors import AllocError, CertificateError, InstanceError, nearest
 from alloc.families import AUTO
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.problems.allocation.migration import Migration
 from alloc.problems.allocation.solution import Allocation, Assignment, Solution
+from alloc.result import Result
 from alloc.solving.placing.migration import order_moves
 from alloc.solving.placing.standing import jobs_concerned, keeping_size, leave_broken, only
 from alloc.solving.solver import solve

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from alloc.certificate import Result
 from alloc.errors import AllocError, CertificateError
 from alloc.families import AUTO
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Solution
+from alloc.result import Result
 from alloc.solving.gang import Decider
 from alloc.solving.placing.standing import leave_broken
 from alloc.solving.solver import solve

@@ -13,7 +13,7 @@ import numpy as np
 
 from alloc.backends import SolverOptions, backend
 from alloc.backends.second_proof import solve_and_prove
-from alloc.certificate import OPTIMALITY_GAP, Limit, Result, is_within
+from alloc.certificate import OPTIMALITY_GAP, Limit, is_within
 from alloc.errors import InstanceError
 from alloc.formulation import RawResult, RawStatus
 from alloc.models.quota_planning import (
@@ -24,9 +24,9 @@ from alloc.models.quota_planning import (
     quota_data,
     start_values,
 )
-from alloc.problems.inference_sizing.result import Relaxation
 from alloc.problems.quota_planning.measures import goal_value, level_of, plan_rounding
 from alloc.problems.quota_planning.problem import GpuCapacity, QuotaPlan, QuotaProblem
+from alloc.result import Repair, Result
 from alloc.solving.outcome import Outcome, Settings, Stage
 from alloc.solving.progress_line import standing
 from alloc.solving.quota_planning.starts import quick_plan
@@ -359,11 +359,11 @@ def _relaxed(
     return raw, layout
 
 
-def _diagnosed(data: QuotaData, settings: Settings) -> tuple[str, tuple[Relaxation, ...]]:
+def _diagnosed(data: QuotaData, settings: Settings) -> tuple[str, tuple[Repair, ...]]:
     """Say of an infeasible problem what is missing, and what would be enough."""
     problem = data.problem
     limit = max(settings.seconds_left() / 2, 1.0)
-    found: list[Relaxation] = []
+    found: list[tuple[float, Repair]] = []
     more, layout = _relaxed(data, "capacity", limit, settings)
     parts = []
     if more.values is not None:
@@ -378,38 +378,37 @@ def _diagnosed(data: QuotaData, settings: Settings) -> tuple[str, tuple[Relaxati
         names = " and ".join(
             f'{format_number(extra / MILLI)} of "{c.gpu_type}"' for c, extra in parts
         )
-        found.append(
-            Relaxation(
-                "capacity",
-                " and ".join(capacity.gpu_type for capacity, _ in parts),
-                total / MILLI,
-                (total + added) / MILLI,
-                "GPUs",
-                added / max(total, MILLI),
-                None,
-                f"add {names} to the GPUs" + _unless(more),
-            )
+        capacity_repair = Repair(
+            "capacity",
+            " and ".join(capacity.gpu_type for capacity, _ in parts),
+            added / MILLI,
+            "GPUs",
+            f"add {names} to the GPUs" + _unless(more),
+            before=total / MILLI,
+            after=(total + added) / MILLI,
+            least=more.status == "optimal",
         )
+        found.append((added / max(total, MILLI), capacity_repair))
     if problem.goal == "least_quota":
         looser, layout = _relaxed(data, "exceeding", limit, settings)
         if looser.values is not None:
             share = float(looser.values[layout.starts["relaxed"]])
             most = max(tenant.exceeding for tenant in problem.tenants)
-            found.append(
-                Relaxation(
-                    "exceeding",
-                    "all tenants",
-                    most,
-                    most + share,
-                    "share of the time",
-                    share / max(1 - most, 1e-9),
-                    None,
-                    "let the demand of every tenant be more than it gets for another "
-                    f"{format_number(100 * share, 3, up=True)} % of the time" + _unless(looser),
-                )
+            exceeding_repair = Repair(
+                "exceeding",
+                "all tenants",
+                share,
+                "share of the time",
+                "let the demand of every tenant be more than it gets for another "
+                f"{format_number(100 * share, 3, up=True)} % of the time" + _unless(looser),
+                before=most,
+                after=most + share,
+                least=looser.status == "optimal",
             )
-    found.sort(key=lambda relaxation: relaxation.relative)
-    return _conflict(data, parts), tuple(found)
+            found.append((share / max(1 - most, 1e-9), exceeding_repair))
+    found.sort(key=lambda one: one[0])  # the least in relation to what was there first
+    repairs = tuple(replace(repair, option=number) for number, (_, repair) in enumerate(found))
+    return _conflict(data, parts), repairs
 
 
 def _unless(raw: RawResult) -> str:

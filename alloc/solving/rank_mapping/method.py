@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.backends import SolverOptions
-from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, Result, is_within
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.models.rank_mapping.counts import CountProblem, Counts, DomainTree, boundary_seconds
 from alloc.problems.quadratic_assignment import QuadraticAssignment
@@ -29,6 +29,7 @@ from alloc.problems.rank_mapping import (
     transfer_time,
     value_mapping,
 )
+from alloc.result import Result
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.quadratic_assignment.method import assign
 from alloc.solving.rank_mapping.block_plans import Plan, has_enough, plans

@@ -38,7 +38,8 @@ import numpy as np
 from alloc.errors import OutOfTime
 from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.reading import read_plan
-from alloc.problems.right_sizing.plan import MarginalValue, Plan
+from alloc.problems.right_sizing.plan import Plan
+from alloc.result import Sensitivity
 from alloc.solving.outcome import Settings
 from alloc.solving.right_sizing.blocks import SHORT
 from alloc.solving.right_sizing.candidates import Candidates
@@ -215,7 +216,7 @@ class Decomposition(Candidates):
             self._estimates(),
         )
 
-    def _estimates(self) -> tuple[MarginalValue, ...]:
+    def _estimates(self) -> tuple[Sensitivity, ...]:
         """Return marginal values by duals, where the relaxation is too large to solve again."""
         if self.duals is None or is_small(self.data):
             return ()

@@ -36,7 +36,7 @@ _LEAST_PRICE = 1e-9
 
 
 class What(NamedTuple):
-    """What gives way: its kind, and the name, scenario and quarter of a `Relief`."""
+    """What gives way: its kind, and the name, scenario and quarter of a `Repair`."""
 
     kind: str
     name: str

@@ -27,7 +27,7 @@ import numpy as np
 from alloc.backends.linear_program import LinearProgram
 from alloc.models.right_sizing.arrays import Extensive, extensive
 from alloc.models.right_sizing.data import Array, Ints, SizingData
-from alloc.problems.right_sizing.plan import MarginalValue
+from alloc.result import Sensitivity
 from alloc.solving.right_sizing.state import linear_relaxation, money_unit
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _MOST_COLUMNS = 150_000
 """Columns up to which the relaxation is solved as one program: that takes a few seconds."""
 MORE_DEMAND = 0.01
 """One more of a class's demand is so much more of it in all scenarios and quarters."""
-_MORE_JOBS = "1 % of its jobs"
+_MORE_JOBS = "% of its jobs"
 _SITE_LIMITS = (
     ("C2", "rack_units", "rack unit"),
     ("C3", "ports", "port"),
@@ -56,7 +56,7 @@ class _Limit:
     Parameters
     ----------
     kind, name, quarter, unit
-        As in `MarginalValue`.
+        As in `Sensitivity`; the quarter is its period.
     rows, step
         Rows, and what one unit more adds to their right-hand sides.
     least
@@ -72,13 +72,29 @@ class _Limit:
     step: float
     least: float | None
 
-    def value(
+    def sensitivity(
         self, saving: float | None, lower: float | None = None, upper: float | None = None
-    ) -> MarginalValue:
+    ) -> Sensitivity:
         """Return the value as one of the limit, proved unless a range is given."""
         if lower is None and upper is None:
             lower = upper = saving
-        return MarginalValue(self.kind, self.name, self.quarter, self.unit, saving, lower, upper)
+        return _sensitivity(self.kind, self.name, self.quarter, self.unit, saving, lower, upper)
+
+
+def _sensitivity(
+    kind: str,
+    name: str,
+    quarter: int | None,
+    unit: str,
+    saving: float | None,
+    lower: float | None = None,
+    upper: float | None = None,
+) -> Sensitivity:
+    """Return what one more does to the cost, given what it saves and the proved range of that."""
+    least, most = (None if end is None else 0.0 - end for end in (upper, lower))
+    value = None if saving is None else 0.0 - saving
+    is_exact = saving is None or lower == saving == upper
+    return Sensitivity(kind, name, 1.0, unit, value, quarter, least, most, is_exact)
 
 
 def is_small(data: SizingData) -> bool:
@@ -88,7 +104,7 @@ def is_small(data: SizingData) -> bool:
     return columns * int(data.bands.count) * int(scenarios) * int(quarters) <= _MOST_COLUMNS
 
 
-def marginal_values(data: SizingData, seconds: float) -> tuple[MarginalValue, ...]:
+def marginal_values(data: SizingData, seconds: float) -> tuple[Sensitivity, ...]:
     """Return what one more unit of each limit, host and class saves; none if there is no time."""
     relaxed = _Relaxed(data, seconds)
     if relaxed.cost is None:
@@ -99,7 +115,7 @@ def marginal_values(data: SizingData, seconds: float) -> tuple[MarginalValue, ..
 
 def estimates_of_cuts(
     state: Relaxation, duals: tuple[Array, Array], slack: float
-) -> tuple[MarginalValue, ...]:
+) -> tuple[Sensitivity, ...]:
     """Return marginal values by the duals of a decomposition's master, with what is proved of them.
 
     The master's optimum is a bound on the relaxation's, and stays one with a unit more; the cost of
@@ -130,7 +146,7 @@ def estimates_of_cuts(
             return np.zeros((data.num_quarters, 0), dtype=np.int64)
         return np.arange(*state.first.rows[family].indices(begin))
 
-    def saved(limit: _Limit) -> MarginalValue:
+    def saved(limit: _Limit) -> Sensitivity:
         if limit.kind == "carbon":
             at = blocks[:, limit.quarter, state.blocks.family["carbon"]]
             estimate = unit * float(at.sum())
@@ -138,21 +154,21 @@ def estimates_of_cuts(
             estimate = -unit * limit.step * float(rows[limit.rows].sum())
         estimate = max(estimate, limit.least or 0.0) if limit.kind != "host" else estimate
         upper = estimate + unit * slack if math.isfinite(slack) else None
-        return limit.value(estimate, limit.least, upper)
+        return limit.sensitivity(estimate, limit.least, upper)
 
     found = [saved(limit) for limit in _limits(data, row_of)]
-    best: dict[str, MarginalValue] = {}
+    best: dict[str, Sensitivity] = {}
     for limit in _host_limits(data, row_of("C1")):
         value = saved(limit)
         known = best.get(limit.name)
-        if known is None or (value.saving or 0.0) > (known.saving or 0.0):
+        if known is None or (value.value or 0.0) < (known.value or 0.0):
             best[limit.name] = value
     family = state.blocks.family["demand"]
     costs = (blocks * state.blocks.right_hand_sides())[:, :, family].sum(axis=(0, 1))
     for c, job_class in enumerate(data.problem.classes):
         own = [k for k, (of, _) in enumerate(state.blocks.demand_rows) if of == c]
         estimate = -MORE_DEMAND * unit * float(costs[own].sum())
-        found.append(MarginalValue("demand", job_class.name, None, _MORE_JOBS, estimate))
+        found.append(_sensitivity("demand", job_class.name, None, _MORE_JOBS, estimate))
     return (*found, *best.values())
 
 
@@ -182,24 +198,24 @@ class _Relaxed:
         """Return what one more unit saves at most, by the duals of the optimum; money."""
         return -self.unit * limit.step * float(self.duals[limit.rows].sum())
 
-    def saved(self, limit: _Limit) -> MarginalValue | None:
+    def saved(self, limit: _Limit) -> Sensitivity | None:
         """Return what one more unit saves; None if the relaxation has no solution with it."""
         assert self.cost is not None
         bound = self.bound(limit)
         if limit.least == 0.0 and bound <= _LEAST * self.unit * abs(limit.step):
-            return limit.value(0.0)
+            return limit.sensitivity(0.0)
         if self._time_is_up():
-            return limit.value(bound, limit.least, bound)
+            return limit.sensitivity(bound, limit.least, bound)
         self._set(limit.rows, limit.step)
         self._program.set_basis(self._basis)
         cost, duals = self._optimum(self._program)
         self._set(limit.rows, 0.0)
         if cost is None:
-            return limit.value(bound, limit.least, bound) if self._time_is_up() else None
+            return limit.sensitivity(bound, limit.least, bound) if self._time_is_up() else None
         # Of a convex cost: the slope at the end of the unit, and that at its beginning.
         after = -self.unit * limit.step * float(duals[limit.rows].sum())
         saving = min(max(self.unit * (self.cost - cost), after), bound)
-        return limit.value(saving if limit.least is None else max(saving, limit.least))
+        return limit.sensitivity(saving if limit.least is None else max(saving, limit.least))
 
     def saved_by(self, changed: SizingData) -> float | None:
         """Return what a change of the problem saves, money, minus infinity if no plan has it.
@@ -272,24 +288,24 @@ def _host_limits(data: SizingData, rows: Ints) -> Iterator[_Limit]:
         yield _Limit("host", offer.name, None, f'host at "{site.name}", {kept}', own, 1.0, least)
 
 
-def _hosts(data: SizingData, relaxed: _Relaxed) -> Iterator[MarginalValue]:
+def _hosts(data: SizingData, relaxed: _Relaxed) -> Iterator[Sensitivity]:
     """Value one more host of each offer, at the site where it saves most and has room."""
     of_offer: dict[str, list[_Limit]] = defaultdict(list)
     for limit in _host_limits(data, relaxed.row_of("C1")):
         of_offer[limit.name].append(limit)
     for limits in of_offer.values():
-        best: MarginalValue | None = None
+        best: Sensitivity | None = None
         for limit in sorted(limits, key=relaxed.bound, reverse=True):
-            if best is not None and best.saving is not None and relaxed.bound(limit) <= best.saving:
+            if best is not None and best.value is not None and relaxed.bound(limit) <= -best.value:
                 break
             found = relaxed.saved(limit)
-            if found is not None and (best is None or (found.saving or 0) > (best.saving or 0)):
+            if found is not None and (best is None or (found.value or 0) < (best.value or 0)):
                 best = found
         if best is not None:
             yield best
 
 
-def _demand(relaxed: _Relaxed) -> Iterator[MarginalValue]:
+def _demand(relaxed: _Relaxed) -> Iterator[Sensitivity]:
     """Value one per cent more of each class, in bands of hours and assumed pools as they are."""
     problem = relaxed.data.problem
     for job_class in problem.classes:
@@ -310,4 +326,4 @@ def _demand(relaxed: _Relaxed) -> Iterator[MarginalValue]:
         if saving is None:
             return
         value = None if math.isinf(saving) else saving
-        yield MarginalValue("demand", name, None, _MORE_JOBS, value, value, value)
+        yield _sensitivity("demand", name, None, _MORE_JOBS, value, value, value)

@@ -7,22 +7,21 @@ from functools import partial
 from typing import Literal, get_args
 
 from alloc.backends import highs
-from alloc.certificate import Result
-from alloc.errors import CertificateError, InstanceError, nearest
+from alloc.errors import InstanceError, nearest
 from alloc.models.right_sizing.data import SizingData
-from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.headroom import require_goals_can_be_kept
-from alloc.problems.right_sizing.plan import Plan, PlanResult
+from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.result import Result
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.right_sizing.assumptions import assumptions
 from alloc.solving.right_sizing.decomposition import solve_by_decomposition
 from alloc.solving.right_sizing.extensive import solve_extensive
 from alloc.solving.right_sizing.marginals import is_small, marginal_values
-from alloc.solving.right_sizing.repairs import find_reliefs
+from alloc.solving.right_sizing.repairs import find_repairs
 from alloc.solving.right_sizing.state import Found, Watch
 from alloc.solving.solver import solve
-from alloc.verification.right_sizing import check_plan_claims, verify_plan
+from alloc.verification.right_sizing import verify_plan
 
 Method = Literal["auto", "extensive", "decomposition"]
 """``extensive``: one program; ``decomposition``: Benders; ``auto``: by size."""
@@ -77,13 +76,13 @@ def solve_right_sizing(
         highs.version(),
         found.limit,
         found.infeasible,
-        sensitivities=found.marginals,
+        sensitivities=found.sensitivities,
         assumptions=assumptions(data),
     )
     try:
         if found.infeasible:
-            conflict, reliefs = find_reliefs(problem, settings, _has_plan)
-            return replace(outcome, conflict=conflict, repairs=reliefs)
+            conflict, repairs = find_repairs(problem, settings, _has_plan)
+            return replace(outcome, conflict=conflict, repairs=repairs)
         if found.plan is not None and found.limit != "interrupt" and is_small(data):
             seconds = max(settings.seconds_left(), _LEAST_SECONDS)
             return replace(outcome, sensitivities=marginal_values(data, seconds))
@@ -107,7 +106,7 @@ def right_size(
     method: Method = "auto",
     start: Plan | None = None,
     progress: Watch | None = None,
-) -> PlanResult:
+) -> Result[Plan]:
     """Find the cheapest plan, and prove how cheap any plan can be.
 
     Parameters
@@ -131,7 +130,7 @@ def right_size(
 
     Returns
     -------
-    PlanResult
+    Result
         The plan, checked; or, if there is none, what is missing.
 
     Raises
@@ -146,7 +145,7 @@ def right_size(
             f'unknown method "{method}"{nearest(str(method), get_args(Method)) or ";"} known: '
             f"{', '.join(get_args(Method))}."
         )
-    result: Result[Plan] = solve(
+    return solve(
         problem,
         "right_sizing",
         method,
@@ -157,20 +156,6 @@ def right_size(
         warm_start=start,
         progress=progress,
     )
-    costs = None if result.solution is None else account(problem, result.solution).costs
-    plan_result = PlanResult(
-        result.solution,
-        result.certificate,
-        costs,
-        result.assumptions,
-        result.sensitivities,
-        result.conflict,
-        result.repairs,
-        result.log,
-    )
-    if claims := check_plan_claims(problem, plan_result):
-        raise CertificateError(claims[0].sentence)
-    return plan_result
 
 
 def _has_plan(problem: PlanningProblem, settings: Settings) -> bool | None:

@@ -1,8 +1,8 @@
-"""Reliefs: what to give way when there is no plan, and by how much.
+"""Repairs: what to give way when there is no plan, and by how much.
 
 One kind of limit at a time gives way, and the least amount is found by which it must when all
 others stay: less demand served, goals given up, more budget, space, ports, power or carbon. Every
-way out is applied to the problem and solved again before it is named; where it is not enough yet
+option is applied to the problem and solved again before it is named; where it is not enough yet
 (another pool is too full, a future was not looked at), what is still missing is added. Amounts are
 rounded up first, so that what is tried is what is said.
 """
@@ -20,9 +20,9 @@ from alloc.models.right_sizing.data import SizingData
 from alloc.problems.right_sizing.bands import expected_load
 from alloc.problems.right_sizing.demand import JobClass
 from alloc.problems.right_sizing.headroom import headroom, reference_gpus
-from alloc.problems.right_sizing.plan import Relief
 from alloc.problems.right_sizing.problem import PlanningProblem
-from alloc.problems.right_sizing.repairs import apply_reliefs
+from alloc.problems.right_sizing.repairs import apply_repairs
+from alloc.result import Repair
 from alloc.solving.outcome import Settings
 from alloc.solving.right_sizing.elastic import LIMITS, Elastic, What
 from alloc.units import format_number
@@ -33,28 +33,28 @@ HasPlan = Callable[[PlanningProblem, Settings], bool | None]
 _MOST_COLUMNS = 60_000
 """Columns of an elastic program; with more scenarios only those with the most work are in it."""
 _ATTEMPTS = 6
-"""Times that a way out is tried, each time with more; most are enough the first or second time."""
+"""Times that an option is tried, each time with more; most are enough the first or second time."""
 _A_LITTLE = 1.001
 """By what amounts are raised that miss by no more than the solver's tolerance."""
 _LEAST_SECONDS = 2.0
-"""Looked for reliefs for so long even where the proof that there is no plan took all the time."""
+"""Looked for repairs for so long even where the proof that there is no plan took all the time."""
 _DIGITS = 4
 """Digits of an amount."""
 _TOGETHER = ("demand", *LIMITS)
 
 
 @dataclass(frozen=True)
-class _Way:
-    """A way out that was tried: its reliefs, and all of them in hosts."""
+class _Option:
+    """An option that was tried: its repairs, and all of them in hosts."""
 
-    reliefs: tuple[Relief, ...]
+    repairs: tuple[Repair, ...]
     hosts: float
 
 
-def find_reliefs(
+def find_repairs(
     problem: PlanningProblem, settings: Settings, has_plan: HasPlan
-) -> tuple[str, tuple[Relief, ...]]:
-    """Return what is missing, in a sentence, and the ways out, the one that gives way least first.
+) -> tuple[str, tuple[Repair, ...]]:
+    """Return what is missing, in a sentence, and the repairs, the smallest option first.
 
     Parameters
     ----------
@@ -63,44 +63,46 @@ def find_reliefs(
     settings
         Limits of the solve; the time that is left is used.
     has_plan
-        Tries a way out.
+        Tells whether a problem has a plan.
     """
     search = _Search(problem, settings, has_plan)
-    ways: dict[str, _Way] = {}
+    options: dict[str, _Option] = {}
     demand = search.raised(("demand",))
     for kind in LIMITS:
         found = search.raised((kind,))
         if found is not None:
-            ways[kind] = found
+            options[kind] = found
     goal = search.without_goals()
     if goal is not None:
-        ways["goal"] = goal
-    if not set(ways) & set(LIMITS):
+        options["goal"] = goal
+    if not set(options) & set(LIMITS):
         found = search.raised(LIMITS)
         if found is not None:
-            ways["limits"] = found
+            options["limits"] = found
     if demand is not None:
-        ways["demand"] = demand
-    if not ways:
+        options["demand"] = demand
+    if not options:
         found = search.raised(_TOGETHER)
         if found is not None:
-            ways["together"] = found
-    kinds = sorted(ways, key=lambda kind: ways[kind].hosts)
-    reliefs = tuple(
-        replace(relief, way=way) for way, kind in enumerate(kinds) for relief in ways[kind].reliefs
+            options["together"] = found
+    kinds = sorted(options, key=lambda kind: options[kind].hosts)
+    repairs = tuple(
+        replace(repair, option=number)
+        for number, kind in enumerate(kinds)
+        for repair in options[kind].repairs
     )
-    return _conflict(problem, ways, kinds, search.out_of_time), reliefs
+    return _conflict(problem, options, kinds, search.out_of_time), repairs
 
 
 class _Search:
-    """Looks for ways out of one problem."""
+    """Looks for repairs of one problem."""
 
     def __init__(self, problem: PlanningProblem, settings: Settings, has_plan: HasPlan) -> None:
         self.problem, self.settings, self._has_plan = problem, settings, has_plan
         self._until = time.perf_counter() + max(settings.seconds_left(), _LEAST_SECONDS)
         self.scenarios = _most_work(problem)
         self.out_of_time = False
-        """Whether there was no time to try a way out."""
+        """Whether there was no time to try an option."""
 
     def seconds(self) -> float:
         """Return the time that the next solve may take: a third of what is left."""
@@ -116,7 +118,7 @@ class _Search:
         self.out_of_time |= found is None
         return found
 
-    def raised(self, kinds: Sequence[str]) -> _Way | None:
+    def raised(self, kinds: Sequence[str]) -> _Option | None:
         """Return how some kinds of limits give way together; None if they are no cure in time."""
         amounts: dict[What, float] = {}
         hosts, least = 0.0, self._is_exact(kinds)
@@ -135,19 +137,19 @@ class _Search:
                     amounts[what] = amounts.get(what, 0.0) + amount
             else:
                 amounts = {what: _A_LITTLE * amount for what, amount in amounts.items()}
-            reliefs = self._reliefs(amounts, least)
-            eased = apply_reliefs(self.problem, reliefs)
+            repairs = self._repairs(amounts, least)
+            eased = apply_repairs(self.problem, repairs)
             enough = self.has_plan(eased)
             if enough is None:
                 return None
             if enough:
-                return _Way(reliefs, hosts)
+                return _Option(repairs, hosts)
         return None
 
-    def without_goals(self) -> _Way | None:
+    def without_goals(self) -> _Option | None:
         """Return goals to give up, of which none can be kept; None if that is no cure in time."""
         wanted = [c for c in self.problem.classes if c.goal is not None]
-        if not wanted or not self.has_plan(apply_reliefs(self.problem, self._given_up(wanted))):
+        if not wanted or not self.has_plan(apply_repairs(self.problem, self._given_up(wanted))):
             return None
         # The goals that take most room are the last that are tried to be kept.
         wanted.sort(key=lambda job_class: self._hosts_for_goal(job_class.name))
@@ -159,7 +161,7 @@ class _Search:
             group = groups.pop(0)
             names = {c.name for c in group} | set(kept)
             rest = [c for c in wanted if c.name not in names]
-            answer = self.has_plan(apply_reliefs(self.problem, self._given_up(rest)))
+            answer = self.has_plan(apply_repairs(self.problem, self._given_up(rest)))
             if answer:
                 kept += [c.name for c in group]
             elif len(group) == 1:
@@ -169,9 +171,9 @@ class _Search:
                 middle = len(group) // 2
                 groups[:0] = [group[:middle], group[middle:]]
         hosts = math.fsum(self._hosts_for_goal(c.name) for c in needed)
-        return _Way(self._given_up(needed, proved), hosts)
+        return _Option(self._given_up(needed, proved), hosts)
 
-    def _given_up(self, classes: Sequence[JobClass], least: bool = True) -> tuple[Relief, ...]:
+    def _given_up(self, classes: Sequence[JobClass], least: bool = True) -> tuple[Repair, ...]:
         found = []
         for job_class in self.problem.classes:
             if job_class in classes and job_class.goal is not None:
@@ -179,13 +181,11 @@ class _Search:
                     f'the goal of job class "{job_class.name}" is given up '
                     f"({job_class.goal.sentence})"
                 )
-                found.append(
-                    Relief("goal", job_class.name, None, None, 1.0, "goal", sentence, least=least)
-                )
+                found.append(Repair("goal", job_class.name, 1.0, "goal", sentence, least=least))
         return tuple(found)
 
     def _hosts_for_goal(self, name: str) -> float:
-        """Return about how many hosts a goal takes, for the order of the ways."""
+        """Return about how many hosts a goal takes, for the order of the options."""
         problem = self.problem
         at = problem.class_index[name]
         pool_gpus = reference_gpus(problem)
@@ -208,9 +208,9 @@ class _Search:
             return False
         return "demand" not in kinds or not SizingData(self.problem).bands.merged
 
-    def _reliefs(self, amounts: dict[What, float], least: bool) -> tuple[Relief, ...]:
+    def _repairs(self, amounts: dict[What, float], least: bool) -> tuple[Repair, ...]:
         found = [
-            self._relief(what, amount, least)
+            self._repair(what, amount, least)
             for what, amount in sorted(amounts.items(), key=lambda item: self._order(*item))
         ]
         return tuple(found)
@@ -225,7 +225,7 @@ class _Search:
     def _class(self, name: str) -> JobClass:
         return self.problem.classes[self.problem.class_index[name]]
 
-    def _relief(self, what: What, amount: float, least: bool) -> Relief:
+    def _repair(self, what: What, amount: float, least: bool) -> Repair:
         kind, name, scenario, quarter = what
         rounded = float(format_number(amount, _DIGITS, up=True).replace(",", ""))
         said = format_number(rounded, _DIGITS, up=True)
@@ -240,7 +240,18 @@ class _Search:
                 f'job class "{name}" has {part} jobs per hour fewer in scenario "{scenario}", '
                 f"quarter {quarter}"
             )
-            return Relief(kind, name, scenario, quarter, rounded, "jobs/h", sentence, least=least)
+            return Repair(
+                kind,
+                name,
+                rounded,
+                "jobs/h",
+                sentence,
+                scenario,
+                quarter,
+                before=rate,
+                after=max(rate - rounded, 0.0),
+                least=least,
+            )
         unit, more = {
             "budget": (self.problem.currency, f"{self.problem.currency} of budget"),
             "carbon": ("kg", "kg under the carbon cap"),
@@ -250,26 +261,26 @@ class _Search:
         }[kind]
         who = f'site "{name}"' if name else "the plan"
         sentence = f"{who} needs {said} more {more}{when}"
-        return Relief(kind, name, None, quarter, rounded, unit, sentence, least=least)
+        return Repair(kind, name, rounded, unit, sentence, quarter=quarter, least=least)
 
 
 def _conflict(
-    problem: PlanningProblem, ways: dict[str, _Way], kinds: list[str], out_of_time: bool
+    problem: PlanningProblem, options: dict[str, _Option], kinds: list[str], out_of_time: bool
 ) -> str:
-    """Return what is missing and the cheapest way out, with all its parts."""
+    """Return what is missing and the cheapest option, with all its parts."""
     sentence = "no plan serves the forecast"
-    if not ways:
+    if not options:
         if out_of_time:
             return f"{sentence}; there was no time to find what would be enough: give more time."
         return (
             f"{sentence}, and neither less demand nor higher limits are enough to change that; "
             "take away hosts that are owned, or wait for those with long lead times."
         )
-    if "demand" in ways:
-        worst = ways["demand"].reliefs[0]
+    if "demand" in options:
+        worst = options["demand"].repairs[0]
         job_class = problem.classes[problem.class_index[worst.name]]
         goal = "" if job_class.goal is None else f" ({job_class.goal.sentence})"
-        others = len(ways["demand"].reliefs) - 1
+        others = len(options["demand"].repairs) - 1
         sentence += (
             f': job class "{worst.name}"{goal} cannot be served in full: '
             f"{format_number(worst.amount, _DIGITS, up=True)} jobs per hour are left over in "
@@ -278,7 +289,7 @@ def _conflict(
         )
     cheapest = next((kind for kind in kinds if kind != "demand"), None)
     if cheapest is not None:
-        parts = "; and ".join(relief.sentence for relief in ways[cheapest].reliefs)
+        parts = "; and ".join(repair.sentence for repair in options[cheapest].repairs)
         sentence += f"; the cheapest relief: {parts}"
     return f"{sentence}."
 

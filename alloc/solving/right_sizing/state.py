@@ -10,7 +10,8 @@ import numpy as np
 from alloc.certificate import BoundProof, Limit
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import SizingData
-from alloc.problems.right_sizing.plan import MarginalValue, Plan
+from alloc.problems.right_sizing.plan import Plan
+from alloc.result import Sensitivity
 
 Watch = Callable[[str], None]
 """Takes a line of progress."""
@@ -32,8 +33,8 @@ class Found:
         Whether it is proved that there is no plan.
     limit
         What stopped the search early, or None.
-    marginals
-        Marginal values, where the method has them.
+    sensitivities
+        What one unit more saves, where the method knows it.
     """
 
     plan: Plan | None
@@ -41,7 +42,7 @@ class Found:
     proof: BoundProof
     infeasible: bool = False
     limit: Limit | None = None
-    marginals: tuple[MarginalValue, ...] = ()
+    sensitivities: tuple[Sensitivity, ...] = ()
 
 
 def linear_relaxation(model: ArrayModel) -> ArrayModel:

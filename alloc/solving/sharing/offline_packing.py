@@ -11,7 +11,7 @@ import numpy as np
 from alloc.backends import SolverOptions
 from alloc.backends.highs import solve, version
 from alloc.backends.linear_program import LinearProgram
-from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, relative_gap
+from alloc.certificate import OPTIMALITY_GAP, Certificate, relative_gap
 from alloc.errors import CertificateError
 from alloc.formulation import Array, ArrayModel
 from alloc.models.offline_packing.data import PackingData
@@ -27,6 +27,7 @@ from alloc.models.offline_packing.host_patterns import HostPattern, master, patt
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Solution
+from alloc.result import Result
 from alloc.solving.sharing.host_contents import allocation_of, contents_of, greedy_packings
 from alloc.verification import verify
 

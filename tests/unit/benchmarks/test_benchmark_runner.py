@@ -7,11 +7,12 @@ from types import ModuleType
 
 import pytest
 
-from alloc.certificate import Certificate, Result
+from alloc.certificate import Certificate
 from alloc.errors import SolverError
 from alloc.instances import read_manifest
 from alloc.instances.maintenance import generate
 from alloc.instances.recipes import recipes
+from alloc.result import Result
 from benchmarks import __main__ as runner
 from benchmarks import bounds, load
 from benchmarks.environment import PACKAGES, environment

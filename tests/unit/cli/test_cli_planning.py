@@ -50,7 +50,7 @@ def test_a_plan_for_programs_is_one_document_and_the_file_the_same(run, tmp_path
     assert result.exit_code == 0
     document = json.loads(result.stdout)
     assert document == json.loads(path.read_text())
-    found = format_of("plan_result").decode(document["result"])
+    found = format_of("result").decode(document["result"])
     assert found.certificate.verified
     assert found.certificate.bound <= found.certificate.objective
 
@@ -83,7 +83,7 @@ def test_terminal_report_page_and_document_show_the_same_plan(run, tmp_path, nam
                 assert in_order(" ".join(row).split(), words), row
     # Nothing that is paid for is missing: what is rented, in every quarter.
     problem = load_stored_planning(name)
-    plan = format_of("plan_result").decode(document["result"]).plan
+    plan = format_of("result").decode(document["result"]).solution
     rented = {rental.offer for rental in plan.rentals}
     assert rented
     hosts = next(table for table in tables if table.title.startswith("Hosts, by quarter"))
@@ -137,7 +137,7 @@ def test_the_exit_code_tells_a_plan_that_holds_from_one_that_does_not(
         result = found.result
         if outcome == "no plan":
             certificate = result.certificate.replace(status="no_solution", objective=None)
-            result = result.replace(plan=None, certificate=certificate)
+            result = result.replace(solution=None, certificate=certificate)
         turns = Replayed((Round((), result, ()),), outcome, "as it was.")
         return PlanReport(problem, result, turns)
 

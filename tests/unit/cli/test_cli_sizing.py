@@ -16,7 +16,7 @@ from quota_problems import a_quota_problem, hard_quotas
 from alloc.instances.operation import generate_operation
 from alloc.planning.inference import write_inference_problem
 from alloc.planning.operation import write_operation
-from alloc.planning.quotas import read_quota_result, write_quota_problem
+from alloc.planning.quotas import read_quota_report, write_quota_problem
 from alloc.problems.inference_sizing.requests import LatencyGoal
 from alloc.problems.quota_planning.problem import QuotaTenant
 
@@ -50,7 +50,8 @@ def test_nodes_that_are_on_are_shown_or_written(run, operation, tmp_path, policy
     assert shown.exit_code == 0, shown.stderr
     assert "Nodes that are on" in shown.stdout
     printed = run("operate", operation, "--policy", policy, "-q", "--json")
-    assert json.loads(printed.stdout)["plan"] == json.loads(answer.read_text())["plan"]
+    documents = [json.loads(text)["result"] for text in (printed.stdout, answer.read_text())]
+    assert documents[0]["solution"] == documents[1]["solution"]
 
 
 def test_replicas_are_shown_with_goals_in_both_fidelities(run, inference, tmp_path):
@@ -59,7 +60,7 @@ def test_replicas_are_shown_with_goals_in_both_fidelities(run, inference, tmp_pa
     assert shown.exit_code == 0, shown.stderr
     assert "Replicas" in shown.stdout
     assert "simulated" in shown.stdout
-    assert json.loads(answer.read_text())["plan"]["groups"]
+    assert json.loads(answer.read_text())["result"]["solution"]["groups"]
 
 
 def test_quotas_are_shown_with_what_tenants_get(run, quotas, tmp_path):
@@ -67,7 +68,7 @@ def test_quotas_are_shown_with_what_tenants_get(run, quotas, tmp_path):
     shown = run("plan-quotas", quotas, "--no-what-if", "-q", "-o", answer)
     assert shown.exit_code == 0, shown.stderr
     assert "What tenants get" in shown.stdout
-    assert json.loads(answer.read_text())["plan"]["quotas"]
+    assert json.loads(answer.read_text())["result"]["solution"]["quotas"]
 
 
 def test_what_a_little_more_would_change_is_shown(run, inference, quotas):
@@ -160,7 +161,7 @@ def test_a_promise_that_fails_out_of_sample_is_exit_5(run, promises, tmp_path):
     assert missed.exit_code == 5
     assert 'missed: out of sample tenant "a" is short for 100.00 % of the time' in missed.stderr
     assert "was promised 40.00 %" in missed.stderr
-    assert not read_quota_result(answer.read_text()).converged
+    assert not read_quota_report(answer.read_text()).converged
 
 
 def test_scenarios_of_something_else_are_refused_with_their_file(run, promises, quotas, tmp_path):
@@ -255,6 +256,6 @@ def test_what_was_found_before_a_signal_is_written(tmp_path, command, number):
     assert done.returncode == 130, stderr
     assert "interrupted: the best plan so far is kept." in stderr
     assert "Traceback" not in stderr
-    found = json.loads(answer.read_text())
+    found = json.loads(answer.read_text())["result"]
     assert found["certificate"]["limit"] == "interrupt"
-    assert found["plan"] is not None
+    assert found["solution"] is not None

@@ -64,7 +64,7 @@ def test_plans_and_what_ifs_come_back_typed(client):
     assert plan.result.certificate.fingerprint == problem.fingerprint
     found = client.what_if("planning-tiny", ["demand=+20%"])
     assert found.at_least > 0
-    assert found.base.result.plan is not None
+    assert found.base.result.solution is not None
     front = client.pareto("planning-tiny", "energy", points=2, time_limit_s=5.0)
     assert len(front["points"]) >= 1
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from alloc import solving
-from alloc.certificate import Result
 from alloc.comparison import Comparison, Entry, Store, StoreError, compare
 from alloc.comparison.bounds import solve_bound, stronger
 from alloc.comparison.settings import OPTIMUM, Settings
 from alloc.errors import CertificateError, InstanceError, SolverError, UnsupportedFeatureError
 from alloc.problems.allocation.instance import Instance
+from alloc.result import Result
 from alloc.schedulers.fifo import Fifo
 
 LIMIT_S = 20.0

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from alloc import solving
-from alloc.certificate import Certificate, Result
+from alloc.certificate import Certificate
 from alloc.comparison import Bound, Comparison, Interval, Settings, compare
 from alloc.comparison.tables import (
     certificate_sentence,
@@ -25,6 +25,7 @@ from alloc.comparison.tables import (
 )
 from alloc.errors import UnsupportedFeatureError
 from alloc.problems.allocation.instance import Instance
+from alloc.result import Result
 
 
 @pytest.fixture

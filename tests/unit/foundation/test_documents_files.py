@@ -132,7 +132,8 @@ def test_files_are_read_back(tmp_path: Path, name: str) -> None:
 
 def test_results_are_read_back(tmp_path: Path) -> None:
     """`Result.to_json` and the loader agree."""
-    from alloc.certificate import Certificate, Result
+    from alloc.certificate import Certificate
+    from alloc.result import Result
 
     result = Result(
         None,

@@ -14,7 +14,7 @@ from inference_problems import a_problem
 from jsonschema import Draft202012Validator
 from quota_problems import a_quota_problem
 
-from alloc.certificate import Certificate, Result
+from alloc.certificate import Certificate
 from alloc.documents import format_of, json_schema
 from alloc.documents.kinds import KINDS
 from alloc.errors import InstanceError
@@ -22,25 +22,24 @@ from alloc.instances.operation import generate_operation
 from alloc.instances.planning import generate_planning
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
+from alloc.problems.colocation import Packing
 from alloc.problems.inference_sizing.plan import HostContents, InferencePlan, ReplicaGroup
-from alloc.problems.inference_sizing.result import GoalCheck, InferenceResult, Relaxation, Resolve
+from alloc.problems.inference_sizing.report import GoalCheck, InferenceReport
 from alloc.problems.operation.problem import NodePlan, OperationPlan
-from alloc.problems.operation.result import OperationCosts, OperationResult
-from alloc.problems.quota_planning.problem import QuotaTenant
-from alloc.problems.quota_planning.result import QuotaResult, TenantOutlook
+from alloc.problems.operation.report import OperationCosts, OperationReport
+from alloc.problems.quota_planning.problem import Quota, QuotaPlan, QuotaTenant
+from alloc.problems.quota_planning.report import QuotaReport, TenantOutlook
+from alloc.problems.rank_mapping import RankMapping, StepTime
 from alloc.problems.right_sizing import (
-    CostBreakdown,
-    MarginalValue,
     Order,
     Owned,
     Plan,
-    PlanResult,
-    Relief,
     Rental,
     Share,
     Tightening,
     Unserved,
 )
+from alloc.result import Repair, Result, Sensitivity
 from alloc.topology import Domain, GpuLink, Host, HostType, NetworkLink, Topology
 from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup
 
@@ -91,6 +90,11 @@ PLAN = Plan(
     (Unserved("bad luck", 0, None, "work", 1.0),),
 )
 OPERATION_PLAN = OperationPlan((NodePlan("n-0", "k80x4", (("job-0", 2), ("job-1", 1))),), ("j",))
+INFERENCE_PLAN = InferencePlan(
+    (ReplicaGroup("p", "m", "h100", 1, 1, 2, 8, 1.5),),
+    (HostContents("p", "own", 1, (2,)),),
+    (("own", 1),),
+)
 SAMPLES: dict[str, list[Any]] = {
     "instance": [INSTANCE],
     "topology": [CLUSTER],
@@ -98,48 +102,40 @@ SAMPLES: dict[str, list[Any]] = {
     "result": [
         Result(ALLOCATION, CERTIFICATE, ("1 s",), "why", (CERTIFICATE,)),
         Result(SCHEDULE, CERTIFICATE),
+        Result(
+            PLAN,
+            CERTIFICATE,
+            repairs=(Repair("demand", "work", 1.0, "jobs/h", "too much", "s", 0, 3.0, 2.0, 1),),
+            sensitivities=(Sensitivity("budget", "", 1.0, "EUR", -0.1, 0, -0.2, 0.0, True),),
+            assumptions=("All is well.",),
+        ),
+        Result(OPERATION_PLAN, CERTIFICATE),
+        Result(INFERENCE_PLAN, CERTIFICATE),
+        Result(QuotaPlan((Quota("a", "v100", 1000),)), CERTIFICATE),
+        Result(Packing(((0, 1), (2,)), (3,)), CERTIFICATE),
+        Result(RankMapping(("h/gpu0",), StepTime(1.0, 0.5, 0.25, 0.0), 2.0), CERTIFICATE),
     ],
     "planning": [FORECAST],
     "plan": [PLAN],
-    "plan_result": [
-        PlanResult(
-            PLAN,
-            CERTIFICATE,
-            CostBreakdown(purchase=3.0, residual=-1.0),
-            ("All is well.",),
-            (MarginalValue("budget", "", None, "EUR", 0.1),),
-            "no room",
-            (Relief("demand", "work", "s", 0, 1.0, "jobs/h", "too much"),),
-            ("1 s",),
-        )
-    ],
     "operation": [generate_operation(num_nodes=2, num_jobs=2, kind="own", stops=True)],
     "operation_plan": [OPERATION_PLAN],
-    "operation_result": [
-        OperationResult(OPERATION_PLAN, OperationCosts(1.0, 2.0, 0.5, 3.5), CERTIFICATE, ("1 s",))
+    "operation_report": [
+        OperationReport(Result(OPERATION_PLAN, CERTIFICATE), OperationCosts(1.0, 2.0, 0.5, 3.5))
     ],
     "inference_problem": [a_problem(1.0, failures=1)],
-    "inference_result": [
-        InferenceResult(
-            InferencePlan(
-                (ReplicaGroup("p", "m", "h100", 1, 1, 2, 8, 1.5),),
-                (HostContents("p", "own", 1, (2,)),),
-                (("own", 1),),
-            ),
-            CERTIFICATE,
+    "inference_report": [
+        InferenceReport(
+            Result(INFERENCE_PLAN, CERTIFICATE),
             (GoalCheck("p", "m", "o", 2, 8, 1.5, "chat", "ttft", 0.5, 0.05, 0.01, 0.02, 50),),
-            resolves=(Resolve("host", "own", 1.0, "host", None, True),),
-            relaxations=(Relaxation("goal", "chat", 0.5, 0.75, "s", 0.5, None, "wait longer"),),
+            2,
+            True,
         )
     ],
     "quota_problem": [a_quota_problem([QuotaTenant("a")], [[2]], 4)],
-    "quota_result": [
-        QuotaResult(
-            None,
-            CERTIFICATE,
-            (CERTIFICATE,),
+    "quota_report": [
+        QuotaReport(
+            Result(None, CERTIFICATE, stages=(CERTIFICATE,), conflict="too little"),
             (TenantOutlook("a", "in", 0.5, 0.75, 1.5),),
-            conflict="too little",
         )
     ],
 }

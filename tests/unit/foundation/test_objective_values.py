@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from alloc.certificate import OPTIMALITY_GAP, Certificate, Result, beats, relative_gap
+from alloc.certificate import OPTIMALITY_GAP, Certificate, beats, relative_gap
 from alloc.errors import AllocError, InstanceError
 from alloc.objectives import (
     OBJECTIVES,
@@ -22,6 +22,7 @@ from alloc.objectives import (
 )
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule
+from alloc.result import Result
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
 

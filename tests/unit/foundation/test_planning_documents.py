@@ -8,22 +8,19 @@ from hypothesis import strategies as st
 from planning_strategies import problems
 
 from alloc.certificate import Certificate
-from alloc.documents import load_plan, load_plan_result, load_planning_problem
+from alloc.documents import load_plan, load_planning_problem, load_result
 from alloc.errors import InstanceError
 from alloc.instances.planning import generate_planning
 from alloc.problems.right_sizing import (
-    CostBreakdown,
-    MarginalValue,
     Order,
     Plan,
     PlanningProblem,
-    PlanResult,
-    Relief,
     Rental,
     Share,
     Tightening,
     Unserved,
 )
+from alloc.result import Repair, Result, Sensitivity
 
 
 def generated() -> PlanningProblem:
@@ -68,23 +65,22 @@ def test_a_plan_and_its_result_survive_their_documents(tmp_path):
     certificate = Certificate(
         "feasible", 2.0, -float("inf"), "min", "cost", "right_sizing", "b", "1", 0, 1, 1.0, "f"
     )
-    result = PlanResult(
+    result = Result(
         plan,
         certificate,
-        CostBreakdown(purchase=3.0, residual=-1.0),
-        ("All is well.",),
-        (MarginalValue("budget", "", None, "EUR", 0.1),),
+        sensitivities=(Sensitivity("budget", "", 1.0, "EUR", -0.1, lower=-0.2),),
+        assumptions=("All is well.",),
         log=("1 s",),
     )
-    assert PlanResult.from_json(result.to_json(tmp_path / "result.json")) == result
-    assert load_plan_result(tmp_path / "result.json") == result
-    hopeless = PlanResult(
+    assert Result.from_json(result.to_json(tmp_path / "result.json")) == result
+    assert load_result(tmp_path / "result.json") == result
+    hopeless = Result(
         None,
         certificate.replace(status="infeasible", objective=None),
         conflict="no plan serves the forecast.",
-        reliefs=(Relief("demand", "work", "s", 0, 1.0, "jobs/h", "too much"),),
+        repairs=(Repair("demand", "work", 1.0, "jobs/h", "too much", "s", 0, least=True),),
     )
-    assert PlanResult.from_json(hopeless.to_json()) == hopeless
+    assert Result.from_json(hopeless.to_json()) == hopeless
 
 
 @pytest.mark.parametrize(

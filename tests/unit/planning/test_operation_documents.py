@@ -11,7 +11,7 @@ from alloc.instances.operation import generate_operation, node_world, own_node_t
 from alloc.planning.operation import (
     load_operation,
     load_operation_plan,
-    load_operation_result,
+    load_operation_report,
     operate,
     operation_from_instance,
     operation_policies,
@@ -19,7 +19,7 @@ from alloc.planning.operation import (
     parse_operation_plan,
     write_operation,
     write_operation_plan,
-    write_operation_result,
+    write_operation_report,
 )
 from alloc.problems.allocation.instance import Affinity, Instance
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
@@ -43,14 +43,14 @@ def test_decisions_survive_the_round_trip(problem: OperationProblem):
 def test_plans_and_results_survive_the_round_trip(tmp_path):
     result = operate(PROBLEM)
     write_operation(PROBLEM, tmp_path / "p.json.gz")
-    write_operation_plan(result.plan, tmp_path / "plan.json")
-    write_operation_result(result, tmp_path / "r.json")
+    write_operation_plan(result.result.solution, tmp_path / "plan.json")
+    write_operation_report(result, tmp_path / "r.json")
     assert load_operation(tmp_path / "p.json.gz") == PROBLEM
-    assert load_operation_plan(tmp_path / "plan.json") == result.plan
-    assert load_operation_result(tmp_path / "r.json") == result
+    assert load_operation_plan(tmp_path / "plan.json") == result.result.solution
+    assert load_operation_report(tmp_path / "r.json") == result
     heuristic = operate(PROBLEM, "greedy")
-    write_operation_result(heuristic, tmp_path / "h.json")
-    assert load_operation_result(tmp_path / "h.json") == heuristic
+    write_operation_report(heuristic, tmp_path / "h.json")
+    assert load_operation_report(tmp_path / "h.json") == heuristic
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_a_wrong_plan_and_a_wrong_file_are_refused(tmp_path):
 def test_a_decision_without_a_limit_can_be_written():
     """Its time was the limit less what was left of it: not a number, and no document holds that."""
     found = operate(PROBLEM, time_limit_s=float("inf"))
-    assert 0 <= found.certificate.seconds < 60
-    assert "nan" not in found.log[0]
-    assert json.loads(write_operation_result(found))["certificate"]["status"] == "optimal"
+    assert 0 <= found.result.certificate.seconds < 60
+    assert "nan" not in found.result.log[0]
+    assert json.loads(write_operation_report(found))["result"]["certificate"]["status"] == "optimal"
 
 
 def test_policies_are_listed_with_titles():
@@ -145,7 +145,7 @@ def test_an_instance_becomes_a_decision():
     assert found.running == (RunningJob("a", "v-1", "v", 2),)
     at_100 = operation_from_instance(instance(job, later), now_s=100.0)
     assert [j.id for j in at_100.jobs] == ["a", "b"]
-    assert verify_operation(at_100, operate(at_100).plan) == []
+    assert verify_operation(at_100, operate(at_100).result.solution) == []
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,15 @@ from alloc.planning.loop import plan_and_replay
 from alloc.planning.replay import ReplaySettings, replay, replay_all
 from alloc.planning.report import PlanReport, SolveSettings, plan
 from alloc.problems.right_sizing import (
+    Plan,
     PlanningProblem,
-    PlanResult,
     ServiceGoal,
     Tightening,
 )
 from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.bands import bands_of
 from alloc.problems.right_sizing.headroom import KEPT_OUT
+from alloc.result import Result
 from alloc.verification.right_sizing import verify_plan
 
 EXACT = SolveSettings(time_limit_s=20.0, gap=1e-6)
@@ -59,7 +60,7 @@ def test_the_loop_ends_where_the_goals_hold_in_the_simulator(
     tight = replayed.certified_problem
     assert tight.tightening == answer.tightening
     assert tight.fingerprint == replayed.result.certificate.fingerprint
-    assert verify_plan(tight, replayed.result.require_plan()) == []
+    assert verify_plan(tight, replayed.result.require_solution()) == []
 
 
 def test_where_there_are_too_many_pools_classes_settle_and_the_goals_hold(
@@ -73,7 +74,7 @@ def test_where_there_are_too_many_pools_classes_settle_and_the_goals_hold(
     places = {
         (share.job_class, problem().classes[problem().class_index[share.job_class]]
          .options[share.option].gpu_type)
-        for share in found.rounds[0].result.require_plan().shares
+        for share in found.rounds[0].result.require_solution().shares
     }  # fmt: skip
     for turn in found.rounds[1:]:
         out = {(t.job_class, t.gpu_type) for t in turn.tightening if t.factor >= KEPT_OUT}
@@ -88,11 +89,11 @@ def test_settled_classes_that_find_no_plan_are_let_back() -> None:
         patch.setattr("alloc.planning.settling._MOST_PLACES", 0)
         cheap = EXACT.solve(problem())
         none = EXACT.solve(problem(budget=1.0))
-        assert none.plan is None
+        assert none.solution is None
         asked: list[PlanningProblem] = []
         answers = [cheap, none, cheap]
 
-        def solve(tightened: PlanningProblem, last: PlanResult | None) -> PlanResult:
+        def solve(tightened: PlanningProblem, last: Result[Plan] | None) -> Result[Plan]:
             asked.append(tightened)
             return answers[min(len(asked), len(answers)) - 1]
 
@@ -107,8 +108,8 @@ def test_settled_classes_that_find_no_plan_are_let_back() -> None:
 
 
 def _scripted(
-    results: list[PlanResult],
-) -> Callable[[PlanningProblem, PlanResult | None], PlanResult]:
+    results: list[Result[Plan]],
+) -> Callable[[PlanningProblem, Result[Plan] | None], Result[Plan]]:
     """Return a solver that answers in this order, whatever is asked; the last answer again."""
     left = list(results)
     return lambda tightened, last: left.pop(0) if len(left) > 1 else left[0]
@@ -172,7 +173,7 @@ def test_a_loop_that_may_not_buy_says_that_it_is_impossible() -> None:
     assert '"train" (' in sentence
     assert "% promised in a100 at hall) missed the goal in the replay with fifo" in sentence
     assert "relief: " in sentence  # What would cure it, not only that it cannot be.
-    assert report.result.plan is not None  # The last plan that there was is kept.
+    assert report.result.solution is not None  # The last plan that there was is kept.
 
 
 def test_rounds_that_run_out_and_problems_without_a_plan_are_said() -> None:
@@ -188,14 +189,14 @@ def test_rounds_that_run_out_and_problems_without_a_plan_are_said() -> None:
 
 def test_a_solver_that_gives_up_is_not_taken_for_a_proof() -> None:
     """Without a plan for the tightened problem, only a proof makes it impossible."""
-    solved: list[PlanResult] = []
+    solved: list[Result[Plan]] = []
 
-    def solve(tightened: PlanningProblem, last: PlanResult | None) -> PlanResult:
+    def solve(tightened: PlanningProblem, last: Result[Plan] | None) -> Result[Plan]:
         if last is not None:
             certificate = dataclasses.replace(
                 last.certificate, status="no_solution", objective=None, limit="time"
             )
-            return PlanResult(None, certificate)
+            return Result(None, certificate)
         solved.append(EXACT.solve(tightened))
         return solved[0]
 
@@ -310,14 +311,14 @@ def test_another_policy_is_a_what_if_too(replayed: PlanReport) -> None:
 
 def test_no_longer_selling_a_type_moves_the_work(base: PlanReport) -> None:
     found = what_if(problem(), [NoMore("a100-host")], base=base, settings=EXACT)
-    after = found.changed.result.require_plan()
+    after = found.changed.result.require_solution()
     assert {order.offer for order in after.orders} == {"h100-host"}
 
 
 @pytest.mark.parametrize("axis", ["goals", "energy", "carbon"])
 def test_fronts_fall_and_each_point_is_certified(axis: str, base: PlanReport) -> None:
     front = pareto(problem(), axis, points=3, factors=(0.5, 1.0, 3.0), settings=EXACT)  # type: ignore[arg-type]
-    planned = [point for point in front.points if point.result.plan is not None]
+    planned = [point for point in front.points if point.result.solution is not None]
     assert len(planned) >= 2
     costs = [point.cost for point in planned]
     assert costs == sorted(costs, reverse=True)
@@ -345,7 +346,7 @@ def test_looser_caps_never_cost_more_where_each_future_has_its_own_worst_quarter
         for name, early, late in (("early", 1.6, 0.3), ("late", 0.3, 1.6))
     )
     front = pareto(tiny.replace(scenarios=futures, budget=None), "energy", points=3, settings=EXACT)
-    planned = [point for point in front.points if point.result.plan is not None]
+    planned = [point for point in front.points if point.result.solution is not None]
     assert len(planned) >= 2
     assert [point.cost for point in planned] == sorted((p.cost for p in planned), reverse=True)
     assert all(point.value < point.limit for point in planned)
@@ -354,7 +355,7 @@ def test_looser_caps_never_cost_more_where_each_future_has_its_own_worst_quarter
 def test_energy_counts_as_carbon_without_changing_any_cost(base: PlanReport) -> None:
     """The front of energy is drawn on a problem in other units, at the same prices."""
     priced = problem(carbon_price_per_kg=0.2)
-    found = plan(priced, settings=EXACT).result.require_plan()
+    found = plan(priced, settings=EXACT).result.require_solution()
     as_energy = in_energy(priced)
     assert account(as_energy, found).costs.total == pytest.approx(
         account(priced, found).costs.total

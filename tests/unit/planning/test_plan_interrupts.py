@@ -41,12 +41,12 @@ def test_an_interrupt_keeps_the_plan_that_was_found(monkeypatch: pytest.MonkeyPa
     report = plan(problem(), settings=EXACT)
     certificate = report.result.certificate
     assert certificate.limit == "interrupt"
-    assert report.result.plan is not None
-    assert not verify_plan(problem(), report.result.plan)
+    assert report.result.solution is not None
+    assert not verify_plan(problem(), report.result.solution)
     assert certificate.objective is not None
     assert 0 < certificate.bound <= certificate.objective
     found = what_if(problem(), [Demand(1.5)], settings=EXACT)
-    assert found.base.result.plan is not None
+    assert found.base.result.solution is not None
     assert found.changed.interrupted
     assert found.cost is None
     document = json.loads(json.dumps(encode_what_if(found), allow_nan=False))
@@ -54,7 +54,7 @@ def test_an_interrupt_keeps_the_plan_that_was_found(monkeypatch: pytest.MonkeyPa
     assert all(table.title.startswith("Base only: ") for table in difference_tables(document))
     replayed = plan(problem(), settings=EXACT, replay=REPLAY)
     assert replayed.interrupted
-    assert replayed.result.plan is not None
+    assert replayed.result.solution is not None
     assert not replayed.holds
     assert "the plan of round 1 is kept, and it was not replayed yet" in replayed.replayed.sentence
     with pytest.raises(KeyboardInterrupt):

@@ -14,10 +14,10 @@ from alloc.planning.quotas import (
     load_quota_problem,
     plan_quotas,
     read_quota_problem,
-    read_quota_result,
+    read_quota_report,
     resample_days,
     write_quota_problem,
-    write_quota_result,
+    write_quota_report,
 )
 from alloc.problems.quota_planning.measures import coverage, service, share_out
 from alloc.problems.quota_planning.problem import (
@@ -100,8 +100,8 @@ def test_a_promise_that_fails_out_of_sample_is_tightened():
     held = {o.tenant: 1 - o.coverage for o in tight.outlooks if o.sample == "held out"}
     assert tight.converged
     assert max(held.values()) <= 0.2
-    assert tight.rounds > 1
-    assert tight.certificate.objective > loose.certificate.objective
+    assert tight.iterations > 1
+    assert tight.result.certificate.objective > loose.result.certificate.objective
 
 
 def test_a_promise_beyond_all_that_was_seen_is_not_said_to_hold():
@@ -109,21 +109,21 @@ def test_a_promise_beyond_all_that_was_seen_is_not_said_to_hold():
     few, many = few_and_many(8)
     result = plan_quotas(few, held_out=many.scenarios, what_if=False)
     assert not result.converged
-    assert result.plan is not None
+    assert result.result.solution is not None
     assert max(1 - o.coverage for o in result.outlooks if o.sample == "held out") > 0.2
 
 
 def test_a_result_shows_what_each_tenant_gets_and_what_more_would_change():
     problem = a_quota_problem(PAIR, [[8, 2], [3, 9]], 10, "fair_service")
     result = plan_quotas(problem)
-    assert result.certificate.status == "optimal"
-    assert len(result.stages) == 2
+    assert result.result.certificate.status == "optimal"
+    assert len(result.result.stages) == 2
     planned = [o.service for o in result.outlooks if o.sample == "planned"]
-    assert min(planned) == pytest.approx(result.certificate.objective)
-    by_name = {(r.kind, r.name): r for r in result.resolves}
-    assert by_name["gpu", "a100"].cost_change >= -1e-9
-    assert by_name["demand", "a"].cost_change <= 1e-9
-    assert all(r.exact for r in result.resolves)
+    assert min(planned) == pytest.approx(result.result.certificate.objective)
+    by_name = {(r.kind, r.name): r for r in result.result.sensitivities}
+    assert by_name["gpu", "a100"].value >= -1e-9
+    assert by_name["demand", "a"].value <= 1e-9
+    assert all(r.is_exact for r in result.result.sensitivities)
     assert {o.sample for o in result.outlooks} == {"planned", "replayed"}
 
 
@@ -131,9 +131,12 @@ def test_as_many_gpus_as_there_may_be_have_a_plan_without_one_more():
     """One more than a million is refused, which is no reason to lose what was found."""
     problem = a_quota_problem(PAIR, [[8, 2]], 1_000_000, "least_quota")
     result = plan_quotas(problem)
-    assert result.certificate.objective == pytest.approx(10)
-    assert [(r.kind, r.name) for r in result.resolves] == [("demand", "a"), ("demand", "b")]
-    assert any('no what-if for "a100" (+1 GPUs)' in line for line in result.log)
+    assert result.result.certificate.objective == pytest.approx(10)
+    assert [(r.kind, r.name) for r in result.result.sensitivities] == [
+        ("demand", "a"),
+        ("demand", "b"),
+    ]
+    assert any('no what-if for "a100" (+1 GPUs)' in line for line in result.result.log)
 
 
 def test_types_are_divided_apart_and_borrowing_is_limited_over_both():
@@ -157,14 +160,14 @@ def test_a_plan_gives_an_instance_its_tenants():
     result = plan_quotas(problem, what_if=False)
     instance = generate_elastic("small", num_jobs=3, num_hosts=5)
     jobs = tuple(dataclasses.replace(job, tenant="a") for job in instance.jobs)
-    applied = result.require_plan().apply(problem, instance.replace(jobs=jobs))
+    applied = result.result.require_solution().apply(problem, instance.replace(jobs=jobs))
     quotas = {tenant.name: tenant.gpu_quota_milli for tenant in applied.tenants}
     assert quotas["a"] + quotas["b"] <= 8 * GPU
     assert applied.tenants[0].cohort == "c"
     assert applied.tenants[0].borrowing_milli == 4 * GPU
     foreign = tuple(dataclasses.replace(job, tenant="aa") for job in instance.jobs)
     with pytest.raises(InstanceError, match='belongs to tenant "aa", which has no planned quota'):
-        result.plan.apply(problem, instance.replace(jobs=foreign))
+        result.result.solution.apply(problem, instance.replace(jobs=foreign))
 
 
 def test_days_are_drawn_whole():
@@ -187,7 +190,7 @@ def test_documents_come_back_as_they_were(tmp_path):
     text = write_quota_problem(problem, path)
     assert read_quota_problem(text) == load_quota_problem(path) == problem
     result = plan_quotas(problem)
-    assert read_quota_result(write_quota_result(result)) == result
+    assert read_quota_report(write_quota_report(result)) == result
     document = json.loads(text)
     document["tenants"][0]["borowing_milli"] = 3
     with pytest.raises(InstanceError, match='did you mean "borrowing_milli"'):
@@ -229,8 +232,8 @@ def test_bad_input_is_one_sentence_with_the_cure(make, message):
 def test_an_infeasible_problem_has_no_plan_and_says_why():
     tenants = [QuotaTenant("a", least_quota=(GpuAmount("a100", 9 * GPU),))]
     result = plan_quotas(a_quota_problem(tenants, [[1]], 8))
-    with pytest.raises(AllocError, match="there is no plan: the least quotas"):
-        result.require_plan()
+    with pytest.raises(AllocError, match="there is no solution: the least quotas"):
+        result.result.require_solution()
 
 
 @pytest.mark.parametrize(
@@ -274,9 +277,9 @@ def test_gpus_that_are_not_there_yet_are_a_cure_that_can_be_written():
     """A type without any GPU: the cure is infinitely more, which no document holds."""
     none = a_quota_problem([QuotaTenant("a")], [[2]], 0, "least_quota")
     found = plan_quotas(none)
-    cure = next(r for r in found.relaxations if r.kind == "capacity")
-    assert (cure.before, cure.after, cure.relative) == (0.0, 2.0, 2.0)
-    assert read_quota_result(write_quota_result(found)) == found
+    cure = next(r for r in found.result.repairs if r.kind == "capacity")
+    assert (cure.before, cure.after, cure.amount) == (0.0, 2.0, 2.0)
+    assert read_quota_report(write_quota_report(found)) == found
 
 
 @pytest.mark.parametrize("goal", ["fair_service", "fair_coverage", "least_quota"])
@@ -304,10 +307,13 @@ def test_an_interrupt_leaves_out_what_ifs_and_keeps_the_plan(monkeypatch):
 
     monkeypatch.setattr(quotas, "solve_quotas", interrupted)
     result = plan_quotas(GOOD)
-    assert result.plan is not None
-    assert len(result.resolves) == 1
-    assert "interrupted" in result.log[-1]
-    assert (result.certificate.status, result.certificate.limit) == ("optimal", "interrupt")
+    assert result.result.solution is not None
+    assert len(result.result.sensitivities) == 1
+    assert "interrupted" in result.result.log[-1]
+    assert (result.result.certificate.status, result.result.certificate.limit) == (
+        "optimal",
+        "interrupt",
+    )
 
 
 def test_a_round_out_of_time_does_not_say_that_nothing_keeps_the_promise(monkeypatch):
@@ -326,5 +332,5 @@ def test_a_round_out_of_time_does_not_say_that_nothing_keeps_the_promise(monkeyp
     monkeypatch.setattr(quotas, "solve_quotas", solve)
     result = plan_quotas(few, held_out=many.scenarios, what_if=False)
     assert len(rounds) == 2
-    assert result.plan is not None
-    assert "no quotas were found in time; the last plan stands" in result.log[-1]
+    assert result.result.solution is not None
+    assert "no quotas were found in time; the last plan stands" in result.result.log[-1]

@@ -8,21 +8,21 @@ import pytest
 from inference_problems import a_class, a_problem
 from numpy.random import default_rng
 
-from alloc.certificate import Result
 from alloc.errors import AllocError, InstanceError
 from alloc.planning import inference
 from alloc.planning.inference import (
     load_inference_problem,
     read_inference_problem,
-    read_inference_result,
+    read_inference_report,
     size_inference,
     write_inference_problem,
-    write_inference_result,
+    write_inference_report,
 )
 from alloc.planning.inference_replay import replay_stream
 from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem
 from alloc.problems.inference_sizing.rates import group_rate, load_of
 from alloc.problems.inference_sizing.requests import LatencyGoal, TokenSummary
+from alloc.result import Result
 from alloc.simulation.serving import draw_requests
 from alloc.solving.inference_sizing.method import solve_inference
 from alloc.verification.inference_sizing import verify_inference
@@ -32,25 +32,28 @@ def test_a_plan_shows_both_fidelities_and_what_more_would_change():
     problem = a_problem(1.5, 0.4)
     seen = []
     result = size_inference(problem, progress=seen.append)
-    assert result.certificate.status == "optimal"
-    assert result.certificate.verified
+    assert result.result.certificate.status == "optimal"
+    assert result.result.certificate.verified
     assert result.converged
     assert {check.measure for check in result.checks} == {"ttft"}
     assert all(check.predicted <= check.allowed + 1e-9 for check in result.checks)
-    assert {(r.kind, r.name) for r in result.resolves} == {("host", "own"), ("rate", "chatbot")}
-    assert all(r.exact for r in result.resolves)
-    more = next(r for r in result.resolves if r.kind == "rate")
-    assert more.cost_change is None or more.cost_change >= 0
-    assert len(seen) == len(result.log) > 1
+    assert {(r.kind, r.name) for r in result.result.sensitivities} == {
+        ("host", "own"),
+        ("rate", "chatbot"),
+    }
+    assert all(r.is_exact for r in result.result.sensitivities)
+    more = next(r for r in result.result.sensitivities if r.kind == "rate")
+    assert more.value is None or more.value >= 0
+    assert len(seen) == len(result.result.log) > 1
 
 
 def test_as_many_hosts_as_there_may_be_have_a_plan_without_one_more():
     """One more than a million is refused, which is no reason to lose what was found."""
     pool = GpuPool("own", "h100", 4, 1_000_000, 2.0, 80_000)
     result = size_inference(a_problem(0.5, pools=(pool,)), replayed_requests=0)
-    assert result.certificate.status == "optimal"
-    assert [(r.kind, r.name) for r in result.resolves] == [("rate", "chatbot")]
-    assert any('no what-if for "own" (+1 hosts)' in line for line in result.log)
+    assert result.result.certificate.status == "optimal"
+    assert [(r.kind, r.name) for r in result.result.sensitivities] == [("rate", "chatbot")]
+    assert any('no what-if for "own" (+1 hosts)' in line for line in result.result.log)
 
 
 def test_a_goal_that_the_simulation_misses_is_tightened_until_it_holds():
@@ -67,9 +70,9 @@ def test_a_goal_that_the_simulation_misses_is_tightened_until_it_holds():
     assert check.predicted <= check.allowed < check.simulated
     result = size_inference(problem, what_if=False, replayed_requests=5000)
     assert result.converged
-    assert result.rounds == 2
-    assert result.certificate.objective > once.certificate.objective
-    assert result.certificate.fingerprint != once.certificate.fingerprint
+    assert result.iterations == 2
+    assert result.result.certificate.objective > once.result.certificate.objective
+    assert result.result.certificate.fingerprint != once.result.certificate.fingerprint
 
 
 def test_a_round_out_of_time_leaves_the_last_plan(monkeypatch):
@@ -90,8 +93,8 @@ def test_a_round_out_of_time_leaves_the_last_plan(monkeypatch):
     monkeypatch.setattr(inference, "solve_inference", cut_off)
     result = size_inference(problem, what_if=False, replayed_requests=5000)
     assert len(solved) == 2
-    assert result.plan == solved[0].solution
-    assert result.certificate == solved[0].certificate
+    assert result.result.solution == solved[0].solution
+    assert result.result.certificate == solved[0].certificate
     assert not result.converged
 
 
@@ -101,9 +104,9 @@ def test_what_the_simulation_forbids_may_leave_no_plan():
     kind = a_class(0.82, ttft=LatencyGoal(1.0, 95))
     problem = base.replace(models=(dataclasses.replace(base.models[0], classes=(kind,)),))
     result = size_inference(problem, what_if=False, replayed_requests=5000)
-    assert result.certificate.status == "infeasible"
-    assert "the simulation shows that it misses goals" in result.conflict
-    assert result.relaxations
+    assert result.result.certificate.status == "infeasible"
+    assert "the simulation shows that it misses goals" in result.result.conflict
+    assert result.result.repairs
 
 
 def test_dearer_gpus_cost_in_proportion_and_more_hosts_never_more():
@@ -122,15 +125,15 @@ def test_training_lends_in_the_hours_in_which_it_is_cheap():
     lent = GpuPool("training", "h100", 4, (0, 3), (9.0, 1.5), 80_000, lender="training")
     problem = a_problem(0.4, 9.0, pools=(own, lent))
     result = size_inference(problem, what_if=False)
-    plan = result.require_plan()
+    plan = result.result.require_solution()
     assert plan.gpus_used("p0", "training") == 0
     assert plan.gpus_used("p1", "training") > 0
-    assert any("training" in sentence for sentence in result.assumptions)
+    assert any("training" in sentence for sentence in result.result.assumptions)
 
 
 def test_a_recorded_stream_is_routed_over_the_groups_of_a_plan():
     problem = a_problem(1.5)
-    plan = size_inference(problem, what_if=False).require_plan()
+    plan = size_inference(problem, what_if=False).result.require_solution()
     load = load_of(problem.models[0], 0, problem.models[0].options[0], 8)
     checks = replay_stream(
         problem, plan, "chatbot", "p0", draw_requests(load, 1.5, 3000, default_rng(3))
@@ -150,16 +153,16 @@ def shrunk(problem: InferenceProblem, hosts: int) -> InferenceProblem:
 def test_too_few_gpus_are_said_with_changes_that_are_each_enough():
     problem = shrunk(a_problem(9.0, 0.5, failures=1), 1)
     result = size_inference(problem)
-    assert result.certificate.status == "infeasible"
-    assert 'period "p0"' in result.conflict
-    assert '"chatbot"' in result.conflict
-    with pytest.raises(AllocError, match="there is no plan: period"):
-        result.require_plan()
-    kinds = {relaxation.kind: relaxation for relaxation in result.relaxations}
+    assert result.result.certificate.status == "infeasible"
+    assert 'period "p0"' in result.result.conflict
+    assert '"chatbot"' in result.result.conflict
+    with pytest.raises(AllocError, match="there is no solution: period"):
+        result.result.require_solution()
+    kinds = {relaxation.kind: relaxation for relaxation in result.result.repairs}
     assert {"rate", "hosts"} <= set(kinds)
-    assert [r.relative for r in result.relaxations] == sorted(
-        r.relative for r in result.relaxations
-    )
+    relative = [r.amount / r.before for r in result.result.repairs]
+    assert relative == sorted(relative)
+    assert [r.option for r in result.result.repairs] == list(range(len(relative)))
     enough = int(kinds["hosts"].after)
     solved = solve_inference(shrunk(problem, enough))
     assert solved.certificate.objective == pytest.approx(kinds["hosts"].cost)
@@ -172,9 +175,9 @@ def test_a_goal_that_idle_replicas_miss_is_named_with_what_can_be_had():
     kind = dataclasses.replace(problem.models[0].classes[0], ttft=LatencyGoal(0.1, 95))
     problem = problem.replace(models=(dataclasses.replace(problem.models[0], classes=(kind,)),))
     result = size_inference(problem)
-    assert 'class "chat" asks for ttft within 0.1 s' in result.conflict
-    [relaxation] = result.relaxations
-    assert "gets 0.275" in result.conflict
+    assert 'class "chat" asks for ttft within 0.1 s' in result.result.conflict
+    [relaxation] = result.result.repairs
+    assert "gets 0.275" in result.result.conflict
     assert relaxation.after == pytest.approx(0.25 + 1 / 40, rel=0.03)
     # Idle replicas attain it, replicas at work a little later: what is said must be enough.
     looser = dataclasses.replace(kind, ttft=LatencyGoal(relaxation.after, 95))
@@ -188,16 +191,16 @@ def test_a_replica_of_absurd_slowness_is_idle_too():
     model = problem.models[0]
     slow = dataclasses.replace(model.options[0], prefill_tokens_per_s=1e-9)
     result = size_inference(problem.replace(models=(dataclasses.replace(model, options=(slow,)),)))
-    assert "asks for ttft within" in result.conflict
-    assert math.isfinite(result.relaxations[0].after)
+    assert "asks for ttft within" in result.result.conflict
+    assert math.isfinite(result.result.repairs[0].after)
 
 
 def test_weights_that_fit_nowhere_are_said_with_the_memory_they_need():
     problem = a_problem(1.0)
     large = dataclasses.replace(problem.models[0], memory_mib=100_000)
     result = size_inference(problem.replace(models=(large,)))
-    assert "100000 MiB" in result.conflict
-    assert result.relaxations[0].kind == "memory"
+    assert "100000 MiB" in result.result.conflict
+    assert result.result.repairs[0].kind == "memory"
 
 
 def test_hosts_that_no_plan_can_hold_throughout_are_explained():
@@ -207,7 +210,7 @@ def test_hosts_that_no_plan_can_hold_throughout_are_explained():
         GpuPool("night", "h100", 4, (0, 2), 1.0, 80_000, billing="held"),
     )
     result = size_inference(a_problem(1.0, 1.0, pools=held))
-    assert "held throughout" in result.conflict
+    assert "held throughout" in result.result.conflict
 
 
 def test_documents_come_back_as_they_were(tmp_path):
@@ -222,7 +225,7 @@ def test_documents_come_back_as_they_were(tmp_path):
     text = write_inference_problem(problem, path)
     assert read_inference_problem(text) == load_inference_problem(path) == problem
     result = size_inference(problem, replayed_requests=1000)
-    assert read_inference_result(write_inference_result(result)) == result
+    assert read_inference_report(write_inference_report(result)) == result
 
 
 @pytest.mark.parametrize(
@@ -312,7 +315,7 @@ def test_a_tight_goal_may_be_loosened_and_a_failure_less_planned_for():
     kind = a_class(1.2, ttft=LatencyGoal(0.5, 97))
     problem = base.replace(models=(dataclasses.replace(base.models[0], classes=(kind,)),))
     result = size_inference(problem)
-    by_kind = {(r.kind, r.name): r for r in result.relaxations}
+    by_kind = {(r.kind, r.name): r for r in result.result.repairs}
     looser = by_kind["goal", "all latency goals"].after
     enough = dataclasses.replace(kind, ttft=LatencyGoal(0.5 * looser, 97))
     changed = problem.replace(models=(dataclasses.replace(problem.models[0], classes=(enough,)),))

@@ -15,7 +15,7 @@ from quota_problems import GPU, hard_quotas
 
 from alloc.instances.operation import generate_operation
 from alloc.instances.stored_planning import load_stored_planning
-from alloc.planning.inference import read_inference_result, size_inference, write_inference_result
+from alloc.planning.inference import read_inference_report, size_inference, write_inference_report
 from alloc.planning.operation import operate
 from alloc.planning.quotas import plan_quotas
 from alloc.problems.inference_sizing.requests import LatencyGoal
@@ -40,12 +40,12 @@ def test_replicas_found_before_an_interrupt_are_kept_with_their_bound():
     problem = hard_problem(8, 3)
     with ctrl_c_in_highs(incumbent):
         result = size_inference(problem, long(), replayed_requests=0)
-    assert result.certificate.limit == "interrupt"
-    assert result.certificate.status == "feasible"
-    assert 0 < result.certificate.bound < result.certificate.objective
-    assert verify_inference(problem, result.plan) == []
-    assert result.resolves == ()
-    assert read_inference_result(write_inference_result(result)) == result
+    assert result.result.certificate.limit == "interrupt"
+    assert result.result.certificate.status == "feasible"
+    assert 0 < result.result.certificate.bound < result.result.certificate.objective
+    assert verify_inference(problem, result.result.solution) == []
+    assert result.result.sensitivities == ()
+    assert read_inference_report(write_inference_report(result)) == result
 
 
 def test_one_program_of_all_scenarios_is_left_with_what_was_found():
@@ -54,10 +54,10 @@ def test_one_program_of_all_scenarios_is_left_with_what_was_found():
     with ctrl_c_in_highs(working):
         result = right_size(problem, time_limit_s=500, gap=0.0, method="extensive")
     assert result.certificate.limit == "interrupt"
-    assert result.certificate.status == ("no_solution" if result.plan is None else "feasible")
-    if result.plan is not None:
+    assert result.certificate.status == ("no_solution" if result.solution is None else "feasible")
+    if result.solution is not None:
         assert result.certificate.bound < result.certificate.objective
-        assert verify_plan(problem, result.plan) == []
+        assert verify_plan(problem, result.solution) == []
 
 
 def test_periods_that_were_not_reached_get_a_moment():
@@ -65,17 +65,22 @@ def test_periods_that_were_not_reached_get_a_moment():
     problem = hard_problem(6, 2, billing="used")
     with ctrl_c_in_highs(incumbent):
         result = size_inference(problem, long(), replayed_requests=0)
-    assert result.certificate.limit == "interrupt"
-    assert {group.period for group in result.plan.groups} == {p.name for p in problem.periods}
-    assert verify_inference(problem, result.plan) == []
-    assert 0 < result.certificate.bound <= result.certificate.objective
+    assert result.result.certificate.limit == "interrupt"
+    assert {group.period for group in result.result.solution.groups} == {
+        p.name for p in problem.periods
+    }
+    assert verify_inference(problem, result.result.solution) == []
+    assert 0 < result.result.certificate.bound <= result.result.certificate.objective
 
 
 def test_an_interrupt_before_any_plan_is_a_result_without_one():
     report = ctrl_c_at("kinds of periods")
     result = size_inference(hard_problem(8, 3), long(), progress=report)
-    assert result.plan is None
-    assert (result.certificate.status, result.certificate.limit) == ("no_solution", "interrupt")
+    assert result.result.solution is None
+    assert (result.result.certificate.status, result.result.certificate.limit) == (
+        "no_solution",
+        "interrupt",
+    )
 
 
 @pytest.mark.parametrize("line", ["round 1: optimal", "round 1: simulation"])
@@ -84,11 +89,14 @@ def test_an_interrupt_of_the_simulation_keeps_the_plan(line):
     kind = a_class(0.82, ttft=LatencyGoal(1.0, 95))
     problem = base.replace(models=(dataclasses.replace(base.models[0], classes=(kind,)),))
     result = size_inference(problem, replayed_requests=100_000, progress=ctrl_c_at(line))
-    assert (result.certificate.status, result.certificate.limit) == ("optimal", "interrupt")
-    assert result.plan is not None
+    assert (result.result.certificate.status, result.result.certificate.limit) == (
+        "optimal",
+        "interrupt",
+    )
+    assert result.result.solution is not None
     assert bool(result.checks) == ("simulation" in line)
     assert not result.converged
-    assert not result.resolves
+    assert not result.result.sensitivities
 
 
 @pytest.mark.parametrize("goal", ["fair_service", "fair_coverage", "least_quota"])
@@ -96,14 +104,14 @@ def test_quotas_found_before_an_interrupt_are_kept_with_their_bound(goal):
     problem = hard_quotas(goal)
     with ctrl_c_in_highs(incumbent):
         result = plan_quotas(problem, long())
-    certificate = result.certificate
+    certificate = result.result.certificate
     assert certificate.limit == "interrupt"
     assert certificate.status in ("feasible", "optimal")
-    assert verify_quota_plan(problem, result.plan) == []
+    assert verify_quota_plan(problem, result.result.solution) == []
     better = 1 if certificate.sense == "max" else -1
     assert better * certificate.objective <= better * certificate.bound < np.inf
     assert result.outlooks
-    assert result.resolves == ()
+    assert result.result.sensitivities == ()
 
 
 @pytest.mark.parametrize("goal", ["fair_coverage", "least_quota"])
@@ -120,9 +128,9 @@ def test_quotas_of_a_local_search_are_kept_at_an_interrupt(goal, monkeypatch):
     monkeypatch.setattr(quota_starts, "_better", interrupted)
     problem = hard_quotas(goal)
     result = plan_quotas(problem, long())
-    assert result.certificate.limit == "interrupt"
-    assert result.certificate.bound_proof == "none"
-    assert verify_quota_plan(problem, result.plan) == []
+    assert result.result.certificate.limit == "interrupt"
+    assert result.result.certificate.bound_proof == "none"
+    assert verify_quota_plan(problem, result.result.solution) == []
 
 
 @pytest.mark.parametrize("goal", ["fair_coverage", "least_quota"])
@@ -139,17 +147,20 @@ def test_an_interrupt_while_a_start_is_written_out_keeps_it(goal, monkeypatch):
     monkeypatch.setattr(quota_starts, "plan_by_rule", interrupted)
     problem = hard_quotas(goal)
     result = plan_quotas(problem, long())
-    assert result.certificate.limit == "interrupt"
-    assert verify_quota_plan(problem, result.plan) == []
+    assert result.result.certificate.limit == "interrupt"
+    assert verify_quota_plan(problem, result.result.solution) == []
 
 
 def test_an_interrupt_after_a_solve_keeps_its_proof():
     problem = hard_quotas("expected_shortfall")
     result = plan_quotas(problem, progress=ctrl_c_at("expected_shortfall"))
-    assert (result.certificate.status, result.certificate.limit) == ("optimal", "interrupt")
-    assert verify_quota_plan(problem, result.plan) == []
+    assert (result.result.certificate.status, result.result.certificate.limit) == (
+        "optimal",
+        "interrupt",
+    )
+    assert verify_quota_plan(problem, result.result.solution) == []
     assert result.outlooks
-    assert result.resolves == ()
+    assert result.result.sensitivities == ()
 
 
 def test_an_interrupt_while_it_is_said_what_is_missing_is_a_result_too():
@@ -157,15 +168,18 @@ def test_an_interrupt_while_it_is_said_what_is_missing_is_a_result_too():
     [gpus] = problem.capacity
     poor = problem.replace(capacity=(dataclasses.replace(gpus, gpu_milli=20 * GPU),))
     result = plan_quotas(poor, long(), progress=ctrl_c_at("no plan yet"))
-    assert (result.certificate.status, result.certificate.limit) == ("infeasible", "interrupt")
+    assert (result.result.certificate.status, result.result.certificate.limit) == (
+        "infeasible",
+        "interrupt",
+    )
 
 
 def test_a_decision_found_before_an_interrupt_is_kept():
     problem = generate_operation(num_nodes=10, num_jobs=40)
     result = operate(problem, report=ctrl_c_at("greedy"))
-    assert result.certificate.limit == "interrupt"
-    assert 0 <= result.certificate.bound < result.certificate.objective
-    assert verify_operation(problem, result.plan) == []
+    assert result.result.certificate.limit == "interrupt"
+    assert 0 <= result.result.certificate.bound < result.result.certificate.objective
+    assert verify_operation(problem, result.result.solution) == []
 
 
 def test_who_needs_the_whole_answer_is_interrupted():

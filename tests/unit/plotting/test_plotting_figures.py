@@ -11,7 +11,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from alloc.certificate import Certificate, Result
+from alloc.certificate import Certificate
 from alloc.comparison import Interval
 from alloc.errors import AllocError, InstanceError
 from alloc.plotting import (
@@ -33,6 +33,7 @@ from alloc.plotting.trace import trace_of
 from alloc.plotting.utilisation import held_over_time, mean_over_stretches
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Run, Schedule
+from alloc.result import Result
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -22,7 +23,7 @@ from alloc.problems.quota_planning.problem import QuotaTenant
 from alloc.problems.right_sizing.accounting import account
 from alloc.server.pages.charts import MOST_ROWS, Series, bars, curve, dots, gantt, show, steps
 from alloc.server.pages.parts import certificate_facts, gap_of, verdict_of
-from alloc.server.pages.views import view_of
+from alloc.server.pages.views import scenarios_of, view_of
 from alloc.server.records import Job
 
 EVIL = '"><script>alert(1)</script>'
@@ -199,7 +200,7 @@ def test_the_account_of_a_plan_is_that_of_the_books(shared):
     job = done(shared, "plan", problem="planning-tiny")
     document = shared.get(job["links"]["result"]).json()
     problem = load_stored_planning("planning-tiny")
-    books = account(problem, format_of("plan_result").decode(document["result"]).plan)
+    books = account(problem, format_of("result").decode(document["result"]).solution)
     assert document["account"]["money"]["expected"] == pytest.approx(books.spent.tolist())
     hours = sum(one["gpus"] * sum(one["hosts"]) for one in document["account"]["hosts"])
     standing = sum(
@@ -317,6 +318,28 @@ def test_a_decision_shows_what_runs_where_and_what_it_costs(shared):
     assert "EUR" in words(shown)
 
 
+@pytest.mark.parametrize(
+    ("operation", "name", "words"),
+    [
+        ("plan", "plan-report", "Marginal values"),
+        ("what-if", "what-if", "demand"),
+        ("pareto", "pareto-front", "Points of the front"),
+        ("size-inference", "inference_result", "one more host: own"),
+        ("size-inference", "inference_result-infeasible", "78 more hosts"),
+        ("plan-quotas", "quota_result", "one more GPU: a100"),
+        ("plan-quotas", "quota_result-infeasible", "of the time"),
+        ("operate", "operation_result", "tardiness"),
+    ],
+)
+def test_a_result_of_long_ago_is_shown_as_one_of_today(operation, name, words):
+    """A server keeps the documents that an older alloc wrote."""
+    text = (Path(__file__).parents[2] / "data" / "documents" / f"{name}-v1.json").read_text()
+    job = Job("0" * 32, "local", operation, 0.0)
+    assert words in str(view_of(job, None, json.loads(text)))
+    if operation in ("plan", "what-if"):
+        assert all(one.facts["cost"] for one in scenarios_of(job, None, json.loads(text)))
+
+
 @pytest.mark.parametrize("operation", ["size-inference", "plan-quotas", "operate"])
 def test_a_sizing_whose_request_is_gone_is_shown_without_it(operation):
     plan = {
@@ -332,8 +355,7 @@ def test_a_sizing_whose_request_is_gone_is_shown_without_it(operation):
     outlook = {"tenant": "a", "sample": "planned", "service": 1, "coverage": 1,
                "shortfall_gpu_h": 0}  # fmt: skip
     result = {
-        "certificate": certificate(),
-        "plan": plan,
+        "result": {"certificate": certificate(), "solution": plan},
         "outlooks": [outlook],
         "costs": {"operating": 1.0, "tardiness": 2.0, "postponement": 0.0},
     }

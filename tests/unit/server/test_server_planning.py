@@ -26,7 +26,7 @@ def test_a_plan_of_a_stored_problem_is_that_of_python(shared):
     document = response.json()
     assert document["holds"]
     assert document["replay"] is None
-    found = format_of("plan_result").decode(document["result"])
+    found = format_of("result").decode(document["result"])
     expected = plan(load_stored_planning("planning-tiny"), settings=SolveSettings(gap=1e-6))
     assert found.certificate.objective == pytest.approx(expected.result.certificate.objective)
     assert found.certificate.verified
@@ -52,7 +52,7 @@ def test_what_ifs_take_text_and_objects(shared):
 def test_fronts_are_drawn(shared):
     response = ask(shared, "pareto", problem="planning-tiny", axis="energy", points=2)
     assert response.status_code == 200, response.text
-    assert [point["result"]["plan"] is not None for point in response.json()["points"]]
+    assert [point["result"]["solution"] is not None for point in response.json()["points"]]
 
 
 def test_a_forecast_that_no_plan_serves_is_a_result_with_its_cure(shared):
@@ -64,7 +64,7 @@ def test_a_forecast_that_no_plan_serves_is_a_result_with_its_cure(shared):
     assert not document["holds"]
     assert document["result"]["certificate"]["status"] == "infeasible"
     assert document["result"]["conflict"]
-    assert document["result"]["reliefs"]
+    assert document["result"]["repairs"]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from quota_problems import a_quota_problem
 
 from alloc.documents import json_schema
 from alloc.instances.operation import generate_operation
-from alloc.planning.inference import read_inference_result, write_inference_problem
-from alloc.planning.operation import parse_operation_result, write_operation
-from alloc.planning.quotas import read_quota_result, write_quota_problem
+from alloc.planning.inference import read_inference_report, write_inference_problem
+from alloc.planning.operation import parse_operation_report, write_operation
+from alloc.planning.quotas import read_quota_report, write_quota_problem
 from alloc.problems.quota_planning.problem import QuotaTenant
 
 OPERATION = generate_operation(num_nodes=3, num_jobs=4)
@@ -31,21 +31,21 @@ def ask(client, operation, problem, **options):
         (
             "size-inference",
             write_inference_problem,
-            read_inference_result,
+            read_inference_report,
             INFERENCE,
             {"requests": 500, "what_if": False},
         ),
-        ("plan-quotas", write_quota_problem, read_quota_result, QUOTAS, {"what_if": False}),
-        ("operate", write_operation, parse_operation_result, OPERATION, {}),
-        ("operate", write_operation, parse_operation_result, OPERATION, {"policy": "edf"}),
+        ("plan-quotas", write_quota_problem, read_quota_report, QUOTAS, {"what_if": False}),
+        ("operate", write_operation, parse_operation_report, OPERATION, {}),
+        ("operate", write_operation, parse_operation_report, OPERATION, {"policy": "edf"}),
     ],
 )
 def test_sizes_come_with_their_certificate(shared, operation, write, read, problem, options):
     answer = ask(shared, operation, write(problem), **options)
     assert answer.status_code == 200, answer.text
     found = read(answer.text)
-    assert found.certificate.verified
-    assert found.plan is not None
+    assert found.result.certificate.verified
+    assert found.result.solution is not None
     for document in (json.loads(write(problem)), answer.json()):
         jsonschema.validate(document, json_schema(document["kind"]))
     view = shared.get(f"{answer.headers['location']}/view")

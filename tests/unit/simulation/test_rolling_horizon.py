@@ -10,7 +10,7 @@ import pytest
 
 import alloc
 import alloc.instances
-from alloc.certificate import Certificate, Result
+from alloc.certificate import Certificate
 from alloc.errors import InstanceError, SolverError, UnsupportedFeatureError
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import (
@@ -21,6 +21,7 @@ from alloc.problems.allocation.solution import (
     Solution,
     TaskPlacement,
 )
+from alloc.result import Result
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.state import Scheduler
 from alloc.simulation import SimulationResult, simulate

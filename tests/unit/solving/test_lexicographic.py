@@ -6,13 +6,14 @@ import math
 
 import pytest
 
-from alloc.certificate import Certificate, Result
+from alloc.certificate import Certificate
 from alloc.documents import parse_result, write_result
 from alloc.errors import InstanceError
 from alloc.models.placement.data import PlacementData
 from alloc.objectives import Held, objective, parse_goal, parse_level
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment, Solution, TaskPlacement
+from alloc.result import Result
 from alloc.solving import solve
 from alloc.solving.lexicographic import solve_levels
 from alloc.solving.outcome import Settings

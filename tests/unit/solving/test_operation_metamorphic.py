@@ -19,7 +19,7 @@ CASES = [
 
 
 def best(problem: OperationProblem) -> float:
-    return solve_operation(problem).costs.total
+    return solve_operation(problem).objective
 
 
 @pytest.mark.parametrize(("kind", "accounting"), CASES)
@@ -132,7 +132,7 @@ def test_a_first_program_over_few_columns_changes_nothing(monkeypatch):
     monkeypatch.setattr("alloc.solving.operation.method._DIVE_COLUMNS", 40)
     dived = solve_operation(problem)
     assert dived.certificate.status == whole.certificate.status == "optimal"
-    assert dived.costs.total == pytest.approx(whole.costs.total, rel=1e-6)
+    assert dived.objective == pytest.approx(whole.objective, rel=1e-6)
     assert len(dived.log) >= len(whole.log)
 
 
@@ -143,6 +143,6 @@ def test_waiting_for_nothing_is_proved_at_once():
         jobs=tuple(replace(job, tardiness_cost_per_h=0.0) for job in problem.jobs)
     )
     result = solve_operation(free)
-    assert (result.costs.total, result.certificate.bound) == (0.0, 0.0)
+    assert (result.objective, result.certificate.bound) == (0.0, 0.0)
     assert result.certificate.status == "optimal"
-    assert len(result.plan.postponed) == 5
+    assert len(result.solution.postponed) == 5

@@ -32,7 +32,7 @@ PROBLEM = generate_operation(num_nodes=5, num_jobs=22, kind="own", stops=True, s
 def test_every_policy_gives_a_sound_plan_with_its_name(name, kind):
     problem = generate_operation(num_nodes=4, num_jobs=15, kind=kind, stops=True, seed=7)
     result = decide_operation(problem, name, Settings(time_limit_s=5.0))
-    assert verify_operation(problem, result.plan) == []
+    assert verify_operation(problem, result.solution) == []
     assert result.certificate.verified
     assert np.isfinite(result.certificate.bound) == POLICIES[name].proves
     if not POLICIES[name].proves:
@@ -47,13 +47,13 @@ def test_a_misspelled_policy_is_refused_with_the_nearest():
 
 def test_first_principle_rules_share_no_node():
     for name in ("fifo", "edf"):
-        plan = decide_operation(PROBLEM, name).plan
+        plan = decide_operation(PROBLEM, name).solution
         assert all(len(node.jobs) == 1 for node in plan.nodes)
         assert len(plan.nodes) == 5
 
 
 def test_edf_serves_the_earliest_due_dates():
-    plan = decide_operation(PROBLEM, "edf").plan
+    plan = decide_operation(PROBLEM, "edf").solution
     due = {job.id: job.due_date_s for job in PROBLEM.jobs}
     assert max(due[j] for j in plan.place_of) <= min(due[j] for j in plan.postponed)
 
@@ -68,7 +68,7 @@ def test_path_relinking_improves_on_its_elite_and_repeats_itself():
     relinked = run(path_relinking, 20)
     assert relinked.cost <= run(randomised_greedy, 20)[0].cost
     assert relinked.plan() == run(path_relinking, 20).plan()
-    assert relinked.cost >= solve_operation(PROBLEM).costs.total - 1e-6
+    assert relinked.cost >= solve_operation(PROBLEM).objective - 1e-6
 
 
 def test_searches_stop_when_told():
@@ -129,13 +129,15 @@ def test_a_board_respects_the_power_cap():
 
 def test_jobs_that_go_on_keep_their_nodes():
     """The plan names nodes so that as few running jobs as possible move between equal ones."""
-    first = solve_operation(PROBLEM).plan
+    first = solve_operation(PROBLEM).solution
     places = [
         {"job": job, "node": node.node, "type": node.type, "gpus": gpus}
         for node in first.nodes
         for job, gpus in node.jobs
     ]
-    again = solve_operation(PROBLEM.replace(running=tuple(RunningJob(**p) for p in places))).plan
+    again = solve_operation(
+        PROBLEM.replace(running=tuple(RunningJob(**p) for p in places))
+    ).solution
     assert {(n.node, n.type, n.jobs) for n in again.nodes} == {
         (n.node, n.type, n.jobs) for n in first.nodes
     }
@@ -148,7 +150,7 @@ def certified(plan, bound):
 
 def test_a_false_bound_is_an_error():
     """A claim above the cost of its own plan never leaves the house."""
-    plan = decide_operation(PROBLEM, "greedy").plan
+    plan = decide_operation(PROBLEM, "greedy").solution
     with pytest.raises(CertificateError, match="the bound is false"):
         certified(plan, 1e9)
 

@@ -80,7 +80,7 @@ def test_patterns_of_nodes(short):
     found = solve_by_patterns(an_operation())
     short.undo()
     assert verify_operation(an_operation(), found.plan) == []
-    best = solve_operation(an_operation()).costs.total
+    best = solve_operation(an_operation()).objective
     assert found.bound <= best * (1 + 1e-6)
     assert operation_costs(an_operation(), found.plan).total >= best * (1 - 1e-6)
 
@@ -112,6 +112,6 @@ def test_right_sizing(short):
     best = right_size(world(), method="extensive", gap=1e-6).certificate.objective
     assert result.certificate.status in ("no_solution", "feasible", "optimal")
     assert result.certificate.bound <= best * (1 + 1e-6)
-    if result.plan is not None:
-        assert verify_plan(world(), result.plan) == []
+    if result.solution is not None:
+        assert verify_plan(world(), result.solution) == []
         assert result.certificate.objective >= best * (1 - 1e-6)

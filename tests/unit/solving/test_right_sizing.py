@@ -47,13 +47,13 @@ def spares() -> PlanningProblem:
 def test_a_forecast_that_cannot_be_served_says_which_goal_and_by_how_much(method):
     result = right_size(without_cloud(), method=method)
     assert result.certificate.status == "infeasible"
-    assert result.plan is None
+    assert result.solution is None
     assert 'job class "train" (95 % of jobs start within 4 h)' in result.conflict
     assert "cheapest relief" in result.conflict
-    kinds = {relief.kind for relief in result.reliefs}
+    kinds = {relief.kind for relief in result.repairs}
     assert {"demand", "rack_units"} <= kinds
-    with pytest.raises(Exception, match="there is no plan: no plan serves the forecast"):
-        result.require_plan()
+    with pytest.raises(Exception, match="there is no solution: no plan serves the forecast"):
+        result.require_solution()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_relief_by_the_amount_named_is_enough_and_less_is_not(problem, kind):
     """The relief is a promise: with it there is a plan, with 2 % less than it there is none."""
     result = right_size(problem)
     assert result.certificate.status == "infeasible"
-    mine = [relief for relief in result.reliefs if relief.kind == kind]
+    mine = [relief for relief in result.repairs if relief.kind == kind]
     assert mine
     for factor, status in ((1.001, "optimal"), (0.9, "infeasible")):
         amounts = {(r.name, r.quarter): factor * r.amount for r in mine}
@@ -84,7 +84,7 @@ def test_relief_by_the_amount_named_is_enough_and_less_is_not(problem, kind):
 def test_the_amount_of_a_relief_is_said_in_full_and_is_enough():
     """Rounded to the nearest in four digits, the sentence named a budget that was too small."""
     result = right_size(world(budget=2e6))
-    (sentence,) = (r.sentence for r in result.reliefs if r.kind == "budget")
+    (sentence,) = (r.sentence for r in result.repairs if r.kind == "budget")
     amount = re.search(r"needs ([\d,]+) more", sentence)
     assert amount, sentence
     more = float(amount[1].replace(",", ""))
@@ -96,12 +96,12 @@ def test_reliefs_that_are_needed_together_are_one_way_out():
     sites = (Site("north", rack_units=5.0, ports=0.0, power_kw=1.0), Site("cloud"))
     result = right_size(without_cloud(sites=sites))
     kinds = {}
-    for relief in result.reliefs:
-        kinds.setdefault(relief.way, set()).add(relief.kind)
+    for relief in result.repairs:
+        kinds.setdefault(relief.option, set()).add(relief.kind)
     assert {"rack_units", "power_kw"} <= next(k for k in kinds.values() if "rack_units" in k)
     assert {"demand"} in kinds.values()
-    assert len(result.ways_out) == len(kinds)
-    assert any("rack units" in way and "; and " in way for way in result.ways_out)
+    assert len(result.repair_options) == len(kinds)
+    assert any("rack units" in way and "; and " in way for way in result.repair_options)
 
 
 def _relieved(problem, kind, amounts):
@@ -132,7 +132,7 @@ def test_a_goal_can_be_the_relief():
     """Where room is all that is missing for the goal, the goal is named as what can be given up."""
     result = right_size(without_cloud(sites=(Site("north", rack_units=162.0), Site("cloud"))))
     assert result.certificate.status == "infeasible"
-    goal = next(relief for relief in result.reliefs if relief.kind == "goal")
+    goal = next(relief for relief in result.repairs if relief.kind == "goal")
     assert goal.sentence.startswith('the goal of job class "train" is given up (95 % of jobs')
 
 
@@ -141,8 +141,8 @@ def test_a_waived_scenario_lets_work_go_unserved(method):
     sites = (Site("north", rack_units=150.0), Site("cloud"))
     problem = without_cloud(sites=sites, epsilon=0.5)
     result = right_size(problem, method=method, gap=1e-6)
-    assert result.plan.waived == ("high",)
-    assert result.plan.unserved
+    assert result.solution.waived == ("high",)
+    assert result.solution.unserved
     critical = replace(problem.classes[0], critical=True)
     strict = problem.replace(classes=(critical, problem.classes[1]))
     assert right_size(strict, method=method).certificate.status == "infeasible"
@@ -153,7 +153,7 @@ def test_marginal_values_are_what_the_relaxation_of_either_method_saves(method):
     """Each is held against the change of the relaxed optimum for a small change of the limit."""
     problem = world(budget=3.2e6, failures=0)
     result = right_size(problem, method=method, gap=1e-9)
-    values = {(v.kind, v.name): v.saving for v in result.marginals}
+    values = {(v.kind, v.name): -v.value for v in result.sensitivities}
 
     def relaxed(changed: PlanningProblem) -> float:
         data = SizingData(changed)
@@ -184,7 +184,7 @@ def test_a_host_that_the_plan_does_without_is_worth_what_it_saves(method):
     """Its dual value is one of many: a solver named 98,644 for what saves 46,727."""
     problem = load_stored_planning("planning-tiny")
     result = right_size(problem, method=method, gap=1e-6)
-    values = {v.name: v.saving for v in result.marginals if v.kind == "host"}
+    values = {v.name: -v.value for v in result.sensitivities if v.kind == "host"}
     data = SizingData(problem)
     unit = money_unit(data)
     form = extensive(data, blocks=Blocks(data), unit=unit)
@@ -208,11 +208,11 @@ def test_a_host_that_the_plan_does_without_is_worth_what_it_saves(method):
 def test_out_of_sample_repeats_the_cost_in_sample_and_tells_what_does_not_fit():
     problem = world()
     result = right_size(problem, gap=1e-6)
-    same = check_out_of_sample(problem, result.plan, problem.scenarios)
+    same = check_out_of_sample(problem, result.solution, problem.scenarios)
     assert same.share == pytest.approx(1.0)
     assert same.mean_cost == pytest.approx(result.certificate.objective)
     closed = without_cloud(sites=(Site("north", rack_units=400.0), Site("cloud")))
-    plan = right_size(closed, gap=1e-6).plan
+    plan = right_size(closed, gap=1e-6).solution
     worse = (
         replace(closed.scenarios[1], name="as planned", probability=0.25),
         Scenario("worse", 0.25, {"train": (3.0, 4.4), "batch": (14.0, 18.0)}),
@@ -223,7 +223,7 @@ def test_out_of_sample_repeats_the_cost_in_sample_and_tells_what_does_not_fit():
     assert 0.2 < check.scenarios[1].unserved < 0.8
     assert math.isinf(check.scenarios[1].cost)
     with pytest.raises(InstanceError, match="no scenarios; give at least one"):
-        check_out_of_sample(problem, result.plan, ())
+        check_out_of_sample(problem, result.solution, ())
 
 
 def test_a_limit_keeps_the_plan_found_and_the_bound_proved():
@@ -236,7 +236,7 @@ def test_a_limit_keeps_the_plan_found_and_the_bound_proved():
     )
     assert lines
     assert short.certificate.limit == "time"
-    assert verify_plan(problem, short.require_plan()) == []
+    assert verify_plan(problem, short.require_solution()) == []
     assert short.certificate.bound <= short.certificate.objective
     longer = right_size(problem, method="decomposition", time_limit_s=8, gap=0.005)
     assert longer.certificate.objective >= short.certificate.bound * (1 - 1e-9)
@@ -246,11 +246,11 @@ def test_a_limit_keeps_the_plan_found_and_the_bound_proved():
 @pytest.mark.parametrize("method", METHODS)
 def test_a_plan_to_start_from_is_used(method):
     problem = world()
-    plan = right_size(problem, gap=1e-6).plan
+    plan = right_size(problem, gap=1e-6).solution
     again = right_size(problem, method=method, start=plan, gap=1e-6)
-    assert again.plan.orders == plan.orders
+    assert again.solution.orders == plan.orders
     odd = Plan((replace(plan.orders[0], offer="unknown"), replace(plan.orders[0], quarter=7)))
-    assert right_size(problem, method=method, start=odd, gap=1e-6).plan.orders == plan.orders
+    assert right_size(problem, method=method, start=odd, gap=1e-6).solution.orders == plan.orders
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -296,7 +296,7 @@ def test_tightened_limits_keep_every_better_plan():
     assert state.limits is after
     assert (after <= before).all()
     assert (after < before).any()
-    optimum = state.completing.complete(state.completing.from_plan(best.plan))
+    optimum = state.completing.complete(state.completing.from_plan(best.solution))
     assert (optimum[state.first.counted[state.first.open >= 0]] <= after).all()
 
 
@@ -346,7 +346,7 @@ def test_a_class_that_is_kept_out_sends_no_job(method):
     problem = world()
     away = problem.replace(tightening=(Tightening("train", "a100", "north", KEPT_OUT),))
     result = right_size(away, gap=1e-6, method=method)
-    plan = result.plan
+    plan = result.solution
     assert any("1 combination of class and pool the class is kept" in a for a in result.assumptions)
     shares = [share for share in plan.shares if share.job_class == "train"]
     assert shares
@@ -414,11 +414,11 @@ def test_a_little_of_all_may_be_much_of_one_class():
         ),
         scenarios=(Scenario("1", 1.0, {"big": (30_000.0,), "small": (7.6,)}),),
     )
-    fits = right_size(problem, gap=1e-6, method="decomposition").plan
+    fits = right_size(problem, gap=1e-6, method="decomposition").solution
     assert {order.offer: order.count for order in fits.orders}["h100"] == 1
     over = Scenario("1", 1.0, {"big": (30_000.0,), "small": (7.6 * 1.001,)})
     found = right_size(problem.replace(scenarios=(over,)), gap=1e-6, method="decomposition")
-    assert {order.offer: order.count for order in found.plan.orders}["h100"] == 2
+    assert {order.offer: order.count for order in found.solution.orders}["h100"] == 2
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -1,11 +1,11 @@
-"""What a decision in operation comes to: costs and certificate beside the plan."""
+"""What a decision in operation comes to: the plan with its proof, and its costs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from alloc.certificate import Certificate
 from alloc.problems.operation.problem import OperationPlan
+from alloc.result import Result
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,17 @@ class OperationCosts:
 
 
 @dataclass(frozen=True)
-class OperationResult:
-    """A plan with its costs and certificate.
+class OperationReport:
+    """A decision in operation with the parts of its cost.
 
     Parameters
     ----------
-    plan
-        The plan; there always is one: every job may wait.
+    result
+        The plan with its certificate. There always is a plan, for every job may wait. Of a policy
+        that proves nothing, the bound is -inf.
     costs
         Its costs, as the checker recomputes them.
-    certificate
-        What is proved about it. Of a policy that proves nothing, the bound is -inf.
-    log
-        What the method reports, one line a step.
     """
 
-    plan: OperationPlan
+    result: Result[OperationPlan]
     costs: OperationCosts
-    certificate: Certificate
-    log: tuple[str, ...] = ()

@@ -1,0 +1,188 @@
+"""Results: an answer with its certificate, what would repair the problem, what more is worth."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Generic, TypeVar
+
+from alloc.certificate import Certificate, Status
+from alloc.errors import AllocError
+from alloc.serialisation import document_format
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A change that makes an infeasible problem feasible, alone or with others: the least found.
+
+    Parameters
+    ----------
+    kind
+        What gives way. Of right-sizing ``demand``, ``goal``, ``budget``, ``rack_units``,
+        ``ports``, ``power_kw`` or ``carbon``; of inference ``goal``, ``rate``, ``hosts``,
+        ``failures`` or ``memory``; of quotas ``capacity`` or ``exceeding``.
+    name
+        What it is of, for example a class, site, model or pool; empty for the whole problem.
+    amount, unit
+        By how much it changes, more than 0, and the unit; 1 ``goal`` for a goal that is given up.
+    sentence
+        The same for people.
+    scenario
+        The scenario in which it is short, or None if in all.
+    quarter
+        Quarter, from 0; None: all together.
+    before, after
+        The number that changes, in the same unit; None where there is no single one.
+    option
+        Number of the option that it belongs to, from 0, the one that changes least first. All
+        repairs of an option are needed together, and one option is enough.
+    least
+        Whether it is proved that no option of these kinds changes less.
+    cost
+        Cost of the best solution after the option, or None if it was not solved.
+    """
+
+    kind: str
+    name: str
+    amount: float
+    unit: str
+    sentence: str
+    scenario: str | None = None
+    quarter: int | None = None
+    before: float | None = None
+    after: float | None = None
+    option: int = 0
+    least: bool = False
+    cost: float | None = None
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What more of something does to the objective.
+
+    Parameters
+    ----------
+    kind
+        What there is more of: of right-sizing ``budget``, ``rack_units``, ``ports``,
+        ``power_kw``, ``carbon``, ``host`` or ``demand``; of inference ``host`` or ``rate``; of
+        quotas ``gpu`` or ``demand``.
+    name
+        What it is of, for example a site, class, pool or tenant; empty for the whole problem.
+    amount, unit
+        How much more.
+    value
+        Objective with it less objective without it, so less than 0 where a cost falls; None: there
+        is no solution with it, or none was found.
+    period
+        The period of a plan in which there is more, from 0; None: in all.
+    lower, upper
+        Proved range of the value; None: nothing is proved.
+    is_exact
+        Whether the value is proved, or that there is none.
+    """
+
+    kind: str
+    name: str
+    amount: float
+    unit: str
+    value: float | None
+    period: int | None = None
+    lower: float | None = None
+    upper: float | None = None
+    is_exact: bool = False
+
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Result(Generic[S]):
+    """An answer with its certificate: what `alloc.solve` returns for every family.
+
+    Parameters
+    ----------
+    solution
+        The best solution found, or ``None``.
+    certificate
+        What is proved about it.
+    log
+        What the method reports, one line a step.
+    conflict
+        For an infeasible instance, the requirements in conflict.
+    stages
+        For a goal of several levels, the certificate of each, most important first: the bound of a
+        level holds among solutions that keep what the earlier ones reached. `certificate` is that
+        of the first level that is not proved optimal, or of the last. Empty for a single objective.
+    repairs
+        For an infeasible problem, what would make it feasible, the option that changes least
+        first.
+    sensitivities
+        What a little more of each thing would do to the objective.
+    assumptions
+        What the answer takes for granted, in sentences.
+    """
+
+    solution: S | None
+    certificate: Certificate
+    log: tuple[str, ...] = ()
+    conflict: str | None = None
+    stages: tuple[Certificate, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    sensitivities: tuple[Sensitivity, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+    def replace(self, **changes: Any) -> Result[S]:
+        """Return a copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    @property
+    def status(self) -> Status:
+        """Status of the certificate."""
+        return self.certificate.status
+
+    @property
+    def objective(self) -> float | None:
+        """Value of the solution, recomputed by the checker, or None without one."""
+        return self.certificate.objective
+
+    @property
+    def bound(self) -> float:
+        """Proved bound on every solution's value."""
+        return self.certificate.bound
+
+    @property
+    def gap(self) -> float | None:
+        """Relative gap between objective and bound, 0 or more; None without a solution."""
+        return self.certificate.gap
+
+    @property
+    def repair_options(self) -> tuple[str, ...]:
+        """For an infeasible problem, what would be enough: a sentence for each option."""
+        options = dict.fromkeys(repair.option for repair in self.repairs)
+        return tuple(
+            "; and ".join(repair.sentence for repair in self.repairs if repair.option == option)
+            for option in options
+        )
+
+    def require_solution(self) -> S:
+        """Return the solution.
+
+        Raises
+        ------
+        AllocError
+            If there is none; the message says why.
+        """
+        if self.solution is None:
+            reason = self.conflict or f"status {self.certificate.status}"
+            raise AllocError(f"there is no solution: {reason}")
+        return self.solution
+
+    def to_json(self, path: str | PathLike[str] | None = None) -> str:
+        """Return the result as a JSON document, and write it if a path is given."""
+        return document_format(Result).write(self, path)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Result[Any]:
+        """Read a result from the text of a JSON document."""
+        return document_format(Result).parse(text)
