@@ -15,7 +15,8 @@ from pyomo.core.base.indexed_component import IndexedComponent
 
 from alloc.workload import Configuration
 
-Names = tuple[str, ...]
+Names = tuple[str | int, ...]
+"""Of jobs, hosts and so on, in words; of slots and GPUs, their number."""
 
 
 def name_variables(model: Any, name: str, variables: Mapping[Names, Any], doc: str) -> None:

@@ -106,7 +106,7 @@ def concrete_model(data: SizingData) -> pyo.ConcreteModel:
     name_variables(
         model,
         "replicas",
-        {(period[t], pool[p], str(s)): model.x[t, p, s] for t, p, s in model.X},
+        {(period[t], pool[p], s): model.x[t, p, s] for t, p, s in model.X},
         "period, pool, GPUs of a replica: how many stand there",
     )
     name_variables(

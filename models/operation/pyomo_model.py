@@ -111,7 +111,7 @@ def _name(model: pyo.ConcreteModel, data: OperationData) -> None:
     name_variables(
         model,
         "run",
-        {(job[j], node[n], kind[v], str(g)): model.x[j, n, v, g] for j, n, v, g in model.JNVG},
+        {(job[j], node[n], kind[v], g): model.x[j, n, v, g] for j, n, v, g in model.JNVG},
         "job, node, type, GPUs: whether it runs so",
     )
     name_variables(

@@ -212,7 +212,7 @@ def _name(model: pyo.ConcreteModel, facts: Facts) -> None:
 
 
 def build_pyomo(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> BuiltModel:
-    """Draw a placement as a Pyomo model.
+    """Build a placement as a Pyomo model.
 
     Parameters
     ----------

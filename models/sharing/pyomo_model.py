@@ -129,7 +129,7 @@ def _relation(left: object, right: float, *, equal: bool = False) -> object:
 
 
 def build_pyomo(instance: Instance, objective: str) -> BuiltModel:
-    """Draw an instance as a Pyomo model, host by host."""
+    """Build an instance as a Pyomo model, host by host."""
     data = sharing_data(instance, aggregate=False)
     require_listed(data)
     model = concrete_model(data, objective)

@@ -82,7 +82,7 @@ def test_a_constraint_that_nothing_keeps_is_infeasible(name, solver):
     assert "with what was added to it" in result.conflict
 
 
-@pytest.mark.parametrize("name", ["placement", "sharing"])
+@pytest.mark.parametrize("name", ["round", "placement", "sharing"])
 def test_what_a_constraint_names_is_what_the_answer_holds(name):
     """Each job in turn is kept out by its id; no other job has to be."""
     free = alloc.model(INSTANCE, name).solve().require_solution()
@@ -93,6 +93,16 @@ def test_what_a_constraint_names_is_what_the_answer_holds(name):
         built.pyomo.kept_out = pyo.Constraint(expr=pyo.quicksum(own) == 0)
         ids = {a.job for a in built.solve().require_solution().assignments}
         assert job not in ids
+
+
+def test_a_job_is_kept_out_of_the_slots_that_a_constraint_names():
+    built = alloc.model(INSTANCE, "malleable")
+    job = INSTANCE.jobs[0].id
+    early = [x for (owner, slot, _), x in built.pyomo.run.items() if owner == job and slot < 2]
+    assert early
+    built.pyomo.later = pyo.Constraint(expr=pyo.quicksum(early) == 0)
+    runs = built.solve().require_solution().runs_of[job]
+    assert min(run.start_s for run in runs) >= 2 * INSTANCE.slot_s
 
 
 def test_another_objective_is_refused():
