@@ -152,7 +152,7 @@ def test_time_that_jumps_ends_the_search(goal: str, seed: int) -> None:
 @pytest.mark.parametrize("goal", GOALS.values())
 def test_an_interrupt_loses_neither_placement_nor_bound(goal: str) -> None:
     """Ctrl-C at any moment gives the best that was announced until then."""
-    instance = racks(3)
+    instance = racks(10)
     _, events = search(instance, goal, Looks(200.0))
     assert len(events) > 2
     for number, event in enumerate(events, start=1):
@@ -173,13 +173,13 @@ def test_the_area_bound_stands_from_the_first_placement(seed: int) -> None:
     assert all(event.bound >= area for event in events)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("num_hosts", "seed"), [(30, 0), (30, 1), (30, 2), (50, 103)], ids=str)
 @pytest.mark.parametrize("letter", GOALS)
 def test_what_comes_first_is_no_worse_than_single_exchanges(
-    letter: str, seed: int, monkeypatch: pytest.MonkeyPatch
+    letter: str, num_hosts: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plain local search, written apart, does not beat what stands before patterns are priced."""
-    instance = rebalancing_set(30, seed)
+    instance = rebalancing_set(num_hosts, seed)
 
     def interrupted(self: object) -> None:
         raise KeyboardInterrupt

@@ -87,7 +87,7 @@ from alloc.solving.placement.admission_rows import Rows
 from alloc.solving.placement.bounds import placement_bound, round_up
 from alloc.solving.placement.dealing import deal
 from alloc.solving.placement.knapsacks import Knapsacks
-from alloc.solving.placement.patterns import Ints
+from alloc.solving.placement.tables import Ints
 from alloc.solving.placement.waiting import Waiting, admission_obstacle, gather
 
 _CONVERGED = 1e-6

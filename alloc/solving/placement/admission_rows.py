@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from alloc.formulation import Array, ArrayModel
 from alloc.solving.placement.knapsacks import Knapsacks
-from alloc.solving.placement.patterns import Ints
+from alloc.solving.placement.tables import Ints
 from alloc.solving.placement.waiting import Waiting
 
 _MOST_COUNTS = 50_000

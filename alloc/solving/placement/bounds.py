@@ -15,23 +15,27 @@ whole numbers n of the best over s is a bound; the linear relaxation uses a frac
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
 from alloc.certificate import BoundProof
 from alloc.errors import OutOfTime
+from alloc.formulation import Array
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import WeightedSum
 from alloc.solving.placement.branching import branch_on_gangs
 from alloc.solving.placement.clock import Clock, timer
-from alloc.solving.placement.pattern_master import Generated, generate
-from alloc.solving.placement.patterns import Patterns, Pricing
+from alloc.solving.placement.pattern_master import Generated, generate, undecided_holds
+from alloc.solving.placement.patterns import Patterns, lagrangian
+from alloc.solving.placement.pricing import Pricing
 from alloc.solving.placement.relaxation import Relaxation, Weights, relax
-from alloc.solving.placement.sampling import sampled_prices
+from alloc.solving.placement.sampling import choose_sample, restrict, sampled_prices
 
 _COUNTING = {"gpus_placed", "moves", "gpu_hosts_used", "hosts_used", "whole_hosts_free"}
 """Objectives whose values are whole numbers."""
@@ -41,6 +45,13 @@ _MOST_UNDECIDED = 100
 """Gangs that stay in part up to which branching moves the bound: it takes a node for each."""
 _MOST_COUNTED = 200
 """Hosts up to which counting whole ones is worth while: it gains less than one."""
+_ROUGH_SAMPLE = 40
+_ROUGH_STEPS = (1.0, 0.5, 0.25)
+"""Hosts on which rates of prices are tried, and by what they change, in what a full host costs."""
+_LINKED_WIDTH = 0.05
+"""First width of the box of prices when gangs are held together host by host: it starts close."""
+_LINKED_ROUNDS = 12
+"""Rounds of pricing for that: later ones gain little."""
 _LATTICE_TOLERANCE = 1e-7
 _FACTORS = 12
 """Most weights of hosts that are tried."""
@@ -146,7 +157,9 @@ def sharper_bounds(
     *,
     target: Callable[[], float] = lambda: math.inf,
 ) -> Iterator[float]:
-    """Yield bounds above that of the prices: by whole hosts, and by branching on gangs.
+    """Yield bounds above that of the prices: by whole gangs, whole hosts, branching on gangs.
+
+    The first holds gangs together host by host, (P6).
 
     Parameters
     ----------
@@ -170,6 +183,20 @@ def sharper_bounds(
     """
     if not found.converged:
         return
+    linked = replace(patterns, holds=undecided_holds(patterns, found))
+    again = generate(
+        linked,
+        found.prices,
+        clock,
+        report,
+        width=_LINKED_WIDTH,
+        tolerance=1e-3,
+        known=found.columns,
+        max_rounds=_LINKED_ROUNDS,
+    )
+    yield again.bound
+    if again.stopped:
+        raise OutOfTime
     few = patterns.num_hosts <= _MOST_COUNTED
     if (
         few
@@ -178,9 +205,9 @@ def sharper_bounds(
     ):
         yield from whole_hosts_bounds(patterns, found, weights, clock, report, target=target)
         return
-    undecided = int(((found.stays > 1e-4) & (found.stays < 1.0 - 1e-4)).sum())
+    undecided = int(((again.stays > 1e-4) & (again.stays < 1.0 - 1e-4)).sum())
     if undecided <= _MOST_UNDECIDED:
-        yield from branch_on_gangs(patterns, found, clock, report, target=target)
+        yield from branch_on_gangs(linked, again, clock, report, target=target)
 
 
 def trivial_bound(patterns: Patterns) -> float:
@@ -195,6 +222,49 @@ def trivial_bound(patterns: Patterns) -> float:
         mine = patterns.base[patterns.kind_of == k]
         stands += float(kind.cost[tuple(mine.T)].sum())
     return patterns.constant + pays + stands - 1e-12 * (abs(pays) + abs(stands))
+
+
+def rough_bounds(patterns: Patterns, clock: Clock) -> Iterator[float]:
+    """Yield bounds of prices in proportion to a task's share of a host in each resource.
+
+    They are had in a few evaluations on a sample of the hosts and one on all, but may reach only
+    half of what a price for each item does.
+
+    Parameters
+    ----------
+    patterns
+        The program.
+    clock
+        Tells the seconds left.
+    """
+    sample = patterns
+    if patterns.num_hosts > _ROUGH_SAMPLE:
+        sample = restrict(patterns, choose_sample(patterns, _ROUGH_SAMPLE))
+    pricing = Pricing(sample)
+    num_rates = patterns.demand.shape[1]
+    tries = list(itertools.product(_ROUGH_STEPS, range(num_rates), (1.0, -1.0)))
+    if len(tries) * pricing.work * _SECONDS_PER_CELL > clock():
+        return
+    largest = np.max([kind.cost.shape for kind in patterns.kinds], axis=0) - 1
+    share = patterns.demand / np.maximum(largest, 1)
+    # A price of all that a full host holds is at most what that costs, about.
+    full = max(float(kind.cost.max()) for kind in patterns.kinds)
+
+    def at(program: Patterns, pricing: Pricing, rates: Array) -> float:
+        prices = share @ rates
+        return lagrangian(program, prices, 0.0, pricing.solve(prices).value)
+
+    rates = np.zeros(num_rates)
+    best = at(sample, pricing, rates)
+    for step, r, sign in tries:
+        there = rates.copy()
+        there[r] += sign * step * full
+        if clock() > 0 and there[r] >= 0 and (value := at(sample, pricing, there)) > best:
+            best, rates = value, there
+    if sample is patterns:
+        yield best
+    elif clock() > 0:
+        yield at(patterns, Pricing(patterns), rates)
 
 
 def whole_hosts_bounds(

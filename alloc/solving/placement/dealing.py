@@ -9,7 +9,7 @@ import numpy as np
 
 from alloc.models.placement.data import PlacementData
 from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
-from alloc.solving.placement.patterns import Ints
+from alloc.solving.placement.tables import Ints
 from alloc.solving.placement.waiting import Option, Waiting
 
 

@@ -26,7 +26,14 @@ from alloc.solving.placement.terms import Counts
 
 Mask = npt.NDArray[np.bool_]
 
+Task = tuple[int, int]
+"""Block and row of a task."""
+
 _ATTEMPTS = 3
+_MAX_ROOMS = 100
+"""Tasks for which room is made in one insertion: some tenths of a second."""
+_MAX_GIVING = 50
+"""Hosts that may make room for a task: those that lack least for it."""
 _MOST_CYCLES = 1000
 _MOST_LINES = 400
 
@@ -88,10 +95,12 @@ class Exchanger:
         book.update()
         return book
 
-    def insert(self, hand: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    def insert(self, hand: list[Task]) -> list[Task]:
         """Put tasks in hand on hosts, the most demanding first, each by its cheapest path.
 
         A path puts the task on a host that may pass another on, and that host's another on a third.
+        Where there is no path, a host makes room by giving up smaller tasks, which are put on hosts
+        in turn; tasks get ever smaller, so that comes to an end.
 
         Parameters
         ----------
@@ -101,18 +110,34 @@ class Exchanger:
         Returns
         -------
         list
-            The tasks for which there is no path.
+            The tasks for which there is no place.
         """
+        lost: list[Task] = []
+        rooms = 0
+        while hand:
+            hand, homeless = self._insert_by_paths(hand), []
+            for task in hand:
+                rooms += 1
+                smaller = self._make_room(*task) if rooms <= _MAX_ROOMS else None
+                if smaller is None:
+                    lost.append(task)
+                else:
+                    homeless += smaller
+            hand = homeless
+        return lost
+
+    def _insert_by_paths(self, hand: list[Task]) -> list[Task]:
+        """Put tasks on hosts by their cheapest paths; return those for which there is none."""
         blocks = self.state.blocks
         left = sorted(hand, key=lambda task: tuple(blocks[task[0]].demand[task[1]]), reverse=True)
-        lost: list[tuple[int, int]] = []
+        lost: list[Task] = []
         while left:
             b = max(b for b, _ in left)
             table = _Table(self._book(0), None if b == 0 else self._book(b), None)
             line_of = {line: number for number, line in enumerate(table.lines)}
             via, middle = _two_steps(table.cost)
             taken: set[int] = set()
-            waiting: list[tuple[int, int]] = []
+            waiting: list[Task] = []
             for task in left:
                 if task not in line_of:
                     waiting.append(task)
@@ -127,6 +152,56 @@ class Exchanger:
                 self.changed(taken)
             left = waiting
         return lost
+
+    def _make_room(self, b: int, row: int) -> list[Task] | None:
+        """Put a task on the host that gives up least for it; return what that gives up."""
+        state, block = self.state, self.state.blocks[b]
+        need = block.demand[row]
+        hosts = block.hosts[block.count[row] < block.most[row]]
+        hosts = hosts[(need <= state.capacity[hosts]).all(axis=1)]
+        lack = np.maximum(state.used[hosts] + need - state.capacity[hosts], 0) * (need > 0)
+        order = np.argsort((lack / state.cost.capacity[hosts]).sum(axis=1), kind="stable")
+        least, best = np.inf, None
+        for h in hosts[order[:_MAX_GIVING]].tolist():
+            given = self._to_give_up(h, need)
+            if given is not None and (size := sum(self._share(h, task) for task in given)) < least:
+                least, best = size, (h, given)
+        if best is None:
+            return None
+        h, given = best
+        for own, r in given:
+            state.add(own, r, state.blocks[own].column[h], -1)
+        state.add(b, row, block.column[h], 1)
+        self.changed([h])
+        return given
+
+    def _share(self, h: int, task: Task, needed: Counts | float = np.inf) -> float:
+        """Return which share of a host a task fills, of what is needed only."""
+        demand = np.minimum(self.state.blocks[task[0]].demand[task[1]], needed)
+        return float((demand / self.state.cost.capacity[h]).sum())
+
+    def _to_give_up(self, h: int, need: Counts) -> list[Task] | None:
+        """Return tasks smaller than a demand without which it fits on a host, or None."""
+        state = self.state
+        short = np.where(need > 0, state.used[h] + need - state.capacity[h], 0)
+        tasks: list[Task] = []
+        for own in state.blocks_of[h]:
+            block = state.blocks[own]
+            count = block.count[:, block.column[h]]
+            for r in np.flatnonzero(count).tolist():
+                if tuple(block.demand[r]) < tuple(need):
+                    tasks += [(own, r)] * int(count[r])
+        given: list[Task] = []
+        while (short > 0).any():
+            short = np.maximum(short, 0)
+            # Of those that help most, the smallest.
+            scores = [(self._share(h, task, short), -self._share(h, task)) for task in tasks]
+            if not scores or max(scores)[0] <= 0:
+                return None
+            task = tasks.pop(scores.index(max(scores)))
+            given.append(task)
+            short = short - state.blocks[task[0]].demand[task[1]]
+        return given
 
     def _make(self, table: _Table, cycles: Counts) -> set[int]:
         """Make exchanges, the first first, none over a host of another; return their hosts."""

@@ -36,10 +36,14 @@ _PENALTIES = (1.0, 10.0)
 """What an uncovered task costs besides its price, in turns."""
 _TAIL = 24
 """Hosts that a dive leaves to an integer program."""
+_FIXED = 3
+"""Of the hosts that are left, at least one in so many is fixed in a round of a dive."""
 _KNOWN = 20
 """Patterns of a host that a linear master begins with."""
 CHOICE_S = 10.0
 """Most seconds of an integer program: what it gains comes early."""
+_CHOICE_GAP = 1e-3
+"""Relative gap of an integer program: exchanges gain more than the rest of it, in less time."""
 _POOLED = 120
 """Patterns of a host that are kept, those that pay best."""
 _INTEGRAL = 0.99
@@ -395,7 +399,11 @@ class Guide:
             np.arange(len(cost)) < num,
         )
         options = SolverOptions(
-            seconds, 0, 1, 1e-4, start if penalty is not None or (lacking <= 0).all() else None
+            seconds,
+            0,
+            1,
+            _CHOICE_GAP,
+            start if penalty is not None or (lacking <= 0).all() else None,
         )
         raw = highs.solve(model, options)
         if raw.values is None:
@@ -453,12 +461,12 @@ def _still_possible(columns: Columns, gone: Mask, left: Counts) -> Columns:
 
 
 def _surest(found: Generated, num_free: int) -> list[int]:
-    """Return the columns to fix: what the linear master is sure of, but a quarter of the hosts."""
+    """Return the columns to fix: what the linear master is sure of, but a third of the hosts."""
     share = found.share
     order = np.argsort(-share, kind="stable")
     sure = int((share > _INTEGRAL).sum())
     # What is left must have enough hosts to put right what fits together badly.
-    most = max(min(max(sure, num_free // 4), num_free - _TAIL), 1)
+    most = max(min(max(sure, num_free // _FIXED), num_free - _TAIL), 1)
     seen: set[int] = set()
     chosen: list[int] = []
     for column in order[: 2 * num_free].tolist():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from alloc.formulation import Array
-from alloc.solving.placement.patterns import Ints, Piece, fill_table, pieces, trace_back
+from alloc.solving.placement.tables import Ints, Piece, fill_table, pieces, trace_back
 from alloc.solving.placement.waiting import Waiting
 
 _MOST_FILLED = 10**9
@@ -57,7 +57,7 @@ class Knapsacks:
             worth[b] = -table.flat[0]
             counts = np.zeros(len(price), dtype=np.int64)
             load = np.zeros(len(self._free[b]), dtype=np.int64)
-            trace_back(own, took, load, counts)
+            trace_back(took, load[None], counts[None])
             self._complete(b, load, counts)
             found.append(counts)
         return found, worth

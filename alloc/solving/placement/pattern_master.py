@@ -22,7 +22,9 @@ from scipy.sparse import csr_array
 from alloc.backends.linear_program import LinearProgram
 from alloc.formulation import Array
 from alloc.solving.placement.clock import Clock
-from alloc.solving.placement.patterns import Ints, Patterns, Priced, Pricing, lagrangian
+from alloc.solving.placement.patterns import Patterns, Priced, lagrangian
+from alloc.solving.placement.pricing import MAX_SUBSETS, Pricing
+from alloc.solving.placement.tables import Ints
 
 _CONVERGED = 1e-4
 """Relative difference between master and bound at which generation stops."""
@@ -30,6 +32,8 @@ _NOTHING = 1e-7
 """The same for bounds near 0, relative to what a full host costs."""
 _IDLE = 5
 """Rounds without a gain or a new pattern that end the generation."""
+_BROKEN = 1e-3
+"""How much of a gang must leave for (P6) to be worth having: less hardly moves the bound."""
 _SERIOUS = 0.1
 """Share of the promised gain from which a step moves the box."""
 
@@ -42,6 +46,15 @@ class Columns:
     counts: npt.NDArray[np.int16]
     cost: Array
     moved: Ints
+
+    @staticmethod
+    def best(priced: Priced) -> Columns:
+        """Return the best pattern of each host at some prices."""
+        return Columns(np.arange(len(priced.cost)), priced.counts, priced.cost, priced.moved)
+
+    def of(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Columns:
+        """Return some of the patterns."""
+        return Columns(self.host[rows], self.counts[rows], self.cost[rows], self.moved[rows])
 
 
 @dataclass(frozen=True)
@@ -59,7 +72,7 @@ class Generated:
     columns
         Every pattern met, each once.
     share
-        z of each in the last master, shape (columns,); empty if hosts were merged into blocks.
+        z of each in the last master, shape (columns,).
     converged
         Whether the bound has reached the linear relaxation.
     stopped
@@ -86,17 +99,19 @@ class Master:
     ----------
     patterns
         The program.
-    blocks
-        Block of each host, shape (hosts,): the patterns that the hosts of a block get at one time
-        are one column. Fewer blocks make smaller programs that take more rounds.
     size
         What a full host costs, more than 0: beside it the prices outside the box may be any.
     """
 
-    def __init__(self, patterns: Patterns, blocks: Ints, size: float) -> None:
-        self.patterns, self.blocks = patterns, blocks
+    def __init__(self, patterns: Patterns, size: float) -> None:
+        self.patterns = patterns
         self.num_columns = 0
-        self._known: set[tuple[int, bytes]] = set()
+        # A pattern is known by a number: of two that differ, it is hardly ever the same.
+        numbers = np.random.default_rng(0)
+        self._code = numbers.integers(1 << 62, size=patterns.num_items)
+        self._host_code = numbers.integers(1 << 62, size=patterns.num_hosts)
+        self._known: set[int] = set()
+        self._parts: list[Columns] = []
         self.program = LinearProgram(cost_size=size)
         self._artificial = 0
         self.stays: Array = np.zeros(len(patterns.stays))
@@ -105,13 +120,19 @@ class Master:
     def _build(self) -> None:
         p, infinite = self.patterns, np.inf
         gangs = sorted({stay.gang for stay in p.stays})
-        num_blocks = int(self.blocks.max()) + 1
         budget = p.budget if np.isfinite(p.budget) else infinite
         fewest = 1.0 if p.together else -infinite
-        lower = np.array([*p.least, *(fewest for _ in gangs), -infinite, *np.ones(num_blocks)])
-        upper = np.array([*p.most, *(1.0 for _ in gangs), budget, *np.ones(num_blocks)])
+        lower = np.array([*p.least, *(fewest for _ in gangs), -infinite, *np.ones(p.num_hosts)])
+        upper = np.array([*p.most, *(1.0 for _ in gangs), budget, *np.ones(p.num_hosts)])
         self.program.add_rows(lower, upper)
         self._budget_row = p.num_items + len(gangs)
+        self._first_hold = self._budget_row + 1 + p.num_hosts
+        self._held = p.held()
+        none = np.zeros(len(p.holds))
+        self.program.add_rows(none - infinite, none)
+        holds_of: dict[int, list[int]] = {}
+        for n, (s, _) in enumerate(self._held):
+            holds_of.setdefault(s, []).append(self._first_hold + n)
         self._artificial = 2 * p.num_items + 1
         sides = np.append(np.tile([1.0, -1.0], p.num_items), -1.0)
         rows = np.append(np.repeat(np.arange(p.num_items), 2), self._budget_row)
@@ -119,7 +140,7 @@ class Master:
         starts: list[int] = []
         index: list[int] = []
         value: list[float] = []
-        for stay in p.stays:
+        for s, stay in enumerate(p.stays):
             starts.append(len(index))
             # A class may stand for several roles of a gang: entries of one row are summed.
             entries = dict.fromkeys(stay.classes.tolist(), 0.0)
@@ -127,6 +148,7 @@ class Master:
                 entries[int(c)] += float(n)
             entries |= {int(i): -float(n) for i, n in zip(stay.items, stay.counts, strict=True)}
             entries[p.num_items + gangs.index(stay.gang)] = 1.0
+            entries |= dict.fromkeys(holds_of.get(s, ()), -1.0)
             index += list(entries)
             value += list(entries.values())
         if starts:
@@ -138,59 +160,61 @@ class Master:
         size = len(cost)
         self.program.add_columns(cost, np.zeros(size), np.full(size, np.inf), starts, index, value)
 
-    def add(self, priced: Priced) -> int:
-        """Add the patterns of all hosts, by block, where they are new; return how many were."""
-        p = self.patterns
-        num_blocks = int(self.blocks.max()) + 1
-        counts = np.zeros((num_blocks, p.num_items), dtype=np.int32)
-        np.add.at(counts, self.blocks, priced.counts)
-        cost = np.bincount(self.blocks, weights=priced.cost, minlength=num_blocks)
-        moved = np.bincount(self.blocks, weights=priced.moved, minlength=num_blocks)
-        costs: list[float] = []
-        starts: list[int] = []
-        index: list[Array] = []
-        value: list[Array] = []
-        size = 0
-        for b in range(num_blocks):
-            key = (b, counts[b].tobytes() + moved[b].tobytes())
-            if key in self._known:
-                continue
-            self._known.add(key)
-            items = np.flatnonzero(counts[b])
-            costs.append(cost[b])
-            starts.append(size)
-            rows = [self._budget_row, self._budget_row + 1 + b]
-            index.append(np.array([*items, *rows], dtype=float))
-            value.append(np.array([*counts[b, items], moved[b], 1.0]))
-            size += len(items) + 2
-        if costs:
-            self._add(
-                np.array(costs), np.array(starts), np.concatenate(index), np.concatenate(value)
-            )
-        self.num_columns += len(costs)
-        return len(costs)
-
-    def add_known(self, known: Columns) -> None:
-        """Add patterns of single hosts, each once, to a master in which hosts are by themselves."""
-        if not len(known.host):
-            return
-        counts = csr_array(known.counts)
-        budget = np.full_like(known.host, self._budget_row)
-        rows = np.stack([budget, budget + 1 + known.host])
+    def add(self, patterns: Columns) -> int:
+        """Add the patterns that are new; return how many were."""
+        counts = csr_array(patterns.counts)
+        codes = (counts.astype(np.int64) @ self._code + self._host_code[patterns.host]).tolist()
+        fresh = []
+        for n, code in enumerate(codes):
+            if code not in self._known:
+                self._known.add(code)
+                fresh.append(n)
+        if not fresh:
+            return 0
+        new = patterns.of(np.array(fresh))
+        counts, size = counts[fresh], len(fresh)
+        budget = np.full(size, self._budget_row)
+        # These lie behind the rows of all items.
         tails = csr_array(
             (
-                np.stack([known.moved.astype(float), np.ones(len(known.host))], axis=1).ravel(),
-                rows.T.ravel(),
-                np.arange(0, 2 * len(known.host) + 1, 2),
+                np.stack([new.moved.astype(float), np.ones(size)], axis=1).ravel(),
+                np.stack([budget, budget + 1 + new.host], axis=1).ravel(),
+                np.arange(0, 2 * size + 1, 2),
             ),
-            shape=(len(known.host), self._budget_row + 1 + self.patterns.num_hosts),
+            shape=(size, self._first_hold + len(self._held)),
         )
         counts.resize(tails.shape)
-        matrix = csr_array(counts.astype(float) + tails)
-        self._add(known.cost, matrix.indptr[:-1], matrix.indices, matrix.data)
-        for h, row, moved in zip(known.host, known.counts, known.moved, strict=True):
-            self._known.add((int(h), row.astype(np.int32).tobytes() + np.float64(moved).tobytes()))
-        self.num_columns += len(known.host)
+        matrix = csr_array(counts.astype(float) + tails + self._holding(new, tails.shape))
+        self._add(new.cost, matrix.indptr[:-1], matrix.indices, matrix.data)
+        self._parts.append(new)
+        self.num_columns += size
+        return size
+
+    def _holding(self, patterns: Columns, shape: tuple[int, int]) -> csr_array:
+        """Return the entries of patterns in the rows of (P6)."""
+        none = np.zeros(0, dtype=np.int64)
+        rows, columns = [none], [none]
+        for n, ((h, _), (_, items)) in enumerate(zip(self.patterns.holds, self._held, strict=True)):
+            own = np.flatnonzero(patterns.host == h)
+            own = own[patterns.counts[own][:, items].any(axis=1)]
+            rows.append(own)
+            columns.append(np.full(len(own), self._first_hold + n))
+        place = (np.concatenate(rows), np.concatenate(columns))
+        return csr_array((np.ones(len(place[0])), place), shape=shape)
+
+    def columns(self) -> Columns:
+        """Return the patterns in the order in which they were added."""
+        parts = self._parts
+        if not parts:
+            none = np.zeros(0, dtype=np.int64)
+            counts = np.zeros((0, self.patterns.num_items), dtype=np.int16)
+            return Columns(none, counts, np.zeros(0), none)
+        return Columns(
+            np.concatenate([part.host for part in parts]),
+            np.concatenate([part.counts for part in parts]),
+            np.concatenate([part.cost for part in parts]),
+            np.concatenate([part.moved for part in parts]),
+        )
 
     def set_box(self, centre: Array, width: Array, most_move_price: float) -> None:
         """Keep the prices of items within a width of the centre, and that of moves below a limit.
@@ -202,12 +226,12 @@ class Master:
         edges = np.append(edges, most_move_price)
         self.program.set_costs(np.arange(len(edges)), edges)
 
-    def solve(self, seconds: float) -> tuple[float, Array, float, Array, bool] | None:
+    def solve(self, seconds: float) -> tuple[float, Array, float, Array, Array, bool] | None:
         """Solve the linear master, for some seconds at most; None if there is no optimum then.
 
         Returns
         -------
-        value, prices, move_price : float, ndarray, float
+        value, prices, move_price, hold_prices : float, ndarray, float, ndarray
             Its optimum and its dual prices.
         share : ndarray
             z of each column.
@@ -225,7 +249,8 @@ class Master:
         move_price = max(-float(dual[self._budget_row]), 0.0)
         if not np.isfinite(p.budget):
             move_price = 0.0
-        return value, dual[: p.num_items], move_price, values[self._first :], inside
+        hold_prices = np.maximum(-dual[self._first_hold :], 0.0)
+        return value, dual[: p.num_items], move_price, hold_prices, values[self._first :], inside
 
 
 def generate(
@@ -234,10 +259,10 @@ def generate(
     clock: Clock,
     report: Callable[[str], None],
     *,
-    blocks: Ints | None = None,
     width: float = 0.2,
     tolerance: float = _CONVERGED,
     known: Columns | None = None,
+    max_rounds: float = np.inf,
     on_round: Callable[[float], None] | None = None,
 ) -> Generated:
     """Generate patterns until the bound reaches the linear relaxation, or time is up.
@@ -253,19 +278,17 @@ def generate(
         time for one like the last.
     report
         Takes a line of progress.
-    blocks
-        As in `Master`; None: every host by itself.
     width
         First width of the box, in units of what a full host costs.
     tolerance
         Relative difference between master and bound at which to stop.
     known
-        Patterns to start with, each once; only without `blocks`.
+        Patterns to start with.
+    max_rounds
+        Most rounds of pricing after the first.
     on_round
         Called after each round with the best bound so far.
     """
-    own = blocks is None
-    blocks = np.arange(patterns.num_hosts) if blocks is None else blocks
     pricing = Pricing(patterns)
     size, scale = _scale(patterns)
     centre, move_price = prices.copy(), 0.0
@@ -273,24 +296,21 @@ def generate(
     priced = pricing.solve(centre)
     evaluation_s = before - clock()
     best = lagrangian(patterns, centre, 0.0, priced.value)
-    met = _Met(patterns)
     value, converged, stopped, share, rounds = np.inf, False, False, np.zeros(0), 0
     idle = 0
-    master = Master(patterns, blocks, size)
+    master = Master(patterns, size)
     standing = stand_still(patterns, pricing)
-    if known is not None and own:
-        master.add_known(known)
-        met.add_known(known)
+    if known is not None:
+        master.add(known)
     for first in (priced,) if standing is None else (standing, priced):
-        master.add(first)
-        met.add(first)
+        master.add(Columns.best(first))
     while not stopped:
         master.set_box(centre, width * scale, move_price + width * size)
         solved = master.solve(clock())
         if solved is None:
             stopped = clock() <= 0
             break
-        value, query, move_query, share, inside = solved
+        value, query, move_query, hold_query, share, inside = solved
         if value - best <= tolerance * abs(best) + _NOTHING * size:
             if inside:
                 converged = True
@@ -298,20 +318,21 @@ def generate(
             # The edge of the box is what holds the master down.
             width *= 3.0
             continue
+        if rounds == max_rounds:
+            break
         before = clock()
         if before <= evaluation_s:
             stopped = True
             break
-        priced = pricing.solve(query, move_query)
+        priced = pricing.solve(query, move_query, hold_query)
         evaluation_s = before - clock()
-        found = lagrangian(patterns, query, move_query, priced.value)
+        found = lagrangian(patterns, query, move_query, priced.value, hold_query)
         gain, promised = found - best, value - best
         if gain > 0:
             best, centre, move_price = found, query, move_query
         width *= 1.5 if gain > 0.5 * promised else (1.0 if gain > _SERIOUS * promised else 0.7)
         width = max(width, 1e-4)
-        added = master.add(priced)
-        met.add(priced)
+        added = master.add(Columns.best(priced))
         rounds += 1
         if on_round is not None:
             on_round(best)
@@ -323,9 +344,9 @@ def generate(
                 f"patterns {rounds}: master {value:.4f}, bound {best:.4f}, box {width:.4f}, "
                 f"{master.num_columns} columns"
             )
-    columns = met.columns()
+    columns = master.columns()
     # Patterns met after the last master have no share in it.
-    share = np.pad(share, (0, len(columns.host) - len(share))) if own else np.zeros(0)
+    share = np.pad(share, (0, len(columns.host) - len(share)))
     stays = master.stays
     return Generated(best, centre, move_price, value, columns, share, converged, stays, stopped)
 
@@ -333,8 +354,8 @@ def generate(
 def stand_still(patterns: Patterns, pricing: Pricing) -> Priced | None:
     """Return the patterns in which nothing moves, or None if a host is over-full."""
     counts = np.zeros((patterns.num_hosts, patterns.num_items), dtype=np.int16)
-    for h, tasks in enumerate(patterns.now):
-        np.add.at(counts[h], tasks, 1)
+    host = np.repeat(np.arange(patterns.num_hosts), [len(tasks) for tasks in patterns.now])
+    np.add.at(counts, (host, np.concatenate(patterns.now)), 1)
     load = patterns.base + counts @ patterns.demand
     sizes = np.array([kind.cost.shape for kind in patterns.kinds])[patterns.kind_of]
     if (load >= sizes).any():
@@ -353,37 +374,18 @@ def _scale(patterns: Patterns) -> tuple[float, Array]:
     return size, np.asarray(size * (share + 0.02))
 
 
-class _Met:
-    """The patterns met on the way, each once."""
-
-    def __init__(self, patterns: Patterns) -> None:
-        self._known: set[tuple[int, bytes]] = set()
-        self._rows: list[tuple[int, npt.NDArray[np.int16], float, int]] = []
-        self._width = patterns.num_items
-
-    def add(self, priced: Priced) -> None:
-        for h in range(len(priced.cost)):
-            key = (h, priced.counts[h].tobytes())
-            if key not in self._known:
-                self._known.add(key)
-                self._rows.append(
-                    (h, priced.counts[h], float(priced.cost[h]), int(priced.moved[h]))
-                )
-
-    def add_known(self, known: Columns) -> None:
-        for h, row, cost, moved in zip(
-            known.host.tolist(), known.counts, known.cost, known.moved, strict=True
-        ):
-            self._known.add((h, row.tobytes()))
-            self._rows.append((h, row, float(cost), int(moved)))
-
-    def columns(self) -> Columns:
-        if not self._rows:
-            counts = np.zeros((0, self._width), dtype=np.int16)
-            return Columns(np.zeros(0, int), counts, np.zeros(0), np.zeros(0, int))
-        return Columns(
-            np.array([row[0] for row in self._rows]),
-            np.array([row[1] for row in self._rows]),
-            np.array([row[2] for row in self._rows]),
-            np.array([row[3] for row in self._rows]),
-        )
+def undecided_holds(patterns: Patterns, found: Generated) -> tuple[tuple[int, int], ...]:
+    """Return hosts and gangs on them that leave at least in part: there (P6) may be violated."""
+    leaves = {
+        int(i): stay.gang
+        for stay, y in zip(patterns.stays, found.stays, strict=True)
+        if y < 1.0 - _BROKEN
+        for i in stay.items
+    }
+    pairs = {
+        (h, leaves[i])
+        for h, tasks in enumerate(patterns.now)
+        for i in tasks.tolist()
+        if i in leaves and len(tasks) <= MAX_SUBSETS
+    }
+    return tuple(sorted(pairs))

@@ -19,7 +19,8 @@ from alloc.formulation import Array
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import WeightedSum
 from alloc.problems.allocation.instance import Instance
-from alloc.solving.placement.patterns import Ints, Kind, Patterns, Stay
+from alloc.solving.placement.patterns import Kind, Patterns, Stay
+from alloc.solving.placement.tables import Ints
 from alloc.units import GB_PER_MIB, MILLI
 
 _MODELLED = (

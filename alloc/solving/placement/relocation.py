@@ -25,14 +25,16 @@ from alloc.solving.placement.patterns import Stay
 from alloc.solving.placement.relaxation import Relaxation, Weights, relax
 from alloc.solving.placement.terms import Counts
 
-_GANGS = 150
+_GANGS = 60
 """Most gangs that get other domains to choose from: each makes the linear program larger."""
 _DOMAINS = 3
 """Other domains of a gang."""
 _SURE = 0.97
 """Share in the linear program from which a gang counts as decided."""
-_BATCH = 6
+_BATCH = 2
 """Of the undecided gangs, one in so many is decided in a round."""
+_TOLERANCE = 3e-3
+"""Relative precision of the linear programs between: they only say which domain is better."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def relocate(
     program = replace(wider.patterns, together=True)
     while True:
         found = generate(
-            program, prices, clock, lambda _: None, width=0.05, tolerance=1e-3, known=known
+            program, prices, clock, lambda _: None, width=0.05, tolerance=_TOLERANCE, known=known
         )
         if found.stopped:
             raise OutOfTime

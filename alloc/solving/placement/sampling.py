@@ -16,7 +16,8 @@ from scipy.sparse.csgraph import connected_components
 from alloc.formulation import Array
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.pattern_master import generate
-from alloc.solving.placement.patterns import Ints, Patterns
+from alloc.solving.placement.patterns import Patterns
+from alloc.solving.placement.tables import Ints
 
 _SAMPLES = (40, 160)
 """Hosts in the first and in the second sample."""

@@ -1,8 +1,9 @@
 """The search for goals of host costs and moves: exchanges, then patterns chosen by prices.
 
-1. Single moves, then exchanges over several hosts: a good placement at once.
+1. Single moves, a rough bound, then exchanges over several hosts: a good placement at once.
 2. Column generation over host patterns: a bound, prices, and patterns that pay.
-3. Dives: hosts follow the linear program, all of them or some hundreds at a time.
+3. Dives: hosts follow the linear program, all of them or some hundreds at a time. Then the bound
+   learns that hosts keep a gang together, and whole gangs move.
 4. In turns: hosts choose among patterns anew, exchanges settle what they chose, kicks leave local
    optima, whole gangs move, and the bound is sharpened.
 
@@ -22,7 +23,13 @@ from alloc.certificate import is_within
 from alloc.errors import OutOfTime
 from alloc.objectives.goals import WeightedSum
 from alloc.solving.outcome import Settings
-from alloc.solving.placement.bounds import pattern_prices, round_up, sharper_bounds, trivial_bound
+from alloc.solving.placement.bounds import (
+    pattern_prices,
+    rough_bounds,
+    round_up,
+    sharper_bounds,
+    trivial_bound,
+)
 from alloc.solving.placement.clock import Clock, within
 from alloc.solving.placement.compiling import Problem, compile_state, read_counts
 from alloc.solving.placement.guided import CHOICE_S, Guide
@@ -44,6 +51,9 @@ _DEAR_HOSTS = 200
 """Hosts up to which that is tried: with more it takes longer than patterns, which do better."""
 _FEW_HOSTS = 64
 """Hosts up to which a kick may touch any."""
+_EARLY_KICKS = 8
+"""Kicks of so few hosts before patterns are priced: half a second, and single exchanges that begin
+elsewhere are seldom better then."""
 _MANY_HOSTS = 1200
 """Hosts from which exchanges are looked for region by region: tables of all would be too large."""
 _FEW_DEALT = 5
@@ -57,9 +67,13 @@ _DIVERS = 500
 """Hosts that dive together: their linear program takes seconds."""
 _CHOOSERS = 250
 """Hosts that at first choose their patterns together."""
+_MAX_CHOOSERS = 500
+"""Most of them: with more, the integer program gains nothing in its time."""
 _DIVES = 2
 _MOST_VAIN = 8
 """Steps for the bound in a turn at most, one more for each turn without a better placement."""
+_RELOCATED = 2
+"""Turns without a better placement after which other gangs may move."""
 _PATTERNS_PER_HOST = 40
 _LEAST_CHOICE = 30
 _WORTH_SAYING = 0.002
@@ -157,12 +171,14 @@ class Search:
 
     def _work(self) -> Iterator[None]:
         """Do what there is to do after the first exchanges, piece by piece, without an end."""
-        if not self.settings.held:
-            self._price()
+        self._price()
         yield
         guide, sharper = self._guide(), self._sharper()
         if guide is not None:
             yield from self._dive(guide)
+            for bound in islice(sharper, 1):
+                self._raise_bound(bound)
+                yield
             guide = self._relocate(guide)
             yield
         vain = 0
@@ -178,6 +194,9 @@ class Search:
             vain = 0 if self.best_value < value - GAIN else min(vain + 1, _MOST_VAIN)
             for bound in islice(sharper, 1 + vain):
                 self._raise_bound(bound)
+                yield
+            if guide is not None and vain and vain % _RELOCATED == 0:
+                guide = self._relocate(guide)
                 yield
             if self.rearrange is not None and self._rearrange(before - self.clock()):
                 guide = self._guide()
@@ -199,7 +218,7 @@ class Search:
         self.report(f"incumbent {value:.4f}, bound {sign * self.bound:.4f}: {what}")
 
     def _quickly(self) -> None:
-        """Single moves, then exchanges.
+        """Single moves, then exchanges, then a few kicks where there are few hosts.
 
         Exchanges start anew while moves cost more than they do: what pays then is worth keeping,
         and fewer tasks are off their host where they need not be.
@@ -207,6 +226,9 @@ class Search:
         state, start, price = self.state, self.state.snapshot(), self.state.price
         state.descend()
         self._keep("single moves")
+        if self.bound <= 0:
+            # Where there is none from area, a bound is worth more than the next placement.
+            self._bound_roughly()
         self._settle("exchanges")
         if price > 0 and len(state.capacity) <= _DEAR_HOSTS:
             state.restore(start)
@@ -216,6 +238,11 @@ class Search:
                 self._settle()
             self._keep("exchanges from dear moves")
             self._return_if_worse()
+        if len(state.capacity) <= _FEW_HOSTS:
+            for _ in range(_EARLY_KICKS):
+                if self.done:
+                    break
+                self._kick()
 
     def _return_if_worse(self) -> None:
         if self.state.value > self.best_value + GAIN:
@@ -287,14 +314,23 @@ class Search:
                 break
         return np.array(sorted(chosen), dtype=np.int64)
 
-    def _price(self) -> None:
-        """Generate patterns and the bound."""
+    def _bound_roughly(self) -> None:
+        """See what hosts may follow, and take the bound that is had at once."""
         weights = Weights.read(self.level, self.problem.instance)
-        if not math.isfinite(weights.constant):
+        if self.settings.held or not math.isfinite(weights.constant) or self.clock() <= 0:
             return
         self.relaxation = relax(self.problem.data, weights)
+        self._raise_bound(trivial_bound(self.relaxation.patterns))
+        for bound in rough_bounds(self.relaxation.patterns, self.clock):
+            self._raise_bound(bound)
+
+    def _price(self) -> None:
+        """Generate patterns and the bound."""
+        if self.relaxation is None:
+            self._bound_roughly()
+        if self.relaxation is None:
+            return
         patterns = self.relaxation.patterns
-        self._raise_bound(trivial_bound(patterns))
         self.generated = pattern_prices(patterns, self.clock, self.report, self._raise_bound)
         if self.generated is None:
             raise OutOfTime
@@ -350,7 +386,8 @@ class Search:
         state = compile_state(self.problem, found.counts, self.levels)
         other = Guide(self.problem, state, found.relaxation, found.generated, self.rng)
         # Where the dive changes nothing, the gangs stand as they were dealt out, which may do.
-        other.dive(np.arange(len(state.capacity)), self.clock, self.report)
+        touched = np.unique((found.counts - counts).nonzero()[1])
+        other.dive(self._around(other, touched), self.clock, self.report)
         Improver(state, self.rng, self.clock).settle()
         self._hand_over()
         if not self.incumbent.offer_counts(read_counts(self.problem, found.counts, state)):
@@ -358,6 +395,14 @@ class Search:
         self._load()
         self._say(f"{found.number} gangs in other domains")
         return Guide(self.problem, self.state, found.relaxation, found.generated, self.rng)
+
+    def _around(self, guide: Guide, hosts: Counts) -> Counts:
+        """Return the whole domains of some hosts, and others by chance where they are few."""
+        component = components(guide.patterns)
+        chosen = np.isin(component, component[hosts])
+        others = self.rng.permutation(np.flatnonzero(~chosen))
+        chosen[others[: max(_DIVERS // 2 - int(chosen.sum()), 0)]] = True
+        return np.flatnonzero(chosen)
 
     def _mixed_parts(self, guide: Guide, size: int) -> list[Counts]:
         """Return all hosts in parts of about a size, each with full and with empty domains."""
@@ -394,7 +439,7 @@ class Search:
             if taken > 0.8 * CHOICE_S:
                 self._size = max(min(_LEAST_CHOICE, num_hosts), self._size // 2)
             elif taken < 0.2 * CHOICE_S:
-                self._size = min(num_hosts, 2 * self._size)
+                self._size = min(num_hosts, _MAX_CHOOSERS, 2 * self._size)
             yield
         if self._failures > 2:
             self._failures, self._spread = 0, min(0.5, 1.5 * self._spread)

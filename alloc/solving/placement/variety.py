@@ -6,7 +6,8 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from alloc.formulation import Array
-from alloc.solving.placement.patterns import Ints, Pricing, fill_table, pieces, trace_back
+from alloc.solving.placement.pricing import Filled, Pricing
+from alloc.solving.placement.tables import Ints, trace_back
 
 
 class Variety(Pricing):
@@ -41,24 +42,14 @@ class Variety(Pricing):
             wanted = np.zeros(p.num_hosts, dtype=bool)
             wanted[hosts] = True
         host_parts, cost_parts, counts_parts = [], [], []
-        for k, kind in enumerate(p.kinds):
-            table = kind.cost.copy()
-            took = fill_table(table, self._pieces[k], worth, self._pool)
-            for own, local, members in self._groups:
-                mine = members[wanted[members]]
-                if own != k or not len(mine):
-                    continue
-                host, counts, load = self._kept(table, local, mine, worth, moving, most)
-                for (item, times, shift), flags in zip(
-                    reversed(self._pieces[k]), reversed(took), strict=True
-                ):
-                    at = np.flatnonzero((load + shift < kind.cost.shape).all(axis=1))
-                    at = at[flags[tuple(load[at].T)]]
-                    load[at] += shift
-                    counts[at, item] += times
-                host_parts.append(host)
-                cost_parts.append(self._cost(host, counts, kind.cost[tuple(load.T)]))
-                counts_parts.append(csr_array(counts))
+        for common, groups in self._filled(worth, wanted):
+            found = [self._kept(filled, worth + moving, most) for filled in groups]
+            host, counts, load = (np.concatenate(part) for part in zip(*found, strict=True))
+            trace_back(common.took, load, counts)
+            kind = p.kinds[int(p.kind_of[common.hosts[0]])]
+            host_parts.append(host)
+            cost_parts.append(self._cost(host, counts, kind.cost[tuple(load.T)]))
+            counts_parts.append(csr_array(counts))
         if not host_parts:
             none = np.zeros(0)
             return none.astype(np.int64), none, csr_array((0, p.num_items), dtype=np.int64)
@@ -68,53 +59,39 @@ class Variety(Pricing):
             csr_array(vstack(counts_parts)),
         )
 
-    def _kept(
-        self, table: Array, local: Ints, hosts: Ints, worth: Array, moving: Array, most: int
-    ) -> tuple[Ints, Ints, Ints]:
-        """Return hosts, counts and loads of what the hosts keep, local tasks taken in included."""
+    def _kept(self, filled: Filled, gains: Array, most: int) -> tuple[Ints, Ints, Ints]:
+        """Return hosts, counts and loads of what they keep in their best patterns.
+
+        Local items that are taken in are there too.
+        """
         p = self.patterns
-        room = np.array(table.shape) - 1
-        mine = [
-            piece for i in local for piece in pieces(int(i), int(p.copies[i]), p.demand[i], room)
-        ]
-        took = []
-        if mine:
-            table = table.copy()
-            took = fill_table(table, mine, worth)
-        flat = table.ravel()
-        found_hosts, found_counts, found_loads = [], [], []
-        for h in hosts.tolist():
-            tasks, loads = p.now[h], self._subsets[h]
-            if loads is None:
-                continue
-            reduced = np.zeros(1)
-            for i in tasks:
-                reduced = np.concatenate([reduced, reduced - (worth[i] + moving[i])])
-            reduced += flat[loads]
-            best = np.argpartition(reduced, min(most, len(reduced)) - 1)[:most]
-            for subset in best[np.isfinite(reduced[best])].tolist():
-                keeps = tasks[(subset >> np.arange(len(tasks))) & 1 == 1]
-                counts = np.zeros(p.num_items, dtype=np.int64)
-                np.add.at(counts, keeps, 1)
-                load = p.base[h] + p.demand[keeps].sum(axis=0)
-                trace_back(mine, took, load, counts)
-                found_hosts.append(h)
-                found_counts.append(counts)
-                found_loads.append(load)
-        shape = (len(found_hosts), p.num_items)
-        return (
-            np.array(found_hosts, dtype=np.int64),
-            np.array(found_counts, dtype=np.int64).reshape(shape),
-            np.array(found_loads, dtype=np.int64).reshape(-1, p.demand.shape[1]),
-        )
+        none = np.zeros(0, dtype=np.int64)
+        kept_hosts, row_parts, item_parts, loads = [none], [none], [none], [p.base[:0]]
+        size = 0
+        for some, tasks, reduced in self._subset_costs(filled, gains):
+            number = min(most, reduced.shape[1])
+            best = np.argpartition(reduced, number - 1, axis=1)[:, :number]
+            row, column = np.nonzero(np.isfinite(np.take_along_axis(reduced, best, axis=1)))
+            subset, own = best[row, column], tasks[row]
+            keeps = (subset[:, None] >> np.arange(tasks.shape[1])) & 1
+            kept_hosts.append(some[row])
+            at, task = np.nonzero(keeps)
+            row_parts.append(size + at)
+            item_parts.append(own[at, task])
+            loads.append(p.base[some[row]] + (keeps[:, :, None] * p.demand[own]).sum(axis=1))
+            size += len(row)
+        counts = np.zeros((size, p.num_items), dtype=np.int64)
+        np.add.at(counts, (np.concatenate(row_parts), np.concatenate(item_parts)), 1)
+        load = np.concatenate(loads)
+        trace_back(filled.took, load, counts)
+        return np.concatenate(kept_hosts), counts, load
 
     def _cost(self, host: Ints, counts: Ints, stand: Array) -> Array:
         """Return k_p of patterns whose hosts cost `stand`."""
         p = self.patterns
-        cost = counts @ p.charge + stand
-        now = np.zeros((p.num_hosts, p.num_items), dtype=np.int64)
-        for h in np.unique(host).tolist():
-            np.add.at(now[h], p.now[h], 1)
-        gone = np.maximum(now[host] - counts, 0)
-        total: Array = cost + gone @ p.move_weight
+        had = csr_array(
+            (self._had, (self._had_host, self._had_item)), shape=(p.num_hosts, p.num_items)
+        )[host].tocoo()
+        left = np.maximum(had.data - counts[had.row, had.col], 0) * p.move_weight[had.col]
+        total: Array = counts @ p.charge + stand + np.bincount(had.row, left, minlength=len(host))
         return total

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import WeightedSum
-from alloc.solving.placement.patterns import Ints
 from alloc.solving.placement.relaxation import pinned_jobs
+from alloc.solving.placement.tables import Ints
 from alloc.topology.topology import HOST
 from alloc.units import MILLI
 

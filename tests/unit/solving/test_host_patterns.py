@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,14 +14,24 @@ from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import parse_goal
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
-from alloc.solving.placement import patterns as patterns_module
+from alloc.solving.placement import pricing as pricing_module
 from alloc.solving.placement import relaxation as relaxation_module
 from alloc.solving.placement import sampling
-from alloc.solving.placement.bounds import pattern_prices, placement_bound, round_up, trivial_bound
+from alloc.solving.placement.bounds import (
+    pattern_prices,
+    placement_bound,
+    rough_bounds,
+    round_up,
+    sharper_bounds,
+    trivial_bound,
+)
 from alloc.solving.placement.branching import branch_on_gangs
 from alloc.solving.placement.clock import timer
-from alloc.solving.placement.patterns import Patterns, Pricing, lagrangian
+from alloc.solving.placement.pattern_master import Master, generate, undecided_holds
+from alloc.solving.placement.patterns import Patterns, lagrangian
+from alloc.solving.placement.pricing import Pricing
 from alloc.solving.placement.relaxation import Weights, relax
+from alloc.solving.placement.tables import fill_table, pieces, trace_back
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 
@@ -73,11 +84,18 @@ def crowded(num_hosts: int = 6, seed: int = 0, name: str = "h") -> Instance:
     return Instance("crowded", topology, tuple(jobs), running=tuple(running), moves=Moves())
 
 
-def cheapest_pattern(p: Patterns, h: int, prices: np.ndarray, move_price: float) -> float:
+def cheapest_pattern(
+    p: Patterns,
+    h: int,
+    prices: np.ndarray,
+    move_price: float,
+    hold_prices: np.ndarray | None = None,
+) -> float:
     """Return the least reduced cost of a host by trying every pattern.
 
     Besides the tasks that it keeps, a host may take in as many of an item as there are.
     """
+    holds = [(n, p.held()[n][1]) for n, (own, _) in enumerate(p.holds) if own == h]
     kind = p.kinds[int(p.kind_of[h])]
     items = [*np.flatnonzero(kind.classes), *p.local[h]]
     had = np.bincount(p.now[h], minlength=p.num_items)
@@ -89,6 +107,8 @@ def cheapest_pattern(p: Patterns, h: int, prices: np.ndarray, move_price: float)
         if (load < kind.cost.shape).all():
             left = np.maximum(had - x, 0)
             cost = kind.cost[tuple(load)] + x @ (p.charge - prices)
+            if hold_prices is not None:
+                cost += sum(hold_prices[n] for n, own in holds if x[own].any())
             best = min(best, float(cost + left @ (p.move_weight + move_price)))
     return best
 
@@ -98,7 +118,7 @@ def test_pricing_finds_the_cheapest_pattern_of_every_host(
     monkeypatch: pytest.MonkeyPatch, most_subsets: int
 ) -> None:
     """A pattern missed would raise the bound above the truth; both ways to keep tasks are tried."""
-    monkeypatch.setattr(patterns_module, "_MOST_SUBSETS", most_subsets)
+    monkeypatch.setattr(pricing_module, "MAX_SUBSETS", most_subsets)
     checked = 0
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -137,6 +157,138 @@ def test_every_price_gives_a_bound() -> None:
             assert lagrangian(p, prices, move_price, value) <= best + 1e-9, seed
             done += 1
     assert done >= 30
+
+
+def gangs_in_racks(seed: int) -> Instance:
+    """Return two racks of two hosts with gangs across their hosts and a few single tasks."""
+    rng = np.random.default_rng(seed)
+    hosts = tuple(Host(f"h{h}", "box", f"r{h // 2}") for h in range(4))
+    racks = (Domain("r0", "rack"), Domain("r1", "rack"))
+    topology = Topology("t", (HostType("box", 4, "a", 8000, 64),), hosts, ("rack",), racks)
+    free = topology.capacity.copy()
+    jobs, running = [], []
+    for j in range(6):
+        tasks = int(rng.choice([1, 2, 3]))
+        group = TaskGroup("w", tasks, 1000 * int(rng.choice([1, 2])), 1000)
+        rack = int(rng.choice(2, p=[0.7, 0.3]))
+        on = np.zeros(4, dtype=int)
+        for h in rng.permutation(np.repeat([2 * rack, 2 * rack + 1], tasks)).tolist():
+            if on.sum() < tasks and (free[h] >= group.demand).all():
+                free[h] -= group.demand
+                on[h] += 1
+        if on.sum() < tasks:
+            free += on[:, None] * np.array(group.demand)
+            continue
+        rules = PlacementRules(required="rack") if tasks > 1 else PlacementRules()
+        jobs.append(Job(f"j{j}", 0.0, 1.0, (Configuration((group,), 1.0),), placement=rules))
+        at = tuple(TaskPlacement(f"h{h}", "w", int(on[h])) for h in np.flatnonzero(on))
+        running.append(Assignment(f"j{j}", 0, at))
+    return Instance("gangs", topology, tuple(jobs), running=tuple(running), moves=Moves())
+
+
+def with_holds(p: Patterns) -> Patterns:
+    """Return a program with (P6) for every host and gang on it."""
+    gang_of = {int(i): stay.gang for stay in p.stays for i in stay.items}
+    pairs = {(h, gang_of[i]) for h, now in enumerate(p.now) for i in now.tolist() if i in gang_of}
+    return replace(p, holds=tuple(sorted(pairs)))
+
+
+def test_pricing_charges_a_host_for_the_gangs_that_it_keeps() -> None:
+    """Never more than is due, which would make bounds false, and hardly ever less."""
+    checked = exact = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        p = with_holds(patterns_of(gangs_in_racks(seed)))
+        if not p.holds or np.prod(p.copies + 2.0) > 2e4:
+            continue
+        prices = rng.normal(0.2, 0.3, p.num_items)
+        hold_prices = rng.exponential(0.2, len(p.holds))
+        priced = Pricing(p).solve(prices, 0.0, hold_prices)
+        for h in range(p.num_hosts):
+            least = cheapest_pattern(p, h, prices, 0.0, hold_prices)
+            assert priced.value[h] <= least + 1e-9, seed
+            checked += 1
+            exact += bool(priced.value[h] >= least - 1e-9)
+    assert checked >= 20
+    assert exact >= 0.9 * checked
+
+
+def test_gangs_held_together_host_by_host_bound_no_placement_away() -> None:
+    """(P6) at any prices stays below the optimum, and raises what column generation reaches."""
+    level = parse_goal(BALANCE).levels[0]
+    raised = 0
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        instance = gangs_in_racks(seed)
+        best = Oracle(instance).best(level)
+        assert best is not None
+        plain = patterns_of(instance)
+        p = with_holds(plain)
+        prices, dues = rng.normal(0.2, 0.2, p.num_items), rng.exponential(0.1, len(p.holds))
+        value = Pricing(p).solve(prices, 0.0, dues).value
+        assert lagrangian(p, prices, 0.0, value, dues) <= best + 1e-9, seed
+        found = generate(plain, np.zeros(p.num_items), timer(20.0), lambda _: None)
+        assert set(undecided_holds(plain, found)) <= set(p.holds)
+        weights = Weights.read(level, instance)
+        for bound in sharper_bounds(plain, found, weights, timer(20.0), lambda _: None):
+            assert bound <= best + 1e-9, seed
+        linked = generate(p, found.prices, timer(20.0), lambda _: None, known=found.columns)
+        assert found.bound - 1e-4 <= linked.bound <= best + 1e-9, seed
+        raised += bool(linked.bound > found.bound + 1e-3)
+    assert raised >= 3
+
+
+def test_rough_bounds_are_bounds() -> None:
+    """Three rates instead of a price for each item: weak duality asks for no more."""
+    level = parse_goal(BALANCE).levels[0]
+    checked = useful = 0
+    for seed in range(40):
+        instance = random_instance(np.random.default_rng(seed), (Moves(), Moves(budget=1)))
+        best = Oracle(instance).best(level)
+        if best is None:
+            continue
+        for bound in rough_bounds(patterns_of(instance), timer(20.0)):
+            assert bound <= best + 1e-9, seed
+            checked += 1
+            useful += bound > 1e-6
+    assert checked >= 20
+    assert useful >= 5
+    assert not list(rough_bounds(patterns_of(crowded()), timer(1e-9)))
+
+
+def test_a_sample_finds_the_rates_of_a_large_cluster() -> None:
+    """Sixty hosts are rated by forty of them; the bound holds for all."""
+    p = patterns_of(crowded(60))
+    (bound,) = rough_bounds(p, timer(20.0))
+    found = generate(p, np.zeros(p.num_items), timer(20.0), lambda _: None, tolerance=1e-3)
+    assert 0.3 * found.bound < bound <= found.bound * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tables_take_every_number_of_pieces(seed: int) -> None:
+    """Any number of ample items in one pass, scarce ones by pieces: as trying all counts does."""
+    rng = np.random.default_rng(seed)
+    room = rng.integers(2, 6, size=3)
+    cost = rng.random(room + 1)
+    for axis in range(3):
+        cost = np.maximum.accumulate(cost, axis=axis)
+    demand = rng.integers(0, 3, size=(3, 3))
+    demand[demand.sum(axis=1) == 0] = 1
+    copies, worth = rng.integers(1, 8, size=3), rng.normal(0.3, 0.3, size=3)
+    offered = [n for i in range(3) for n in pieces(i, int(copies[i]), demand[i], room)]
+    table = cost.copy()
+    took = fill_table(table, offered, worth)
+    load, counts = np.zeros((1, 3), dtype=np.int64), np.zeros((1, 3), dtype=np.int64)
+    trace_back(took, load, counts)
+    best = min(
+        float(cost[tuple(np.array(x) @ demand)] - np.array(x) @ worth)
+        for x in itertools.product(*(range(n + 1) for n in copies))
+        if (np.array(x) @ demand <= room).all()
+    )
+    assert table[0, 0, 0] == pytest.approx(best)
+    assert (counts[0] <= copies).all()
+    assert np.array_equal(load[0], counts[0] @ demand)
+    assert float(cost[tuple(load[0])] - counts[0] @ worth) == pytest.approx(best)
 
 
 def test_bound_is_far_above_what_loads_alone_say() -> None:
@@ -237,22 +389,21 @@ def test_prices_of_a_sample_lead_to_the_same_bound(monkeypatch: pytest.MonkeyPat
     assert sample.least.sum() == pytest.approx(len(instance.jobs) * len(hosts) / 16, rel=0.2)
 
 
-def test_patterns_of_a_block_of_hosts_can_be_one_column() -> None:
-    """Merged hosts make a smaller master with the same optimum."""
-    from alloc.solving.placement.pattern_master import generate
-
+def test_a_pattern_is_a_column_once() -> None:
+    """Columns that are there twice only make the linear program larger."""
     p = patterns_of(crowded())
-    alone = generate(p, np.zeros(p.num_items), timer(20.0), lambda _: None)
-    blocks = np.arange(p.num_hosts) // 2
-    merged = generate(p, np.zeros(p.num_items), timer(20.0), lambda _: None, blocks=blocks)
-    assert merged.converged
-    assert merged.bound == pytest.approx(alone.bound, rel=1e-3)
+    found = generate(p, np.zeros(p.num_items), timer(20.0), lambda _: None)
+    columns = found.columns
+    rows = {(int(h), x.tobytes()) for h, x in zip(columns.host, columns.counts, strict=True)}
+    assert len(rows) == len(columns.host)
+    again = Master(p, 1.0)
+    assert again.add(columns) == len(rows)
+    assert again.add(columns) == 0
+    assert np.array_equal(again.columns().counts, columns.counts)
 
 
 def test_known_patterns_change_the_way_but_not_the_bound() -> None:
     """A master that begins with patterns converges to the same value, in fewer evaluations."""
-    from alloc.solving.placement.pattern_master import generate
-
     p = patterns_of(crowded())
     rounds: list[float] = []
     alone = generate(p, np.zeros(p.num_items), timer(20.0), lambda _: None, on_round=rounds.append)

@@ -316,6 +316,36 @@ def test_exchange_swaps_where_no_single_move_can() -> None:
     assert true_value(problem, state, "balance + 0.01 moves") == pytest.approx(before - 0.48)
 
 
+def test_tasks_in_hand_make_room_by_smaller_ones() -> None:
+    """Two single GPUs must leave a host at once for four: no path of single tasks does that."""
+    instance = Instance(
+        "crumbs",
+        cluster(3),
+        (job("crumbs", 6, 1, 500), job("large", 1, 4, 500), job("huge", 1, 4, 500)),
+        running=(at("crumbs", h0=2, h1=2, h2=2),),
+        moves=Moves(),
+    )
+    problem = Problem(PlacementData.of(instance))
+    counts = problem.data.initial.tolil()
+    counts[1, 0] = 1  # on top of what h0 has, to be taken in hand
+    state = compile_state(problem, counts.tocsr(), [parse_level(EMPTY)])
+    row = int(np.flatnonzero(state.blocks[0].demand[:, 0] == 4000)[0])
+    state.add(0, row, 0, -1)
+    state.changed([0])
+    exchanger = Exchanger(state, np.random.default_rng(0))
+    assert exchanger.insert([(0, row)]) == []
+    assert (state.used <= state.capacity).all()
+    assert state.used[:, 0].sum() == 10_000
+    kept = state.value
+    state.refresh()
+    assert state.value == pytest.approx(kept)
+    # There are not GPUs enough for a second one: something is left, but nothing is forgotten.
+    lost = exchanger.insert([(0, row)])
+    assert lost
+    assert (state.used <= state.capacity).all()
+    assert state.used[:, 0].sum() + sum(state.blocks[b].demand[r, 0] for b, r in lost) == 14_000
+
+
 def test_neighbourhood_is_exact() -> None:
     """All hosts of a small cluster dealt out anew is the optimum itself."""
     problem, state = state_of(RUNNING, REBALANCE)
