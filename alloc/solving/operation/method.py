@@ -12,7 +12,7 @@ from alloc.backends import SolverOptions
 from alloc.backends.highs import version
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.second_proof import solve_and_prove
-from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
+from alloc.certificate import BoundProof, Limit, is_within
 from alloc.formulation import Array, ArrayModel, RawResult
 from alloc.models.operation.arrays import OperationArrays, operation_arrays
 from alloc.models.operation.data import operation_data
@@ -60,7 +60,6 @@ def solve_operation(
     settings: Settings | None = None,
     *,
     objective: str = "operation-cost",
-    gap: float = OPTIMALITY_GAP,
     report: Report | None = None,
     keep: bool = False,
 ) -> Result[OperationPlan]:
@@ -71,11 +70,9 @@ def solve_operation(
     problem
         The decision.
     settings
-        Time limit, seed, threads.
+        Limits; by default 60 s, one thread, to the optimum.
     objective
         One of `alloc.verification.operation.OBJECTIVES`.
-    gap
-        Relative gap at which to stop.
     report
         Takes a line of progress.
     keep
@@ -96,7 +93,7 @@ def solve_operation(
     >>> result.certificate.status
     'optimal'
     """
-    settings = replace(settings or Settings(), gap=gap)
+    settings = settings or Settings()
     log, say = timed_log(settings, report)
     result: Result[OperationPlan] = solve_within(problem, settings, say, objective=objective)
     result = result.replace(log=tuple(log))

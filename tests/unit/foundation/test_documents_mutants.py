@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from inference_problems import a_problem
 from jsonschema import Draft202012Validator
@@ -18,6 +19,7 @@ from alloc.certificate import Certificate
 from alloc.documents import format_of, json_schema
 from alloc.documents.kinds import KINDS
 from alloc.errors import InstanceError
+from alloc.families import FAMILIES, load
 from alloc.instances.operation import generate_operation
 from alloc.instances.planning import generate_planning
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
@@ -172,6 +174,12 @@ def mutants(raw: Any) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
             if isinstance(holder, dict):
                 change(holder, last)
                 yield path, name, changed
+
+
+def test_there_is_a_sample_of_every_familys_solution() -> None:
+    """A family that is registered has documents without anybody having to think of it."""
+    known = {type(result.solution) for result in SAMPLES["result"]} | {np.ndarray}
+    assert known == {load(family.solution) for family in FAMILIES.values()}
 
 
 @pytest.mark.parametrize("kind", KINDS)

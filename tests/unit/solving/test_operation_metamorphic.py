@@ -113,7 +113,7 @@ def test_a_limit_of_no_time_still_gives_a_plan_and_a_true_bound():
 
 def test_a_gap_that_is_enough_ends_the_search():
     problem = generate_operation(num_nodes=10, num_jobs=50, kind="own")
-    result = solve_operation(problem, gap=0.99)
+    result = solve_operation(problem, Settings(gap=0.99))
     assert result.certificate.gap <= 0.99
     assert result.certificate.limit is None
 
