@@ -132,7 +132,7 @@ def solver(monkeypatch):
             backend=backend,
             backend_version="1",
             seed=options["limits"].seed,
-            workers=options["workers"],
+            workers=options["limits"].workers,
             seconds=0.5,
             fingerprint=instance.fingerprint,
         )
