@@ -125,11 +125,17 @@ class BuiltModel:
     start
         Turns a solution into values for a warm start, NaN where unknown (None if it does not suit
         the model), or None if the model takes none.
+    refine
+        Of a relaxation whose answers may not be carried out: takes values that the model allows and
+        returns the problem built again, so that it no longer allows them; None where they can be
+        carried out, or where that is not known. Every solution of the problem stays one. None if
+        the model is no such relaxation.
     """
 
     model: ArrayModel | CpSatModel | PyomoModel
     extract: Callable[[Array], Any]
     start: Callable[[Any], Array | None] | None = None
+    refine: Callable[[Array], BuiltModel | None] | None = None
 
 
 @dataclass(frozen=True)

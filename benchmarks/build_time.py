@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from alloc.backends import SolverOptions, highs
 from alloc.certificate import OPTIMALITY_GAP
@@ -66,8 +67,7 @@ def measure(name: str, instance: Instance, limit_s: float, repetitions: int = 3)
     seconds = []
     for _ in range(repetitions):
         began = time.perf_counter()
-        model = require_family(name).build("arrays", instance).model
-        assert isinstance(model, ArrayModel)
+        model = cast(ArrayModel, require_family(name).build("arrays", instance).model)
         highs.highs_model(model)
         seconds.append(time.perf_counter() - began)
     began = time.perf_counter()

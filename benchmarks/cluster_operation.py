@@ -28,7 +28,7 @@ from alloc.solving.operation.method import solve_operation
 from alloc.solving.operation.policies import decide_operation
 from alloc.solving.outcome import Settings
 from benchmarks.environment import describe_environment
-from benchmarks.verdict import Verdict, conclude
+from benchmarks.verdict import Verdict, conclude, value_and_gap
 
 ON_REQUEST = True  # the searching rivals and the streams take many minutes
 
@@ -62,7 +62,7 @@ def decisions(sizes: Sequence[tuple[int, int]], seeds: int) -> list[Verdict]:
                 seconds = time.perf_counter() - began
                 for name in BASELINES:
                     other = decide_operation(problem, name, Settings(time_limit_s=RIVAL_S))
-                    savings[name].append(saving(exact.objective, other.objective))
+                    savings[name].append(saving(value_and_gap(exact)[0], value_and_gap(other)[0]))
                 _print_row(nodes, jobs, kind, seed, exact, seconds, savings)
                 if (nodes, jobs) == largest:
                     gaps.append(exact.certificate.gap or 0.0)
@@ -121,8 +121,9 @@ def fear(nodes: int, jobs: int) -> None:
             problem = generate_operation(
                 num_nodes=nodes, num_jobs=jobs, kind=kind, postponement_factor=factor
             )
-            cost = decide_operation(problem, "exact", Settings(time_limit_s=TARGET_S)).objective
-            edf = decide_operation(problem, "edf").objective
+            exact = decide_operation(problem, "exact", Settings(time_limit_s=TARGET_S))
+            cost, _ = value_and_gap(exact)
+            edf, _ = value_and_gap(decide_operation(problem, "edf"))
             found.append(f"{factor:g}: {saving(cost, edf):.1%}")
         print(f"  {kind:6s} {nodes} nodes, {jobs} jobs   {'   '.join(found)}", flush=True)
 

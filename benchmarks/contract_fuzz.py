@@ -75,12 +75,15 @@ def fuzz(
         The operations to fuzz, for example ``POST /v1/solve``; by default all.
     """
     from schemathesis import GenerationMode, openapi
+    from schemathesis.core.result import Ok
 
     report = FuzzReport()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         schema = openapi.from_url(f"{address}/v1/openapi.json")
         for found in schema.get_all_operations():
+            if not isinstance(found, Ok):
+                raise SystemExit(f"an operation of the contract cannot be read: {found.err()}")
             operation = found.ok()
             if only is not None and operation.label not in only:
                 continue

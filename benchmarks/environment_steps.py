@@ -74,7 +74,7 @@ def run_vector(num_steps: int, *, num_envs: int = NUM_ENVS, seed: int = 0) -> Pa
     """Step `ElasticVector` with random actions; `num_steps` counts those of all environments."""
     envs = ElasticVector(num_envs, CROWDED, autoreset_mode="SameStep", copy=False)
     rounds = num_steps // num_envs
-    draws = np.random.default_rng(seed).random((rounds, *envs.action_space.shape, 1))
+    draws = np.random.default_rng(seed).random((rounds, *(envs.action_space.shape or ()), 1))
     envs.reset(seed=seed)
     mask: npt.NDArray[Any] = np.empty((num_envs, envs.features.num_actions))
     jobs = 0

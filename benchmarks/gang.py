@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ TARGET_S = 0.2
 _PODS, _RACKS, _HOSTS = 20, 50, 10
 _CORES_PER_GPU = 12
 
-GANGS = {
+GANGS: dict[str, dict[str, Any]] = {
     "512 x 1": {"count": 512},
     "64 x 8": {"count": 64, "gpus": 8},
     "64 x 8 in one pod": {"count": 64, "gpus": 8, "required": "pod"},

@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from alloc.errors import InstanceError
 from alloc.objectives import parse_goal
@@ -47,10 +48,10 @@ def faults(world: Instance, asked: Counter[str]) -> Iterator[str]:
     running = {a.job for a in world.running}
     waiting = [job.id for job in world.jobs if job.id not in running]
     for name in waiting:
-        yield from _tried("decision", lambda name=name: _decision(world, name, asked))
-        yield from _tried("explain", lambda name=name: _explanation(world, name, asked))
-    yield from _tried("defrag", lambda: _room(world, waiting[0], asked))
-    yield from _tried("place", lambda: _placement(world, waiting, asked))
+        yield from _tried("decision", partial(_decision, world, name, asked))
+        yield from _tried("explain", partial(_explanation, world, name, asked))
+    yield from _tried("defrag", partial(_room, world, waiting[0], asked))
+    yield from _tried("place", partial(_placement, world, waiting, asked))
 
 
 def _tried(kind: str, ask: Callable[[], Iterator[str]]) -> Iterator[str]:

@@ -93,7 +93,8 @@ def _changed(job: Job, part: str) -> Job:
     if found := re.fullmatch(r"([\d.]+) cores? of CPU a task", part):
         return _capped(job, cpu_milli=round(1000 * float(found[1])))
     if found := re.fullmatch(r"GPUs of type (\w+)", part):
-        return _each(job, lambda c: dataclasses.replace(c, gpu_type=found[1]))
+        gpu_type = found[1]
+        return _each(job, lambda c: dataclasses.replace(c, gpu_type=gpu_type))
     if part == "GPUs of any type":
         return _each(job, lambda c: dataclasses.replace(c, gpu_type=None))
     if part == "no slices":

@@ -98,7 +98,9 @@ class Oracle:
         gpu_type = configuration.gpu_type
         if gpu_type is not None and any(self.gpu_types[h] != gpu_type for h in hosts):
             yield "GPU type"
-        for level in {job.placement.required, configuration.within} - {None}:
+        for level in {job.placement.required, configuration.within}:
+            if level is None:
+                continue
             held = {self.domains[h].get(level) for h in hosts}
             if len(held) != 1 or None in held:
                 yield f"in one {level}"

@@ -11,10 +11,12 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from alloc.comparison import mean_interval
+from alloc.instances.learning_worlds import HELD_OUT_SEEDS
 from alloc.learning.actor_critic import selector, two_level
 from alloc.problems.allocation.instance import Instance
 from alloc.result import Limits
@@ -85,7 +87,7 @@ def print_table(title: str, rows: Rows, reference: str) -> None:
 
 def named(names: Sequence[str]) -> dict[str, Callable[[], Scheduler]]:
     """Return what makes the schedulers of these names."""
-    return {name: (lambda name=name: make_scheduler(name)) for name in names}
+    return {name: partial(make_scheduler, name) for name in names}
 
 
 def judge_selector(policy: str, per_world: int, seconds: float) -> Verdict:
@@ -137,7 +139,7 @@ def small_gangs(count: int) -> list[Instance]:
     source = replace(two_level.EPISODES, num_jobs=10, leaves=1, slot_s=900.0, sigma=0.8)
     made = []
     for k in range(count):
-        instance = source(np.random.default_rng(two_level.HELD_OUT_SEEDS[0] + 500 + k))
+        instance = source(np.random.default_rng(HELD_OUT_SEEDS[0] + 500 + k))
         jobs = tuple(job.replace(preemptible=False) for job in instance.jobs)
         made.append(instance.replace(jobs=jobs))
     return made

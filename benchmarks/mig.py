@@ -29,8 +29,8 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.result import Limits, Result
 from alloc.solving import solve
+from alloc.topology import HostType, flat_cluster
 from alloc.topology.mig import mig_profiles
-from alloc.topology.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude

@@ -23,7 +23,7 @@ from alloc.problems.quadratic_assignment import Permutation
 from alloc.result import Limits, Result
 from alloc.solving import solve
 from benchmarks.environment import describe_environment
-from benchmarks.verdict import Verdict, conclude
+from benchmarks.verdict import Verdict, conclude, value_and_gap
 
 ON_REQUEST = True
 
@@ -70,7 +70,7 @@ def found_s(answer: Result[Permutation]) -> float:
 
 def row(known: Known, answer: Result[Permutation]) -> str:
     """Return the line of a problem."""
-    above = answer.objective - known.best
+    above = value_and_gap(answer)[0] - known.best
     over = "reached" if above <= 0 else f"+{above / max(known.best, 1):.3%}"
     return (
         f"{known.name:9s} {known.size:4d} {known.best:12,.0f} {answer.objective:12,.0f} {over:>9s} "
@@ -111,9 +111,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         answers.append(answer)
         print(row(known, answer), flush=True)
     pairs = list(zip(chosen, answers, strict=True))
-    reached = sum(answer.objective <= known.best for known, answer in pairs)
+    reached = sum(value_and_gap(answer)[0] <= known.best for known, answer in pairs)
     proved = sum(answer.status == "optimal" for answer in answers)
-    gaps = [answer.gap for answer in answers if answer.status != "optimal"]
+    gaps = [value_and_gap(answer)[1] for answer in answers if answer.status != "optimal"]
     print(
         f"{proved} of {len(answers)} proved optimal; median gap of the others "
         f"{statistics.median(gaps) if gaps else 0:.2%}; median time to the best found "

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from alloc.result import Result
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,14 @@ class Verdict:
     def __str__(self) -> str:
         """Return the line to print."""
         return f"target: {self.target}: {'holds' if self.holds else 'MISSED'} ({self.measured})"
+
+
+def value_and_gap(result: Result[Any]) -> tuple[float, float]:
+    """Return value and gap of a result that has a solution, as those of a benchmark must."""
+    certificate = result.certificate
+    if certificate.objective is None or certificate.gap is None:
+        raise SystemExit(f"no solution: {result.conflict or certificate.status}")
+    return certificate.objective, certificate.gap
 
 
 def conclude(verdicts: Sequence[Verdict]) -> int:

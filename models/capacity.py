@@ -1,8 +1,8 @@
 """Cluster-wide capacity rows: what all jobs together may use, whatever the placement.
 
 Summing host capacities relaxes placement: every placeable set of configurations satisfies the rows.
-Where tasks pack without loss (DL2's servers, one-GPU workers) the relaxation is exact; the engine
-places every answer on hosts and lets the checker decide.
+Where tasks pack without loss (DL2's servers, one-GPU workers) the relaxation is exact; elsewhere
+`alloc.models.host_conflicts` makes it so.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
+from alloc.models.host_conflicts import kind_of
 from alloc.packing import stands_alone
 from alloc.problems.allocation.instance import Instance
 from alloc.topology import Topology
@@ -140,7 +141,8 @@ def burden(configurations: Sequence[Configuration], use: Array) -> Array:
 
     Its use of the rows, the demand of its largest task, the level and the GPU type it is tied to. A
     configuration that is no worse in all of them can take another's place in the capacity rows, and
-    nearly always on the hosts (not where its tasks just miss a host that two of the other fill).
+    nearly always on the hosts (not where its tasks just miss a host that two of the other fill; see
+    `burden_on_hosts`).
     """
     if not configurations:
         return use
@@ -148,11 +150,33 @@ def burden(configurations: Sequence[Configuration], use: Array) -> Array:
     largest = [
         tuple(map(max, c.tasks[0].demand, *[g.demand for g in c.tasks])) for c in configurations
     ]
+    return np.hstack([use, np.array(largest, dtype=float), *_ties(configurations)])
+
+
+def burden_on_hosts(configurations: Sequence[Configuration], use: Array) -> Array:
+    """Return what makes a configuration hard to place, so that less of all is never harder.
+
+    Its tasks of each shape, and the level and the GPU type it is tied to: a configuration with no
+    more of any of them stands wherever the other does.
+    """
+    if not configurations:
+        return use
+    tasks = [
+        {shape: count for shape, count in kind_of(configuration)[0]}
+        for configuration in configurations
+    ]
+    shapes = list(dict.fromkeys(shape for own in tasks for shape in own))
+    counts = np.array([[own.get(shape, 0) for shape in shapes] for own in tasks], dtype=float)
+    return np.hstack([use, counts, *_ties(configurations)])
+
+
+def _ties(configurations: Sequence[Configuration]) -> list[Array]:
+    """Return for each level and each GPU type which configurations are tied to it."""
     levels = sorted({c.within for c in configurations if c.within is not None})
     types = sorted({c.gpu_type for c in configurations if c.gpu_type is not None})
-    tied = [np.array([[c.within == level] for c in configurations]) for level in levels]
-    typed = [np.array([[c.gpu_type == t] for c in configurations]) for t in types]
-    return np.hstack([use, np.array(largest, dtype=float), *tied, *typed])
+    tied = [np.array([[float(c.within == level)] for c in configurations]) for level in levels]
+    typed = [np.array([[float(c.gpu_type == t)] for c in configurations]) for t in types]
+    return [*tied, *typed]
 
 
 def quotas_of(instance: Instance) -> dict[str, int]:

@@ -23,6 +23,9 @@ from alloc.formulation import Array, ArrayModel
 _SMALLEST, _LARGEST = 2.0**-10, 2.0**20
 """Sizes of a row's or column's largest entry that are left alone. At 2^20 a tolerance of 1e-6 is
 one unit of what the row counts (MiB, milli-GPU), and still less than that below it."""
+_LARGEST_COLUMN = 2.0**10
+"""The same for columns: the amount of one whose entries are larger is so small beside rows of
+ordinary size that the tolerance of its own limits, 1e-7, would be a visible part of it."""
 _MOST_EXPONENT = 1022
 """Double precision ends a little above 2^1023."""
 
@@ -43,10 +46,10 @@ def powers_of_two(sizes: Array) -> Array:
     return found
 
 
-def factors(sizes: Array) -> Array:
+def factors(sizes: Array, largest: float = _LARGEST) -> Array:
     """Return the factor of rows or columns whose largest entries have these sizes."""
     found = np.ones(len(sizes))
-    extreme = np.flatnonzero((sizes < _SMALLEST) | (sizes > _LARGEST))
+    extreme = np.flatnonzero((sizes < _SMALLEST) | (sizes > largest))
     if len(extreme):
         found[extreme] = powers_of_two(sizes[extreme])
     return found
@@ -88,12 +91,13 @@ class Scaling:
         columns = np.ones(len(model.cost))
         if not model.integer.all():
             beside = _largest(_times(matrix, np.where(has_whole, rows, 0.0)).tocsc(), 0)
-            columns = np.where(model.integer, 1.0, factors(beside))
+            columns = np.where(model.integer, 1.0, factors(beside, _LARGEST_COLUMN))
             # Rows of continuous columns alone follow these, and columns in no other row, them.
             scaled = _times(free.T, columns).T
             rows = np.where(has_whole, rows, factors(_largest(scaled.tocsr(), 1)))
             sizes = _largest(_times(matrix, rows).tocsc(), 0)
-            columns = np.where(model.integer | (beside > 0.0), columns, factors(sizes))
+            alone = factors(sizes, _LARGEST_COLUMN)
+            columns = np.where(model.integer | (beside > 0.0), columns, alone)
         largest = float(np.abs(model.cost * columns).max(initial=0.0))
         return Scaling(power_of_two(largest), rows, columns)
 

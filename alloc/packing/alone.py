@@ -8,6 +8,7 @@ filled in the same way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -61,10 +62,10 @@ def place_alone(
         return placed
     kinds = [topology.host_type(host) for host in topology.hosts]
     by_name = {kind.name: kind for kind in kinds}
-    contents = {n: _HostContents(kind, configuration.tasks) for n, kind in by_name.items()}
+    contents = {n: HostContents(kind, configuration.tasks) for n, kind in by_name.items()}
     for hosts in _domains(topology, configuration):
         left = tuple(group.count for group in configuration.tasks)
-        chosen = _cover(left, [contents[kinds[h].name].largest for h in hosts])
+        chosen = cover(left, [contents[kinds[h].name].largest for h in hosts])
         if chosen is not None:
             return tuple(
                 task
@@ -101,24 +102,75 @@ def _domains(topology: Topology, configuration: Configuration) -> Iterator[list[
         yield [h for h in of_type if domain[h] == k]
 
 
-class _HostContents:
-    """What the hosts of one type can hold of the task groups of a gang."""
+class Undecided(Exception):
+    """A search of a packing that has used up its steps: nothing is known."""
 
-    def __init__(self, kind: HostType, groups: Sequence[TaskGroup]) -> None:
+
+class Steps:
+    """The steps that a search may take.
+
+    Parameters
+    ----------
+    left
+        How many, 0 or more.
+    """
+
+    def __init__(self, left: float = math.inf) -> None:
+        self.left = left
+
+    def take(self, number: int = 1) -> None:
+        """Count some steps.
+
+        Raises
+        ------
+        Undecided
+            If there are no more.
+        """
+        self.left -= number
+        if self.left < 0:
+            raise Undecided
+
+
+class HostContents:
+    """What the hosts of one type can hold of some task groups.
+
+    Parameters
+    ----------
+    kind
+        The type of the hosts.
+    groups
+        The task groups, with all their tasks.
+    allowed
+        Which groups may stand there at all; None for all of them.
+    steps
+        The steps that the search may take.
+    """
+
+    def __init__(
+        self,
+        kind: HostType,
+        groups: Sequence[TaskGroup],
+        allowed: Sequence[bool] | None = None,
+        steps: Steps | None = None,
+    ) -> None:
         self.kind = kind
         self.groups = groups
+        self._steps = steps or Steps()
         self._sharing = [i for i, group in enumerate(groups) if group.shares_gpu]
         self._on_gpus: dict[Counts, list[Counts] | None] = {}
         memory = gpu_memory_mib(kind.gpu_type) or 0
         shares = [(groups[i].gpu_milli, groups[i].gpu_memory_mib) for i in self._sharing]
         self._of_gpu = _largest(
-            (MILLI, memory), shares, tuple(groups[i].count for i in self._sharing)
+            (MILLI, memory), shares, tuple(groups[i].count for i in self._sharing), self._steps
         )
         usable = [type_admits(kind.gpu_type, group) for group in groups]
+        if allowed is not None:
+            usable = [able and may for able, may in zip(usable, allowed, strict=True)]
         self.largest = _largest(
             kind.resources,
             [group.demand for group in groups],
             tuple(group.count * able for group, able in zip(groups, usable, strict=True)),
+            self._steps,
             lambda counts: self._shares_fit(counts),
         )
 
@@ -138,30 +190,37 @@ class _HostContents:
         """Return what the fewest GPUs that hold the sharing tasks hold each."""
         shares = tuple(counts[i] for i in self._sharing)
         if shares not in self._on_gpus:
-            self._on_gpus[shares] = _cover(shares, [self._of_gpu] * sum(shares))
+            self._on_gpus[shares] = cover(shares, [self._of_gpu] * sum(shares), self._steps)
         return self._on_gpus[shares]
 
     def tasks(self, host: str, counts: Counts) -> Iterator[TaskPlacement]:
         """Yield the placements of so many tasks of each group on a host of this type."""
-        positions: dict[int, tuple[int, ...]] = {}
-        for k, i in enumerate(self._sharing):
-            held = self._gpus(counts) or []
-            positions[i] = tuple(g for g, content in enumerate(held) for _ in range(content[k]))
+        positions = self.positions(counts)
         for i, (count, group) in enumerate(zip(counts, self.groups, strict=True)):
             if count:
                 yield TaskPlacement(host, group.role, count, positions.get(i, ()))
+
+    def positions(self, counts: Counts) -> dict[int, tuple[int, ...]]:
+        """Return, for each group whose tasks share GPUs, the GPU of each task on a host."""
+        held = (self._gpus(counts) or []) if self._sharing else []
+        return {
+            i: tuple(g for g, content in enumerate(held) for _ in range(content[k]))
+            for k, i in enumerate(self._sharing)
+        }
 
 
 def _largest(
     capacity: Sequence[int],
     demands: Sequence[Sequence[int]],
     most: Counts,
+    steps: Steps,
     admits: Callable[[Counts], bool] = lambda counts: True,
 ) -> list[Counts]:
     """Return the counts of tasks that fit a capacity and to which no task can be added."""
     found: list[Counts] = []
 
     def extend(chosen: Counts, left: tuple[int, ...]) -> None:
+        steps.take()
         i = len(chosen)
         if i == len(demands):
             found.append(chosen)
@@ -182,7 +241,9 @@ def _largest(
     return [tuple(-n for n in c) for c in _smallest(tuple(-n for n in c) for c in found)]
 
 
-def _cover(left: Counts, places: Sequence[Sequence[Counts]]) -> list[Counts] | None:
+def cover(
+    left: Counts, places: Sequence[Sequence[Counts]], steps: Steps | None = None
+) -> list[Counts] | None:
     """Return what each of the first places holds so that all tasks stand, or None.
 
     Parameters
@@ -191,7 +252,10 @@ def _cover(left: Counts, places: Sequence[Sequence[Counts]]) -> list[Counts] | N
         Tasks to be placed.
     places
         For each place, the largest counts of tasks that it can hold.
+    steps
+        The steps that the search may take.
     """
+    steps = steps or Steps()
     before: list[dict[Counts, tuple[Counts, Counts]]] = []
     reached: Iterable[Counts] = [left]
     if not any(left):
@@ -199,6 +263,7 @@ def _cover(left: Counts, places: Sequence[Sequence[Counts]]) -> list[Counts] | N
     for contents in places:
         step: dict[Counts, tuple[Counts, Counts]] = {}
         for rest in reached:
+            steps.take(len(contents))
             for held in contents:
                 after = tuple(max(n - m, 0) for n, m in zip(rest, held, strict=True))
                 step.setdefault(after, (rest, held))

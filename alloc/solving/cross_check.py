@@ -14,8 +14,9 @@ from alloc.backends import SolverOptions
 from alloc.backends.second_proof import MOST_ENTRIES, solve_and_prove
 from alloc.certificate import OPTIMALITY_GAP, beats, is_within
 from alloc.families import Family
-from alloc.formulation import ArrayModel, ProvedInfeasible
+from alloc.formulation import ArrayModel, BuiltModel, ProvedInfeasible, RawResult
 from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.refinement import Question, solve_refined
 
 _SECONDS = 1.0
 """For HiGHS at most; a model with so few entries takes a hundredth of it."""
@@ -54,25 +55,31 @@ def cross_checked(
     model = built.model
     if not isinstance(model, ArrayModel) or model.matrix.nnz > MOST_ENTRIES:
         return outcome
-    start = None if built.start is None else built.start(outcome.solution)
-    raw = solve_and_prove(
-        model,
-        SolverOptions(
-            min(settings.seconds_left(), _SECONDS),
-            settings.seed,
-            settings.workers,
-            settings.gap / 2,
-            start,
-            stoppable=True,
-        ),
-    )
+    brief = settings.within(_SECONDS)
+
+    def run(tried: BuiltModel) -> RawResult:
+        assert isinstance(tried.model, ArrayModel)
+        start = None if tried.start is None else tried.start(outcome.solution)
+        return solve_and_prove(
+            tried.model,
+            SolverOptions(
+                brief.seconds_left(),
+                settings.seed,
+                settings.workers,
+                settings.gap / 2,
+                start,
+                stoppable=True,
+            ),
+        )
+
+    question = Question(problem, chosen, wanted)
+    raw, other = solve_refined(question, built, run, brief, lambda line: None)
     if raw.limit == "interrupt":
         return replace(outcome, limit="interrupt")
     if raw.status != "optimal" or raw.values is None:
         return outcome
     measure = chosen.measure_of(wanted)
     value, best = measure.evaluate(problem, outcome.solution), outcome.solution
-    other = built.extract(raw.values)
     if other is not None:
         found = measure.evaluate(problem, other)
         if found > value if measure.sense == "max" else found < value:

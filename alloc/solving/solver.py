@@ -13,13 +13,14 @@ from alloc.backends import backend as named_backend
 from alloc.backends.second_proof import with_proof
 from alloc.errors import CertificateError, UnsupportedFeatureError
 from alloc.families import AUTO, INSTANCE, Family, family_of, load
-from alloc.formulation import ArrayModel, CpSatModel, ProvedInfeasible
+from alloc.formulation import ArrayModel, BuiltModel, CpSatModel, ProvedInfeasible, RawResult
 from alloc.objectives import parse_goal
 from alloc.result import Limits, Result
 from alloc.solving.certify import certify
 from alloc.solving.cross_check import cross_checked
 from alloc.solving.lexicographic import solve_levels
 from alloc.solving.outcome import Outcome, Settings, timed_log
+from alloc.solving.refinement import Question, solve_refined
 from alloc.verification import initial_violations
 from alloc.verification.starts import require_start
 
@@ -284,22 +285,28 @@ def _solve_model(
     start = None
     if warm_start is not None and built.start is not None:
         start = built.start(warm_start)
-    options = SolverOptions(
-        settings.seconds_left(),
-        settings.seed,
-        settings.workers,
-        settings.gap / 2,
-        start,
-        stoppable=True,
-    )
-    raw = solver.solve(built.model, options)
-    if isinstance(built.model, ArrayModel):
-        left = settings.seconds_left()
-        raw = with_proof(built.model, raw, replace(options, time_limit_s=left))
-    report(f"{solver.version()}: {raw.native_status}, bound {raw.bound:g}")
+
+    def run(tried: BuiltModel) -> RawResult:
+        options = SolverOptions(
+            settings.seconds_left(),
+            settings.seed,
+            settings.workers,
+            settings.gap / 2,
+            start if tried is built else None,
+            stoppable=True,
+        )
+        raw = solver.solve(tried.model, options)
+        if isinstance(tried.model, ArrayModel):
+            left = settings.seconds_left()
+            raw = with_proof(tried.model, raw, replace(options, time_limit_s=left))
+        report(f"{solver.version()}: {raw.native_status}, bound {raw.bound:g}")
+        return raw
+
+    question = Question(problem, chosen, wanted)
+    raw, solution = solve_refined(question, built, run, settings, report)
     infeasible = raw.status == "infeasible"
     outcome = Outcome(
-        solution=None if raw.values is None else built.extract(raw.values),
+        solution=None if infeasible else solution,
         bound=raw.bound,
         bound_proof=raw.bound_proof if math.isfinite(raw.bound) else "none",
         backend=backend_name,

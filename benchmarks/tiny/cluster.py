@@ -76,7 +76,6 @@ def accepted(topology: Topology, jobs: Sequence[Job], **options: Any) -> Instanc
 
 def packs(topology: Topology, gangs: Sequence[Configuration]) -> bool:
     """Return whether gangs stand together on the empty cluster."""
-    domain = {host.id: host.domain for host in topology.hosts}
     tasks = sorted(
         (
             (-group.gpu_milli, -group.cpu_milli, k, group, gang)
@@ -89,17 +88,28 @@ def packs(topology: Topology, gangs: Sequence[Configuration]) -> bool:
     cpu = [topology.host_type(host).cpu_milli for host in topology.hosts]
     memory = [topology.host_type(host).memory_mib for host in topology.hosts]
     gpus = [[MILLI] * topology.host_type(host).num_gpus for host in topology.hosts]
-    inside: dict[int, str | None] = {}
+    inside: dict[int, int] = {}
+    levels = [of.tolist() for level, of in topology.domain_of_host.items() if level != "host"]
+    domains = list(zip(*levels, range(len(cpu)), strict=True))
 
     def extend(i: int) -> bool:
         if i == len(tasks):
             return True
         _, _, k, group, gang = tasks[i]
         tried = set()
-        for h, host in enumerate(topology.hosts):
-            here = (topology.gpu_types[h], domain[host.id], cpu[h], memory[h], tuple(gpus[h]))
-            if gang.within == "host":
-                here = (*here, host.id)
+        for h in range(len(cpu)):
+            # Of hosts that are alike one is tried; where a gang must stay on its host, none is.
+            own = gang.within == "host" or any(
+                gangs[g].within == "host" and place == h for g, place in inside.items()
+            )
+            alike = domains[h] if own else domains[h][:-1]
+            here: tuple[object, ...] = (
+                topology.gpu_types[h],
+                alike,
+                cpu[h],
+                memory[h],
+                tuple(gpus[h]),
+            )
             if here in tried:
                 continue
             tried.add(here)
@@ -107,9 +117,9 @@ def packs(topology: Topology, gangs: Sequence[Configuration]) -> bool:
                 continue
             if cpu[h] < group.cpu_milli or memory[h] < group.memory_mib:
                 continue
-            place = host.id if gang.within == "host" else host.domain
+            place = -1 if gang.within is None else int(topology.domain_of_host[gang.within][h])
             first = k not in inside
-            if gang.within is not None and not first and inside[k] != place:
+            if gang.within is not None and (place < 0 or inside.get(k, place) != place):
                 continue
             for held in _ways_to_hold(gpus[h], group.gpu_milli):
                 cpu[h] -= group.cpu_milli

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchmarks.tiny.assignment import ASSIGNMENT
+from benchmarks.tiny.checkpointing import CHECKPOINTING
 from benchmarks.tiny.family import Family
 from benchmarks.tiny.gangs import GANG
 from benchmarks.tiny.malleable import MALLEABLE
@@ -32,6 +33,7 @@ _PLAIN = (
     QUOTAS,
     RANKS,
     ASSIGNMENT,
+    CHECKPOINTING,
 )
 _WITHOUT_UNITS = (GANG, RULES)
 

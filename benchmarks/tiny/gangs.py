@@ -94,8 +94,8 @@ def solve(instance: Instance, way: str, seconds: float) -> Answer:
     """Decide on the gang; what is not placed must be explained."""
     decision = decide_for(instance, "gang")
     if decision.assignment is None:
-        broken = [] if decision.explanation is not None else ["no reason is given"]
-        return Answer(("optimal",), (0.0,), (0.0,), violations=broken)
+        silent = [] if decision.explanation is not None else ["no reason is given"]
+        return Answer(("optimal",), (0.0,), (0.0,), violations=silent)
     broken = _verify(instance, decision.assignment)
     return Answer(("optimal",), (1.0,), (1.0,), violations=broken)
 

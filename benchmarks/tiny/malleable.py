@@ -17,7 +17,7 @@ from alloc.result import Limits
 from alloc.solving import solve as solve_instance
 from alloc.units import MILLI
 from alloc.verification import verify
-from alloc.workload import Job
+from alloc.workload import Elasticity, Job
 from benchmarks.tiny.cluster import accepted, packs, random_gang, random_topology
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
@@ -49,7 +49,9 @@ def make(rng: Random, scaled: bool, large: bool) -> Instance:
         jobs = []
         for j in range(number):
             table = rng.choice(tables)
-            kinds = ("malleable", "moldable") if len(table) > 1 else ("malleable", "rigid")
+            kinds: tuple[Elasticity, ...] = (
+                ("malleable", "moldable") if len(table) > 1 else ("malleable", "rigid")
+            )
             arrival = 0.0 if bare else slot_s * rng.choice((0.0, 0.0, 1.0, 1.3, 2.0))
             late = not bare and rng.random() < 0.2
             jobs.append(
@@ -66,7 +68,7 @@ def make(rng: Random, scaled: bool, large: bool) -> Instance:
                 )
             )
         quota = MILLI * rng.randint(1, max(topology.num_gpus, 1))
-        tenants = ()
+        tenants: tuple[Tenant, ...] = ()
         if topology.num_gpus and rng.random() < 0.2:
             tenants = (Tenant("red", min(quota, MILLI * topology.num_gpus)),)
             jobs = [job.replace(tenant=rng.choice((None, "red"))) for job in jobs]

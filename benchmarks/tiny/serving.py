@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import get_args
 
 import numpy as np
 from inference_problems import a_class, an_option, cheapest
@@ -13,7 +14,7 @@ from alloc.families import verify
 from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem, Period
 from alloc.problems.inference_sizing.served import ServedModel
 from alloc.problems.quota_planning.measures import level_of
-from alloc.problems.quota_planning.problem import GpuAmount, QuotaProblem, QuotaTenant
+from alloc.problems.quota_planning.problem import GpuAmount, QuotaGoal, QuotaProblem, QuotaTenant
 from alloc.result import Limits
 from alloc.solving import solve
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
@@ -99,7 +100,7 @@ def make_quotas(rng: Random, scaled: bool, large: bool) -> QuotaProblem:
         [rng.randint(0, 12 if large else 4) for _ in range(number)]
         for _ in range(rng.randint(5, 40) if large else rng.randint(1, 3))
     ]
-    goal = rng.choice(("expected_shortfall", "fair_service", "fair_coverage", "least_quota"))
+    goal = rng.choice(get_args(QuotaGoal))
     return a_quota_problem(tenants, demands, rng.randint(1, 40 if large else 6), goal)
 
 
@@ -120,7 +121,7 @@ def solve_division(problem: QuotaProblem, way: str, seconds: float) -> Answer:
     result = solve(problem, backend=way, limits=Limits(seconds=seconds))
     plan = result.solution
     broken = [] if plan is None else verify(problem, plan)
-    if problem.goal != "fair_coverage" or result.status != "optimal":
+    if problem.goal != "fair_coverage" or result.status != "optimal" or plan is None:
         return of_result(result.replace(stages=result.stages[:1]), broken)
     values = tuple(float(v) for v in np.sort(level_of(problem, plan.served_milli(problem))))
     answer = of_result(result, broken)

@@ -183,8 +183,9 @@ def solve_together(problem: Together, way: str, seconds: float) -> Answer:
     broken = [] if everyone == list(range(len(kinds))) else ["a job is nowhere, or twice somewhere"]
     if len(packing.gpus) > gpus or any(len(gpu) > most for gpu in packing.gpus):
         broken.append("more GPUs, or more jobs on one, than there may be")
-    if abs(value - result.objective) > 1e-9 * max(abs(value), abs(result.objective)):
-        broken.append(f"claims {result.objective}, is worth {value}")
+    claimed = result.certificate.objective or 0.0
+    if abs(value - claimed) > 1e-9 * max(abs(value), abs(claimed)):
+        broken.append(f"claims {claimed}, is worth {value}")
     return of_result(result, broken)
 
 

@@ -6,6 +6,7 @@ import pyomo.environ as pyo
 
 from alloc.formulation import BuiltModel, PyomoModel
 from alloc.models.colocation.data import Bundles
+from alloc.models.named import name_variables, unique
 from alloc.problems.colocation import ColocationProblem
 
 
@@ -34,4 +35,12 @@ def build_pyomo(problem: ColocationProblem, objective: str = "speed") -> BuiltMo
     def C2_gpus(m):  # type: ignore[no-untyped-def]
         return pyo.quicksum(m.x[b] for b in m.B) <= problem.num_gpus
 
+    kind = [problem.kinds[jobs[0]] for jobs in data.members]
+    bundles = unique([" + ".join(kind[t] for t in bundle) for bundle in data.bundles])
+    name_variables(
+        model,
+        "gpus",
+        {(bundle,): model.x[b] for b, bundle in enumerate(bundles)},
+        "kinds of jobs together: how many GPUs run them",
+    )
     return BuiltModel(PyomoModel(model, tuple(model.x[b] for b in model.B), "max"), data.packing)

@@ -7,6 +7,7 @@ import pyomo.environ as pyo
 from alloc.formulation import PyomoModel
 from alloc.models.inference_sizing.data import SizingData
 from alloc.models.inference_sizing.layout import Layout
+from alloc.models.named import class_name, name_variables
 
 
 def concrete_model(data: SizingData) -> pyo.ConcreteModel:
@@ -100,6 +101,17 @@ def concrete_model(data: SizingData) -> pyo.ConcreteModel:
             return pyo.Constraint.Skip
         return pyo.quicksum(m.y[t, p, q] for q in range(len(layout.patterns[p]))) <= m.h[p]
 
+    pool = [each.name for each in problem.pools]
+    period = [class_name([problem.periods[k].name for k in t.members]) for t in data.periods]
+    name_variables(
+        model,
+        "replicas",
+        {(period[t], pool[p], s): model.x[t, p, s] for t, p, s in model.X},
+        "period, pool, GPUs of a replica: how many stand there",
+    )
+    name_variables(
+        model, "hosts_held", {(pool[p],): model.h[p] for p in model.H}, "pool: hosts held"
+    )
     return model
 
 

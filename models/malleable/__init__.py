@@ -71,11 +71,16 @@ Constraints
                   b_jt >= sum_c x_j,t-1,c                                for all j, t, c
 (C11) one choice: x_jtc <= m_jc,  sum_c m_jc <= 1                        for all j, t, c
 (C12) no pause:   sum_c x_j,t+1,c >= sum_c x_jtc + u_j,t+1 - 1           for all j, t
+(C13) hosts:      no conflict: gangs that fit (C8) and do not stand on the hosts     for all t
 
 (C6) and (C9) hold for every schedule and only strengthen the relaxation. (C9): the mean time at
 which a job's work is done lies at least half of its least processing time before its completion
 (Goemans, Queyranne, Schulz, Skutella, Wang 2002); the last slot may be used in part, which moves
 the mean of its work by at most an eighth of a slot's share.
+
+(C13) is added where an answer cannot be placed, as in F1 (`alloc.models.host_conflicts`): what does
+not stand in one slot stands in none. Hosts that a job keeps from slot to slot are not modelled, so
+with restart costs on several hosts the program stays a relaxation.
 
 Size: sum_j |T_j| |C_j| binaries.
 

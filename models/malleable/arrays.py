@@ -10,9 +10,9 @@ from scipy import sparse
 
 from alloc.formulation import ArrayModel, BuiltModel
 from alloc.models.malleable.data import Array, Index
-from alloc.models.malleable.grid import Grid, fractions, grid_of, idle_free
+from alloc.models.malleable.grid import Grid, Held, built_model, fractions, grid_of, idle_free
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Schedule, Solution
+from alloc.problems.allocation.solution import Solution
 
 
 @dataclass(frozen=True)
@@ -227,6 +227,18 @@ class _Builder:
         ]
         self.rows.add(len(limit), scaled, upper=limit / scale)
 
+    def hosts(self, columns: list[Columns]) -> None:
+        """Add (C13): what the hosts do not hold together, after all other columns."""
+        rows, switches = self.grid.conflict_rows
+        y = self.block((switches,), 0.0, 1.0, True)
+        first = [self.grid.slots(j).start for j in range(len(columns))]
+        for row in rows:
+            at = [columns[j].x[t - first[j], c] for j, t, c in row.columns]
+            at += [y[k] for k, _ in row.switches]
+            value = [1.0] * len(row.columns) + [float(factor) for _, factor in row.switches]
+            none = np.zeros(len(at), dtype=np.int64)
+            self.rows.add(1, [(none, np.array(at), np.array(value))], upper=float(row.limit))
+
 
 def array_model(grid: Grid) -> tuple[ArrayModel, list[Columns]]:
     """Return the mixed-integer program of a grid, and where its variables are."""
@@ -236,6 +248,8 @@ def array_model(grid: Grid) -> tuple[ArrayModel, list[Columns]]:
         builder.job(j, at)
     per_job = builder.rows.count
     builder.capacity(columns)
+    per_slot = builder.rows.count
+    builder.hosts(columns)
     rows = builder.rows
     matrix = sparse.csr_array(
         (np.concatenate(rows.value), (np.concatenate(rows.row), np.concatenate(rows.column))),
@@ -252,14 +266,16 @@ def array_model(grid: Grid) -> tuple[ArrayModel, list[Columns]]:
         upper=np.concatenate(builder.upper),
         integer=np.concatenate(builder.integer),
         offset=grid.constant * slot_s,
-        rows={"C1_to_C12_per_job": slice(0, per_job), "C8_capacity": slice(per_job, rows.count)},
+        rows={
+            "C1_to_C12_per_job": slice(0, per_job),
+            "C8_capacity": slice(per_job, per_slot),
+            "C13_hosts": slice(per_slot, rows.count),
+        },
     )
     return model, columns
 
 
-def held_columns(
-    grid: Grid, columns: list[Columns], values: Array
-) -> Iterator[tuple[int, int, int]]:
+def held_columns(grid: Grid, columns: list[Columns], values: Array) -> Iterator[Held]:
     """Yield (job, slot, column) for every x that is 1."""
     for j, at in enumerate(columns):
         for k, c in np.argwhere(values[at.x] > 0.5):
@@ -272,6 +288,7 @@ def start_values(grid: Grid, columns: list[Columns], size: int, solution: Soluti
     if plan is None or any(len(at.z) for at in columns):
         return None
     values = np.zeros(size)
+    values[size - grid.conflict_rows[1] :] = np.nan
     for j, profile in plan.items():
         at, first = columns[j], grid.slots(j).start
         stay = fractions(grid, j, profile)
@@ -287,14 +304,18 @@ def start_values(grid: Grid, columns: list[Columns], size: int, solution: Soluti
 
 
 def build_arrays(instance: Instance, objective: str, num_slots: int | None = None) -> BuiltModel:
-    """Draw an instance as arrays, over a number of slots or one chosen from its load."""
-    grid = grid_of(instance, num_slots)
+    """Build an instance as arrays, over a number of slots or one chosen from its load."""
+    return build_grid(grid_of(instance, num_slots))
+
+
+def build_grid(grid: Grid) -> BuiltModel:
+    """Build a grid as arrays."""
     model, columns = array_model(grid)
 
-    def extract(values: Array) -> Schedule:
-        return grid.schedule(held_columns(grid, columns, values))
+    def held(values: Array) -> Iterator[Held]:
+        return held_columns(grid, columns, values)
 
     def start(solution: Solution) -> Array | None:
         return start_values(grid, columns, len(model.cost), solution)
 
-    return BuiltModel(model, extract, start)
+    return built_model(grid, model, held, start, build_grid)

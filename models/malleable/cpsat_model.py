@@ -17,9 +17,9 @@ from ortools.sat.python import cp_model
 
 from alloc.formulation import BuiltModel, CpSatModel
 from alloc.models.malleable.data import Array
-from alloc.models.malleable.grid import Grid, fractions, grid_of, idle_free
+from alloc.models.malleable.grid import Grid, Held, built_model, fractions, grid_of, idle_free
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Schedule, Solution
+from alloc.problems.allocation.solution import Solution
 
 _FEWEST_PARTS, _MOST_PARTS = 10**4, 10**8
 """Parts of a slot: completions, and so the bound, are exact to one."""
@@ -58,6 +58,7 @@ class _Builder:
         self.parts = _parts(grid)
         self.jobs = [self._job(j) for j in range(data.num_jobs)]
         self._capacity()
+        self._hosts()
 
     def _job(self, j: int) -> _JobVariables:
         grid, data, model = self.grid, self.grid.data, self.model
@@ -165,6 +166,14 @@ class _Builder:
                     expression = cp_model.LinearExpr.weighted_sum(terms, weights)
                     self.model.add(expression <= int(capacity))  # (C8)
 
+    def _hosts(self) -> None:
+        rows, switches = self.grid.conflict_rows
+        y = [self.model.new_bool_var(f"y[{k}]") for k in range(switches)]
+        for row in rows:
+            held = [self.jobs[j].x[t - self.grid.slots(j).start][c] for j, t, c in row.columns]
+            switched = [factor * y[k] for k, factor in row.switches]
+            self.model.add(sum(held) + sum(switched) <= row.limit)  # (C13)
+
     def _whole_work(self, j: int) -> tuple[list[int], int]:
         """Return the rates and the work of a job in whole units: at least, and at most, theirs."""
         rate, work = self.grid.data.table(j).rate, float(self.grid.data.work[j])
@@ -234,8 +243,12 @@ def whole_multiples(values: Array) -> list[int] | None:
 
 
 def build_cpsat(instance: Instance, objective: str, num_slots: int | None = None) -> BuiltModel:
-    """Draw an instance as a CP-SAT model, over a number of slots or one chosen from its load."""
-    grid = grid_of(instance, num_slots)
+    """Build an instance as a CP-SAT model, over a number of slots or one chosen from its load."""
+    return build_grid(grid_of(instance, num_slots))
+
+
+def build_grid(grid: Grid) -> BuiltModel:
+    """Build a grid as a CP-SAT model."""
     builder = _Builder(grid)
     scale, rounding = builder.objective()
     slot_s = grid.data.slot_s
@@ -248,11 +261,8 @@ def build_cpsat(instance: Instance, objective: str, num_slots: int | None = None
         for c in range(len(row))
     ]
 
-    def extract(values: Array) -> Schedule:
-        def chosen() -> Iterator[tuple[int, int, int]]:
-            yield from (at for at, value in zip(positions, values, strict=False) if value > 0.5)
-
-        return grid.schedule(chosen())
+    def chosen(values: Array) -> Iterator[Held]:
+        yield from (at for at, value in zip(positions, values, strict=False) if value > 0.5)
 
     def start(solution: Solution) -> Array | None:
         plan = grid.profiles(solution)
@@ -279,4 +289,4 @@ def build_cpsat(instance: Instance, objective: str, num_slots: int | None = None
         grid.constant * slot_s,
         rounding * slot_s,
     )
-    return BuiltModel(model, extract, start)
+    return built_model(grid, model, chosen, start, build_grid)

@@ -14,6 +14,7 @@ from alloc.formulation import ProvedInfeasible
 from alloc.models.capacity import (
     CapacityRows,
     burden,
+    burden_on_hosts,
     capacity_rows,
     fitting_configurations,
     pareto_front,
@@ -118,8 +119,15 @@ class SlotData:
         return float(self.weight @ (self.lag + self.shortest)) * self.slot_s
 
 
-def slot_data(instance: Instance) -> SlotData:
+def slot_data(instance: Instance, *, on_hosts: bool = False) -> SlotData:
     """Return an instance on its grid of slots.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    on_hosts
+        Whether a configuration is dominated only by one that stands wherever it does.
 
     Raises
     ------
@@ -130,6 +138,7 @@ def slot_data(instance: Instance) -> SlotData:
     """
     slot_s = require_slot(instance)
     quotas = quotas_of(instance)
+    weigh = burden_on_hosts if on_hosts else burden
     rows = capacity_rows(instance.topology, [job.configurations for job in instance.jobs], quotas)
     tables: list[Table] = []
     index: dict[tuple[int, str | None, int | None, int | None], int] = {}
@@ -158,7 +167,7 @@ def slot_data(instance: Instance) -> SlotData:
             fitting = fitting_configurations(instance.topology, rows, job.configurations, use)
             if kept is not None:
                 fitting = fitting[fitting == kept]
-            weighed = burden([job.configurations[c] for c in fitting], use[fitting])
+            weighed = weigh([job.configurations[c] for c in fitting], use[fitting])
             front = fitting[pareto_front(use_order(weighed), rate[fitting])]
             if stay is not None and stay in fitting and rate[stay] > 0:
                 front = np.union1d(front, [stay])

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from alloc.formulation import ArrayModel, BuiltModel, CpSatModel, PyomoModel
+from alloc.models.host_conflicts import Conflict, Hosts, Row, conflict_rows, kind_of, with_new
 from alloc.models.malleable.data import Array, Index, SlotData, slot_data
 from alloc.models.malleable.placing import place_plan, plan_of, profile_of_choices
 from alloc.models.malleable.profiles import IDLE, Profile
+from alloc.packing import MAX_STEPS, Steps
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
+from alloc.workload import Configuration
+
+Held = tuple[int, int, int]
+"""A job, a slot, and the column that it holds there."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +33,13 @@ class Grid:
         The instance on its slots.
     num_slots
         Slots of the model; the last one is ``num_slots - 1``.
+    conflicts
+        What the hosts do not hold together in any slot, as far as it is known.
     """
 
     data: SlotData
     num_slots: int
+    conflicts: tuple[Conflict, ...] = ()
 
     @cached_property
     def end(self) -> Index:
@@ -86,15 +96,71 @@ class Grid:
         """Return the constant of the objective, weighted slots from arrivals to releases."""
         return float(self.data.weight @ self.data.lag)
 
-    def schedule(self, held: Iterator[tuple[int, int, int]]) -> Schedule:
-        """Return the schedule in which jobs hold columns: triples (job, slot, column)."""
+    @cached_property
+    def conflict_rows(self) -> tuple[list[Row[Held]], int]:
+        """The rows that forbid the conflicts in every slot, and how many binaries they need."""
+        data = self.data
+        kinds = (
+            [
+                [kind_of(job.configurations[c]) for c in data.table(j).configuration]
+                for j, job in enumerate(data.instance.jobs)
+            ]
+            if self.conflicts
+            else []
+        )
+        return conflict_rows(
+            conflict.parts(
+                ((j, t, c), kind, j, 1)
+                for j, own in enumerate(kinds)
+                if t in self.slots(j)
+                for c, kind in enumerate(own)
+            )
+            for conflict in self.conflicts
+            for t in range(self.num_slots)
+        )
+
+    def plan(self, held: Iterable[Held]) -> dict[int, Profile]:
+        """Return the profiles of jobs that hold columns."""
         choices: dict[int, dict[int, int]] = {j: {} for j in range(self.data.num_jobs)}
         for j, t, c in held:
             choices[j][t] = c
-        plan: dict[int, Profile] = {}
-        for j, choice in choices.items():
-            plan[j] = profile_of_choices(self.data, j, choice) or self._run_over(j, choice)
-        return place_plan(self.data, plan)
+        return {
+            j: profile_of_choices(self.data, j, choice) or self._run_over(j, choice)
+            for j, choice in choices.items()
+        }
+
+    def schedule(self, held: Iterable[Held]) -> Schedule:
+        """Return the schedule in which jobs hold columns, on hosts where they stand there."""
+        return place_plan(self.data, self.plan(held), Steps(MAX_STEPS))
+
+    def refined(self, held: Iterable[Held]) -> Grid | None:
+        """Return a grid that does not allow what jobs hold, None if it can be carried out.
+
+        It has more conflicts where the hosts do not hold a slot, and more slots where a job leaves
+        work over; see `alloc.formulation.BuiltModel.refine`.
+        """
+        plan = self.plan(held)
+        hosts = Hosts(self.data.instance.topology)
+        found: dict[Conflict, None] = {}
+        for t in range(self.num_slots):
+            conflict = hosts.conflict(self._gangs(plan, t))
+            if conflict is not None:
+                found[conflict] = None
+        if found:
+            data = slot_data(self.data.instance, on_hosts=True)
+            return Grid(data, self.num_slots, with_new(self.conflicts, found))
+        end = max(p.start + len(p.choice) for p in plan.values())
+        return replace(self, num_slots=2 * end) if end > self.num_slots else None
+
+    def _gangs(self, plan: Mapping[int, Profile], t: int) -> list[Configuration]:
+        """Return the gangs that run in a slot of a plan."""
+        found = []
+        for j, profile in plan.items():
+            c = dict(enumerate(profile.choice, profile.start)).get(t, IDLE)
+            if c != IDLE:
+                own = int(self.data.table(j).configuration[c])
+                found.append(self.data.instance.jobs[j].configurations[own])
+        return found
 
     def _run_over(self, j: int, choice: dict[int, int]) -> Profile:
         """Return the profile of a job that leaves work over: it goes on in its fastest way."""
@@ -115,6 +181,36 @@ class Grid:
             return None
         inside = all(p.start + len(p.choice) <= self.end[j] for j, p in plan.items())
         return plan if inside else None
+
+
+def built_model(
+    grid: Grid,
+    model: ArrayModel | CpSatModel | PyomoModel,
+    held: Callable[[Array], Iterable[Held]],
+    start: Callable[[Solution], Array | None] | None,
+    build: Callable[[Grid], BuiltModel],
+) -> BuiltModel:
+    """Return a built model of a grid, with the way back, and on to tighter models.
+
+    Parameters
+    ----------
+    grid
+        The grid.
+    model
+        Its model.
+    held
+        Returns what jobs hold by the values of the model.
+    start
+        As in `alloc.formulation.BuiltModel`.
+    draw
+        Builds the model of another grid in the same way.
+    """
+
+    def refine(values: Array) -> BuiltModel | None:
+        tighter = grid.refined(held(values))
+        return None if tighter is None else build(tighter)
+
+    return BuiltModel(model, lambda values: grid.schedule(held(values)), start, refine)
 
 
 def grid_of(instance: Instance, num_slots: int | None = None) -> Grid:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from alloc.models.malleable.data import SlotData
 from alloc.models.malleable.profiles import IDLE, Profile
-from alloc.packing import HostPool, place_alone, place_jointly
+from alloc.packing import HostPool, Steps, Undecided, place_alone, place_jointly, place_together
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, TaskPlacement
 from alloc.progress import follow
 from alloc.workload import Job
@@ -18,7 +19,7 @@ Placed = tuple[int, int, tuple[TaskPlacement, ...]]
 """A slot, and what a job runs in it."""
 
 
-def place_plan(data: SlotData, plan: Mapping[int, Profile]) -> Schedule:
+def place_plan(data: SlotData, plan: Mapping[int, Profile], steps: Steps | None = None) -> Schedule:
     """Put the profiles of all jobs on hosts, slot by slot.
 
     A job that goes on in its configuration keeps its hosts as far as all others still fit. Where
@@ -35,6 +36,8 @@ def place_plan(data: SlotData, plan: Mapping[int, Profile]) -> Schedule:
         The instance on its slots.
     plan
         Profile of each job, by position.
+    steps
+        The steps that an exact search may take where the greedy rules find no hosts; None for none.
     """
     jobs = data.instance.jobs
     wanted: dict[int, dict[int, int]] = {}
@@ -56,7 +59,7 @@ def place_plan(data: SlotData, plan: Mapping[int, Profile]) -> Schedule:
     t = 0
     while t < end or behind:
         now = wanted.get(t, {})
-        placed = _place_slot(data, now, held)
+        placed = _place_slot(data, now, held, steps)
         late = sorted(behind - now.keys())
         if late:
             _catch_up(data, late, last_choice, placed)
@@ -92,7 +95,7 @@ def _catch_up(
 
 
 def _place_slot(
-    data: SlotData, now: Mapping[int, int], held: Mapping[int, Held]
+    data: SlotData, now: Mapping[int, int], held: Mapping[int, Held], steps: Steps | None
 ) -> dict[int, Held]:
     """Place the gangs of one slot, keeping hosts where possible."""
     jobs = data.instance.jobs
@@ -107,6 +110,10 @@ def _place_slot(
         fresh = place_jointly(topology, [(configuration, None) for configuration, _ in requests])
         if sum(t is None for t in fresh) < sum(t is None for t in tasks):
             tasks = fresh
+    if steps is not None and None in tasks:
+        with suppress(Undecided):
+            gangs = [configuration for configuration, _ in requests]
+            tasks = list(place_together(topology, gangs, steps) or tasks)
     return {j: (c, t) for (j, c), t in zip(now.items(), tasks, strict=True) if t is not None}
 
 

@@ -9,9 +9,9 @@ import pyomo.environ as pyo
 
 from alloc.formulation import BuiltModel, PyomoModel
 from alloc.models.malleable.data import Array
-from alloc.models.malleable.grid import Grid, grid_of
+from alloc.models.malleable.grid import Grid, Held, built_model, grid_of
+from alloc.models.named import configuration_names, name_variables
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Schedule
 
 
 def concrete_model(grid: Grid) -> pyo.ConcreteModel:
@@ -178,19 +178,43 @@ def concrete_model(grid: Grid) -> pyo.ConcreteModel:
     def C12_goes_on(m: pyo.ConcreteModel, j: int) -> Any:
         return runs(m, j, slots[j].start) >= 1
 
+    conflicts, switches = grid.conflict_rows
+    if conflicts:
+        model.y = pyo.Var(range(switches), domain=pyo.Binary)
+
+        @model.Constraint(range(len(conflicts)))
+        def C13_hosts(m: pyo.ConcreteModel, i: int) -> Any:
+            row = conflicts[i]
+            held = pyo.quicksum(m.x[key] for key in row.columns)
+            return held + pyo.quicksum(factor * m.y[k] for k, factor in row.switches) <= row.limit
+
+    options = [configuration_names(job.configurations) for job in data.instance.jobs]
+    name_variables(
+        model,
+        "run",
+        {
+            (data.instance.jobs[j].id, t, options[j][data.table(j).configuration[c]]): model.x[
+                j, t, c
+            ]
+            for j, t, c in model.JTC
+        },
+        "job, slot from 0, configuration: whether it runs so in the slot",
+    )
     return model
 
 
 def build_pyomo(instance: Instance, objective: str, num_slots: int | None = None) -> BuiltModel:
-    """Draw an instance as a Pyomo model, over a number of slots or one chosen from its load."""
-    grid = grid_of(instance, num_slots)
+    """Build an instance as a Pyomo model, over a number of slots or one chosen from its load."""
+    return build_grid(grid_of(instance, num_slots))
+
+
+def build_grid(grid: Grid) -> BuiltModel:
+    """Build a grid as a Pyomo model."""
     model = concrete_model(grid)
     keys = list(model.JTC)
 
-    def extract(values: Array) -> Schedule:
-        def held() -> Iterator[tuple[int, int, int]]:
-            yield from (key for key, value in zip(keys, values, strict=True) if value > 0.5)
+    def held(values: Array) -> Iterator[Held]:
+        yield from (key for key, value in zip(keys, values, strict=True) if value > 0.5)
 
-        return grid.schedule(held())
-
-    return BuiltModel(PyomoModel(model, tuple(model.x[key] for key in keys), "min"), extract)
+    drawn = PyomoModel(model, tuple(model.x[key] for key in keys), "min")
+    return built_model(grid, drawn, held, None, build_grid)

@@ -6,6 +6,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from alloc.formulation import Array, PyomoModel
+from alloc.models.named import name_variables
 from alloc.models.operation.data import OperationData
 from alloc.problems.operation.problem import NodePlan, OperationPlan
 
@@ -97,7 +98,31 @@ def concrete_model(data: OperationData) -> pyo.ConcreteModel:
     if problem.power_cap_w is not None:
         drawn = pyo.quicksum(float(data.power_w[v, u]) * model.r[n, v, u] for n, v, u in model.NVU)
         model.C8_power = pyo.Constraint(expr=drawn <= problem.power_cap_w)
+    _name(model, data)
     return model
+
+
+def _name(model: pyo.ConcreteModel, data: OperationData) -> None:
+    """Offer x, y and q by the names of jobs, nodes and types."""
+    problem = data.problem
+    job = [j.id for j in problem.jobs]
+    node = [node for pool in problem.pools for node in pool.nodes]
+    kind = [t.name for t in problem.types]
+    name_variables(
+        model,
+        "run",
+        {(job[j], node[n], kind[v], g): model.x[j, n, v, g] for j, n, v, g in model.JNVG},
+        "job, node, type, GPUs: whether it runs so",
+    )
+    name_variables(
+        model,
+        "on",
+        {(node[n], kind[v]): model.y[n, v] for n, v in model.NV},
+        "node, type: whether the node is on as that type",
+    )
+    name_variables(
+        model, "waits", {(job[j],): model.q[j] for j in model.J}, "job: whether it waits"
+    )
 
 
 def pyomo_model(data: OperationData) -> PyomoModel:

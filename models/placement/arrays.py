@@ -15,7 +15,7 @@ from alloc.problems.allocation.solution import Allocation, Solution
 
 
 def build_arrays(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> BuiltModel:
-    """Draw a placement as arrays.
+    """Build a placement as arrays.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ _TENS = tuple(10.0**k for k in range(10))
 
 
 def build_cpsat(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> BuiltModel:
-    """Draw a placement as a CP-SAT model.
+    """Build a placement as a CP-SAT model.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from alloc.objectives.locality import places
 from alloc.units import GB_PER_MIB, MILLI, RESOURCES
 
 
-class Whiteboard:
+class PyomoMeasures:
     """Writes objectives onto a model of `concrete_model`, each once."""
 
     def __init__(self, model: pyo.ConcreteModel, facts: Facts) -> None:

@@ -8,8 +8,9 @@ import numpy as np
 import pyomo.environ as pyo
 
 from alloc.formulation import Array, BuiltModel, PyomoModel
+from alloc.models.named import class_name, configuration_names, name_variables
 from alloc.models.placement.facts import Facts
-from alloc.models.placement.pyomo_measures import Whiteboard
+from alloc.models.placement.pyomo_measures import PyomoMeasures
 from alloc.objectives import Held, parse_level
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation
@@ -178,14 +179,40 @@ def concrete_model(facts: Facts) -> pyo.ConcreteModel:
     def C11_moved(m: pyo.ConcreteModel, k: int, role: str, h: int) -> Any:
         return m.m[k, role, h] + stays(m, k, role, h) >= facts.initial[k, role, h]
 
+    _name(model, facts)
     if instance.moves is not None and instance.moves.budget is not None and free:
         budget = instance.moves.budget
         model.C11_budget = pyo.Constraint(expr=pyo.quicksum(model.m.values()) <= budget)
     return model
 
 
+def _name(model: pyo.ConcreteModel, facts: Facts) -> None:
+    """Offer x and y by the names of jobs, configurations, roles and hosts."""
+    instance, ways = facts.instance, facts.ways
+    job = [class_name([instance.jobs[j].id for j in members]) for members in facts.classes]
+    options = [configuration_names(facts.job(k).configurations) for k in range(len(job))]
+    key = [(job[way.job_class], options[way.job_class][way.configuration]) for way in ways]
+    name_variables(
+        model,
+        "run",
+        {key[v]: model.x[v] for v in model.V},
+        "job, configuration: how many of these jobs run in it",
+    )
+    role = [facts.data.groups[row.group].tasks.role for row in facts.rows]
+    name_variables(
+        model,
+        "tasks",
+        {
+            (*key[row.way], role[i], host.id): model.y[i, h]
+            for i, row in enumerate(facts.rows)
+            for h, host in enumerate(instance.topology.hosts)
+        },
+        "job, configuration, role, host: how many tasks stand there",
+    )
+
+
 def build_pyomo(instance: Instance, objective: str, held: tuple[Held, ...] = ()) -> BuiltModel:
-    """Draw a placement as a Pyomo model.
+    """Build a placement as a Pyomo model.
 
     Parameters
     ----------
@@ -199,11 +226,11 @@ def build_pyomo(instance: Instance, objective: str, held: tuple[Held, ...] = ())
     level = parse_level(objective)
     facts = Facts(instance, (level, *(each.level for each in held)))
     model = concrete_model(facts)
-    board = Whiteboard(model, facts)
+    measures = PyomoMeasures(model, facts)
     sense = pyo.maximize if level.sense == "max" else pyo.minimize
-    model.goal = pyo.Objective(expr=board.expression(level), sense=sense)
+    model.goal = pyo.Objective(expr=measures.expression(level), sense=sense)
     for n, each in enumerate(held):
-        value = board.expression(each.level)
+        value = measures.expression(each.level)
         kept = value >= each.limit if each.level.sense == "max" else value <= each.limit
         model.add_component(f"held_{n}", pyo.Constraint(expr=kept))
     shape = facts.upper.shape

@@ -285,9 +285,18 @@ def _levels(rows: Rows, layout: QuotaLayout) -> None:
             terms, constant = _level(layout, i)
             rows.add([(t, 1.0), (t + 1 + i, -1.0), *((c, -v) for c, v in terms)], -np.inf, constant)
         if n < len(extra.kept):
-            value = extra.kept[n]
-            total = [(t, float(n + 1)), *((t + 1 + i, -1.0) for i in range(tenants))]
-            rows.add(total, value - HELD_SLACK * max(1.0, abs(value)), np.inf)
+            unit, least = held_level(extra.kept[n])
+            total = [(t, unit * (n + 1)), *((t + 1 + i, -unit) for i in range(tenants))]
+            rows.add(total, least, np.inf)
+
+
+def held_level(value: float) -> tuple[float, float]:
+    """Return the factor of the row that keeps an earlier level, and what it must reach.
+
+    The row is in units of the value: tolerances are absolute, and 1e-7 of a GPU's worth is too much
+    of a level of 0.05 to be called optimal. Levels are never below 0.
+    """
+    return (1.0, 0.0) if value <= 0 else (1.0 / value, 1.0 - HELD_SLACK)
 
 
 def _level(layout: QuotaLayout, i: int) -> tuple[list[tuple[int, float]], float]:

@@ -7,7 +7,8 @@ from typing import Any
 import pyomo.environ as pyo
 
 from alloc.formulation import PyomoModel
-from alloc.models.quota_planning.arrays import HELD_SLACK, Extra, QuotaLayout, always_met
+from alloc.models.named import name_variables
+from alloc.models.quota_planning.arrays import Extra, QuotaLayout, always_met, held_level
 from alloc.models.quota_planning.data import QuotaData
 
 
@@ -130,9 +131,19 @@ def concrete_model(data: QuotaData, extra: Extra) -> pyo.ConcreteModel:
 
     @model.Constraint(pyo.RangeSet(0, len(extra.kept) - 1))
     def kept(m: pyo.ConcreteModel, n: int) -> object:
-        value = extra.kept[n]
-        return worst(m, n) >= value - HELD_SLACK * max(1.0, abs(value))
+        unit, least = held_level(extra.kept[n])
+        return unit * worst(m, n) >= least
 
+    name_variables(
+        model,
+        "quota",
+        {
+            (tenant.name, capacity.gpu_type): model.q[i, g]
+            for i, tenant in enumerate(problem.tenants)
+            for g, capacity in enumerate(problem.capacity)
+        },
+        f"tenant, GPU type: its quota in steps of {u:g} GPUs",
+    )
     return model
 
 

@@ -8,7 +8,8 @@ j in J
     Jobs in the system. Equal jobs (same configurations, work, weight) form one class k with n_k
     jobs.
 c in C_k
-    Configurations of a job of class k, dominated ones left out.
+    Configurations of a job of class k, dominated ones left out; with (C3), only those are dominated
+    whose tasks include all tasks of a faster one.
 r in R
     Capacity rows: a resource of the cluster, or of the hosts with a GPU type, or a tenant's quota.
 
@@ -36,6 +37,11 @@ Constraints
 -----------
 (C1) one configuration a job:  sum_c x_kc <= n_k               for all k
 (C2) capacity:                 sum_k sum_c a_kcr x_kc <= B_r   for all r
+(C3) hosts:                    no conflict: gangs that fit (C2) and do not stand on the hosts
+
+(C2) sums the hosts up, so (C1) and (C2) are a relaxation. Where an answer cannot be placed, the
+fewest of its gangs that cannot stand together are a conflict; its rows are added (see
+`alloc.models.host_conflicts`), and the program is solved again until its answer stands.
 
 Size: sum_k |C_k| columns, |K| + |R| rows.
 

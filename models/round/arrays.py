@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from scipy import sparse
 
 from alloc.formulation import ArrayModel, BuiltModel
-from alloc.models.round.data import RoundData, round_data
+from alloc.models.host_conflicts import Conflict, conflict_matrix
+from alloc.models.round.data import RoundData, built_model, round_data
 from alloc.problems.allocation.instance import Instance
 
 
@@ -17,25 +20,36 @@ def array_model(data: RoundData) -> ArrayModel:
         (np.ones(num_columns), np.arange(num_columns), data.first),
         shape=(data.num_classes, num_columns),
     )
+    conflicts, switches = data.conflict_rows
     matrix = sparse.vstack([one, sparse.csr_array(data.use.T)], format="csr")
+    if conflicts:
+        matrix.resize((matrix.shape[0], num_columns + switches))
+        block = conflict_matrix(conflicts, num_columns, switches)
+        matrix = sparse.vstack([matrix, block], format="csr")
     num_rows = matrix.shape[0]
+    capacity_end = num_rows - len(conflicts)
+    upper = np.repeat(data.count, np.diff(data.first)).astype(float)
+    limits = [float(row.limit) for row in conflicts]
     return ArrayModel(
         sense="max",
-        cost=data.utility,
+        cost=np.append(data.utility, np.zeros(switches)),
         matrix=matrix,
         row_lower=np.full(num_rows, -np.inf),
-        row_upper=np.concatenate([data.count.astype(float), data.rows.capacity]),
-        lower=np.zeros(num_columns),
-        upper=np.repeat(data.count, np.diff(data.first)).astype(float),
-        integer=np.ones(num_columns, dtype=bool),
+        row_upper=np.concatenate([data.count.astype(float), data.rows.capacity, limits]),
+        lower=np.zeros(num_columns + switches),
+        upper=np.append(upper, np.ones(switches)),
+        integer=np.ones(num_columns + switches, dtype=bool),
         rows={
             "C1_one_configuration": slice(0, data.num_classes),
-            "C2_capacity": slice(data.num_classes, num_rows),
+            "C2_capacity": slice(data.num_classes, capacity_end),
+            "C3_hosts": slice(capacity_end, num_rows),
         },
     )
 
 
-def build_arrays(instance: Instance, objective: str) -> BuiltModel:
-    """Draw the first slot of an instance as arrays."""
-    data = round_data(instance, objective)
-    return BuiltModel(array_model(data), data.allocation, start=data.values)
+def build_arrays(
+    instance: Instance, objective: str, conflicts: tuple[Conflict, ...] = ()
+) -> BuiltModel:
+    """Build the first slot of an instance as arrays, with what its hosts do not hold together."""
+    data = round_data(instance, objective, conflicts)
+    return built_model(data, array_model(data), partial(build_arrays, instance, objective))

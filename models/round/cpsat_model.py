@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from ortools.sat.python import cp_model
 
 from alloc.formulation import BuiltModel, CpSatModel
-from alloc.models.round.data import RoundData, round_data
+from alloc.models.host_conflicts import Conflict
+from alloc.models.round.data import RoundData, built_model, round_data
 from alloc.problems.allocation.instance import Instance
 
 _LARGEST_COEFFICIENT = 10**9
@@ -29,15 +32,23 @@ def cp_sat_model(data: RoundData) -> CpSatModel:
             weights = data.use[touching, r].astype(int).tolist()
             terms = [x[i] for i in touching]
             model.add(cp_model.LinearExpr.weighted_sum(terms, weights) <= int(capacity))  # (C2)
+    conflicts, switches = data.conflict_rows
+    y = [model.new_bool_var(f"y[{k}]") for k in range(switches)]
+    for conflict in conflicts:
+        runs = sum(x[i] for i in conflict.columns)
+        switched = sum(factor * y[k] for k, factor in conflict.switches)
+        model.add(runs + switched <= conflict.limit)  # (C3)
     peak = float(data.utility.max(initial=0.0))
     scale = _LARGEST_COEFFICIENT / peak if peak > 0 else 1.0
     # Rounded up, so that the scaled optimum is never below the true one.
     coefficients = np.ceil(data.utility * scale).astype(int).tolist()
     model.maximize(cp_model.LinearExpr.weighted_sum(x, coefficients))
-    return CpSatModel(model, tuple(x), "max", scale)
+    return CpSatModel(model, (*x, *y), "max", scale)
 
 
-def build_cpsat(instance: Instance, objective: str) -> BuiltModel:
-    """Draw the first slot of an instance as a CP-SAT model."""
-    data = round_data(instance, objective)
-    return BuiltModel(cp_sat_model(data), data.allocation, start=data.values)
+def build_cpsat(
+    instance: Instance, objective: str, conflicts: tuple[Conflict, ...] = ()
+) -> BuiltModel:
+    """Build the first slot of an instance as a CP-SAT model; see `build_arrays`."""
+    data = round_data(instance, objective, conflicts)
+    return built_model(data, cp_sat_model(data), partial(build_cpsat, instance, objective))

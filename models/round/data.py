@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from alloc.formulation import ArrayModel, BuiltModel, CpSatModel, PyomoModel
 from alloc.models.capacity import (
     CapacityRows,
     UseOrder,
     burden,
+    burden_on_hosts,
     capacity_rows,
     fitting_configurations,
     pareto_front,
@@ -19,8 +23,9 @@ from alloc.models.capacity import (
     shape_of,
     use_order,
 )
+from alloc.models.host_conflicts import Conflict, Hosts, Row, conflict_rows, kind_of, with_new
 from alloc.objectives import RoundUtility, require_slot, round_utility
-from alloc.packing import place_jointly
+from alloc.packing import Undecided, place_jointly, place_together
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment
 from alloc.topology import Topology
@@ -55,6 +60,8 @@ class RoundData:
         a of each column, shape (N, R).
     rows
         The capacity rows.
+    conflicts
+        What the hosts do not hold together, as far as it is known.
     """
 
     topology: Topology
@@ -66,6 +73,7 @@ class RoundData:
     utility: Array
     use: Array
     rows: CapacityRows
+    conflicts: tuple[Conflict, ...] = ()
 
     @property
     def num_classes(self) -> int:
@@ -83,11 +91,39 @@ class RoundData:
                     chosen.append((next(waiting), int(self.configuration[column])))
         return chosen
 
-    def allocation(self, x: Array) -> Allocation:
-        """Put a solution x on hosts; jobs that find no room stay unplaced with the reason."""
+    @cached_property
+    def conflict_rows(self) -> tuple[list[Row[int]], int]:
+        """The rows that forbid the conflicts, and how many binaries they need."""
+        if not self.conflicts:
+            return [], 0
+        class_of = np.repeat(np.arange(self.num_classes), np.diff(self.first))
+        columns = [
+            (i, kind_of(self.jobs[self.members[k][0]].configurations[c]), k, int(self.count[k]))
+            for i, (k, c) in enumerate(zip(class_of.tolist(), self.configuration, strict=True))
+        ]
+        return conflict_rows(conflict.parts(columns) for conflict in self.conflicts)
+
+    def conflict(self, x: Array) -> Conflict | None:
+        """Return a conflict on hosts in a solution x, None if it stands or that is not known."""
+        gangs = [self.jobs[j].configurations[c] for j, c in self.choose(x)]
+        return Hosts(self.topology).conflict(gangs)
+
+    def allocation(self, x: Array, *, exact: bool = False) -> Allocation:
+        """Put a solution x on hosts; jobs that find no room stay unplaced with the reason.
+
+        Parameters
+        ----------
+        x
+            The solution, shape (N,).
+        exact
+            Whether to search for hosts for all where the greedy rules leave some without.
+        """
         chosen = self.choose(x)
-        requests = [(self.jobs[j].configurations[c], None) for j, c in chosen]
-        placed = place_jointly(self.topology, requests)
+        gangs = [self.jobs[j].configurations[c] for j, c in chosen]
+        placed = place_jointly(self.topology, [(gang, None) for gang in gangs])
+        if exact and None in placed:
+            with suppress(Undecided):
+                placed = list(place_together(self.topology, gangs) or placed)
         assignments = []
         unplaced = {}
         for (j, c), tasks in zip(chosen, placed, strict=True):
@@ -118,12 +154,48 @@ class RoundData:
         return x
 
 
-def round_data(instance: Instance, objective: str) -> RoundData:
+def round_data(
+    instance: Instance, objective: str, conflicts: tuple[Conflict, ...] = ()
+) -> RoundData:
     """Return the data of an instance's first slot: the jobs that have arrived at 0."""
     slot_s = require_slot(instance)
     jobs = tuple(job for job in instance.jobs if job.arrival_s == 0)
     return make_round_data(
-        instance.topology, jobs, slot_s, round_utility(objective), quotas_of(instance)
+        instance.topology, jobs, slot_s, round_utility(objective), quotas_of(instance), conflicts
+    )
+
+
+def built_model(
+    data: RoundData,
+    model: ArrayModel | CpSatModel | PyomoModel,
+    build: Callable[[tuple[Conflict, ...]], BuiltModel],
+) -> BuiltModel:
+    """Return a built model of a round, with the way back, and on to tighter models.
+
+    Parameters
+    ----------
+    data
+        The round.
+    model
+        Its model; the binaries of the conflicts stand after the columns.
+    build
+        Builds the round in the same way with other conflicts.
+    """
+    size = len(data.utility)
+
+    def start(allocation: Allocation) -> Array:
+        unknown = np.full(data.conflict_rows[1], np.nan)
+        return np.append(data.values(allocation), unknown)
+
+    def refine(values: Array) -> BuiltModel | None:
+        conflict = data.conflict(np.asarray(values)[:size])
+        return None if conflict is None else build(with_new(data.conflicts, [conflict]))
+
+    return BuiltModel(
+        model,
+        lambda values: data.allocation(np.asarray(values)[:size], exact=True),
+        start=None if isinstance(model, PyomoModel) else start,
+        refine=refine,
     )
 
 
@@ -132,11 +204,13 @@ def _burdens(
     rows: CapacityRows,
     configurations: tuple[Configuration, ...],
     owner: str | None,
+    on_hosts: bool,
 ) -> Burdens:
     """Return what does not depend on rates: use, which fit the cluster, and how those compare."""
+    weigh = burden_on_hosts if on_hosts else burden
     use = rows.use(configurations, owner)
     fitting = fitting_configurations(topology, rows, configurations, use)
-    order = use_order(burden([configurations[c] for c in fitting], use[fitting]))
+    order = use_order(weigh([configurations[c] for c in fitting], use[fitting]))
     return use, fitting, order
 
 
@@ -146,8 +220,12 @@ def make_round_data(
     slot_s: float,
     utility: RoundUtility,
     quotas: Mapping[str, int],
+    conflicts: tuple[Conflict, ...] = (),
 ) -> RoundData:
-    """Merge equal jobs, drop dominated configurations, and lay out the columns."""
+    """Merge equal jobs, drop dominated configurations, and lay out the columns.
+
+    With conflicts, a configuration is dominated only by one that stands wherever it does.
+    """
     shapes = {
         id(cs): shape_of(cs)
         for cs in {id(j.configurations): j.configurations for j in jobs}.values()
@@ -163,7 +241,9 @@ def make_round_data(
         if table not in fronts:
             shape = (shapes[table[0]], owner)
             if shape not in burdens:
-                burdens[shape] = _burdens(topology, rows, job.configurations, owner)
+                burdens[shape] = _burdens(
+                    topology, rows, job.configurations, owner, bool(conflicts)
+                )
             use, fitting, order = burdens[shape]
             rate = np.array([c.rate for c in job.configurations])
             front = fitting[pareto_front(order, rate[fitting])]
@@ -183,4 +263,5 @@ def make_round_data(
         utility=np.concatenate([none, *(values for _, values in parts)]),
         use=np.concatenate([np.zeros((0, len(rows.names))), *(f[1] for f, _ in parts)]),
         rows=rows,
+        conflicts=conflicts,
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+from functools import partial
+
 import pyomo.environ as pyo
 
 from alloc.formulation import BuiltModel, PyomoModel
-from alloc.models.round.data import RoundData, round_data
+from alloc.models.host_conflicts import Conflict
+from alloc.models.named import class_name, configuration_names, name_variables
+from alloc.models.round.data import RoundData, built_model, round_data
 from alloc.problems.allocation.instance import Instance
 
 
@@ -47,12 +50,39 @@ def concrete_model(data: RoundData) -> pyo.ConcreteModel:
         left = pyo.quicksum(a[k, c][r] * m.x[k, c] for k, c in touching)
         return left <= float(data.rows.capacity[r])
 
+    conflicts, switches = data.conflict_rows
+    if conflicts:
+        model.y = pyo.Var(range(switches), domain=pyo.Binary)
+
+        @model.Constraint(range(len(conflicts)))
+        def C3_hosts(m: pyo.ConcreteModel, i: int) -> object:
+            row = conflicts[i]
+            runs = pyo.quicksum(m.x[columns[c]] for c in row.columns)
+            return runs + pyo.quicksum(factor * m.y[k] for k, factor in row.switches) <= row.limit
+
+    _name(model, data)
     return model
 
 
-def build_pyomo(instance: Instance, objective: str) -> BuiltModel:
-    """Draw the first slot of an instance as a Pyomo model."""
-    data = round_data(instance, objective)
+def _name(model: pyo.ConcreteModel, data: RoundData) -> None:
+    """Offer x by the names of jobs and configurations."""
+    jobs = [[data.jobs[j] for j in members] for members in data.members]
+    names = [class_name([job.id for job in each]) for each in jobs]
+    options = [configuration_names(each[0].configurations) for each in jobs]
+    name_variables(
+        model,
+        "run",
+        {(names[k], options[k][c]): model.x[k, c] for k, c in model.KC},
+        "job, configuration: how many of these jobs run in it",
+    )
+
+
+def build_pyomo(
+    instance: Instance, objective: str, conflicts: tuple[Conflict, ...] = ()
+) -> BuiltModel:
+    """Build the first slot of an instance as a Pyomo model; see `build_arrays`."""
+    data = round_data(instance, objective, conflicts)
     model = concrete_model(data)
     variables = tuple(model.x[key] for key in model.KC)
-    return BuiltModel(PyomoModel(model, variables, "max"), lambda x: data.allocation(np.asarray(x)))
+    again = partial(build_pyomo, instance, objective)
+    return built_model(data, PyomoModel(model, variables, "max"), again)

@@ -243,7 +243,7 @@ def require_listed(data: SharingData) -> None:
 
 
 def build_arrays(instance: Instance, objective: str) -> BuiltModel:
-    """Draw an instance as arrays, host by host."""
+    """Build an instance as arrays, host by host."""
     data = sharing_data(instance, aggregate=False)
     require_listed(data)
     columns = listed_columns(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyomo.environ as pyo
 
 from alloc.formulation import BuiltModel, PyomoModel
+from alloc.models.named import class_name, configuration_names, name_variables
 from alloc.models.sharing.arrays import (
     PLACES_ALL,
     listed_columns,
@@ -108,6 +109,14 @@ def concrete_model(data: SharingData, objective: str) -> pyo.ConcreteModel:
         held = pyo.quicksum(float(use[t, o]) * m.z[o] for o in m.O if use[t, o])
         return _relation(held, float(quota[t]))
 
+    jobs = [class_name([data.instance.jobs[j].id for j in k.members]) for k in data.classes]
+    names = [configuration_names(k.configurations) for k in data.classes]
+    name_variables(
+        model,
+        "run",
+        {(jobs[k], names[k][c]): model.z[o] for o, (k, c) in enumerate(data.options)},
+        "job, configuration: whether it runs in it",
+    )
     return model
 
 
@@ -120,7 +129,7 @@ def _relation(left: object, right: float, *, equal: bool = False) -> object:
 
 
 def build_pyomo(instance: Instance, objective: str) -> BuiltModel:
-    """Draw an instance as a Pyomo model, host by host."""
+    """Build an instance as a Pyomo model, host by host."""
     data = sharing_data(instance, aggregate=False)
     require_listed(data)
     model = concrete_model(data, objective)

@@ -9,27 +9,21 @@ from alloc.families import FAMILIES
 from benchmarks.tiny.families import FAMILIES as TINY
 from benchmarks.tiny.family import disagreement
 
-OF = {
-    "malleable": "malleable",
-    "round": "round",
-    "placement": "placement",
-    "sharing": "sharing",
+OTHER_NAMES = {
     "right_sizing": "sizing",
-    "operation": "operation",
     "inference_sizing": "inference",
     "quota_planning": "quotas",
-    "colocation": "colocation",
     "rank_mapping": "ranks",
     "quadratic_assignment": "assignment",
 }
-"""The tiny problems of each family, by its name in `benchmarks.tiny`."""
+"""What `benchmarks.tiny` calls the tiny problems of a family, where it is not the family's name."""
 SEEDS = range(6)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_way_agrees_with_enumeration(name: str) -> None:
     """A family that is registered is tested here without anybody having to think of it."""
-    family, tiny = FAMILIES[name], TINY[OF[name]]
+    family, tiny = FAMILIES[name], TINY[OTHER_NAMES.get(name, name)]
     general = [known for known in BACKENDS if backend(known).MODEL_KIND in family.models]
     ways = dict.fromkeys((*family.methods, *general))
     missing = set(ways) - set(tiny.ways)

@@ -1,6 +1,7 @@
 """Quota planning: trying every division, arrays and Pyomo find the same value."""
 
 import itertools
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -13,9 +14,11 @@ from alloc.certificate import OPTIMALITY_GAP, is_within
 from alloc.errors import InstanceError
 from alloc.problems.quota_planning.measures import goal_value, level_of, rounding
 from alloc.problems.quota_planning.problem import GpuAmount, GpuCapacity, QuotaTenant
+from alloc.solving import solve
 from alloc.solving.certify import checked_bound
 from alloc.solving.quota_planning.method import solve_quotas
 from alloc.verification.quota_planning import verify_quota_plan
+from benchmarks.tiny.families import FAMILIES
 
 QUIET = settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -213,3 +216,27 @@ def test_a_weight_that_would_count_as_nothing_is_refused():
     capacity = (GpuCapacity("a100", GPU, 1e-10), GpuCapacity("h100", GPU, 1.0))
     with pytest.raises(InstanceError, match="prices of GPU types go from 1e-10 to 1; keep the"):
         problem.replace(capacity=capacity)
+
+
+@pytest.mark.parametrize("way", ["highs", "pyomo"])
+@pytest.mark.parametrize("size", [1, 100, 10**5])
+@pytest.mark.parametrize("seed", [700, 785])
+def test_the_worst_tenant_keeps_its_level_however_small_it_is(
+    seed: int, size: int, way: str
+) -> None:
+    """Demand far beyond the capacity: levels of a millionth are kept to a share of themselves."""
+    problem = FAMILIES["quotas-scaled"].problem(seed)
+    scenarios = tuple(
+        replace(
+            scenario,
+            demands=tuple(
+                replace(demand, gpu_milli=tuple(size * milli for milli in demand.gpu_milli))
+                for demand in scenario.demands
+            ),
+        )
+        for scenario in problem.scenarios
+    )
+    worst = FAMILIES["quotas-scaled"].truth(problem).values[0]
+    result = solve(replace(problem, scenarios=scenarios), backend=way)
+    assert [stage.status for stage in result.stages] == ["optimal"] * len(problem.tenants)
+    assert result.stages[0].objective == pytest.approx(worst / size, rel=1e-6)

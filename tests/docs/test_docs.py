@@ -55,7 +55,7 @@ def test_the_slow_examples_of_a_page_run_with_the_others(page, tmp_path, monkeyp
 @pytest.mark.parametrize("page", PAGES, ids=names)
 def test_every_block_has_a_known_language(page):
     """A block of another language would be an example that nobody runs."""
-    known = {"python", "console", "sh", "text", "json", "toml", "math", "bibtex"}
+    known = {"python", "console", "sh", "text", "json", "toml", "math", "bibtex", "mermaid"}
     assert [b.line for b in blocks(page) if b.language not in known] == []
 
 

@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 from collections import Counter
+from typing import Any, Literal
 
 from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem, Period
 from alloc.problems.inference_sizing.rates import caps_that_fit, group_rate, loss_cases
@@ -48,7 +49,7 @@ def a_problem(
     options: tuple[ReplicaOption, ...] = (),
     pools: tuple[GpuPool, ...] = (),
     failures: int = 0,
-    **changes: object,
+    **changes: Any,
 ) -> InferenceProblem:
     """Return one model of some options on one pool of two hosts of four GPUs."""
     model = ServedModel(
@@ -59,7 +60,9 @@ def a_problem(
     return InferenceProblem((model,), pools, periods)
 
 
-def hard_problem(num_periods: int, num_models: int, billing: str = "held") -> InferenceProblem:
+def hard_problem(
+    num_periods: int, num_models: int, billing: Literal["used", "held"] = "held"
+) -> InferenceProblem:
     """Return a problem of replicas that do not nest, far from proved in seconds."""
     options = tuple(
         an_option(gpu, size, speed=size**0.9 * (1.0 if gpu == "h100" else 0.6))
@@ -93,8 +96,9 @@ def cheapest(problem: InferenceProblem) -> float | None:
             for pool in held
         )
         parts = [_cheapest_period(problem, t, hosts) for t in range(len(problem.periods))]
-        if None not in parts:
-            total = cost + sum(parts)
+        known = [part for part in parts if part is not None]
+        if len(known) == len(parts):
+            total = cost + sum(known)
             best = total if best is None else min(best, total)
     return best
 
@@ -112,7 +116,9 @@ def _cheapest_period(problem: InferenceProblem, t: int, held: dict[str, int]) ->
     return best
 
 
-def _ways(problem: InferenceProblem, m: int, t: int) -> list[tuple[tuple[tuple[str, int], int]]]:
+def _ways(
+    problem: InferenceProblem, m: int, t: int
+) -> list[tuple[tuple[tuple[str, int], int], ...]]:
     """Return every choice of replicas, by type and GPUs, that serves a model after any loss."""
     model = problem.models[m]
     demand = model.rate_per_s(t)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
@@ -10,6 +11,7 @@ from scipy.optimize import linprog
 from alloc.problems.quota_planning.problem import (
     DemandScenario,
     GpuCapacity,
+    QuotaGoal,
     QuotaProblem,
     QuotaTenant,
     TenantDemand,
@@ -22,9 +24,9 @@ def a_quota_problem(
     tenants: list[QuotaTenant],
     demands: list[list[int]],
     capacity: int,
-    goal: str = "expected_shortfall",
+    goal: QuotaGoal = "expected_shortfall",
     probabilities: list[float] | None = None,
-    **changes: object,
+    **changes: Any,
 ) -> QuotaProblem:
     """Return a problem of one type, one period; demands by scenario and tenant, GPUs."""
     number = len(demands)
@@ -44,7 +46,7 @@ def a_quota_problem(
     )
 
 
-def hard_quotas(goal: str) -> QuotaProblem:
+def hard_quotas(goal: QuotaGoal) -> QuotaProblem:
     """Return a problem far from proved in seconds; it has quotas that keep every promise."""
     rng = np.random.default_rng(2)
     tenants = [QuotaTenant(f"t{i}", "cd"[i % 2], 4 * GPU, exceeding=0.2) for i in range(9)]
@@ -55,7 +57,7 @@ def hard_quotas(goal: str) -> QuotaProblem:
 def best_value(problem: QuotaProblem) -> float | tuple[float, ...] | None:
     """Return the best value of the goal; of coverage all levels from the worst; None if none."""
     demand = problem.demand_milli[:, 0, :, 0] / GPU
-    values = []
+    values: list[Any] = []
     for quota in _divisions(problem):
         if problem.goal == "expected_shortfall":
             values.append(-_shortfall(problem, demand, quota))

@@ -100,7 +100,7 @@ def brute_force(instance: Instance, objective: str) -> float | None:
         if best[0] is None or (value < best[0] if all_run else value > best[0]):
             best[0] = value
 
-    def extend(j, tasks, free, content, weight, used) -> None:  # type: ignore[no-untyped-def]
+    def extend(j, tasks, free, content, weight, used) -> None:
         if tasks:
             (group, gpu_type), rest = tasks[0], tasks[1:]
             for h, gpus in places(group, gpu_type):
@@ -121,14 +121,14 @@ def brute_force(instance: Instance, objective: str) -> float | None:
             return
         job = instance.jobs[j]
         for c in job.configurations:
-            now = dict(used)
+            held_by = dict(used)
             if job.tenant in quota:
-                now[job.tenant] = now.get(job.tenant, 0) + c.demand[0]
-                if now[job.tenant] > quota[job.tenant]:
+                held_by[job.tenant] = held_by.get(job.tenant, 0) + c.demand[0]
+                if held_by[job.tenant] > quota[job.tenant]:
                     continue
             every = [(g, c.gpu_type) for g in c.tasks for _ in range(g.count)]
             gain = job.weight if objective == "weight_placed" else c.demand[0] / 1000
-            extend(j + 1, every, free, content, weight + gain, now)
+            extend(j + 1, every, free, content, weight + gain, held_by)
         if not all_run:
             extend(j + 1, [], free, content, weight, used)
 

@@ -20,6 +20,7 @@ def brute_force(problem: PlanningProblem, money: float = 1.0) -> float:
     """
     buy = problem.offers[0]
     best = math.inf
+    assert buy.most_hosts is not None
     counts = range(buy.most_hosts + 1)
     waivable = [set()] if problem.epsilon < 0.5 else [set(), {"low"}, {"high"}]
     for orders in itertools.product(counts, repeat=problem.num_quarters):
@@ -33,7 +34,7 @@ def brute_force(problem: PlanningProblem, money: float = 1.0) -> float:
             )
             for t in range(problem.num_quarters)
         ]
-        if max(hosts) > problem.sites[0].rack_units:
+        if max(hosts) > (problem.sites[0].rack_units or math.inf):
             continue
         if any(
             n and q + buy.lead_time_quarters >= problem.num_quarters for q, n in enumerate(orders)

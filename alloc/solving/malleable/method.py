@@ -21,7 +21,8 @@ from alloc.backends import SolverOptions, highs
 from alloc.backends.scaling import power_of_two
 from alloc.backends.second_proof import solve_and_prove
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
-from alloc.formulation import Array, ArrayModel, RawResult
+from alloc.families import FAMILIES
+from alloc.formulation import Array, ArrayModel, BuiltModel, RawResult
 from alloc.models.malleable.arrays import build_arrays
 from alloc.models.malleable.data import Index, SlotData, slot_data
 from alloc.models.malleable.fluid import fluid_bound
@@ -44,6 +45,7 @@ from alloc.solving.malleable.list_search import ListSearch, best_of
 from alloc.solving.malleable.master import Column, make_column, solve_integer_master
 from alloc.solving.malleable.quick_insertion import is_exact
 from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.refinement import Question, solve_refined
 from alloc.verification import verify
 
 _MOST_PROFILES = 120_000
@@ -126,12 +128,20 @@ def _solve(
         )
     bound, bound_proof = search.bound * data.slot_s, search.bound_proof
     schedule = search.schedule()
+    question = Question(instance, FAMILIES["malleable"], "weighted_jct")
     unproved = search.gap > OPTIMALITY_GAP or _pays_restarts(instance)
+    # The totals may hold what the hosts do not hold together.
+    if not unproved and schedule is not None:
+        unproved = not question.reaches(schedule, bound, OPTIMALITY_GAP)
     if schedule is not None and unproved and not continuous and limit is None:
-        schedule, exact, proof = _time_indexed(instance, schedule, settings, report)
-        limit = "time" if settings.time_is_up() else None
-        if exact > bound:
-            bound, bound_proof = exact, proof
+        raw, schedule = _time_indexed(question, schedule, settings, report)
+        if schedule is None:
+            return Outcome(
+                None, math.inf, "claimed", _BACKEND, version, infeasible=True, conflict=_TOGETHER
+            )
+        if raw.bound > bound:
+            bound, bound_proof = raw.bound, raw.bound_proof
+        limit = raw.limit or ("time" if settings.time_is_up() else None)
     if continuous:
         bound, bound_proof = _continuous_bound(data, search.prices), "recomputed"
         report(f"in continuous time the prices prove {bound:g} s")
@@ -176,40 +186,39 @@ def _pays_restarts(instance: Instance) -> bool:
 
 
 def _time_indexed(
-    instance: Instance, schedule: Schedule, settings: Settings, report: Report
-) -> tuple[Schedule, float, BoundProof]:
-    """Return the better of a schedule and that of the time-indexed program, a bound, its proof.
+    question: Question, schedule: Schedule, settings: Settings, report: Report
+) -> tuple[RawResult, Schedule | None]:
+    """Return what the time-indexed program proves, and the better of a schedule and its own.
 
     The last resort, where the program is small enough: it branches where too many profiles are left
-    to list, and it sees what restarts cost, which profiles do not.
+    to list, it sees what restarts cost, which profiles do not, and it is told what the hosts do not
+    hold. Where it has no solution and the schedule breaks a rule, there is no schedule.
     """
+    instance = question.problem
+    nothing = RawResult("no_solution", None, None, -math.inf, None, "Not asked", "none")
     if settings.time_is_up() or grid_of(instance).num_choices > _MOST_COLUMNS:
-        return schedule, -math.inf, "none"
+        return nothing, schedule
     built = build_arrays(instance, "weighted_jct")
-    model = cast(ArrayModel, built.model)
-    if len(model.cost) > _MOST_COLUMNS:
-        return schedule, -math.inf, "none"
-    start = built.start(schedule) if built.start is not None else None
-    raw = solve_and_prove(
-        model,
-        SolverOptions(
-            settings.seconds_left(),
-            settings.seed,
-            settings.workers,
-            gap=OPTIMALITY_GAP / 2,
-            start=start,
-        ),
-    )
-    report(f"time-indexed program: {raw.native_status}, bound {raw.bound:g} s")
-    if raw.status == "infeasible":
-        # It is not: here is a schedule.
-        return schedule, -math.inf, "none"
-    if raw.values is not None:
-        other = built.extract(raw.values)
-        value = objective_of("weighted_jct").evaluate
-        if isinstance(other, Schedule) and value(instance, other) < value(instance, schedule):
-            schedule = other
-    return schedule, raw.bound, raw.bound_proof
+    if len(cast(ArrayModel, built.model).cost) > _MOST_COLUMNS:
+        return nothing, schedule
+
+    def run(tried: BuiltModel) -> RawResult:
+        start = tried.start(schedule) if tried.start is not None else None
+        raw = solve_and_prove(
+            cast(ArrayModel, tried.model),
+            SolverOptions(
+                settings.seconds_left(),
+                settings.seed,
+                settings.workers,
+                gap=OPTIMALITY_GAP / 2,
+                start=start,
+                stoppable=True,
+            ),
+        )
+        report(f"time-indexed program: {raw.native_status}, bound {raw.bound:g} s")
+        return raw
+
+    return solve_refined(question, built, run, settings, report, schedule)
 
 
 def _grid_slot_s(instance: Instance) -> float:

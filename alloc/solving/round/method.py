@@ -19,17 +19,20 @@ from alloc.algorithms.multipliers import minimise_dual
 from alloc.backends import SolverOptions, highs
 from alloc.backends.scaling import power_of_two
 from alloc.backends.second_proof import solve_and_prove
-from alloc.certificate import OPTIMALITY_GAP, BoundProof
-from alloc.formulation import Array
-from alloc.models.round import RoundData, round_data
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
+from alloc.families import FAMILIES
+from alloc.formulation import Array, ArrayModel, BuiltModel, RawResult
+from alloc.models.host_conflicts import Conflict
+from alloc.models.round import RoundData, build_arrays, round_data
 from alloc.models.round.arrays import array_model
 from alloc.models.round.data import make_round_data
 from alloc.objectives import round_utility
 from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Assignment, Solution
-from alloc.schedulers.state import JobView
+from alloc.problems.allocation.job_view import JobView
+from alloc.problems.allocation.solution import Allocation, Assignment, Solution
 from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.refinement import Question, solve_refined
 from alloc.topology import Topology
 from alloc.workload import Job
 
@@ -306,13 +309,59 @@ def solve_round(
         f"core of {answer.core} of {len(data.utility)} columns solved in "
         f"{time.perf_counter() - started:.3f} s"
     )
+    bound, proof = answer.bound, answer.proof
+    limit: Limit | None = "time" if answer.limit else None
+    allocation = data.allocation(answer.x, exact=True)
+    conflict = None
+    if len(allocation.assignments) < round(answer.x.sum()) and limit is None:
+        conflict = data.conflict(answer.x)
+    if conflict is not None:
+        raw, allocation = _solve_on_hosts(
+            instance, objective, settings, allocation, conflict, report
+        )
+        if raw.bound < bound:
+            bound, proof = raw.bound, raw.bound_proof
+        limit = raw.limit
     return Outcome(
-        solution=data.allocation(answer.x),
-        bound=answer.bound,
-        bound_proof=answer.proof,
+        solution=allocation,
+        bound=bound,
+        bound_proof=proof,
         backend="alloc dual prices + HiGHS core",
         backend_version=highs.version(),
-        limit="time" if answer.limit else None,
+        limit=limit,
+    )
+
+
+def _solve_on_hosts(
+    instance: Instance,
+    objective: str,
+    settings: Settings,
+    known: Allocation,
+    conflict: Conflict,
+    report: Callable[[str], None],
+) -> tuple[RawResult, Allocation]:
+    """Solve a round whose best answer by the totals does not stand on the hosts."""
+
+    def run(built: BuiltModel) -> RawResult:
+        assert isinstance(built.model, ArrayModel)
+        start = None if built.start is None else built.start(known)
+        options = SolverOptions(
+            settings.seconds_left(),
+            settings.seed,
+            settings.workers,
+            gap=OPTIMALITY_GAP / 2,
+            start=start,
+            stoppable=True,
+        )
+        return solve_and_prove(built.model, options)
+
+    return solve_refined(
+        Question(instance, FAMILIES["round"], objective),
+        build_arrays(instance, objective, (conflict,)),
+        run,
+        settings,
+        report,
+        known,
     )
 
 

@@ -14,7 +14,7 @@ from alloc.backends.column_bounds import bounded
 from alloc.backends.highs import highs_model, quiet_solver
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.scaling import Scaling, power_of_two
-from alloc.backends.second_proof import solve_and_prove, with_proof
+from alloc.backends.second_proof import _Tree, solve_and_prove, with_proof
 from alloc.backends.weak_duality import proved_bound, proves_infeasible
 from alloc.errors import SolverError
 from alloc.formulation import ArrayModel, RawResult
@@ -246,6 +246,43 @@ def test_a_false_optimum_is_found_out(seed: int) -> None:
     assert raw.status == "optimal"
     assert raw.bound_proof == "recomputed"
     assert model.cost @ raw.values == pytest.approx(true)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_what_misses_a_limit_by_a_tolerance_is_no_better_solution(size: float) -> None:
+    """HiGHS keeps the limits of columns to 1e-7, which is all of an amount of a billionth."""
+    model = ArrayModel(
+        "min",
+        np.array([1.0, 1.0, 0.0]),
+        sparse.csr_array(np.array([[1.0, 1.0, -size]])),
+        np.zeros(1),
+        np.full(1, np.inf),
+        np.array([0.0, 0.0, 1.0]),
+        np.array([np.inf, np.inf, 3.0]),
+        np.array([False, False, True]),
+    )
+    tree = _Tree(model, 2 * size, np.array([2 * size, 0.0, 1.0]), 1.0)
+    assert not tree._take(np.array([0.9 * size, 0.0, 1.0]))  # the row
+    assert not tree._take(np.array([2 * size, -0.5 * size, 1.0]))  # a column
+    assert tree._take(np.array([size, 0.0, 1.0]))
+
+
+@pytest.mark.parametrize("size", [2.0**-300, 2.0**-21, 2.0**-12, 1.0, 2.0**12, 2.0**300])
+def test_no_amount_that_integers_make_is_small_to_the_solver(size: float) -> None:
+    """It keeps limits to 1e-7: a millionth, left as it is, would be right to a tenth."""
+    model = ArrayModel(
+        "min",
+        np.array([1.0, 0.0]),
+        sparse.csr_array(np.array([[1.0, -size]])),
+        np.zeros(1),
+        np.full(1, np.inf),
+        np.array([0.0, 1.0]),
+        np.array([np.inf, 3.0]),
+        np.array([False, True]),
+    )
+    scaled = Scaling.of(model).apply(model)
+    entries = abs(scaled.matrix.toarray()[0])
+    assert entries[0] / entries[1] <= 2.0**10
 
 
 def test_a_tree_too_large_is_confirmed_by_another_run(monkeypatch: pytest.MonkeyPatch) -> None:

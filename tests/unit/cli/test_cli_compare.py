@@ -167,7 +167,7 @@ def test_a_refused_comparison_leaves_no_litter(run, instance_file, tmp_path, mon
 
 def test_a_row_that_failed_is_no_success(run, continuous_file):
     # An exact round needs slots; FIFO does not.
-    done = run("compare", continuous_file, "--schedulers", "fifo,exact-progress")
+    done = run("compare", continuous_file, "--schedulers", "fifo,exact-progress", "--time-limit", 2)
     assert done.exit_code == 1
     assert "failed: exact-progress" in done.stderr
     assert "fifo" in done.stdout

@@ -24,6 +24,7 @@ from alloc.instances.operation import generate_operation
 from alloc.instances.planning import generate_planning
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
+from alloc.problems.checkpointing import CheckpointPlan
 from alloc.problems.colocation import Packing
 from alloc.problems.inference_sizing.plan import HostContents, InferencePlan, ReplicaGroup
 from alloc.problems.inference_sizing.report import GoalCheck, InferenceReport
@@ -115,6 +116,7 @@ SAMPLES: dict[str, list[Any]] = {
         Result(INFERENCE_PLAN, CERTIFICATE),
         Result(QuotaPlan((Quota("a", "v100", 1000),)), CERTIFICATE),
         Result(Packing(((0, 1), (2,)), (3,)), CERTIFICATE),
+        Result(CheckpointPlan((0, 2)), CERTIFICATE),
         Result(RankMapping(("h/gpu0",), StepTime(1.0, 0.5, 0.25, 0.0), 2.0), CERTIFICATE),
     ],
     "planning": [FORECAST],

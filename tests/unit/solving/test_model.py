@@ -28,6 +28,7 @@ def problems():
     yield "operation", TINY["operation"].problem(3)[0]
     yield "inference_sizing", TINY["inference"].problem(1)
     yield "quadratic_assignment", ASSIGNMENT.problem(3)
+    yield "checkpointing", TINY["checkpointing"].problem(3)
 
 
 @pytest.mark.parametrize("solver", ["appsi_highs", CBC])
@@ -79,6 +80,29 @@ def test_a_constraint_that_nothing_keeps_is_infeasible(name, solver):
     assert result.status == "infeasible"
     assert result.solution is None
     assert "with what was added to it" in result.conflict
+
+
+@pytest.mark.parametrize("name", ["round", "placement", "sharing"])
+def test_what_a_constraint_names_is_what_the_answer_holds(name):
+    """Each job in turn is kept out by its id; no other job has to be."""
+    free = alloc.model(INSTANCE, name).solve().require_solution()
+    for job in {a.job for a in free.assignments}:
+        built = alloc.model(INSTANCE, name)
+        own = [x for (owner, *_), x in built.pyomo.run.items() if owner == job]
+        assert own
+        built.pyomo.kept_out = pyo.Constraint(expr=pyo.quicksum(own) == 0)
+        ids = {a.job for a in built.solve().require_solution().assignments}
+        assert job not in ids
+
+
+def test_a_job_is_kept_out_of_the_slots_that_a_constraint_names():
+    built = alloc.model(INSTANCE, "malleable")
+    job = INSTANCE.jobs[0].id
+    early = [x for (owner, slot, _), x in built.pyomo.run.items() if owner == job and slot < 2]
+    assert early
+    built.pyomo.later = pyo.Constraint(expr=pyo.quicksum(early) == 0)
+    runs = built.solve().require_solution().runs_of[job]
+    assert min(run.start_s for run in runs) >= 2 * INSTANCE.slot_s
 
 
 def test_another_objective_is_refused():
