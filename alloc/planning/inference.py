@@ -129,7 +129,7 @@ def _rounds(
     number = 0
     try:
         for number in range(1, max_iterations + 1):
-            outcome = solve_inference(problem, settings, report=report, keep=True)
+            outcome = solve_inference(problem, settings, progress=report, keep=True)
             certificate = outcome.certificate
             interrupted = certificate.limit == "interrupt"
             if certificate.status == "no_solution" and last is not None:

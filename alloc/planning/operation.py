@@ -57,7 +57,7 @@ def operate(
     """
     settings = Settings.of(limits)
     if policy == "exact":
-        result = solve_operation(problem, settings, report=progress, keep=True)
+        result = solve_operation(problem, settings, progress=progress, keep=True)
     else:
         result = decide_operation(problem, policy, settings)
     if result.solution is None:

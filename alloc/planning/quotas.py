@@ -106,7 +106,7 @@ def _rounds(
     best: tuple[Result[QuotaPlan], tuple[TenantOutlook, ...], int] | None = None
     try:
         for number in range(1, max_iterations + 1):
-            outcome = solve_quotas(problem, settings, report=report, keep=True)
+            outcome = solve_quotas(problem, settings, progress=report, keep=True)
             interrupted = outcome.certificate.limit == "interrupt"
             if outcome.solution is None:
                 if best is None:

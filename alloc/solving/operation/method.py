@@ -60,7 +60,7 @@ def solve_operation(
     settings: Settings | None = None,
     *,
     objective: str = "operation-cost",
-    report: Report | None = None,
+    progress: Report | None = None,
     keep: bool = False,
 ) -> Result[OperationPlan]:
     """Return the best plan found and a proved bound on every plan.
@@ -73,7 +73,7 @@ def solve_operation(
         Limits; by default 60 s, one thread, to the optimum.
     objective
         One of `alloc.verification.operation.OBJECTIVES`.
-    report
+    progress
         Takes a line of progress.
     keep
         Whether an interrupt (Ctrl-C) ends it with what was found until then; else it ends it as it
@@ -94,7 +94,7 @@ def solve_operation(
     'optimal'
     """
     settings = settings or Settings()
-    log, say = timed_log(settings, report)
+    log, say = timed_log(settings, progress)
     result: Result[OperationPlan] = solve_within(problem, settings, say, objective=objective)
     result = result.replace(log=tuple(log))
     if result.certificate.limit == "interrupt" and not keep:

@@ -189,4 +189,4 @@ def test_who_needs_the_whole_answer_is_interrupted():
         solve_quotas(hard_quotas("fair_coverage"), Settings.of(LONG))
     problem = generate_operation(num_nodes=10, num_jobs=40)
     with pytest.raises(KeyboardInterrupt):
-        solve_operation(problem, report=ctrl_c_at("greedy"))
+        solve_operation(problem, progress=ctrl_c_at("greedy"))
