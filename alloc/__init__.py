@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from alloc.problems.allocation.solution import Schedule as Schedule
     from alloc.problems.allocation.solution import Solution as Solution
     from alloc.problems.allocation.solution import TaskPlacement as TaskPlacement
+    from alloc.result import Limits as Limits
     from alloc.result import Repair as Repair
     from alloc.result import Result as Result
     from alloc.result import Sensitivity as Sensitivity
@@ -72,7 +73,7 @@ _NAMES = {
     "alloc.problems.allocation.instance": ("Affinity", "Instance", "Moves", "Tenant"),
     "alloc.problems.allocation.migration": ("Migration", "Move"),
     "alloc.objectives": ("OBJECTIVES", "Objective", "objective"),
-    "alloc.result": ("Repair", "Result", "Sensitivity"),
+    "alloc.result": ("Limits", "Repair", "Result", "Sensitivity"),
     "alloc.simulation": ("simulate",),
     "alloc.problems.allocation.solution": (
         "Allocation",

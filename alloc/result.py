@@ -1,15 +1,67 @@
-"""Results: an answer with its certificate, what would repair the problem, what more is worth."""
+"""Results: how far a search goes, and its answer with certificate, repairs and sensitivities."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
+from numbers import Integral
 from os import PathLike
 from typing import Any, Generic, TypeVar
 
-from alloc.certificate import Certificate, Status
-from alloc.errors import AllocError
+from alloc.certificate import OPTIMALITY_GAP, Certificate, Status
+from alloc.errors import AllocError, InstanceError
 from alloc.serialisation import document_format
+from alloc.units import require_non_negative
+
+_MAX_WHOLE = 2**31 - 1
+"""Largest seed or number of threads that HiGHS and CP-SAT take."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far a search goes.
+
+    Parameters
+    ----------
+    seconds
+        Wall time, seconds, more than 0. The best solution found by then is returned with the
+        bound proved by then.
+    gap
+        Relative gap between value and bound at which the search may stop, 0 or more: for
+        right-sizing, operation and general solvers; the other methods go on to the optimum.
+    seed
+        Random seed, 0 to 2,147,483,647.
+    workers
+        Threads of the solver, 1 or more.
+
+    Raises
+    ------
+    InstanceError
+        If a number is out of its range.
+    """
+
+    seconds: float = 60.0
+    gap: float = OPTIMALITY_GAP
+    seed: int = 0
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        if not (self.seconds > 0 and math.isfinite(self.seconds)):
+            raise InstanceError(
+                f"limits: seconds is {self.seconds}; give a number of seconds above 0."
+            )
+        require_non_negative(self.gap, "limits", "gap")
+        for name, least in (("seed", 0), ("workers", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or not least <= int(value) <= _MAX_WHOLE:
+                raise InstanceError(
+                    f"limits: {name} is {value}; give a whole number from {least} to {_MAX_WHOLE}."
+                )
+
+    def replace(self, **changes: Any) -> Limits:
+        """Return a copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
 
 
 @dataclass(frozen=True)

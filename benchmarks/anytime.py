@@ -29,6 +29,7 @@ from itertools import pairwise
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
+from alloc.result import Limits
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 
@@ -75,7 +76,9 @@ def follow(run: Run, file: Path) -> None:
     from benchmarks.single_exchanges import single_exchanges
 
     # What a first solve loads is not in the limit of the second.
-    alloc.solve(rebalancing_set(10, 0), "placement", objective=GOALS["A"], time_limit_s=0.5)
+    alloc.solve(
+        rebalancing_set(10, 0), "placement", objective=GOALS["A"], limits=Limits(seconds=0.5)
+    )
     instance = rebalancing_set(run.hosts, run.seed)
     with file.open("w", encoding="utf-8") as out:
 
@@ -100,8 +103,7 @@ def follow(run: Run, file: Path) -> None:
             instance,
             "placement",
             objective=GOALS[run.goal],
-            time_limit_s=run.limit_s,
-            seed=run.seed,
+            limits=Limits(seconds=run.limit_s, seed=run.seed),
             progress=progress,
         ).certificate
         write(

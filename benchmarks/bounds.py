@@ -17,6 +17,7 @@ import alloc
 from alloc.errors import AllocError
 from alloc.instances.catalogue import Entry, Manifest, read_manifest, write_manifest
 from alloc.instances.stored import MANIFEST, ROOT, load_entry
+from alloc.result import Limits
 
 ON_REQUEST = True  # it takes an hour and changes a file
 
@@ -58,9 +59,7 @@ def improve(entry: Entry, root: Path, *, time_limit_s: float, seed: int, workers
         "malleable",
         "auto",
         objective=entry.objective,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        workers=workers,
+        limits=Limits(seconds=time_limit_s, seed=seed, workers=workers),
     )
     certificate = result.certificate
     path = root / MANIFEST

@@ -23,7 +23,7 @@ from alloc.instances.operation import (
 )
 from alloc.planning.operation_simulation import saving, simulate_operation
 from alloc.problems.operation.problem import OperationPlan
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.solving.operation.method import solve_operation
 from alloc.solving.operation.policies import decide_operation
 from alloc.solving.outcome import Settings
@@ -131,7 +131,7 @@ def fear(nodes: int, jobs: int) -> None:
 def beyond(nodes: int, jobs: int) -> None:
     """Print a decision several times the published size."""
     problem = generate_operation(num_nodes=nodes, num_jobs=jobs, kind="own", seed=1)
-    result = solve_operation(problem, Settings(time_limit_s=60.0, workers=2), gap=1e-4)
+    result = solve_operation(problem, Settings(time_limit_s=60.0, workers=2, gap=1e-4))
     print(
         f"\n{nodes} nodes, {jobs} jobs: cost {result.objective:.2f}, gap "
         f"{result.certificate.gap:.1e}, {result.certificate.seconds:.1f} s",
@@ -170,12 +170,12 @@ def _stream(
     world = generate_operation_stream(
         num_nodes=nodes, num_jobs=jobs, kind=kind, load=load, stops=True, seed=seed
     )
-    settings = Settings(time_limit_s=limit_s)
-    exact = simulate_operation(world, "exact", settings)
-    published = simulate_operation(world.replace(accounting="first-completion"), "exact", settings)
-    runs = {name: simulate_operation(world, name, settings) for name in STREAMED}
+    limits = Limits(seconds=limit_s)
+    exact = simulate_operation(world, "exact", limits)
+    published = simulate_operation(world.replace(accounting="first-completion"), "exact", limits)
+    runs = {name: simulate_operation(world, name, limits) for name in STREAMED}
     runs["exact, first completion"] = published
-    runs["exact-expected"] = simulate_operation(world, "exact-expected", settings)
+    runs["exact-expected"] = simulate_operation(world, "exact-expected", limits)
     print(
         f"  {kind} at load {load:g}, seed {seed}: exact {exact.total_cost:.2f} "
         f"({exact.tardiness_cost:.2f}), {exact.decisions} decisions in "

@@ -27,6 +27,7 @@ from alloc.learning.dl2.settings import DL2Settings, changed, preset
 from alloc.learning.dl2.trainer import DL2Trainer
 from alloc.learning.training import train
 from alloc.problems.allocation.instance import Instance
+from alloc.result import Limits
 from alloc.schedulers import make_scheduler
 from alloc.simulation import simulate
 from alloc.solving import solve
@@ -158,7 +159,7 @@ def certified_bound(
         key = f"{trace.fingerprint} {seconds:g}"
         if key not in known:
             certificate = solve(
-                trace, "malleable", objective="weighted_jct", time_limit_s=seconds
+                trace, "malleable", objective="weighted_jct", limits=Limits(seconds=seconds)
             ).certificate
             known[key] = [certificate.bound, certificate.objective]
             cache.write_text(json.dumps(known, indent=1) + "\n")

@@ -33,6 +33,7 @@ from alloc.problems.quota_planning.problem import (
     QuotaTenant,
     TenantDemand,
 )
+from alloc.result import Limits
 from alloc.solving.inference_sizing.method import solve_inference
 from alloc.solving.outcome import Settings
 from alloc.solving.quota_planning.method import solve_quotas
@@ -208,7 +209,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     began = time.perf_counter()
     result = size_inference(
-        problem, Settings(4 * arguments.time_limit), what_if=False, most_rounds=5
+        problem, Limits(seconds=4 * arguments.time_limit), what_if=False, max_iterations=5
     )
     took = time.perf_counter() - began
     misses = [(c.simulated, c.predicted) for c in result.checks if c.predicted > 1e-3]

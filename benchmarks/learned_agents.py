@@ -19,6 +19,7 @@ from alloc.comparison import mean_interval
 from alloc.instances.learning_worlds import HELD_OUT_SEEDS
 from alloc.learning.actor_critic import selector, two_level
 from alloc.problems.allocation.instance import Instance
+from alloc.result import Limits
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.learned.pick_backfill import PickBackfill
 from alloc.schedulers.learned.stepwise import StepwiseDecider
@@ -68,7 +69,7 @@ def optimum_h(instances: Sequence[Instance], seconds: float) -> tuple[np.ndarray
     """Return the proved bounds on mean completion time, hours, and how many are optima."""
     bounds, proved = [], 0
     for instance in instances:
-        certificate = solve(instance, time_limit_s=seconds).certificate
+        certificate = solve(instance, limits=Limits(seconds=seconds)).certificate
         bounds.append(certificate.bound / len(instance.jobs) / 3600)
         proved += certificate.status == "optimal"
     return np.array(bounds), proved

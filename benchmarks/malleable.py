@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 import alloc
 from alloc.certificate import OPTIMALITY_GAP
 from alloc.instances import Entry, load, manifest
+from alloc.result import Limits
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 
@@ -91,9 +92,7 @@ def solve(instance_id: str, limit_s: float, seed: int, workers: int) -> Answer:
         load(instance_id),
         "malleable",
         objective="weighted_jct",
-        time_limit_s=limit_s,
-        seed=seed,
-        workers=workers,
+        limits=Limits(seconds=limit_s, seed=seed, workers=workers),
     ).certificate
     seconds = time.perf_counter() - began
     # Linux counts in KiB.

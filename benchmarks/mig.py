@@ -27,7 +27,7 @@ from alloc.objectives.sharing import gpus_cut_anew
 from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.solving import solve
 from alloc.topology import HostType, flat_cluster
 from alloc.topology.mig import mig_profiles
@@ -126,7 +126,7 @@ def greedy(case: Case) -> float:
 def run(case: Case) -> tuple[Result, float]:
     """Solve a case; return the result and the wall time, seconds."""
     began = time.perf_counter()
-    result = solve(case.instance, "sharing", objective=case.goal, time_limit_s=60.0)
+    result = solve(case.instance, "sharing", objective=case.goal, limits=Limits(seconds=60.0))
     return result, time.perf_counter() - began
 
 

@@ -27,6 +27,7 @@ from pathlib import Path
 import alloc
 from alloc.certificate import OPTIMALITY_GAP
 from alloc.instances.readers.rebalancing import read_rebalancing
+from alloc.result import Limits
 from alloc.units import MILLI
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
@@ -146,13 +147,9 @@ def solve(task: Task, folder: Path, limit_s: float, seed: int) -> Answer:
     instance = read_rebalancing(folder / f"{task.file}.json.gz")
     _load_libraries()
     began, began_cpu = time.perf_counter(), time.process_time()
-    certificate = alloc.solve(
-        instance,
-        "placement",
-        objective=task.goal,
-        time_limit_s=(_QUICK_SHARE if limit_s == task.quick_s else _SEARCH_SHARE) * limit_s,
-        seed=seed,
-    ).certificate
+    share = _QUICK_SHARE if limit_s == task.quick_s else _SEARCH_SHARE
+    limits = Limits(seconds=share * limit_s, seed=seed)
+    certificate = alloc.solve(instance, "placement", objective=task.goal, limits=limits).certificate
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - began_cpu
     # Linux counts in KiB.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / BYTES_PER_GB

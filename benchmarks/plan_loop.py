@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
 from alloc.planning.replay import ReplaySettings
-from alloc.planning.report import SolveSettings, plan
+from alloc.planning.report import plan
+from alloc.result import Limits
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 
@@ -43,9 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         began, cpu = time.perf_counter(), time.process_time()
         report = plan(
             load_stored_planning(problem_id),
-            settings=SolveSettings(time_limit_s=given.seconds, gap=0.01),
+            limits=Limits(seconds=given.seconds, gap=0.01),
             replay=ReplaySettings(given.scheduler, jobs=given.jobs, workers=given.workers),
-            max_rounds=MOST_ROUNDS,
+            max_iterations=MOST_ROUNDS,
         )
         found = report.replayed
         assert found is not None

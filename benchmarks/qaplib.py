@@ -20,7 +20,7 @@ from pathlib import Path
 
 from alloc.instances.qaplib import read_qaplib
 from alloc.problems.quadratic_assignment import Permutation
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.solving import solve
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude, value_and_gap
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     answers = []
     for known in chosen:
         problem = read_qaplib(folder() / f"{known.name}.dat")
-        answer = solve(problem, time_limit_s=arguments.limit, seed=arguments.seed)
+        answer = solve(problem, limits=Limits(seconds=arguments.limit, seed=arguments.seed))
         if answer.bound > known.best:
             raise AssertionError(f"{known.name}: bound {answer.bound} is above {known.best}")
         answers.append(answer)

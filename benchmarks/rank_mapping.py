@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from alloc.problems.rank_mapping import RankMapping, RankMappingProblem, value_mapping
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.solving import solve
 from alloc.solving.rank_mapping.method import map_ranks, rank_problem
 from alloc.topology import GpuLink, HostType, Topology, fat_tree, hgx_h100, rail_optimised
@@ -163,7 +163,7 @@ def measure(case: Case, limit_s: float) -> tuple[Result[RankMapping], float, lis
     """Return the answer, its processor time and the times of a step of other orders, seconds."""
     cpu = time.process_time()
     problem = rank_problem(case.topology, case.job, case.gpus)
-    answer = solve(problem, time_limit_s=limit_s)
+    answer = solve(problem, limits=Limits(seconds=limit_s))
     cpu = time.process_time() - cpu
     n, rng = case.job.num_ranks, np.random.default_rng(0)
 
@@ -195,7 +195,7 @@ def mesh_rows(limit_s: float) -> list[Verdict]:
             layers=24, hidden=1024, sequence=1024, tensor=tensor, pipeline=pipeline, data=data
         )
         problem = rank_problem(topology, job)
-        answer = solve(problem, time_limit_s=limit_s)
+        answer = solve(problem, limits=Limits(seconds=limit_s))
         value, _ = value_and_gap(answer)
         naive = value_mapping(job, problem.fabric, np.arange(8))
         rng = np.random.default_rng(0)

@@ -25,7 +25,7 @@ from alloc.instances.stored_planning import (
     write_manifest,
 )
 from alloc.problems.right_sizing import Plan
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.solving.right_sizing.method import Method, right_size
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
@@ -77,9 +77,7 @@ def solve(
     began, cpu = time.perf_counter(), time.process_time()
     result = right_size(
         load_stored_planning(entry.id),
-        time_limit_s=limit_s,
-        gap=gap,
-        workers=workers,
+        limits=Limits(seconds=limit_s, gap=gap, workers=workers),
         method=method,
         progress=(lambda line: print("   ", line, flush=True)) if verbose else None,
     )

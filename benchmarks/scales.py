@@ -24,6 +24,7 @@ from alloc.certificate import beats
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.families import FAMILIES, instance_families
 from alloc.problems.allocation.instance import Instance
+from alloc.result import Limits
 from alloc.solving import solve
 from alloc.topology import Host, HostType, NetworkLink, Topology
 from alloc.workload import Configuration, Job, TaskGroup
@@ -110,7 +111,7 @@ def certificates(name: str, objective: str, instance: Instance) -> list[Claim]:
     found = []
     for way in able(name):
         try:
-            result = solve(instance, name, way, objective=objective, time_limit_s=LIMIT_S)
+            result = solve(instance, name, way, objective=objective, limits=Limits(seconds=LIMIT_S))
         except UnsupportedFeatureError:
             continue
         c = result.certificate

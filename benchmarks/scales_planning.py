@@ -30,6 +30,7 @@ from alloc.problems.right_sizing import (
     ServiceGoal,
     Site,
 )
+from alloc.result import Limits
 from alloc.solving import solve
 from alloc.solving.inference_sizing.method import solve_inference
 from alloc.solving.operation.method import solve_operation
@@ -114,7 +115,10 @@ def right_sizing(seed: int, factors: Sequence[float]) -> Iterator[Case]:
 
         def claims(problem: PlanningProblem = problem) -> list[Claim]:
             return [
-                _claim(method, right_size(problem, method=method, gap=1e-6, time_limit_s=LIMIT_S))
+                _claim(
+                    method,
+                    right_size(problem, method=method, limits=Limits(seconds=LIMIT_S, gap=1e-6)),
+                )
                 for method in ("extensive", "decomposition")
             ]
 
@@ -221,7 +225,9 @@ def ranks(seed: int, factors: Sequence[float]) -> Iterator[Case]:
         )  # fmt: skip
 
         def claims(job: Parallelism = job) -> list[Claim]:
-            answer = map_ranks(tree, job, gpus, latency_s=NO_LATENCY, time_limit_s=LIMIT_S)
+            answer = map_ranks(
+                tree, job, gpus, latency_s=NO_LATENCY, limits=Limits(seconds=LIMIT_S)
+            )
             return [_claim("ranks", answer)]
 
         yield Case(f"rank mapping, bytes x {factor:g}", claims, factor)

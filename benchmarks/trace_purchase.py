@@ -26,9 +26,10 @@ from alloc.planning.history import GPU_EDGES, HOUR_EDGES, HOUR_S, WEEK_S, histor
 from alloc.planning.promises import with_goals
 from alloc.planning.reduction import reduce_scenarios
 from alloc.planning.replay import ReplaySettings
-from alloc.planning.report import SolveSettings, plan
+from alloc.planning.report import plan
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.right_sizing import HostOffer, PlanningProblem, Site
+from alloc.result import Limits
 from alloc.schedulers.registry import make_scheduler
 from alloc.simulation import simulate
 from alloc.topology import HostType
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = ReplaySettings(
         given.scheduler, jobs=given.jobs, variation=given.variation, seed=given.seed
     )
-    report = plan(problem, settings=SolveSettings(gap=0.01), replay=settings)
+    report = plan(problem, limits=Limits(gap=0.01), replay=settings)
     assert report.replayed is not None
     hosts = sum(order.count for order in report.result.require_solution().orders)
     print(f"replay: {report.replayed.sentence}")

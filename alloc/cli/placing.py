@@ -16,6 +16,7 @@ from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
 from alloc.cli.sources import read_instance, with_moves
 from alloc.cli.topology import HostTypeOption, TopologyOption, on_topology
+from alloc.result import Limits
 
 GoalOption = Annotated[
     str,
@@ -60,8 +61,7 @@ def place_command(
             goal,
             backend=backend,
             repair=repair,
-            time_limit_s=time_limit,
-            seed=seed,
+            limits=Limits(seconds=time_limit, seed=seed),
             progress=report,
         )
     result = placement.result
@@ -123,8 +123,7 @@ def defrag_command(
         shared: dict[str, Any] = {
             "move_budget": move_budget,
             "backend": backend,
-            "time_limit_s": time_limit,
-            "seed": seed,
+            "limits": Limits(time_limit, seed=seed),
             "progress": report,
         }
         if job is not None:
@@ -195,7 +194,9 @@ def explain_command(
         for k, name in enumerate(asked):
             report(f"job {name}")
             share = max(ends - time.perf_counter(), 0.0) / (len(asked) - k)
-            answers[name] = explain(problem, name, moves=moves, time_limit_s=share)
+            answers[name] = explain(
+                problem, name, moves=moves and share > 0, limits=Limits(seconds=share or 1.0)
+            )
     if json:
         print_text(
             json_library.dumps(

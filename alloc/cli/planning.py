@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from alloc.planning.changes import Change
     from alloc.planning.differences import WhatIf
     from alloc.planning.replay import ReplaySettings
-    from alloc.planning.report import PlanReport, SolveSettings
+    from alloc.planning.report import PlanReport
     from alloc.problems.right_sizing.plan import Plan
     from alloc.problems.right_sizing.problem import PlanningProblem
-    from alloc.result import Result
+    from alloc.result import Limits, Result
 
 ProblemArgument = Annotated[
     str,
@@ -166,14 +166,14 @@ def plan_command(
     if template is not None:
         return _write_template(asked, problem, template)
     unseen = None if held_out is None else read_planning_problem(str(held_out))
-    solver = _solver(time_limit, gap, seed, workers)
+    limits = _limits(time_limit, gap, seed, workers)
     if pareto is not None:
         if replay or report is not None or held_out is not None:
             raise typer.BadParameter(
                 "--replay, --report and --held-out are of a plan, not of a front: leave out "
                 "--pareto or them"
             )
-        return _front(asked, pareto, points, solver, output, json, quiet)
+        return _front(asked, pareto, points, limits, output, json, quiet)
     from alloc.planning.documents import encode_report
     from alloc.planning.report import plan
 
@@ -181,11 +181,11 @@ def plan_command(
     with progress(f"planning {asked.name}", quiet) as watch:
         found = plan(
             asked,
-            settings=solver,
+            limits=limits,
             replay=replayed,
-            max_rounds=rounds or _ROUNDS,
+            max_iterations=rounds or _ROUNDS,
             held_out=() if unseen is None else unseen.scenarios,
-            watch=watch,
+            progress=watch,
         )
     document = encode_report(found)
     _save_json(document, output)
@@ -266,7 +266,7 @@ def what_if_command(
     from alloc.planning.differences import what_if
     from alloc.planning.documents import encode_what_if
 
-    solver = _solver(time_limit, gap, seed, workers)
+    limits = _limits(time_limit, gap, seed, workers)
     replayed = _replay(scheduler, replay_jobs, seed, workers) if replay else None
     other = None
     if other_scheduler is not None:
@@ -280,11 +280,11 @@ def what_if_command(
                     asked,
                     wanted,
                     base=found[0].base if found else None,
-                    settings=solver,
+                    limits=limits,
                     replay=replayed,
                     changed_replay=other,
-                    max_rounds=rounds or _ROUNDS,
-                    watch=watch,
+                    max_iterations=rounds or _ROUNDS,
+                    progress=watch,
                 )
             )
             if found[-1].changed.interrupted:
@@ -334,7 +334,7 @@ def _front(
     problem: Any,
     axis: str,
     points: int,
-    solver: "SolveSettings",
+    limits: "Limits",
     output: Path | None,
     json: bool,
     quiet: bool,
@@ -343,7 +343,7 @@ def _front(
     from alloc.planning.fronts import pareto
 
     with progress(f"planning {problem.name}", quiet) as watch:
-        front = pareto(problem, axis, points=points, settings=solver, watch=watch)  # type: ignore[arg-type]
+        front = pareto(problem, axis, points=points, limits=limits, progress=watch)  # type: ignore[arg-type]
     document = encode_front(front)
     _save_json(document, output)
     if json:
@@ -360,10 +360,10 @@ def _front(
     return worst_code(code_of_certificate(result.certificate) for result in results)
 
 
-def _solver(time_limit: float, gap: float, seed: int, workers: int) -> "SolveSettings":
-    from alloc.planning.report import SolveSettings
+def _limits(time_limit: float, gap: float, seed: int, workers: int) -> "Limits":
+    from alloc.result import Limits
 
-    return SolveSettings(time_limit, gap, seed, workers)
+    return Limits(time_limit, gap, seed, workers)
 
 
 def _replay(scheduler: str | None, jobs: int | None, seed: int, workers: int) -> "ReplaySettings":

@@ -11,6 +11,7 @@ from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_certificate
 from alloc.cli.settings import split_settings
 from alloc.errors import InstanceError
+from alloc.result import Limits
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -184,7 +185,7 @@ def ranks_command(
         latency_s=_numbers(latency, "--latency"),
         bandwidth_gb_per_s=_numbers(bandwidth, "--bandwidth"),
     )
-    answer = solve(problem, objective=objective, time_limit_s=time_limit, seed=seed)
+    answer = solve(problem, objective=objective, limits=Limits(seconds=time_limit, seed=seed))
     naive = value_mapping(job, problem.fabric, range(job.num_ranks), problem.algorithm)
     document = _as_json(job, problem.fabric, answer, naive)
     if output is not None:

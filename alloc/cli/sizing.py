@@ -69,11 +69,15 @@ def operate_command(
         parse_operation,
         write_operation_report,
     )
+    from alloc.result import Limits
 
     asked = read_document(problem, parse_operation, load_operation)
     with progress(f"operating {asked.name}", quiet) as report:
         found = operate(
-            asked, policy, time_limit_s=time_limit, seed=seed, workers=workers, report=report
+            asked,
+            policy,
+            limits=Limits(time_limit, seed=seed, workers=workers),
+            progress=report,
         )
     _deliver(
         lambda path: write_operation_report(found, path),
@@ -111,15 +115,15 @@ def size_inference_command(
         size_inference,
         write_inference_report,
     )
-    from alloc.solving.outcome import Settings
+    from alloc.result import Limits
 
     asked = read_document(problem, read_inference_problem, load_inference_problem)
     with progress(f"sizing {asked.name}", quiet) as report:
         found = size_inference(
             asked,
-            Settings(time_limit, seed, workers),
+            Limits(time_limit, seed=seed, workers=workers),
             replayed_requests=requests,
-            most_rounds=rounds,
+            max_iterations=rounds,
             what_if=what_if,
             progress=report,
         )
@@ -164,7 +168,7 @@ def plan_quotas_command(
         read_quota_problem,
         write_quota_report,
     )
-    from alloc.solving.outcome import Settings
+    from alloc.result import Limits
 
     asked = read_document(problem, read_quota_problem, load_quota_problem)
     unseen: tuple[DemandScenario, ...] = ()
@@ -174,9 +178,9 @@ def plan_quotas_command(
     with progress(f"quotas of {asked.name}", quiet) as report:
         found = plan_quotas(
             asked,
-            Settings(time_limit, seed, workers),
+            Limits(time_limit, seed=seed, workers=workers),
             held_out=unseen,
-            most_rounds=rounds,
+            max_iterations=rounds,
             what_if=what_if,
             progress=report,
         )

@@ -18,7 +18,7 @@ from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
 from alloc.cli.sources import read_answer, read_instance, solution_of
 from alloc.problems.allocation.solution import Solution
-from alloc.result import Result
+from alloc.result import Limits, Result
 
 
 def solve_command(
@@ -61,9 +61,7 @@ def solve_command(
             formulation,
             backend,
             objective=objective,
-            time_limit_s=time_limit,
-            seed=seed,
-            workers=workers,
+            limits=Limits(seconds=time_limit, seed=seed, workers=workers),
             warm_start=start,
             progress=report,
         )

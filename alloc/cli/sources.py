@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from alloc.errors import InstanceError, nearest
 from alloc.problems.allocation.instance import Instance, Moves
-from alloc.problems.allocation.solution import Solution
+from alloc.problems.allocation.solution import Allocation, Schedule, Solution
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Result
 
@@ -129,9 +129,16 @@ def read_answer(path: Path) -> Solution | Result[Solution]:
             f"kind is {kind!r}."
         )
     try:
-        return parse_result(data) if kind == "result" else parse_solution(data)
+        answer = parse_result(data) if kind == "result" else parse_solution(data)
     except InstanceError as error:
         raise InstanceError(f"{name}: {error}") from None
+    given = answer.solution if isinstance(answer, Result) else answer
+    if not isinstance(given, Allocation | Schedule | None):
+        raise InstanceError(
+            f"{name}: is the result of another family, with a {type(given).__name__}; give an "
+            "allocation or a schedule."
+        )
+    return answer
 
 
 def solution_of(answer: Solution | Result[Solution], name: object) -> Solution:

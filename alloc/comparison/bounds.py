@@ -15,7 +15,7 @@ from alloc.errors import AllocError, CertificateError
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
-from alloc.result import Result
+from alloc.result import Limits, Result
 
 BOUND_TOLERANCE = 1e-6
 """Relative amount by which rounding may put a schedule below a bound; more is a false bound."""
@@ -118,8 +118,7 @@ def solve_bound(instance: Instance, settings: Settings, start: Schedule | None =
             settings.formulation,
             settings.backend,
             objective=settings.objective,
-            time_limit_s=settings.time_limit_s,
-            seed=settings.solver_seed,
+            limits=Limits(seconds=settings.time_limit_s, seed=settings.solver_seed),
             warm_start=start,
         )
     except CertificateError:

@@ -37,5 +37,4 @@ from alloc.planning.reduction import reduce_scenarios as reduce_scenarios
 from alloc.planning.replay import Measured as Measured
 from alloc.planning.replay import ReplaySettings as ReplaySettings
 from alloc.planning.report import PlanReport as PlanReport
-from alloc.planning.report import SolveSettings as SolveSettings
 from alloc.planning.report import plan as plan

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from alloc.errors import InstanceError
 from alloc.planning.changes import Change, apply_all
 from alloc.planning.replay import ReplaySettings
-from alloc.planning.report import PlanReport, SolveSettings, Watch, plan
+from alloc.planning.report import PLAN_LIMITS, PlanReport, plan
 from alloc.problems.right_sizing.accounting import mean_hosts
 from alloc.problems.right_sizing.plan import CostBreakdown, Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
-from alloc.result import Result
+from alloc.result import Limits, Result
+from alloc.solving.outcome import Progress
 
 _DIGITS = 6
 """Decimals of a mean number of hosts beyond which there is only the solver's tolerance."""
@@ -134,11 +135,11 @@ def what_if(
     changes: Sequence[Change] = (),
     *,
     base: PlanReport | None = None,
-    settings: SolveSettings | None = None,
+    limits: Limits = PLAN_LIMITS,
     replay: ReplaySettings | None = None,
     changed_replay: ReplaySettings | None = None,
-    max_rounds: int = 5,
-    watch: Watch | None = None,
+    max_iterations: int = 5,
+    progress: Progress | None = None,
 ) -> WhatIf:
     """Plan a changed problem, and hold it against the base.
 
@@ -150,7 +151,7 @@ def what_if(
         What is otherwise (`alloc.planning.changes`).
     base
         The plan of the base, if there is one already.
-    settings, replay, max_rounds, watch
+    limits, replay, max_iterations, progress
         As in `alloc.planning.plan`, for both.
     changed_replay
         How the changed plan is replayed if not like the base: another policy.
@@ -169,10 +170,16 @@ def what_if(
     if not changes and changed_replay in (None, replay):
         raise InstanceError("what if: nothing is changed; name a change, for example demand=+20%.")
     after = apply_all(problem, changes)
-    tell = watch or (lambda sentence: None)
+    tell = progress or (lambda sentence: None)
     if base is None:
         tell("base: planning")
-        base = plan(problem, settings=settings, replay=replay, max_rounds=max_rounds, watch=watch)
+        base = plan(
+            problem,
+            limits=limits,
+            replay=replay,
+            max_iterations=max_iterations,
+            progress=progress,
+        )
     sentences = [change.sentence for change in changes]
     if changed_replay is not None and changed_replay != replay:
         sentences.append(f"policy {changed_replay.scheduler}")
@@ -185,11 +192,11 @@ def what_if(
     try:
         changed = plan(
             after,
-            settings=settings,
+            limits=limits,
             replay=changed_replay or replay,
-            max_rounds=max_rounds,
+            max_iterations=max_iterations,
             before=base.result,
-            watch=watch,
+            progress=progress,
         )
     except KeyboardInterrupt:
         changed = _not_planned(after, base)

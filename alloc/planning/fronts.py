@@ -11,14 +11,15 @@ from typing import Literal, get_args
 import numpy as np
 
 from alloc.errors import InstanceError, nearest
-from alloc.planning.report import SolveSettings, Watch
+from alloc.planning.report import PLAN_LIMITS, solve_plan
 from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.bands import bands_of
 from alloc.problems.right_sizing.demand import JobClass
 from alloc.problems.right_sizing.headroom import require_goals_can_be_kept
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
-from alloc.result import Result
+from alloc.result import Limits, Result
+from alloc.solving.outcome import Progress
 from alloc.units import require_count
 
 Axis = Literal["goals", "energy", "carbon"]
@@ -81,8 +82,8 @@ def pareto(
     *,
     points: int = 6,
     factors: Sequence[float] = GOAL_FACTORS,
-    settings: SolveSettings | None = None,
-    watch: Watch | None = None,
+    limits: Limits = PLAN_LIMITS,
+    progress: Progress | None = None,
 ) -> Front:
     """Return the front of cost against goals, energy or carbon, by the epsilon-constraint method.
 
@@ -100,10 +101,10 @@ def pareto(
         Points of a front of energy or carbon, 2 or more.
     factors
         Factors of a front of goals, above 0.
-    settings
+    limits
         How far each plan is sought.
-    watch
-        Told in a sentence what each step does.
+    progress
+        Takes a sentence on what each step does.
 
     Raises
     ------
@@ -122,9 +123,8 @@ def pareto(
             f'pareto: unknown axis "{axis}"{nearest(str(axis), get_args(Axis)) or ";"} known: '
             f"{', '.join(get_args(Axis))}."
         )
-    solver = settings or SolveSettings()
     if axis == "goals":
-        found = _goal_points(problem, factors, solver, watch)
+        found = _goal_points(problem, factors, limits, progress)
         return Front(axis, "factor of all goals", _marked(found))
     require_count(points, "pareto", "points", least=2)
     if axis == "energy" and problem.carbon_caps_kg:
@@ -134,7 +134,7 @@ def pareto(
         )
     counted = in_energy(problem) if axis == "energy" else problem
     unit = "kWh" if axis == "energy" else "kg CO2"
-    return Front(axis, unit, _marked(_capped_points(counted, points, solver, watch)))
+    return Front(axis, unit, _marked(_capped_points(counted, points, limits, progress)))
 
 
 def in_energy(problem: PlanningProblem) -> PlanningProblem:
@@ -166,8 +166,8 @@ def in_energy(problem: PlanningProblem) -> PlanningProblem:
 def _goal_points(
     problem: PlanningProblem,
     factors: Sequence[float],
-    solver: SolveSettings,
-    watch: Watch | None,
+    limits: Limits,
+    progress: Progress | None,
 ) -> list[Point]:
     if all(job_class.goal is None for job_class in problem.classes):
         raise InstanceError("pareto: no class has a goal; give goals, or choose the axis energy.")
@@ -175,8 +175,8 @@ def _goal_points(
     before = None
     # From easy to hard: what keeps strict goals keeps the easier ones, seldom the other way round.
     for factor in sorted(factors, reverse=True):
-        if watch is not None:
-            watch(f"all goals times {factor:g}")
+        if progress is not None:
+            progress(f"all goals times {factor:g}")
         try:
             changed = problem.replace(
                 classes=tuple(_with_factor(job_class, factor) for job_class in problem.classes)
@@ -185,7 +185,7 @@ def _goal_points(
         except InstanceError:
             # A goal that no cluster can keep, for example one below the fastest run time.
             continue
-        result = solver.solve(changed, before, watch)
+        result = solve_plan(changed, limits, before, progress)
         before = result if result.solution is not None else before
         found.append(Point(factor, result, factor))
     return found[::-1]
@@ -199,12 +199,12 @@ def _with_factor(job_class: JobClass, factor: float) -> JobClass:
 
 
 def _capped_points(
-    problem: PlanningProblem, points: int, solver: SolveSettings, watch: Watch | None
+    problem: PlanningProblem, points: int, limits: Limits, progress: Progress | None
 ) -> list[Point]:
     """Return the cheapest plans within caps, from what the cheapest of all needs downwards."""
-    if watch is not None:
-        watch("the cheapest plan, without a cap")
-    cheapest = solver.solve(problem, None, watch)
+    if progress is not None:
+        progress("the cheapest plan, without a cap")
+    cheapest = solve_plan(problem, limits, None, progress)
     if cheapest.solution is None:
         return [Point(math.inf, cheapest, math.nan)]
     by_quarter = account(problem, cheapest.solution).carbon_kg.max(axis=0)
@@ -217,10 +217,10 @@ def _capped_points(
     for share in np.linspace(1.0, 0.0, points + 1)[1:-1]:
         if share <= infeasible:
             share = (feasible + infeasible) / 2
-        if watch is not None:
-            watch(f"at most {100 * share:.0f} % of what the cheapest plan needs")
+        if progress is not None:
+            progress(f"at most {100 * share:.0f} % of what the cheapest plan needs")
         caps = tuple(float(cap) for cap in by_quarter * share)
-        result = solver.solve(problem.replace(carbon_caps_kg=caps), before, watch)
+        result = solve_plan(problem.replace(carbon_caps_kg=caps), limits, before, progress)
         if result.solution is None:
             infeasible = max(infeasible, float(share))
             found.append(Point(float(sum(caps)), result, math.nan))

@@ -8,14 +8,14 @@ from functools import partial
 from alloc.documents.formats import format_of
 from alloc.errors import InstanceError
 from alloc.planning.inference_replay import Replayer, tightenings
-from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again
+from alloc.planning.resolves import Changed, as_interrupted, solve_again
 from alloc.problems.inference_sizing.plan import InferencePlan
 from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem
 from alloc.problems.inference_sizing.report import GoalCheck, InferenceReport
 from alloc.problems.inference_sizing.served import ServedModel
-from alloc.result import Result, Sensitivity
+from alloc.result import Limits, Result, Sensitivity
 from alloc.solving.inference_sizing.method import solve_inference
-from alloc.solving.outcome import Settings, timed_log
+from alloc.solving.outcome import Progress, Settings, timed_log
 from alloc.solving.progress_line import standing
 
 PROBLEM_KIND = "inference_problem"
@@ -28,12 +28,12 @@ _Turn = tuple[Result[InferencePlan], tuple[GoalCheck, ...], int, InferenceProble
 
 def size_inference(
     problem: InferenceProblem,
-    settings: Settings | None = None,
+    limits: Limits = Limits(),
     *,
     replayed_requests: int = 10_000,
-    most_rounds: int = 5,
+    max_iterations: int = 5,
     what_if: bool = True,
-    progress: Report | None = None,
+    progress: Progress | None = None,
 ) -> InferenceReport:
     """Find the cheapest replicas that serve every request within its goals, and check them.
 
@@ -45,12 +45,12 @@ def size_inference(
     ----------
     problem
         The problem.
-    settings
-        Limits for everything together; by default 60 s, one thread.
+    limits
+        Limits for everything together.
     replayed_requests
         Requests to simulate for each group, 100 or more; 0: no simulation.
-    most_rounds
-        Rounds of solving and simulating, 1 or more.
+    max_iterations
+        Most rounds of solving and simulating, 1 or more.
     what_if
         Whether to solve again with one more host of each pool and 10 % more requests of each model.
     progress
@@ -70,12 +70,12 @@ def size_inference(
         If a plan or a bound contradicts what the checker recomputes.
     """
     require_requests(replayed_requests)
-    if most_rounds < 1:
-        raise InstanceError(f"most_rounds is {most_rounds}; give 1 or more.")
-    settings = settings or Settings()
+    if max_iterations < 1:
+        raise InstanceError(f"max_iterations is {max_iterations}; give 1 or more.")
+    settings = Settings.of(limits)
     log, report = timed_log(settings, progress)
     outcome, checks, rounds, final = _rounds(
-        problem, settings, replayed_requests, most_rounds, report
+        problem, settings, replayed_requests, max_iterations, report
     )
     result = outcome.replace(
         conflict=_conflict(outcome, final), assumptions=assumptions(problem, replayed_requests)
@@ -117,8 +117,8 @@ def _rounds(
     problem: InferenceProblem,
     settings: Settings,
     requests: int,
-    most_rounds: int,
-    report: Report,
+    max_iterations: int,
+    report: Progress,
 ) -> _Turn:
     """Solve and simulate until every goal holds; return also the problem as it was tightened.
 
@@ -128,8 +128,8 @@ def _rounds(
     last: _Turn | None = None
     number = 0
     try:
-        for number in range(1, most_rounds + 1):
-            outcome = solve_inference(problem, settings, report=report, keep=True)
+        for number in range(1, max_iterations + 1):
+            outcome = solve_inference(problem, settings, progress=report, keep=True)
             certificate = outcome.certificate
             interrupted = certificate.limit == "interrupt"
             if certificate.status == "no_solution" and last is not None:
@@ -147,7 +147,7 @@ def _rounds(
             missed = sum(not check.holds for check in checks)
             kept = f"{len(checks) - missed} of {len(checks)}"
             report(f"round {number}: simulation keeps {kept} goals")
-            if not missed or number == most_rounds or settings.seconds_left() <= 0:
+            if not missed or number == max_iterations or settings.seconds_left() <= 0:
                 break
             added = tightenings(replayer, outcome.solution, checks, report)
             problem = problem.replace(tightened=(*problem.tightened, *added))
@@ -165,7 +165,7 @@ def _interrupted(turn: _Turn) -> _Turn:
 
 
 def _sensitivities(
-    problem: InferenceProblem, outcome: Result[InferencePlan], settings: Settings, report: Report
+    problem: InferenceProblem, outcome: Result[InferencePlan], settings: Settings, report: Progress
 ) -> tuple[tuple[Sensitivity, ...], bool]:
     """Solve again with a little more of each thing; return also whether there was an interrupt."""
     more_hosts = [

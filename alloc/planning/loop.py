@@ -25,12 +25,12 @@ from alloc.problems.right_sizing.demand import Tightening
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Result
+from alloc.solving.outcome import Progress
 from alloc.units import require_count
 
 Outcome = Literal["holds", "missed", "impossible", "no plan", "unmeasured", "interrupted"]
 Solve = Callable[[PlanningProblem, Result[Plan] | None], Result[Plan]]
 """Solves a problem, given the result of the round before or None."""
-Watch = Callable[[str], None]
 
 # Part by which a plan that holds may be dearer than any can be cheap, and no cheaper one is sought.
 _NEAR = 0.02
@@ -113,8 +113,8 @@ def plan_and_replay(
     solve: Solve,
     settings: ReplaySettings,
     *,
-    max_rounds: int = 5,
-    watch: Watch | None = None,
+    max_iterations: int = 5,
+    progress: Progress | None = None,
 ) -> Replayed:
     """Solve, replay every pool where it is fullest, keep more room where goals are missed; repeat.
 
@@ -134,10 +134,10 @@ def plan_and_replay(
         Solves it.
     settings
         How plans are replayed.
-    max_rounds
+    max_iterations
         Most rounds, 1 or more.
-    watch
-        Told in a sentence what each step does.
+    progress
+        Takes a sentence on what each step does.
 
     Returns
     -------
@@ -157,11 +157,11 @@ def plan_and_replay(
             "the plan promises no waiting time; give the classes a goal (alloc forecast --history "
             '... --goal "*=wait 4h 95%", or the field goal of a class), or plan without a replay.'
         )
-    require_count(max_rounds, "replay", "max_rounds", least=1)
+    require_count(max_iterations, "replay", "max_iterations", least=1)
     rounds: list[Round] = []
     try:
         proof = _take_turns(
-            problem, solve, settings, max_rounds, watch or (lambda sentence: None), rounds
+            problem, solve, settings, max_iterations, progress or (lambda sentence: None), rounds
         )
     except KeyboardInterrupt:
         if not rounds:
@@ -174,14 +174,14 @@ def _take_turns(
     problem: PlanningProblem,
     solve: Solve,
     settings: ReplaySettings,
-    max_rounds: int,
-    tell: Watch,
+    max_iterations: int,
+    tell: Progress,
     rounds: list[Round],
 ) -> Round | None:
     """Add round after round; return the one that proves that there is no plan, if any does."""
     learned = Learned()
     asked, proof = problem, None
-    for number in range(1, max_rounds + 1):
+    for number in range(1, max_iterations + 1):
         tell(f"round {number}: solving the plan")
         last = _last_plan(rounds)
         result = solve(problem, None if last is None else last.result)
@@ -202,7 +202,7 @@ def _take_turns(
             proof = turn
         if turn.missed:
             tell(f"round {number}: {_misses(turn.missed)} missed the goal")
-        if number == max_rounds or not _worth_another(rounds):
+        if number == max_iterations or not _worth_another(rounds):
             break
         if last is not None and result.solution is None:
             tell(f"round {number}: no plan with so much room; trying less")
@@ -214,7 +214,7 @@ def _take_turns(
         elif turn.missed:
             tell(f"round {number}: measuring the room that is missing")
             found = tuple(zip(operations, measured, strict=True))
-            last_time = number == max_rounds - 1 and not any(before.holds for before in rounds)
+            last_time = number == max_iterations - 1 and not any(before.holds for before in rounds)
             if is_crowded(problem):
                 kept = settled(problem, every, found, settings, learned, last=last_time)
             else:

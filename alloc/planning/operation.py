@@ -6,9 +6,6 @@ name, decisions with their certificate, and the same over a stream of jobs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from alloc.certificate import OPTIMALITY_GAP
 from alloc.documents.formats import format_of
 from alloc.planning.operation_simulation import simulate_operation as simulate_operation
 from alloc.problems.operation.from_instance import (
@@ -16,9 +13,10 @@ from alloc.problems.operation.from_instance import (
 )
 from alloc.problems.operation.problem import OperationProblem
 from alloc.problems.operation.report import OperationReport
+from alloc.result import Limits
 from alloc.solving.operation.method import solve_operation
 from alloc.solving.operation.policies import POLICIES, decide_operation
-from alloc.solving.outcome import Settings
+from alloc.solving.outcome import Progress, Settings
 from alloc.verification.operation import operation_costs
 from alloc.verification.operation import verify_operation as verify_operation
 
@@ -27,11 +25,8 @@ def operate(
     problem: OperationProblem,
     policy: str = "exact",
     *,
-    time_limit_s: float = 10.0,
-    seed: int = 0,
-    workers: int = 1,
-    gap: float = OPTIMALITY_GAP,
-    report: Callable[[str], None] | None = None,
+    limits: Limits = Limits(seconds=10.0),
+    progress: Progress | None = None,
 ) -> OperationReport:
     """Decide what is on and what runs until the next event.
 
@@ -43,15 +38,9 @@ def operate(
         The decision.
     policy
         Name of a policy, see `operation_policies`.
-    time_limit_s
-        Wall time, seconds.
-    seed
-        Random seed.
-    workers
-        Threads of the solver.
-    gap
-        Relative gap at which ``exact`` may stop.
-    report
+    limits
+        Time, seed and threads; the gap at which ``exact`` may stop.
+    progress
         Takes a line of progress; ``exact`` only.
 
     Raises
@@ -66,9 +55,9 @@ def operate(
     >>> report.result.gap <= 1e-6
     True
     """
-    settings = Settings(time_limit_s, seed, workers)
+    settings = Settings.of(limits)
     if policy == "exact":
-        result = solve_operation(problem, settings, gap=gap, report=report, keep=True)
+        result = solve_operation(problem, settings, progress=progress, keep=True)
     else:
         result = decide_operation(problem, policy, settings)
     if result.solution is None:

@@ -9,7 +9,7 @@ accounting inside a decision is only its guide.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from alloc.errors import SimulationError
@@ -22,8 +22,9 @@ from alloc.problems.operation.problem import (
     OperationProblem,
     RunningJob,
 )
+from alloc.result import Limits
 from alloc.solving.operation.policies import require_policy
-from alloc.solving.outcome import Settings
+from alloc.solving.outcome import Progress, Settings
 
 _NOTHING_S = 1e-6
 """A microsecond: what is left of a job below it is rounding."""
@@ -176,9 +177,9 @@ class _Progress:
 def simulate_operation(
     stream: OperationStream,
     policy: str = "exact",
-    settings: Settings | None = None,
+    limits: Limits = Limits(seconds=5.0),
     *,
-    report: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> OperationRun:
     """Return what a policy makes of a stream.
 
@@ -188,9 +189,9 @@ def simulate_operation(
         Nodes and jobs over time.
     policy
         One of `alloc.solving.operation.policies.POLICIES`.
-    settings
-        Limits of each decision: its time limit counts from the decision, its seed is shared.
-    report
+    limits
+        Limits of each decision: its time counts from the decision, its seed is shared.
+    progress
         Takes a line of progress after each decision.
 
     Raises
@@ -206,7 +207,7 @@ def simulate_operation(
     >>> len(run.jobs)
     4
     """
-    return _Simulation(stream, policy, settings or Settings(time_limit_s=5.0), report).run()
+    return _Simulation(stream, policy, limits, progress).run()
 
 
 class _Simulation:
@@ -214,11 +215,11 @@ class _Simulation:
         self,
         stream: OperationStream,
         policy: str,
-        settings: Settings,
-        report: Callable[[str], None] | None,
+        limits: Limits,
+        progress: Progress | None,
     ) -> None:
         self.stream, self.policy = stream, require_policy(policy)
-        self.settings, self.report = settings, report
+        self.limits, self.progress = limits, progress
         self.coming = sorted(stream.jobs, key=lambda s: (s.job.arrival_s, s.job.id))[::-1]
         self.active: dict[str, _Progress] = {}
         self.records: dict[str, JobRecord] = {}
@@ -259,15 +260,15 @@ class _Simulation:
             running=tuple(p.place for p in self.active.values() if p.place is not None),
         )
         began = time.perf_counter()
-        result = self.policy.decide(problem, replace(self.settings, started=began))
+        result = self.policy.decide(problem, Settings.of(self.limits))
         self.times.append(time.perf_counter() - began)
         self.unproved += self.policy.proves and result.certificate.status != "optimal"
         self.plan = result.require_solution()
         places = dict(_places(self.plan))
         for job, progress in self.active.items():
             progress.assign(places.get(job))
-        if self.report is not None:
-            self.report(
+        if self.progress is not None:
+            self.progress(
                 f"{self.policy.name}: {self.now_s / HOUR_S:.1f} h, {len(places)} jobs run, "
                 f"{len(self.plan.postponed)} wait, {len(self.records)} of "
                 f"{len(self.stream.jobs)} ended"

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from alloc.certificate import Certificate
 from alloc.documents.formats import format_of
 from alloc.errors import InstanceError
-from alloc.planning.resolves import Changed, Report, as_interrupted, solve_again
+from alloc.planning.resolves import Changed, as_interrupted, solve_again
 from alloc.problems.quota_planning.measures import coverage, service, share_out
 from alloc.problems.quota_planning.problem import (
     DemandScenario,
@@ -21,8 +21,8 @@ from alloc.problems.quota_planning.problem import (
     TenantDemand,
 )
 from alloc.problems.quota_planning.report import QuotaReport, TenantOutlook
-from alloc.result import Result, Sensitivity
-from alloc.solving.outcome import Settings, timed_log
+from alloc.result import Limits, Result, Sensitivity
+from alloc.solving.outcome import Progress, Settings, timed_log
 from alloc.solving.quota_planning.method import solve_quotas
 from alloc.units import MILLI
 
@@ -37,12 +37,12 @@ _SMALLEST = 1e-4
 
 def plan_quotas(
     problem: QuotaProblem,
-    settings: Settings | None = None,
+    limits: Limits = Limits(),
     *,
     held_out: tuple[DemandScenario, ...] = (),
-    most_rounds: int = 5,
+    max_iterations: int = 5,
     what_if: bool = True,
-    progress: Report | None = None,
+    progress: Progress | None = None,
 ) -> QuotaReport:
     """Find quotas, and check them by a rule of sharing and on scenarios held out.
 
@@ -54,12 +54,12 @@ def plan_quotas(
     ----------
     problem
         The problem.
-    settings
-        Limits for everything together; by default 60 s, one thread.
+    limits
+        Limits for everything together.
     held_out
         Scenarios that the plan does not see; their probabilities sum to 1.
-    most_rounds
-        Rounds of solving and checking, 1 or more.
+    max_iterations
+        Most rounds of solving and checking, 1 or more.
     what_if
         Whether to solve again with one more GPU of each type and 10 % more demand of each tenant.
     progress
@@ -78,13 +78,13 @@ def plan_quotas(
     CertificateError
         If a plan or a bound contradicts what the checker recomputes.
     """
-    if most_rounds < 1:
-        raise InstanceError(f"most_rounds is {most_rounds}; give 1 or more.")
-    settings = settings or Settings()
+    if max_iterations < 1:
+        raise InstanceError(f"max_iterations is {max_iterations}; give 1 or more.")
+    settings = Settings.of(limits)
     log, report = timed_log(settings, progress)
     # Reads and checks the scenarios before anything is solved.
     other = problem.replace(scenarios=held_out) if held_out else None
-    outcome, outlooks, rounds, converged = _rounds(problem, other, settings, most_rounds, report)
+    outcome, outlooks, rounds, converged = _rounds(problem, other, settings, max_iterations, report)
     result = outcome.replace(
         certificate=_first(outcome), assumptions=assumptions(problem, held_out=bool(held_out))
     )
@@ -99,14 +99,14 @@ def _rounds(
     problem: QuotaProblem,
     other: QuotaProblem | None,
     settings: Settings,
-    most_rounds: int,
-    report: Report,
+    max_iterations: int,
+    report: Progress,
 ) -> tuple[Result[QuotaPlan], tuple[TenantOutlook, ...], int, bool]:
     promised = {tenant.name: tenant.exceeding for tenant in problem.tenants}
     best: tuple[Result[QuotaPlan], tuple[TenantOutlook, ...], int] | None = None
     try:
-        for number in range(1, most_rounds + 1):
-            outcome = solve_quotas(problem, settings, report=report, keep=True)
+        for number in range(1, max_iterations + 1):
+            outcome = solve_quotas(problem, settings, progress=report, keep=True)
             interrupted = outcome.certificate.limit == "interrupt"
             if outcome.solution is None:
                 if best is None:
@@ -123,7 +123,7 @@ def _rounds(
             report(f"round {number}: out of sample the promise holds for {kept} tenants")
             if not missed:
                 return *best, True
-            if number == most_rounds or settings.seconds_left() <= 0 or interrupted:
+            if number == max_iterations or settings.seconds_left() <= 0 or interrupted:
                 break
             tighter = _tightened(problem, outlooks, promised, missed)
             if tighter == problem:
@@ -238,7 +238,7 @@ def _sensitivities(
     outcome: Result[QuotaPlan],
     rounds: int,
     settings: Settings,
-    report: Report,
+    report: Progress,
 ) -> tuple[tuple[Sensitivity, ...], bool]:
     """Solve again with a little more of each thing; the base too if promises were tightened.
 

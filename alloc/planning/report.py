@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from alloc.errors import CertificateError
@@ -12,59 +12,33 @@ from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.demand import Scenario
 from alloc.problems.right_sizing.plan import CostBreakdown, Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
-from alloc.result import Result
+from alloc.result import Limits, Result
+from alloc.solving.outcome import Progress
 from alloc.solving.right_sizing.check import OutOfSample, check_out_of_sample
 from alloc.solving.right_sizing.method import right_size
 
-Watch = Callable[[str], None]
+PLAN_LIMITS = Limits(gap=0.01)
+"""Limits of a plan: forecasts are known no better than to 1 %."""
 
 
-@dataclass(frozen=True)
-class SolveSettings:
-    """How far a plan is sought.
+def solve_plan(
+    problem: PlanningProblem,
+    limits: Limits,
+    before: Result[Plan] | None = None,
+    progress: Progress | None = None,
+    *,
+    keep: bool = False,
+) -> Result[Plan]:
+    """Return the plan of a problem, starting from one of a similar problem if there is one.
 
-    Parameters
-    ----------
-    time_limit_s
-        Wall time of each solve, seconds.
-    gap
-        Relative gap between cost and proved bound at which a solve stops.
-    seed
-        Random seed.
-    workers
-        Threads of the solver.
+    An interrupt (Ctrl-C) ends it: with `keep` with what was found until then and its proved
+    bound, else as it does everything.
     """
-
-    time_limit_s: float = 60.0
-    gap: float = 0.01
-    seed: int = 0
-    workers: int = 1
-
-    def solve(
-        self,
-        problem: PlanningProblem,
-        before: Result[Plan] | None = None,
-        watch: Watch | None = None,
-        *,
-        keep: bool = False,
-    ) -> Result[Plan]:
-        """Return the plan of a problem, starting from one of a similar problem if there is one.
-
-        An interrupt (Ctrl-C) ends it: with `keep` with what was found until then and its proved
-        bound, else as it does everything.
-        """
-        result = right_size(
-            problem,
-            time_limit_s=self.time_limit_s,
-            gap=self.gap,
-            seed=self.seed,
-            workers=self.workers,
-            start=None if before is None else before.solution,
-            progress=watch,
-        )
-        if result.certificate.limit == "interrupt" and not keep:
-            raise KeyboardInterrupt
-        return result
+    start = None if before is None else before.solution
+    result = right_size(problem, limits=limits, start=start, progress=progress)
+    if result.certificate.limit == "interrupt" and not keep:
+        raise KeyboardInterrupt
+    return result
 
 
 @dataclass(frozen=True)
@@ -123,12 +97,12 @@ class PlanReport:
 def plan(
     problem: PlanningProblem,
     *,
-    settings: SolveSettings | None = None,
+    limits: Limits = PLAN_LIMITS,
     replay: ReplaySettings | None = None,
-    max_rounds: int = 5,
+    max_iterations: int = 5,
     before: Result[Plan] | None = None,
     held_out: Sequence[Scenario] = (),
-    watch: Watch | None = None,
+    progress: Progress | None = None,
 ) -> PlanReport:
     """Return the cheapest plan that meets the goals, with a proof of how cheap any plan can be.
 
@@ -136,19 +110,19 @@ def plan(
     ----------
     problem
         What can be had, what must be served, within which limits.
-    settings
-        How far the plan is sought; None: a gap of 1 % or 60 seconds.
+    limits
+        How far each plan is sought.
     replay
         How the plan is replayed in the simulator, and tightened until the goals hold there; None:
         it is not.
-    max_rounds
-        Most rounds of planning and replaying.
+    max_iterations
+        Most rounds of planning and replaying, 1 or more.
     before
         The result of a similar problem, to start from.
     held_out
         Scenarios that the plan does not see, in which its orders are checked.
-    watch
-        Told in a sentence what each step does.
+    progress
+        Takes a sentence on what each step does.
 
     Returns
     -------
@@ -161,25 +135,24 @@ def plan(
     InstanceError
         If an option makes no sense.
     """
-    solver = settings or SolveSettings()
     if replay is None:
-        report = PlanReport(problem, solver.solve(problem, before, watch, keep=True))
-        return _checked(report, held_out, solver)
+        report = PlanReport(problem, solve_plan(problem, limits, before, progress, keep=True))
+        return _checked(report, held_out, limits)
     replayed = plan_and_replay(
         problem,
-        lambda tightened, last: solver.solve(tightened, last or before, watch, keep=True),
+        lambda tightened, last: solve_plan(tightened, limits, last or before, progress, keep=True),
         replay,
-        max_rounds=max_rounds,
-        watch=watch,
+        max_iterations=max_iterations,
+        progress=progress,
     )
-    return _checked(PlanReport(problem, replayed.result, replayed), held_out, solver)
+    return _checked(PlanReport(problem, replayed.result, replayed), held_out, limits)
 
 
-def _checked(report: PlanReport, held_out: Sequence[Scenario], solver: SolveSettings) -> PlanReport:
+def _checked(report: PlanReport, held_out: Sequence[Scenario], limits: Limits) -> PlanReport:
     """Return the report with a check of its orders in scenarios held out, if there are any."""
     if not held_out or report.result.solution is None or report.interrupted:
         return report
     found = check_out_of_sample(
-        report.certified_problem, report.result.solution, tuple(held_out), workers=solver.workers
+        report.certified_problem, report.result.solution, tuple(held_out), workers=limits.workers
     )
     return replace(report, out_of_sample=found)

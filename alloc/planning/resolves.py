@@ -9,11 +9,10 @@ from typing import Generic, NamedTuple, TypeVar
 from alloc.certificate import Certificate
 from alloc.errors import InstanceError
 from alloc.result import Result, Sensitivity
-from alloc.solving.outcome import Settings
+from alloc.solving.outcome import Progress, Settings
 
 P = TypeVar("P")
 S = TypeVar("S")
-Report = Callable[[str], None]
 
 
 class Changed(NamedTuple, Generic[P]):
@@ -31,7 +30,7 @@ def solve_again(
     before: Certificate,
     solve: Callable[[P, Settings], Certificate],
     settings: Settings,
-    report: Report,
+    report: Progress,
 ) -> tuple[tuple[Sensitivity, ...], bool]:
     """Solve every changed problem, each with its share of the time that is left.
 

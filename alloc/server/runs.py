@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from alloc.documents.building import built
 from alloc.families import family_of, require_family
 from alloc.objectives import parse_goal
+from alloc.result import Limits as SolveLimits
 from alloc.server.operations import Limits, Tell
 from alloc.server.problems import blame
 from alloc.server.requests import (
@@ -45,9 +46,11 @@ def run_solve(request: SolveRequest, tell: Tell, limits: Limits) -> str:
         request.formulation,
         request.backend,
         objective=request.objective,
-        time_limit_s=request.time_limit_s,
-        seed=request.seed,
-        workers=min(request.workers, limits.threads),
+        limits=SolveLimits(
+            seconds=request.time_limit_s,
+            seed=request.seed,
+            workers=min(request.workers, limits.threads),
+        ),
         warm_start=start,
         progress=tell,
     ).to_json()
@@ -65,9 +68,11 @@ def run_place(request: PlaceRequest, tell: Tell, limits: Limits) -> dict[str, An
         request.goal,
         backend=request.backend,
         repair=request.repair,
-        time_limit_s=request.time_limit_s,
-        seed=request.seed,
-        workers=min(request.workers, limits.threads),
+        limits=SolveLimits(
+            seconds=request.time_limit_s,
+            seed=request.seed,
+            workers=min(request.workers, limits.threads),
+        ),
         progress=tell,
     )
     return {
@@ -90,7 +95,9 @@ def run_explain(request: ExplainRequest, tell: Tell, limits: Limits) -> dict[str
     for name in asked if request.job is None else [request.job]:
         tell(f"job {name}")
         with blame("/job"):
-            found = explain(problem, name, moves=request.moves, time_limit_s=request.time_limit_s)
+            found = explain(
+                problem, name, moves=request.moves, limits=SolveLimits(seconds=request.time_limit_s)
+            )
         answers[name] = {"starts": found is None, **({} if found is None else asdict(found))}
     return {"schema_version": 1, "kind": "explanations", "jobs": answers}
 

@@ -11,8 +11,9 @@ from alloc.planning.differences import what_if
 from alloc.planning.documents import encode_front, encode_report, encode_what_if
 from alloc.planning.fronts import GOAL_FACTORS, pareto
 from alloc.planning.replay import ReplaySettings
-from alloc.planning.report import SolveSettings, plan
+from alloc.planning.report import plan
 from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.result import Limits as SolveLimits
 from alloc.schedulers.registry import scheduler_names
 from alloc.server.operations import Limits, Tell
 from alloc.server.problems import blame
@@ -31,10 +32,10 @@ def run_plan(request: PlanRequest, tell: Tell, limits: Limits) -> dict[str, Any]
     replay = request.replay
     found = plan(
         _problem(request),
-        settings=_solver(request, limits),
+        limits=_limits(request, limits),
         replay=_replay(replay, request.seed),
-        max_rounds=1 if replay is None else replay.rounds,
-        watch=tell,
+        max_iterations=1 if replay is None else replay.rounds,
+        progress=tell,
     )
     return encode_report(found)
 
@@ -45,11 +46,11 @@ def run_what_if(request: WhatIfRequest, tell: Tell, limits: Limits) -> dict[str,
     found = what_if(
         _problem(request),
         _changes(request),
-        settings=_solver(request, limits),
+        limits=_limits(request, limits),
         replay=_replay(replay, request.seed),
         changed_replay=_other_replay(request),
-        max_rounds=1 if replay is None else replay.rounds,
-        watch=tell,
+        max_iterations=1 if replay is None else replay.rounds,
+        progress=tell,
     )
     return encode_what_if(found)
 
@@ -61,14 +62,14 @@ def run_front(request: FrontRequest, tell: Tell, limits: Limits) -> dict[str, An
         request.axis,
         points=request.points,
         factors=request.factors or GOAL_FACTORS,
-        settings=_solver(request, limits),
-        watch=tell,
+        limits=_limits(request, limits),
+        progress=tell,
     )
     return encode_front(front)
 
 
-def _solver(request: PlanRequest | FrontRequest, limits: Limits) -> SolveSettings:
-    return SolveSettings(
+def _limits(request: PlanRequest | FrontRequest, limits: Limits) -> SolveLimits:
+    return SolveLimits(
         request.time_limit_s, request.gap, request.seed, min(request.workers, limits.threads)
     )
 

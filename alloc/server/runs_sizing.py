@@ -16,6 +16,7 @@ from alloc.planning.operation import (
     write_operation_report,
 )
 from alloc.planning.quotas import plan_quotas, read_quota_problem, write_quota_report
+from alloc.result import Limits as SolveLimits
 from alloc.server.operations import Limits, Tell
 from alloc.server.problems import blame
 from alloc.server.requests_sizing import (
@@ -24,7 +25,6 @@ from alloc.server.requests_sizing import (
     SizeInferenceRequest,
     SizingRequest,
 )
-from alloc.solving.outcome import Settings
 
 
 def run_size_inference(request: SizeInferenceRequest, tell: Tell, limits: Limits) -> str:
@@ -35,9 +35,9 @@ def run_size_inference(request: SizeInferenceRequest, tell: Tell, limits: Limits
         require_requests(request.requests)
     found = size_inference(
         problem,
-        _settings(request, limits),
+        _limits(request, limits),
         replayed_requests=request.requests,
-        most_rounds=request.rounds,
+        max_iterations=request.rounds,
         what_if=request.what_if,
         progress=tell,
     )
@@ -50,8 +50,8 @@ def run_plan_quotas(request: PlanQuotasRequest, tell: Tell, limits: Limits) -> s
         problem = read_quota_problem(request.document)
     found = plan_quotas(
         problem,
-        _settings(request, limits),
-        most_rounds=request.rounds,
+        _limits(request, limits),
+        max_iterations=request.rounds,
         what_if=request.what_if,
         progress=tell,
     )
@@ -72,13 +72,12 @@ def run_operate(request: OperateRequest, tell: Tell, limits: Limits) -> str:
     found = operate(
         problem,
         request.policy,
-        time_limit_s=request.time_limit_s,
-        seed=request.seed,
-        workers=min(request.workers, limits.threads),
-        report=tell,
+        limits=_limits(request, limits),
+        progress=tell,
     )
     return write_operation_report(found)
 
 
-def _settings(request: SizingRequest, limits: Limits) -> Settings:
-    return Settings(request.time_limit_s, request.seed, min(request.workers, limits.threads))
+def _limits(request: SizingRequest | OperateRequest, limits: Limits) -> SolveLimits:
+    workers = min(request.workers, limits.threads)
+    return SolveLimits(request.time_limit_s, seed=request.seed, workers=workers)

@@ -12,7 +12,7 @@ from alloc.errors import AllocError, InstanceError, UnsupportedFeatureError
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Assignment, Run, Schedule, Solution
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge, Scheduler
 from alloc.simulation.simulator import simulate
@@ -39,8 +39,7 @@ class Solve(Protocol):
         backend: str,
         /,
         *,
-        time_limit_s: float,
-        seed: int,
+        limits: Limits,
         warm_start: Solution | None,
     ) -> Result[Solution]:
         """Return the result for an instance."""
@@ -250,8 +249,7 @@ class RollingHorizon:
             instance,
             self._formulation,
             self._backend,
-            time_limit_s=time_limit_s,
-            seed=self._seed,
+            limits=Limits(seconds=time_limit_s, seed=self._seed),
             warm_start=start,
         )
 

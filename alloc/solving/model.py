@@ -16,10 +16,9 @@ from alloc.errors import InstanceError, SolverError
 from alloc.families import Family, family_of
 from alloc.fingerprint import digest
 from alloc.formulation import BuiltModel, ProvedInfeasible, PyomoModel
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.solving.certify import certify
 from alloc.solving.outcome import Outcome, Settings
-from alloc.units import require_positive
 
 _OWN = "the bound is that of the model as it was solved, with what its user added"
 _NO_SOLUTION = "the model, with what was added to it, has no solution; take some of that out"
@@ -110,19 +109,16 @@ class Model:
             raise SolverError("the values state no solution: tasks find no hosts.")
         return found
 
-    def solve(
-        self, solver: str = "appsi_highs", *, time_limit_s: float = 60.0, seed: int = 0
-    ) -> Result[Any]:
+    def solve(self, solver: str = "appsi_highs", *, limits: Limits = Limits()) -> Result[Any]:
         """Solve the model with any solver that Pyomo knows; the answer is checked.
 
         Parameters
         ----------
         solver
             ``gurobi``, ``scip``, ``cbc``, ``appsi_highs`` ...
-        time_limit_s
-            Wall time, seconds.
-        seed
-            For the certificate; solvers have options of their own.
+        limits
+            Time, seconds. Gap, seed and threads are left to the solver, which has options of its
+            own for them.
 
         Returns
         -------
@@ -139,15 +135,14 @@ class Model:
         """
         from alloc.backends.pyomo_solver import solve as solve_pyomo
 
-        require_positive(time_limit_s, "model", "time_limit_s")
         now = _Parts.of(self.pyomo)
         if now.objective != self.parts.objective:
             raise InstanceError(
                 "the objective was changed, and the certificate would be about another; add "
                 "constraints only, or solve model.pyomo yourself."
             )
-        settings = Settings(time_limit_s, seed)
-        raw = solve_pyomo(self._pyomo, solver, SolverOptions(time_limit_s, seed))
+        settings = Settings.of(limits)
+        raw = solve_pyomo(self._pyomo, solver, SolverOptions(limits.seconds, limits.seed))
         own = now != self.parts
         outcome: Outcome[Any] = Outcome(
             solution=None if raw.values is None else self.built.extract(raw.values),

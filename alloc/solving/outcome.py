@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
 from alloc.objectives import Held
-from alloc.result import Repair, Sensitivity
+from alloc.result import Limits, Repair, Sensitivity
 
 S = TypeVar("S")
 Progress = Callable[[str], None]
@@ -18,7 +18,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """Limits of a solve.
+    """Limits of a solve (`alloc.result.Limits`), the clock that is running, and what is held.
 
     Parameters
     ----------
@@ -46,6 +46,11 @@ class Settings:
     held: tuple[Held, ...] = ()
     gap: float = OPTIMALITY_GAP
     nodes: int | None = None
+
+    @classmethod
+    def of(cls, limits: Limits) -> Settings:
+        """Return the settings of a solve that starts now."""
+        return cls(limits.seconds, limits.seed, limits.workers, gap=limits.gap)
 
     def seconds_left(self) -> float:
         """Return the wall time left, seconds, 0 or more."""

@@ -11,18 +11,16 @@ from typing import Any
 from alloc.backends import BACKENDS, SolverOptions
 from alloc.backends import backend as named_backend
 from alloc.backends.second_proof import with_proof
-from alloc.certificate import OPTIMALITY_GAP
-from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
+from alloc.errors import CertificateError, UnsupportedFeatureError
 from alloc.families import AUTO, INSTANCE, Family, family_of, load
 from alloc.formulation import ArrayModel, BuiltModel, CpSatModel, ProvedInfeasible, RawResult
 from alloc.objectives import parse_goal
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.solving.certify import certify
 from alloc.solving.cross_check import cross_checked
 from alloc.solving.lexicographic import solve_levels
 from alloc.solving.outcome import Outcome, Settings, timed_log
 from alloc.solving.refinement import Question, solve_refined
-from alloc.units import require_non_negative
 from alloc.verification import initial_violations
 from alloc.verification.starts import require_start
 
@@ -39,10 +37,7 @@ def solve(
     backend: str = AUTO,
     *,
     objective: str | None = None,
-    time_limit_s: float = 60.0,
-    gap: float = OPTIMALITY_GAP,
-    seed: int = 0,
-    workers: int = 1,
+    limits: Limits = Limits(),
     warm_start: Any = None,
     progress: Callable[[str], None] | None = None,
     isolated: bool = False,
@@ -65,15 +60,8 @@ def solve(
         Name of the objective, or None for the family's default. Placement takes a goal, such as
         ``"gpus_placed then balance + 0.05 moves"``: its levels are solved one after the other,
         with a certificate each (`Result.stages`).
-    time_limit_s
-        Wall time, seconds, more than 0.
-    gap
-        Relative gap between value and bound at which the search may stop, 0 or more: for
-        right-sizing, operation and general solvers; the other methods go on to the optimum.
-    seed
-        Random seed.
-    workers
-        Threads of the solver.
+    limits
+        Time, gap, seed and threads.
     warm_start
         A solution of this problem to start from, alone or in a result; one of a kind that the
         family does not return is left aside.
@@ -82,7 +70,7 @@ def solve(
     isolated
         Solve in a process of its own, so that a solver that crashes or is ended for its memory is
         a `SolverError` here and not the end of this session. It takes about a second more, before
-        `time_limit_s` begins; what this session has registered is not known there. A second
+        the time of `limits` begins; what this session has registered is not known there. A second
         Ctrl-C gives the solve up.
 
     Returns
@@ -94,7 +82,7 @@ def solve(
     Raises
     ------
     InstanceError
-        If a name is unknown or an option out of range, or `warm_start` answers another problem.
+        If a name is unknown, or `warm_start` answers another problem.
     UnsupportedFeatureError
         If the method cannot model the problem.
     BackendUnavailableError
@@ -110,17 +98,11 @@ def solve(
             family,
             backend,
             objective=objective,
-            time_limit_s=time_limit_s,
-            gap=gap,
-            seed=seed,
-            workers=workers,
+            limits=limits,
             warm_start=warm_start,
             progress=progress,
         )
-    if not (time_limit_s > 0 and math.isfinite(time_limit_s)):
-        raise InstanceError(f"time_limit_s is {time_limit_s}; give a number of seconds above 0.")
-    require_non_negative(gap, "solve", "gap")
-    settings = Settings(time_limit_s, seed, workers, gap=gap)
+    settings = Settings.of(limits)
 
     def tell(line: str) -> None:
         _log.info(line)

@@ -9,6 +9,7 @@ import numpy as np
 
 from alloc.families import verify
 from alloc.problems.quadratic_assignment import QuadraticAssignment
+from alloc.result import Limits
 from alloc.solving import solve as solve_problem
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
@@ -36,7 +37,7 @@ def truth(problem: QuadraticAssignment) -> Truth:
 
 def solve(problem: QuadraticAssignment, way: str, seconds: float) -> Answer:
     """Assign by the method of its own or by a general solver."""
-    result = solve_problem(problem, backend=way, time_limit_s=seconds)
+    result = solve_problem(problem, backend=way, limits=Limits(seconds=seconds))
     found = result.solution
     return of_result(result, [] if found is None else verify(problem, found))
 

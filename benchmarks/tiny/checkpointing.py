@@ -6,6 +6,7 @@ import itertools
 from random import Random
 
 from alloc.problems.checkpointing import CheckpointPlan, CheckpointProblem, Phase
+from alloc.result import Limits
 from alloc.solving import solve as solve_problem
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
@@ -41,7 +42,7 @@ def truth(problem: CheckpointProblem) -> Truth:
 
 def solve(problem: CheckpointProblem, way: str, seconds: float) -> Answer:
     """Solve it."""
-    return of_result(solve_problem(problem, backend=way, time_limit_s=seconds))
+    return of_result(solve_problem(problem, backend=way, limits=Limits(seconds=seconds)))
 
 
 CHECKPOINTING = Family("checkpointing", make, ("auto", "highs", "pyomo"), truth, solve)

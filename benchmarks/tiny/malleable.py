@@ -13,6 +13,7 @@ from random import Random
 
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Assignment
+from alloc.result import Limits
 from alloc.solving import solve as solve_instance
 from alloc.units import MILLI
 from alloc.verification import verify
@@ -191,7 +192,7 @@ def _first_state(job: Job, held: int | None) -> State:
 
 def solve(instance: Instance, way: str, seconds: float) -> Answer:
     """Solve over time with a backend."""
-    result = solve_instance(instance, "malleable", way, time_limit_s=seconds)
+    result = solve_instance(instance, "malleable", way, limits=Limits(seconds=seconds))
     broken = [] if result.solution is None else verify(instance, result.solution)
     return of_result(result, broken)
 

@@ -15,6 +15,7 @@ from alloc.problems.operation.problem import (
     OperationProblem,
     RunningJob,
 )
+from alloc.result import Limits
 from alloc.solving import solve as solve_problem
 from alloc.solving.operation.patterns import solve_by_patterns
 from alloc.solving.outcome import Settings
@@ -95,7 +96,9 @@ def solve(problem: Problem, way: str, seconds: float) -> Answer:
     """Decide by the aggregated model, by a general solver, or by patterns, which prove a bound."""
     decision, objective = problem
     if way != "patterns":
-        result = solve_problem(decision, backend=way, objective=objective, time_limit_s=seconds)
+        result = solve_problem(
+            decision, backend=way, objective=objective, limits=Limits(seconds=seconds)
+        )
         found = result.solution
         return of_result(result, [] if found is None else verify(decision, found))
     priced = solve_by_patterns(decision, Settings(seconds), objective=objective)

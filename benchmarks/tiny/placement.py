@@ -9,6 +9,7 @@ from placement_oracle import Oracle, random_instance
 
 from alloc.objectives import parse_goal
 from alloc.problems.allocation.instance import Instance
+from alloc.result import Limits
 from alloc.solving import solve as solve_instance
 from alloc.verification import verify
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
@@ -56,7 +57,9 @@ def truth(problem: Problem) -> Truth:
 def solve(problem: Problem, way: str, seconds: float) -> Answer:
     """Place with a backend."""
     instance, goal = problem
-    result = solve_instance(instance, "placement", way, objective=goal, time_limit_s=seconds)
+    result = solve_instance(
+        instance, "placement", way, objective=goal, limits=Limits(seconds=seconds)
+    )
     broken = [] if result.solution is None else verify(instance, result.solution)
     return of_result(result, broken)
 

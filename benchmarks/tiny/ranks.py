@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 
 from alloc.problems.rank_mapping import step_time, transfer_time
+from alloc.result import Limits
 from alloc.solving.rank_mapping.method import map_ranks
 from alloc.topology.communication import CommunicationGraph, CommunicationTree, Fabric
 from alloc.verification.rank_mapping import check_mapping
@@ -80,7 +81,7 @@ def truth(problem: Problem) -> Truth:
 def solve(problem: Problem, way: str, seconds: float) -> Answer:
     """Map the ranks."""
     fabric, job = problem
-    answer = map_ranks(fabric, job, time_limit_s=seconds)
+    answer = map_ranks(fabric, job, limits=Limits(seconds=seconds))
     return of_result(answer, check_mapping(job, fabric, answer.require_solution()))
 
 

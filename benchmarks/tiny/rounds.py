@@ -10,6 +10,7 @@ import numpy as np
 
 from alloc.objectives import round_utility
 from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.result import Limits
 from alloc.solving import solve as solve_instance
 from alloc.units import MILLI
 from alloc.verification import verify
@@ -82,7 +83,9 @@ def truth(problem: Problem) -> Truth:
 def solve(problem: Problem, way: str, seconds: float) -> Answer:
     """Solve the round with a backend."""
     instance, objective = problem
-    result = solve_instance(instance, "round", way, objective=objective, time_limit_s=seconds)
+    result = solve_instance(
+        instance, "round", way, objective=objective, limits=Limits(seconds=seconds)
+    )
     broken = [] if result.solution is None else verify(instance, result.solution)
     return of_result(result, broken)
 

@@ -15,6 +15,7 @@ from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem, P
 from alloc.problems.inference_sizing.served import ServedModel
 from alloc.problems.quota_planning.measures import level_of
 from alloc.problems.quota_planning.problem import GpuAmount, QuotaGoal, QuotaProblem, QuotaTenant
+from alloc.result import Limits
 from alloc.solving import solve
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
@@ -69,7 +70,7 @@ def truth_inference(problem: InferenceProblem) -> Truth:
 
 def solve_sizing(problem: InferenceProblem, way: str, seconds: float) -> Answer:
     """Size by mixes, columns, or a general solver."""
-    result = solve(problem, backend=way, time_limit_s=seconds)
+    result = solve(problem, backend=way, limits=Limits(seconds=seconds))
     return of_result(result, [] if result.solution is None else verify(problem, result.solution))
 
 
@@ -117,7 +118,7 @@ def truth_quotas(problem: QuotaProblem) -> Truth:
 
 def solve_division(problem: QuotaProblem, way: str, seconds: float) -> Answer:
     """Divide by arrays or Pyomo; of coverage every level is held to the truth."""
-    result = solve(problem, backend=way, time_limit_s=seconds)
+    result = solve(problem, backend=way, limits=Limits(seconds=seconds))
     plan = result.solution
     broken = [] if plan is None else verify(problem, plan)
     if problem.goal != "fair_coverage" or result.status != "optimal" or plan is None:

@@ -13,6 +13,7 @@ from alloc.families import FAMILIES
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.problems.colocation import ColocationProblem
+from alloc.result import Limits
 from alloc.solving import solve as solve_instance
 from alloc.topology import Host, HostType, Topology
 from alloc.topology.mig import mig_profiles
@@ -119,7 +120,9 @@ def truth(problem: tuple[Instance, str]) -> Truth:
 def solve(problem: tuple[Instance, str], way: str, seconds: float) -> Answer:
     """Solve with a backend."""
     instance, objective = problem
-    result = solve_instance(instance, "sharing", way, objective=objective, time_limit_s=seconds)
+    result = solve_instance(
+        instance, "sharing", way, objective=objective, limits=Limits(seconds=seconds)
+    )
     broken = [] if result.solution is None else verify(instance, result.solution)
     return of_result(result, broken)
 
@@ -173,7 +176,7 @@ def solve_together(problem: Together, way: str, seconds: float) -> Answer:
     """Pack and recompute the value."""
     table, kinds, weights, gpus, most = problem
     asked = ColocationProblem(kinds, table, gpus, max_per_gpu=most, weights=weights)
-    result = solve_instance(asked, backend=way, time_limit_s=seconds)
+    result = solve_instance(asked, backend=way, limits=Limits(seconds=seconds))
     packing = result.require_solution()
     everyone = sorted([*packing.left_out, *(j for gpu in packing.gpus for j in gpu)])
     value = sum(_worth(table, kinds, weights, list(gpu)) for gpu in packing.gpus)

@@ -17,6 +17,7 @@ from alloc.problems.right_sizing import (
     Site,
     Tightening,
 )
+from alloc.result import Limits
 from alloc.solving import solve as solve_problem
 from alloc.topology import HostType
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
@@ -88,7 +89,7 @@ def truth(problem: PlanningProblem) -> Truth:
 
 def solve(problem: PlanningProblem, way: str, seconds: float) -> Answer:
     """Plan by the methods of its own, or by a general solver on the extensive form."""
-    result = solve_problem(problem, backend=way, gap=_GAP, time_limit_s=seconds)
+    result = solve_problem(problem, backend=way, limits=Limits(seconds=seconds, gap=_GAP))
     return of_result(result, [] if result.solution is None else verify(problem, result.solution))
 
 

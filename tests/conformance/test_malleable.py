@@ -24,7 +24,7 @@ from alloc.models.malleable import lagrangian_bound, slot_data
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Run
 from alloc.progress import follow
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.solving import solve
 from alloc.solving.malleable.improvement import Improver
 from alloc.topology.host import Host, HostType
@@ -167,7 +167,7 @@ def brute_force(instance: Instance) -> float:
 
 
 def solved(instance: Instance, backend: str = "auto", seconds: float = 20.0) -> Result:
-    result = solve(instance, "malleable", backend, time_limit_s=seconds)
+    result = solve(instance, "malleable", backend, limits=Limits(seconds=seconds))
     if result.solution is not None:
         assert verify(instance, result.solution) == []
         assert result.certificate.verified

@@ -11,6 +11,7 @@ from alloc.models.placement.facts import NOT_LINEAR, Facts
 from alloc.objectives import parse_level
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
+from alloc.result import Limits
 from alloc.solving import solve
 from alloc.topology import Domain, Host, HostType, NetworkLink, Topology
 from alloc.topology.topology import HOST
@@ -69,14 +70,16 @@ def test_small_weights_survive_the_integers_of_cp_sat() -> None:
 def test_a_start_is_what_a_stopped_search_returns() -> None:
     """Without time for a search of its own, HiGHS completes the start and hands it back."""
     instance = Instance("i", one_rack(30, 8), gangs(*[7, 5, 3, 2] * 12, weight=2.0))
-    first = solve(instance, "placement", "highs", objective="gpus_placed", time_limit_s=20)
+    first = solve(
+        instance, "placement", "highs", objective="gpus_placed", limits=Limits(seconds=20)
+    )
     again = solve(
         instance,
         "placement",
         "highs",
         objective="gpus_placed then gpu_hosts_used",
         warm_start=first.solution,
-        time_limit_s=5,
+        limits=Limits(seconds=5),
     )
     assert again.stages[0].objective == first.certificate.objective == 204.0
 

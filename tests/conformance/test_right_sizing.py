@@ -22,6 +22,7 @@ from alloc.problems.right_sizing import (
     Site,
     Tightening,
 )
+from alloc.result import Limits
 from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType
 from alloc.verification.right_sizing import check_plan_claims, verify_plan
@@ -50,7 +51,7 @@ def test_all_models_and_methods_agree(data):
     problem = drawn(lambda: data.draw(problems()))
     expected = by_pyomo(problem)
     for method in ("extensive", "decomposition"):
-        result = right_size(problem, method=method, gap=GAP, time_limit_s=30)
+        result = right_size(problem, method=method, limits=Limits(seconds=30, gap=GAP))
         certificate = result.certificate
         if expected is None:
             assert certificate.status == "infeasible"
@@ -127,6 +128,6 @@ def simple_problems(draw) -> PlanningProblem:
 def test_the_optimum_is_that_of_brute_force(problem):
     expected = brute_force(problem)
     for method in ("extensive", "decomposition"):
-        result = right_size(problem, method=method, gap=GAP, time_limit_s=30)
+        result = right_size(problem, method=method, limits=Limits(seconds=30, gap=GAP))
         assert result.certificate.objective == pytest.approx(expected, rel=1e-5, abs=1e-6)
         assert result.certificate.bound <= expected * (1 + 1e-6) + 1e-6

@@ -18,6 +18,7 @@ from alloc.families import FAMILIES
 from alloc.packing.pool import HostPool
 from alloc.problems.allocation.instance import Instance, Tenant, misfit
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
+from alloc.result import Limits
 from alloc.solving import solve
 from alloc.topology.mig import mig_profiles
 from alloc.topology.topology import Host, HostType, Topology
@@ -119,7 +120,7 @@ def _running(draw: st.DrawFn, topology: Topology, jobs: list[Job]) -> Iterator[A
 
 def agree(instance: Instance, objective: str, backend: str) -> None:
     expected = brute_force(instance, objective)
-    result = solve(instance, "sharing", backend, objective=objective, time_limit_s=30)
+    result = solve(instance, "sharing", backend, objective=objective, limits=Limits(seconds=30))
     certificate = result.certificate
     if expected is None:
         assert certificate.status == "infeasible"

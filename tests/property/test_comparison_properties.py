@@ -14,6 +14,7 @@ from alloc.comparison.settings import OPTIMUM
 from alloc.instances import generate_elastic
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
+from alloc.result import Limits
 from alloc.schedulers import make_scheduler
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Job, rigid_gang
@@ -78,7 +79,7 @@ def test_a_poor_solver_does_not_make_a_poor_best_found(
     true_solve = solving.solve
 
     def stop_early(*args: object, warm_start: object, **options: object) -> object:
-        result = true_solve(*args, warm_start=poor, **{**options, "time_limit_s": 0.2})
+        result = true_solve(*args, warm_start=poor, **{**options, "limits": Limits(seconds=0.2)})
         value = objective("weighted_jct").evaluate(instance, poor)
         certificate = result.certificate.replace(status="feasible", objective=value)
         return dataclasses.replace(result, solution=poor, certificate=certificate)

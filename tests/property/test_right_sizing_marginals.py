@@ -23,7 +23,7 @@ from alloc.problems.right_sizing import (
 )
 from alloc.problems.right_sizing.headroom import reference_gpus
 from alloc.problems.right_sizing.repairs import apply_repairs
-from alloc.result import Repair, Sensitivity
+from alloc.result import Limits, Repair, Sensitivity
 from alloc.solving.right_sizing import marginals
 from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType
@@ -90,7 +90,7 @@ def test_marginal_values_are_what_one_unit_more_saves(data):
     assume(base < float("inf"))
     slack = 2e-6 * max(1.0, abs(base))
     for method in METHODS:
-        result = right_size(problem, method=method, gap=0.5, time_limit_s=20)
+        result = right_size(problem, method=method, limits=Limits(seconds=20, gap=0.5))
         assume(result.solution is not None)
         for value in result.sensitivities:
             assert value.is_exact
@@ -133,7 +133,7 @@ def test_of_a_large_problem_values_are_estimates_with_what_is_proved(monkeypatch
     monkeypatch.setattr(marginals, "_MOST_COLUMNS", 0)
     problem = load_stored_planning("planning-budget")
     base, checked = relaxed(problem), 0
-    for value in right_size(problem, method="decomposition", gap=1e-3).sensitivities:
+    for value in right_size(problem, method="decomposition", limits=Limits(gap=1e-3)).sensitivities:
         assert not value.is_exact
         if value.kind == "demand":
             continue

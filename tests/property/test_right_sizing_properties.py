@@ -10,6 +10,7 @@ from planning_strategies import offers, problems
 from alloc.errors import InstanceError
 from alloc.problems.right_sizing import HostOffer, PlanningProblem, Site
 from alloc.problems.right_sizing.headroom import reference_gpus
+from alloc.result import Limits
 from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType
 from alloc.verification.right_sizing import check_plan_claims, verify_plan
@@ -29,7 +30,9 @@ def draw_problem(data) -> PlanningProblem:
 
 def cost(problem: PlanningProblem) -> float:
     """Return the optimum, infinite if there is no plan."""
-    certificate = right_size(problem, gap=GAP, time_limit_s=30, method="extensive").certificate
+    certificate = right_size(
+        problem, limits=Limits(seconds=30, gap=GAP), method="extensive"
+    ).certificate
     return float("inf") if certificate.objective is None else certificate.objective
 
 
@@ -184,7 +187,7 @@ def test_no_bound_is_ever_on_the_wrong_side(data):
     problem = draw_problem(data)
     optimum = cost(problem)
     for gap in (0.2, 1e-3):
-        result = right_size(problem, method="decomposition", gap=gap, time_limit_s=20)
+        result = right_size(problem, method="decomposition", limits=Limits(seconds=20, gap=gap))
         assert result.certificate.bound <= optimum * (1 + 1e-6) + 1e-4
         if result.solution is not None:
             assert result.certificate.objective >= optimum * (1 - 1e-6) - 1e-4

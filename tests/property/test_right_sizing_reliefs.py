@@ -9,7 +9,7 @@ from planning_strategies import problems, some
 from alloc.errors import InstanceError
 from alloc.problems.right_sizing import PlanningProblem
 from alloc.problems.right_sizing.repairs import apply_repairs
-from alloc.result import Repair
+from alloc.result import Limits, Repair
 from alloc.solving.right_sizing.method import right_size
 
 METHODS = ("extensive", "decomposition")
@@ -44,7 +44,7 @@ def ways(reliefs: tuple[Repair, ...]) -> list[list[Repair]]:
 
 
 def status(problem: PlanningProblem, method: str = "auto") -> str:
-    return right_size(problem, method=method, gap=0.5, time_limit_s=20).certificate.status
+    return right_size(problem, method=method, limits=Limits(seconds=20, gap=0.5)).certificate.status
 
 
 @settings(
@@ -56,7 +56,7 @@ def status(problem: PlanningProblem, method: str = "auto") -> str:
 def test_every_way_out_is_enough_and_less_of_it_is_not(data):
     try:
         problem = data.draw(tight_problems())
-        result = right_size(problem, gap=0.5, time_limit_s=20)
+        result = right_size(problem, limits=Limits(seconds=20, gap=0.5))
     except InstanceError:
         # Drawn so that no offer can serve a class.
         assume(False)

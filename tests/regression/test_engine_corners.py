@@ -6,6 +6,7 @@ import pytest
 
 import alloc
 from alloc.problems.allocation.instance import Tenant
+from alloc.result import Limits
 from alloc.topology.host import Host, HostType
 from alloc.workload import rigid_gang
 
@@ -22,7 +23,7 @@ HELD = (alloc.Assignment("a", 0, (alloc.TaskPlacement("h0", "worker", 1),)),)
 
 def solve(instance: alloc.Instance, backend: str) -> alloc.Result:
     """Solve within a few seconds."""
-    return alloc.solve(instance, backend=backend, time_limit_s=5)
+    return alloc.solve(instance, backend=backend, limits=Limits(seconds=5))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -75,4 +76,4 @@ def test_running_before_arriving_is_refused() -> None:
     job = alloc.Job("a", 5.0, 20.0, (rigid_gang(1),))
     instance = alloc.Instance("early", ONE_GPU, (job,), slot_s=5.0, running=HELD)
     with pytest.raises(alloc.InstanceError, match='job "a": runs when the instance starts but'):
-        alloc.solve(instance, time_limit_s=5)
+        alloc.solve(instance, limits=Limits(seconds=5))

@@ -24,6 +24,7 @@ from alloc.learning.reward_audit.schedulers import Replay, SlotMaximiser
 from alloc.objectives import require_slot
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
+from alloc.result import Limits
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.state import Scheduler
 from alloc.solving import solve
@@ -274,7 +275,7 @@ def _optimum(
     asked = instance
     if not reward.weighted:
         asked = instance.replace(jobs=tuple(replace(job, weight=1.0) for job in instance.jobs))
-    result = solve(asked, time_limit_s=time_limit_s, seed=seed)
+    result = solve(asked, limits=Limits(seconds=time_limit_s, seed=seed))
     if not isinstance(result.solution, Schedule):
         raise SolverError(
             f'instance "{instance.name}": no schedule was found in {time_limit_s:g} s; audit '

@@ -9,6 +9,7 @@ from alloc.errors import AllocError
 from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment
+from alloc.result import Limits
 from alloc.schedulers.placement.exactly import job_of, place_exactly
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.solving.gang import Tree
@@ -131,7 +132,7 @@ class Repacking:
                 instance,
                 view.id,
                 move_budget=self.move_budget,
-                time_limit_s=self.time_limit_s,
+                limits=Limits(seconds=self.time_limit_s),
             )
         except AllocError:
             found = None

@@ -22,7 +22,7 @@ def solve_inference(
     settings: Settings | None = None,
     *,
     method: Literal["mixes", "columns", "pyomo"] = "mixes",
-    report: Report | None = None,
+    progress: Report | None = None,
     keep: bool = False,
 ) -> Result[InferencePlan]:
     """Find the cheapest replicas that serve every request within its goals.
@@ -36,7 +36,7 @@ def solve_inference(
     method
         ``"mixes"``: the strong model where it applies, else the columns; ``"columns"``: the model
         by columns as arrays; ``"pyomo"``: the same in Pyomo.
-    report
+    progress
         Called with a line of text now and then.
     keep
         Whether an interrupt (Ctrl-C) ends it with what was found until then; else it ends it as it
@@ -51,7 +51,7 @@ def solve_inference(
     """
     settings = settings or Settings()
     backend = AUTO if method == "mixes" else method
-    say = report or (lambda line: None)
+    say = progress or (lambda line: None)
     result: Result[InferencePlan] = solve_within(problem, settings, say, backend=backend)
     if result.certificate.limit == "interrupt" and not keep:
         raise KeyboardInterrupt

@@ -12,7 +12,7 @@ from alloc.backends import SolverOptions
 from alloc.backends.highs import version
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.second_proof import solve_and_prove
-from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
+from alloc.certificate import BoundProof, Limit, is_within
 from alloc.formulation import Array, ArrayModel, RawResult
 from alloc.models.operation.arrays import OperationArrays, operation_arrays
 from alloc.models.operation.data import operation_data
@@ -60,8 +60,7 @@ def solve_operation(
     settings: Settings | None = None,
     *,
     objective: str = "operation-cost",
-    gap: float = OPTIMALITY_GAP,
-    report: Report | None = None,
+    progress: Report | None = None,
     keep: bool = False,
 ) -> Result[OperationPlan]:
     """Return the best plan found and a proved bound on every plan.
@@ -71,12 +70,10 @@ def solve_operation(
     problem
         The decision.
     settings
-        Time limit, seed, threads.
+        Limits; by default 60 s, one thread, to the optimum.
     objective
         One of `alloc.verification.operation.OBJECTIVES`.
-    gap
-        Relative gap at which to stop.
-    report
+    progress
         Takes a line of progress.
     keep
         Whether an interrupt (Ctrl-C) ends it with what was found until then; else it ends it as it
@@ -96,8 +93,8 @@ def solve_operation(
     >>> result.certificate.status
     'optimal'
     """
-    settings = replace(settings or Settings(), gap=gap)
-    log, say = timed_log(settings, report)
+    settings = settings or Settings()
+    log, say = timed_log(settings, progress)
     result: Result[OperationPlan] = solve_within(problem, settings, say, objective=objective)
     result = result.replace(log=tuple(log))
     if result.certificate.limit == "interrupt" and not keep:

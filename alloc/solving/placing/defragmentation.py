@@ -16,7 +16,7 @@ from alloc.families import AUTO
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.problems.allocation.migration import Migration
 from alloc.problems.allocation.solution import Allocation, Assignment, Solution
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.solving.placing.migration import order_moves
 from alloc.solving.placing.standing import jobs_concerned, keeping_size, leave_broken, only
 from alloc.solving.solver import solve
@@ -28,12 +28,11 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class _Limits:
+class _Search:
     """What solves, for how long."""
 
     backend: str
-    time_limit_s: float
-    seed: int
+    limits: Limits
     progress: Progress | None
 
     def solve(self, problem: Instance, goal: str) -> Result[Solution]:
@@ -43,8 +42,7 @@ class _Limits:
             "placement",
             self.backend,
             objective=goal,
-            time_limit_s=self.time_limit_s,
-            seed=self.seed,
+            limits=self.limits,
             progress=self.progress,
         )
 
@@ -83,8 +81,7 @@ def make_room(
     *,
     move_budget: int | None = None,
     backend: str = AUTO,
-    time_limit_s: float = 60.0,
-    seed: int = 0,
+    limits: Limits = Limits(),
     progress: Progress | None = None,
 ) -> Defragmentation:
     """Move as few running tasks as it takes for a waiting job to start, however small.
@@ -99,7 +96,7 @@ def make_room(
         The job to let in; other waiting jobs stay out.
     move_budget
         Most tasks that may move, or None.
-    backend, time_limit_s, seed, progress
+    backend, limits, progress
         As in `alloc.solve`.
 
     Raises
@@ -123,8 +120,8 @@ def make_room(
             for job in standing.jobs
         )
     )
-    limits = _Limits(backend, time_limit_s, seed, progress)
-    result = limits.solve(problem, "weight_placed then moves")
+    search = _Search(backend, limits, progress)
+    result = search.solve(problem, "weight_placed then moves")
     stages = result.stages or (result.certificate,)
     if result.solution is None:
         return Defragmentation(result, None)
@@ -134,7 +131,7 @@ def make_room(
         reason = (
             f'job "{job_id}" cannot start {within}{_while(known, broken)}.'
             if stages[0].status == "optimal"
-            else f'no way to start job "{job_id}" {within} was found in {time_limit_s:g} s.'
+            else f'no way to start job "{job_id}" {within} was found in {limits.seconds:g} s.'
         )
         blocked = dataclasses.replace(result, certificate=stages[0], stages=())
         return Defragmentation(blocked, None, blocked=reason)
@@ -160,8 +157,7 @@ def drain(
     *,
     move_budget: int | None = None,
     backend: str = AUTO,
-    time_limit_s: float = 60.0,
-    seed: int = 0,
+    limits: Limits = Limits(),
     progress: Progress | None = None,
 ) -> Defragmentation:
     """Empty hosts or whole domains with as few moves as it takes.
@@ -172,7 +168,7 @@ def drain(
         What runs.
     places
         Ids of hosts or domains that are to hold nothing.
-    move_budget, backend, time_limit_s, seed, progress
+    move_budget, backend, limits, progress
         As in `make_room`; tasks that leave the places count.
 
     Raises
@@ -204,8 +200,8 @@ def drain(
         running=tuple(kept),
         moves=Moves(None if move_budget is None else move_budget - stranded),
     )
-    limits = _Limits(backend, time_limit_s, seed, progress)
-    result = limits.solve(problem, "moves")
+    search = _Search(backend, limits, progress)
+    result = search.solve(problem, "moves")
     # The tasks that stood on the drained hosts move in any case.
     certificate = result.certificate
     value = certificate.objective
@@ -223,8 +219,7 @@ def consolidate(
     move_cost: float = 0.05,
     move_budget: int | None = None,
     backend: str = AUTO,
-    time_limit_s: float = 60.0,
-    seed: int = 0,
+    limits: Limits = Limits(),
     progress: Progress | None = None,
 ) -> Defragmentation:
     """Free whole hosts: fewest hosts with GPUs in use, against the cost of the moves.
@@ -235,12 +230,12 @@ def consolidate(
         What runs.
     move_cost
         What the move of a task is worth, in hosts, more than 0.
-    move_budget, backend, time_limit_s, seed, progress
+    move_budget, backend, limits, progress
         As in `make_room`.
     """
     problem = _what_runs(instance, move_budget)
-    limits = _Limits(backend, time_limit_s, seed, progress)
-    result = limits.solve(problem, f"gpu_hosts_used + {move_cost!r} moves")
+    search = _Search(backend, limits, progress)
+    result = search.solve(problem, f"gpu_hosts_used + {move_cost!r} moves")
     return _with_steps(problem, result)
 
 

@@ -8,6 +8,7 @@ from alloc.families import AUTO
 from alloc.objectives.placed import moved_tasks_by_role
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation
+from alloc.result import Limits
 from alloc.solving.gang import Explanation, Relaxation, decide_for
 from alloc.solving.placing.defragmentation import Defragmentation, make_room
 from alloc.units import MILLI
@@ -19,7 +20,7 @@ def explain(
     *,
     moves: bool = True,
     backend: str = AUTO,
-    time_limit_s: float = 10.0,
+    limits: Limits = Limits(seconds=10.0),
 ) -> Explanation | None:
     """Say why a waiting job cannot start now, or return None if it can.
 
@@ -31,16 +32,16 @@ def explain(
         The waiting job.
     moves
         Whether to look for moves of running jobs that would let it in (a placement problem).
-    backend, time_limit_s
-        What searches for them, and the wall time of the whole, seconds. Reading and checking a
-        placement is not cut short, which takes some seconds on ten thousand hosts.
+    backend, limits
+        What searches for them, and for how long, the whole in the time of `limits`. Reading and
+        checking a placement is not cut short, which takes some seconds on ten thousand hosts.
 
     Raises
     ------
     InstanceError
         If there is no such job, or it runs already.
     """
-    ends = time.perf_counter() + time_limit_s
+    ends = time.perf_counter() + limits.seconds
     explanation = decide_for(instance, job_id).explanation
     # Running jobs are in the way by what they hold, or by where they stand.
     in_the_way = explanation is not None and {"running jobs", "affinity"} & {*explanation.conflict}
@@ -49,7 +50,7 @@ def explain(
     left = ends - time.perf_counter()
     if left <= 0:
         return explanation
-    room = make_room(instance, job_id, backend=backend, time_limit_s=left)
+    room = make_room(instance, job_id, backend=backend, limits=limits.replace(seconds=left))
     if room.migration is None or not room.migration.steps:
         return explanation
     return explanation.with_cure(_moving(instance, room))

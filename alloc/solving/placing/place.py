@@ -10,7 +10,7 @@ from alloc.errors import AllocError, CertificateError
 from alloc.families import AUTO
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Solution
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.solving.gang import Decider
 from alloc.solving.placing.standing import leave_broken
 from alloc.solving.solver import solve
@@ -48,9 +48,7 @@ def place(
     *,
     backend: str = AUTO,
     repair: bool = False,
-    time_limit_s: float = 60.0,
-    seed: int = 0,
-    workers: int = 1,
+    limits: Limits = Limits(),
     progress: Callable[[str], None] | None = None,
 ) -> Placement:
     """Place the waiting jobs of an instance, and move running ones where it allows that.
@@ -67,7 +65,7 @@ def place(
         Running jobs may break rules from the start: an over-full host, a split gang. By default
         such jobs are left exactly as they are, and so is what they break. With repair every rule
         holds in the end; put ``moves`` first in the goal to repair at least cost.
-    time_limit_s, seed, workers, progress
+    limits, progress
         As in `alloc.solve`.
 
     Raises
@@ -82,9 +80,7 @@ def place(
         "placement",
         backend,
         objective=goal,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        workers=workers,
+        limits=limits,
         progress=progress,
     )
     if isinstance(result.solution, Allocation):

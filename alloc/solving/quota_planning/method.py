@@ -51,7 +51,7 @@ def solve_quotas(
     settings: Settings | None = None,
     *,
     method: Method = "highs",
-    report: Report | None = None,
+    progress: Report | None = None,
     keep: bool = False,
 ) -> Result[QuotaPlan]:
     """Find the quotas that reach the goal best.
@@ -64,7 +64,7 @@ def solve_quotas(
         Limits; by default 60 s, one thread.
     method
         ``"highs"`` on the arrays, or ``"pyomo"`` on the Pyomo model.
-    report
+    progress
         Called with a line of text now and then.
     keep
         Whether an interrupt (Ctrl-C) ends it with what was found until then; else it ends it as it
@@ -83,7 +83,7 @@ def solve_quotas(
     KeyboardInterrupt
         At an interrupt, without `keep`.
     """
-    say = report or (lambda line: None)
+    say = progress or (lambda line: None)
     result: Result[QuotaPlan] = solve_within(problem, settings or Settings(), say, backend=method)
     if result.certificate.limit == "interrupt" and not keep:
         raise KeyboardInterrupt

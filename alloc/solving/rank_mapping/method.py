@@ -29,7 +29,7 @@ from alloc.problems.rank_mapping import (
     transfer_time,
     value_mapping,
 )
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.quadratic_assignment.method import assign
 from alloc.solving.rank_mapping.block_plans import Plan, has_enough, plans
@@ -54,8 +54,7 @@ def map_ranks(
     algorithm: Algorithm = "auto",
     latency_s: Mapping[str, float] | None = None,
     bandwidth_gb_per_s: Mapping[str, float] | None = None,
-    time_limit_s: float = 60.0,
-    seed: int = 0,
+    limits: Limits = Limits(),
 ) -> Result[RankMapping]:
     """Map the ranks of a job onto the GPUs of its placement.
 
@@ -76,10 +75,8 @@ def map_ranks(
         How all-reduces run.
     latency_s, bandwidth_gb_per_s
         By level, where they differ from what `alloc.topology.job_fabric` derives.
-    time_limit_s
-        Wall time, seconds.
-    seed
-        Random seed.
+    limits
+        Time and seed.
 
     Returns
     -------
@@ -114,9 +111,7 @@ def map_ranks(
         latency_s=latency_s,
         bandwidth_gb_per_s=bandwidth_gb_per_s,
     )
-    result: Result[RankMapping] = solve(
-        problem, objective=objective, time_limit_s=time_limit_s, seed=seed
-    )
+    result: Result[RankMapping] = solve(problem, objective=objective, limits=limits)
     return result
 
 

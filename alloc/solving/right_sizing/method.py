@@ -12,7 +12,7 @@ from alloc.models.right_sizing.data import SizingData
 from alloc.problems.right_sizing.headroom import require_goals_can_be_kept
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.right_sizing.assumptions import assumptions
 from alloc.solving.right_sizing.decomposition import solve_by_decomposition
@@ -99,10 +99,7 @@ by_decomposition = partial(solve_right_sizing, method="decomposition")
 def right_size(
     problem: PlanningProblem,
     *,
-    time_limit_s: float = 60.0,
-    gap: float = 1e-4,
-    seed: int = 0,
-    workers: int = 1,
+    limits: Limits = Limits(gap=1e-4),
     method: Method = "auto",
     start: Plan | None = None,
     progress: Watch | None = None,
@@ -113,14 +110,8 @@ def right_size(
     ----------
     problem
         The problem.
-    time_limit_s
-        Wall time, seconds. The best plan found by then is returned with the bound proved by then.
-    gap
-        Relative gap between cost and bound at which the search stops.
-    seed
-        Random seed of the solver.
-    workers
-        Threads or processes.
+    limits
+        Time, gap, seed, and threads or processes.
     method
         ``auto``, ``extensive`` or ``decomposition``.
     start
@@ -149,10 +140,7 @@ def right_size(
         problem,
         "right_sizing",
         method,
-        time_limit_s=time_limit_s,
-        gap=gap,
-        seed=seed,
-        workers=workers,
+        limits=limits,
         warm_start=start,
         progress=progress,
     )

@@ -120,7 +120,7 @@ def solver(monkeypatch):
     calls = []
 
     def solve(instance, formulation, backend, **options):
-        calls.append((instance.name, options["time_limit_s"]))
+        calls.append((instance.name, options["limits"].seconds))
         alone = sum(job.weight * job.min_run_s for job in instance.jobs)
         certificate = Certificate(
             status="feasible",
@@ -131,8 +131,8 @@ def solver(monkeypatch):
             formulation=formulation,
             backend=backend,
             backend_version="1",
-            seed=options["seed"],
-            workers=options["workers"],
+            seed=options["limits"].seed,
+            workers=options["limits"].workers,
             seconds=0.5,
             fingerprint=instance.fingerprint,
         )

@@ -132,8 +132,8 @@ def test_the_exit_code_tells_a_plan_that_holds_from_one_that_does_not(
     """Until then a plan whose goals the simulator missed was exit 0, like one that holds."""
     whole = planning_report.plan
 
-    def replayed(problem, *, settings, replay, **options):
-        found = whole(problem, settings=settings)
+    def replayed(problem, *, limits, replay, **options):
+        found = whole(problem, limits=limits)
         result = found.result
         if outcome == "no plan":
             certificate = result.certificate.replace(status="no_solution", objective=None)

@@ -8,6 +8,7 @@ import pytest
 import alloc.solving
 from alloc import Certificate, InstanceError, Result
 from alloc.documents import json_schema, load_result
+from alloc.result import Limits
 
 
 def certificate(instance, **changes):
@@ -148,9 +149,7 @@ def test_options_reach_the_engine(run, instance, instance_file, tmp_path, fake_s
     del options["progress"]
     assert options == {
         "objective": "goodput",
-        "time_limit_s": 7.0,
-        "seed": 3,
-        "workers": 2,
+        "limits": Limits(seconds=7.0, seed=3, workers=2),
         "warm_start": solved,
     }
 
@@ -158,7 +157,7 @@ def test_options_reach_the_engine(run, instance, instance_file, tmp_path, fake_s
 def test_a_warm_start_of_another_instance_is_refused(run, instance, instance_file, tmp_path):
     """It was taken without a word, where `alloc verify` refuses it."""
     other, answer = instance.replace(name="another"), tmp_path / "answer.json"
-    alloc.solving.solve(other, time_limit_s=2).to_json(answer)
+    alloc.solving.solve(other, limits=Limits(seconds=2)).to_json(answer)
     done = run("solve", instance_file, "--warm-start", answer)
     assert done.exit_code == 2
     assert "the result is for the instance with fingerprint" in done.stderr

@@ -1,10 +1,11 @@
 """`alloc verify`: rules, claims and exit codes."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from alloc import Run, Schedule, solve
+from alloc import Result, Run, Schedule, solve
 from alloc.documents import write_solution
 
 
@@ -111,3 +112,12 @@ def test_an_answer_comes_from_standard_input(run, instance_file, result):
 def test_what_comes_from_standard_input_is_named_in_errors(run, instance_file):
     assert "standard input" in run("verify", instance_file, "-", input="{").stderr
     assert "standard input" in run("solve", "-", input="{").stderr
+
+
+def test_the_result_of_another_family_is_refused(run, instance_file):
+    """Every family has the same document of a result, and this one is about a plan."""
+    plan = Path(__file__).parents[2] / "data" / "documents" / "plan_result-v1.json"
+    text = Result.from_json(plan.read_text()).to_json()
+    done = run("verify", instance_file, "-", input=text)
+    assert done.exit_code == 2
+    assert "is the result of another family, with a Plan; give an allocation" in done.stderr

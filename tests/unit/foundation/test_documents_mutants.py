@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from inference_problems import a_problem
 from jsonschema import Draft202012Validator
@@ -18,10 +19,12 @@ from alloc.certificate import Certificate
 from alloc.documents import format_of, json_schema
 from alloc.documents.kinds import KINDS
 from alloc.errors import InstanceError
+from alloc.families import FAMILIES, load
 from alloc.instances.operation import generate_operation
 from alloc.instances.planning import generate_planning
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
+from alloc.problems.checkpointing import CheckpointPlan
 from alloc.problems.colocation import Packing
 from alloc.problems.inference_sizing.plan import HostContents, InferencePlan, ReplicaGroup
 from alloc.problems.inference_sizing.report import GoalCheck, InferenceReport
@@ -113,6 +116,7 @@ SAMPLES: dict[str, list[Any]] = {
         Result(INFERENCE_PLAN, CERTIFICATE),
         Result(QuotaPlan((Quota("a", "v100", 1000),)), CERTIFICATE),
         Result(Packing(((0, 1), (2,)), (3,)), CERTIFICATE),
+        Result(CheckpointPlan((0, 2)), CERTIFICATE),
         Result(RankMapping(("h/gpu0",), StepTime(1.0, 0.5, 0.25, 0.0), 2.0), CERTIFICATE),
     ],
     "planning": [FORECAST],
@@ -172,6 +176,12 @@ def mutants(raw: Any) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
             if isinstance(holder, dict):
                 change(holder, last)
                 yield path, name, changed
+
+
+def test_there_is_a_sample_of_every_familys_solution() -> None:
+    """A family that is registered has documents without anybody having to think of it."""
+    known = {type(result.solution) for result in SAMPLES["result"]} | {np.ndarray}
+    assert known == {load(family.solution) for family in FAMILIES.values()}
 
 
 @pytest.mark.parametrize("kind", KINDS)

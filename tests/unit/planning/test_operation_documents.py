@@ -1,6 +1,7 @@
 """Operation as JSON documents and from scheduling instances."""
 
 import json
+import math
 
 import pytest
 from hypothesis import given, settings
@@ -24,6 +25,8 @@ from alloc.planning.operation import (
 from alloc.problems.allocation.instance import Affinity, Instance
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.problems.operation.problem import OperationProblem, RunningJob
+from alloc.solving.operation.method import solve_operation
+from alloc.solving.outcome import Settings
 from alloc.topology import Host, HostType, Topology, flat_cluster
 from alloc.verification.operation import verify_operation
 from alloc.workload import Configuration, Job, TaskGroup
@@ -89,10 +92,10 @@ def test_a_wrong_plan_and_a_wrong_file_are_refused(tmp_path):
 
 def test_a_decision_without_a_limit_can_be_written():
     """Its time was the limit less what was left of it: not a number, and no document holds that."""
-    found = operate(PROBLEM, time_limit_s=float("inf"))
-    assert 0 <= found.result.certificate.seconds < 60
-    assert "nan" not in found.result.log[0]
-    assert json.loads(write_operation_report(found))["result"]["certificate"]["status"] == "optimal"
+    found = solve_operation(PROBLEM, Settings(math.inf))
+    assert 0 <= found.certificate.seconds < 60
+    assert "nan" not in found.log[0]
+    assert json.loads(found.to_json())["certificate"]["status"] == "optimal"
 
 
 def test_policies_are_listed_with_titles():

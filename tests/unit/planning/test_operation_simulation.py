@@ -10,8 +10,8 @@ from alloc.planning import operation_simulation
 from alloc.planning.operation_simulation import saving, simulate_operation
 from alloc.problems.operation.job_stream import OperationStream, StreamJob
 from alloc.problems.operation.problem import EarlyStop, NodePool, NodeType, OperationJob
+from alloc.result import Limits
 from alloc.solving.operation.policies import POLICIES
-from alloc.solving.outcome import Settings
 
 # 2 an hour for a node, and 1 kW at 0.5 a kWh: 2.5 in all.
 NODE = NodeType("t", 1, (2.0,), (1000.0,))
@@ -110,7 +110,7 @@ def test_a_chance_that_has_passed_is_not_feared_again():
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_ends_every_job(policy):
     world = generate_operation_stream(num_nodes=2, num_jobs=6, kind="own", stops=True, seed=2)
-    run = simulate_operation(world, policy, Settings(time_limit_s=0.5))
+    run = simulate_operation(world, policy, Limits(seconds=0.5))
     assert {record.job for record in run.jobs} == {s.job.id for s in world.jobs}
     for record, item in zip(run.jobs, world.jobs, strict=True):
         fastest = min(t for times in item.job.duration_s.values() for t in times)
@@ -128,7 +128,7 @@ def test_the_same_seed_tells_the_same_story():
 
 def test_progress_is_reported():
     lines = []
-    simulate_operation(stream(StreamJob(job("a", 1, 2))), "edf", report=lines.append)
+    simulate_operation(stream(StreamJob(job("a", 1, 2))), "edf", progress=lines.append)
     assert lines == ["edf: 0.0 h, 1 jobs run, 0 wait, 0 of 1 ended"]
 
 

@@ -17,7 +17,7 @@ from alloc.planning.documents import encode_what_if
 from alloc.planning.fronts import in_energy, pareto
 from alloc.planning.loop import plan_and_replay
 from alloc.planning.replay import ReplaySettings, replay, replay_all
-from alloc.planning.report import PlanReport, SolveSettings, plan
+from alloc.planning.report import PlanReport, plan, solve_plan
 from alloc.problems.right_sizing import (
     Plan,
     PlanningProblem,
@@ -27,22 +27,22 @@ from alloc.problems.right_sizing import (
 from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.bands import bands_of
 from alloc.problems.right_sizing.headroom import KEPT_OUT
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.verification.right_sizing import verify_plan
 
-EXACT = SolveSettings(time_limit_s=20.0, gap=1e-6)
+EXACT = Limits(seconds=20.0, gap=1e-6)
 INF = float("inf")
 REPLAY = ReplaySettings(jobs=100, replications=2, regimes=1)
 
 
 @pytest.fixture(scope="module")
 def base() -> PlanReport:
-    return plan(problem(), settings=EXACT)
+    return plan(problem(), limits=EXACT)
 
 
 @pytest.fixture(scope="module")
 def replayed() -> PlanReport:
-    return plan(problem(), settings=EXACT, replay=REPLAY)
+    return plan(problem(), limits=EXACT, replay=REPLAY)
 
 
 def test_the_loop_ends_where_the_goals_hold_in_the_simulator(
@@ -67,7 +67,7 @@ def test_where_there_are_too_many_pools_classes_settle_and_the_goals_hold(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("alloc.planning.settling._MOST_PLACES", 0)
-    found = plan(problem(), settings=EXACT, replay=REPLAY).replayed
+    found = plan(problem(), limits=EXACT, replay=REPLAY).replayed
     assert found is not None
     assert found.rounds[0].missed
     assert found.outcome == "holds"
@@ -87,8 +87,8 @@ def test_settled_classes_that_find_no_plan_are_let_back() -> None:
     """The room that a large problem asks for is halved, and asked for no further."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("alloc.planning.settling._MOST_PLACES", 0)
-        cheap = EXACT.solve(problem())
-        none = EXACT.solve(problem(budget=1.0))
+        cheap = solve_plan(problem(), EXACT)
+        none = solve_plan(problem(budget=1.0), EXACT)
         assert none.solution is None
         asked: list[PlanningProblem] = []
         answers = [cheap, none, cheap]
@@ -97,7 +97,7 @@ def test_settled_classes_that_find_no_plan_are_let_back() -> None:
             asked.append(tightened)
             return answers[min(len(asked), len(answers)) - 1]
 
-        ended = plan_and_replay(problem(), solve, REPLAY, max_rounds=3)
+        ended = plan_and_replay(problem(), solve, REPLAY, max_iterations=3)
     # What was measured for a mix proves nothing impossible.
     assert ended.outcome == "missed"
     (before,), (after,) = (
@@ -117,16 +117,15 @@ def _scripted(
 
 def test_the_answer_is_the_cheapest_plan_that_held_and_not_the_last() -> None:
     """Less room is tried once the goals hold; where they then miss, nothing is lost."""
-    cheap = EXACT.solve(problem())
+    cheap = solve_plan(problem(), EXACT)
     everywhere = tuple(
         Tightening(name, gpu_type, "hall", 3.0)
         for name in ("train", "tune")
         for gpu_type in ("a100", "h100")
     )
-    dear = EXACT.solve(problem(tightening=everywhere))
-    dearer = EXACT.solve(
-        problem(tightening=tuple(dataclasses.replace(part, factor=5.0) for part in everywhere))
-    )
+    dear = solve_plan(problem(tightening=everywhere), EXACT)
+    tighter = tuple(dataclasses.replace(part, factor=5.0) for part in everywhere)
+    dearer = solve_plan(problem(tightening=tighter), EXACT)
     ended = plan_and_replay(problem(), _scripted([cheap, dear, cheap]), REPLAY)
     assert [turn.holds for turn in ended.rounds][:3] == [False, True, False]
     assert ended.outcome == "holds"
@@ -154,7 +153,9 @@ def test_no_plan_is_judged_by_the_draws_that_it_was_made_by(
 
     monkeypatch.setattr("alloc.planning.loop.replay_all", judge)
     monkeypatch.setattr("alloc.planning.room.replay", size)
-    ended = plan_and_replay(problem(), EXACT.solve, REPLAY)
+    ended = plan_and_replay(
+        problem(), lambda tightened, last: solve_plan(tightened, EXACT, last), REPLAY
+    )
     assert judged == list(range(1, len(ended.rounds) + 1))
     assert sized
     assert not set(sized) & set(judged)
@@ -162,10 +163,10 @@ def test_no_plan_is_judged_by_the_draws_that_it_was_made_by(
 
 def test_a_loop_that_may_not_buy_says_that_it_is_impossible() -> None:
     """The base is feasible within the budget; what the replay asks for is not."""
-    cheapest = plan(problem(), settings=EXACT).result.certificate.objective
+    cheapest = plan(problem(), limits=EXACT).result.certificate.objective
     assert cheapest is not None
     tight = problem(budget=cheapest * 1.01)
-    report = plan(tight, settings=EXACT, replay=REPLAY)
+    report = plan(tight, limits=EXACT, replay=REPLAY)
     assert report.replayed is not None
     assert report.replayed.outcome == "impossible"
     assert not report.holds
@@ -177,11 +178,11 @@ def test_a_loop_that_may_not_buy_says_that_it_is_impossible() -> None:
 
 
 def test_rounds_that_run_out_and_problems_without_a_plan_are_said() -> None:
-    once = plan(problem(), settings=EXACT, replay=REPLAY, max_rounds=1)
+    once = plan(problem(), limits=EXACT, replay=REPLAY, max_iterations=1)
     assert once.replayed is not None
     assert once.replayed.outcome == "missed"
     assert "allow more rounds" in once.replayed.sentence
-    none = plan(problem(budget=1.0), settings=EXACT, replay=REPLAY)
+    none = plan(problem(budget=1.0), limits=EXACT, replay=REPLAY)
     assert none.replayed is not None
     assert none.replayed.outcome == "no plan"
     assert not none.holds
@@ -197,7 +198,7 @@ def test_a_solver_that_gives_up_is_not_taken_for_a_proof() -> None:
                 last.certificate, status="no_solution", objective=None, limit="time"
             )
             return Result(None, certificate)
-        solved.append(EXACT.solve(tightened))
+        solved.append(solve_plan(tightened, EXACT))
         return solved[0]
 
     ended = plan_and_replay(problem(), solve, REPLAY)
@@ -208,7 +209,7 @@ def test_a_solver_that_gives_up_is_not_taken_for_a_proof() -> None:
 
 def test_a_what_if_proves_the_range_of_the_difference(base: PlanReport) -> None:
     told: list[str] = []
-    found = what_if(problem(), [Demand(1.5)], base=base, settings=EXACT, watch=told.append)
+    found = what_if(problem(), [Demand(1.5)], base=base, limits=EXACT, progress=told.append)
     assert found.changes == ("+50 % all jobs",)
     cost = found.cost
     assert cost is not None
@@ -267,14 +268,14 @@ def test_a_what_if_without_a_proved_bound_is_said_and_written(base: PlanReport) 
 
 def test_a_change_that_is_none_does_not_change_the_cost(base: PlanReport) -> None:
     """Two solves of one problem would only be proved equal to their gaps."""
-    found = what_if(problem(), [Budget(None)], base=base, settings=EXACT)
+    found = what_if(problem(), [Budget(None)], base=base, limits=EXACT)
     assert found.changed is base
     assert found.cost is not None
     assert found.cost.sentence == "does not change the cost, proved"
 
 
 def test_what_ifs_know_their_sign_or_say_that_they_do_not(base: PlanReport) -> None:
-    saves = what_if(problem(), [Demand(0.5)], base=base, settings=EXACT).cost
+    saves = what_if(problem(), [Demand(0.5)], base=base, limits=EXACT).cost
     assert saves is not None
     assert saves.sentence.startswith("saves ")
     same = cost_change(base.result, base.result)
@@ -294,7 +295,7 @@ def test_what_ifs_know_their_sign_or_say_that_they_do_not(base: PlanReport) -> N
 
 
 def test_a_what_if_without_a_plan_has_no_cost(base: PlanReport) -> None:
-    found = what_if(problem(), [Budget(1.0)], base=base, settings=EXACT)
+    found = what_if(problem(), [Budget(1.0)], base=base, limits=EXACT)
     assert found.changed.result.certificate.status == "infeasible"
     assert found.cost is None
     assert found.hosts[("a100-host", "hall")][1] == (0, 0)
@@ -302,22 +303,22 @@ def test_a_what_if_without_a_plan_has_no_cost(base: PlanReport) -> None:
 
 def test_another_policy_is_a_what_if_too(replayed: PlanReport) -> None:
     other = dataclasses.replace(REPLAY, scheduler="srtf")
-    found = what_if(problem(), base=replayed, settings=EXACT, replay=REPLAY, changed_replay=other)
+    found = what_if(problem(), base=replayed, limits=EXACT, replay=REPLAY, changed_replay=other)
     assert found.changes == ("policy srtf",)
     assert found.changed.replayed is not None
     with pytest.raises(InstanceError, match="nothing is changed"):
-        what_if(problem(), settings=EXACT, replay=REPLAY, changed_replay=REPLAY)
+        what_if(problem(), limits=EXACT, replay=REPLAY, changed_replay=REPLAY)
 
 
 def test_no_longer_selling_a_type_moves_the_work(base: PlanReport) -> None:
-    found = what_if(problem(), [NoMore("a100-host")], base=base, settings=EXACT)
+    found = what_if(problem(), [NoMore("a100-host")], base=base, limits=EXACT)
     after = found.changed.result.require_solution()
     assert {order.offer for order in after.orders} == {"h100-host"}
 
 
 @pytest.mark.parametrize("axis", ["goals", "energy", "carbon"])
 def test_fronts_fall_and_each_point_is_certified(axis: str, base: PlanReport) -> None:
-    front = pareto(problem(), axis, points=3, factors=(0.5, 1.0, 3.0), settings=EXACT)  # type: ignore[arg-type]
+    front = pareto(problem(), axis, points=3, factors=(0.5, 1.0, 3.0), limits=EXACT)  # type: ignore[arg-type]
     planned = [point for point in front.points if point.result.solution is not None]
     assert len(planned) >= 2
     costs = [point.cost for point in planned]
@@ -345,7 +346,7 @@ def test_looser_caps_never_cost_more_where_each_future_has_its_own_worst_quarter
         )
         for name, early, late in (("early", 1.6, 0.3), ("late", 0.3, 1.6))
     )
-    front = pareto(tiny.replace(scenarios=futures, budget=None), "energy", points=3, settings=EXACT)
+    front = pareto(tiny.replace(scenarios=futures, budget=None), "energy", points=3, limits=EXACT)
     planned = [point for point in front.points if point.result.solution is not None]
     assert len(planned) >= 2
     assert [point.cost for point in planned] == sorted((p.cost for p in planned), reverse=True)
@@ -355,7 +356,7 @@ def test_looser_caps_never_cost_more_where_each_future_has_its_own_worst_quarter
 def test_energy_counts_as_carbon_without_changing_any_cost(base: PlanReport) -> None:
     """The front of energy is drawn on a problem in other units, at the same prices."""
     priced = problem(carbon_price_per_kg=0.2)
-    found = plan(priced, settings=EXACT).result.require_solution()
+    found = plan(priced, limits=EXACT).result.require_solution()
     as_energy = in_energy(priced)
     assert account(as_energy, found).costs.total == pytest.approx(
         account(priced, found).costs.total
@@ -393,5 +394,5 @@ def test_a_factor_below_any_run_time_is_left_out() -> None:
             problem().classes[1],
         )
     )
-    front = pareto(hurried, "goals", factors=(0.1, 1.0), settings=EXACT)
+    front = pareto(hurried, "goals", factors=(0.1, 1.0), limits=EXACT)
     assert [point.limit for point in front.points] == [1.0]

@@ -16,14 +16,15 @@ from alloc.planning.differences import what_if
 from alloc.planning.documents import encode_report, encode_what_if
 from alloc.planning.fronts import pareto
 from alloc.planning.replay import ReplaySettings
-from alloc.planning.report import SolveSettings, plan
+from alloc.planning.report import plan
 from alloc.problems.right_sizing import ServiceGoal
 from alloc.problems.right_sizing.plan_tables import difference_tables
+from alloc.result import Limits
 from alloc.solving.right_sizing import method as right_sizing
 from alloc.solving.right_sizing.decomposition import Decomposition
 from alloc.verification.right_sizing import verify_plan
 
-EXACT = SolveSettings(time_limit_s=20.0, gap=1e-6)
+EXACT = Limits(seconds=20.0, gap=1e-6)
 REPLAY = ReplaySettings(jobs=100, replications=2, regimes=1)
 
 
@@ -38,27 +39,27 @@ def test_an_interrupt_keeps_the_plan_that_was_found(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(right_sizing, "_MOST_COLUMNS", 0)
     monkeypatch.setattr(Decomposition, "_search", interrupted)
-    report = plan(problem(), settings=EXACT)
+    report = plan(problem(), limits=EXACT)
     certificate = report.result.certificate
     assert certificate.limit == "interrupt"
     assert report.result.solution is not None
     assert not verify_plan(problem(), report.result.solution)
     assert certificate.objective is not None
     assert 0 < certificate.bound <= certificate.objective
-    found = what_if(problem(), [Demand(1.5)], settings=EXACT)
+    found = what_if(problem(), [Demand(1.5)], limits=EXACT)
     assert found.base.result.solution is not None
     assert found.changed.interrupted
     assert found.cost is None
     document = json.loads(json.dumps(encode_what_if(found), allow_nan=False))
     assert document["base"]["account"] is not None
     assert all(table.title.startswith("Base only: ") for table in difference_tables(document))
-    replayed = plan(problem(), settings=EXACT, replay=REPLAY)
+    replayed = plan(problem(), limits=EXACT, replay=REPLAY)
     assert replayed.interrupted
     assert replayed.result.solution is not None
     assert not replayed.holds
     assert "the plan of round 1 is kept, and it was not replayed yet" in replayed.replayed.sentence
     with pytest.raises(KeyboardInterrupt):
-        pareto(problem(), "energy", settings=EXACT)
+        pareto(problem(), "energy", limits=EXACT)
 
 
 def test_an_interrupt_of_a_later_round_keeps_the_rounds_before(
@@ -75,7 +76,7 @@ def test_an_interrupt_of_a_later_round_keeps_the_rounds_before(
         return replays(*arguments, **named)
 
     monkeypatch.setattr(loop, "replay_all", interrupted)
-    report = plan(problem(), settings=EXACT, replay=REPLAY)
+    report = plan(problem(), limits=EXACT, replay=REPLAY)
     assert calls == [1, 2]
     assert report.interrupted
     assert report.replayed is not None
@@ -90,9 +91,9 @@ def test_a_replay_without_goals_is_refused_and_one_that_measures_none_does_not_h
     """ "Nothing to measure" ended with exit code 0, which says that all goals hold."""
     bare = problem(classes=tuple(dataclasses.replace(c, goal=None) for c in problem().classes))
     with pytest.raises(InstanceError, match="has a goal, so there is nothing to measure and"):
-        plan(bare, settings=EXACT, replay=REPLAY)
+        plan(bare, limits=EXACT, replay=REPLAY)
     with pytest.raises(InstanceError, match="give the classes a goal"):
-        what_if(bare, [Demand(1.5)], settings=EXACT, replay=REPLAY)
+        what_if(bare, [Demand(1.5)], limits=EXACT, replay=REPLAY)
     # A class with a goal of which next to no job comes.
     promised = dataclasses.replace(
         problem().classes[0], name="rare", goal=ServiceGoal("wait", 500.0)
@@ -104,7 +105,7 @@ def test_a_replay_without_goals_is_refused_and_one_that_measures_none_does_not_h
             for s in bare.scenarios
         ),
     )
-    report = plan(rare, settings=EXACT, replay=REPLAY)
+    report = plan(rare, limits=EXACT, replay=REPLAY)
     assert report.replayed is not None
     assert report.replayed.outcome == "unmeasured"
     assert not report.holds

@@ -92,7 +92,7 @@ def few_and_many(seed):
 def test_a_promise_that_fails_out_of_sample_is_tightened():
     """Ten scenarios seen, two hundred held out: the quantile of ten is too hopeful."""
     few, many = few_and_many(6)
-    loose = plan_quotas(few, held_out=many.scenarios, most_rounds=1, what_if=False)
+    loose = plan_quotas(few, held_out=many.scenarios, max_iterations=1, what_if=False)
     tight = plan_quotas(few, held_out=many.scenarios, what_if=False)
     held = {o.tenant: 1 - o.coverage for o in loose.outlooks if o.sample == "held out"}
     assert not loose.converged
@@ -221,7 +221,7 @@ GOOD = a_quota_problem(PAIR, [[1, 1]], 4)
         (lambda: GOOD.replace(tenants=(*PAIR, PAIR[0])), 'has tenant "a" twice'),
         (lambda: GOOD.replace(period_hours=(1.0, 1.0)), "has 1 numbers for 2 periods"),
         (lambda: GOOD.replace(capacity=(GpuCapacity("a10", GPU),)), 'did you mean "a10"'),
-        (lambda: plan_quotas(GOOD, most_rounds=0), "most_rounds is 0"),
+        (lambda: plan_quotas(GOOD, max_iterations=0), "max_iterations is 0"),
     ],
 )
 def test_bad_input_is_one_sentence_with_the_cure(make, message):

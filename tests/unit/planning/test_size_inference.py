@@ -64,7 +64,7 @@ def test_a_goal_that_the_simulation_misses_is_tightened_until_it_holds():
     base = a_problem(0.82, arrival_scv=6.0)
     kind = a_class(0.82, ttft=LatencyGoal(1.0, 95))
     problem = base.replace(models=(dataclasses.replace(base.models[0], classes=(kind,)),))
-    once = size_inference(problem, what_if=False, replayed_requests=5000, most_rounds=1)
+    once = size_inference(problem, what_if=False, replayed_requests=5000, max_iterations=1)
     assert not once.converged
     [check] = once.checks
     assert check.predicted <= check.allowed < check.simulated
@@ -253,8 +253,8 @@ def test_a_malformed_document_is_one_sentence(change, message):
 def test_options_out_of_range_are_refused():
     with pytest.raises(InstanceError, match="cannot show a percentile; ask for 100 or more"):
         size_inference(a_problem(1.0), replayed_requests=5)
-    with pytest.raises(InstanceError, match="most_rounds is 0"):
-        size_inference(a_problem(1.0), most_rounds=0)
+    with pytest.raises(InstanceError, match="max_iterations is 0"):
+        size_inference(a_problem(1.0), max_iterations=0)
 
 
 def broken(problem, plan, code):

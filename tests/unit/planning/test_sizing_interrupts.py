@@ -19,6 +19,7 @@ from alloc.planning.inference import read_inference_report, size_inference, writ
 from alloc.planning.operation import operate
 from alloc.planning.quotas import plan_quotas
 from alloc.problems.inference_sizing.requests import LatencyGoal
+from alloc.result import Limits
 from alloc.solving.inference_sizing.method import solve_inference
 from alloc.solving.operation.method import solve_operation
 from alloc.solving.outcome import Settings
@@ -30,16 +31,14 @@ from alloc.verification.operation import verify_operation
 from alloc.verification.quota_planning import verify_quota_plan
 from alloc.verification.right_sizing import verify_plan
 
-
-def long() -> Settings:
-    """Return minutes of search from now on, less than a test may take."""
-    return Settings(500)
+LONG = Limits(seconds=500)
+"""Minutes of search, less than a test may take."""
 
 
 def test_replicas_found_before_an_interrupt_are_kept_with_their_bound():
     problem = hard_problem(8, 3)
     with ctrl_c_in_highs(incumbent):
-        result = size_inference(problem, long(), replayed_requests=0)
+        result = size_inference(problem, LONG, replayed_requests=0)
     assert result.result.certificate.limit == "interrupt"
     assert result.result.certificate.status == "feasible"
     assert 0 < result.result.certificate.bound < result.result.certificate.objective
@@ -52,7 +51,7 @@ def test_one_program_of_all_scenarios_is_left_with_what_was_found():
     """HiGHS has the whole program in hand, so that it is for HiGHS to stop."""
     problem = load_stored_planning("planning-medium/02")
     with ctrl_c_in_highs(working):
-        result = right_size(problem, time_limit_s=500, gap=0.0, method="extensive")
+        result = right_size(problem, limits=Limits(seconds=500, gap=0.0), method="extensive")
     assert result.certificate.limit == "interrupt"
     assert result.certificate.status == ("no_solution" if result.solution is None else "feasible")
     if result.solution is not None:
@@ -64,7 +63,7 @@ def test_periods_that_were_not_reached_get_a_moment():
     """A plan of some periods is none."""
     problem = hard_problem(6, 2, billing="used")
     with ctrl_c_in_highs(incumbent):
-        result = size_inference(problem, long(), replayed_requests=0)
+        result = size_inference(problem, LONG, replayed_requests=0)
     assert result.result.certificate.limit == "interrupt"
     assert {group.period for group in result.result.solution.groups} == {
         p.name for p in problem.periods
@@ -75,7 +74,7 @@ def test_periods_that_were_not_reached_get_a_moment():
 
 def test_an_interrupt_before_any_plan_is_a_result_without_one():
     report = ctrl_c_at("kinds of periods")
-    result = size_inference(hard_problem(8, 3), long(), progress=report)
+    result = size_inference(hard_problem(8, 3), LONG, progress=report)
     assert result.result.solution is None
     assert (result.result.certificate.status, result.result.certificate.limit) == (
         "no_solution",
@@ -103,7 +102,7 @@ def test_an_interrupt_of_the_simulation_keeps_the_plan(line):
 def test_quotas_found_before_an_interrupt_are_kept_with_their_bound(goal):
     problem = hard_quotas(goal)
     with ctrl_c_in_highs(incumbent):
-        result = plan_quotas(problem, long())
+        result = plan_quotas(problem, LONG)
     certificate = result.result.certificate
     assert certificate.limit == "interrupt"
     assert certificate.status in ("feasible", "optimal")
@@ -127,7 +126,7 @@ def test_quotas_of_a_local_search_are_kept_at_an_interrupt(goal, monkeypatch):
 
     monkeypatch.setattr(quota_starts, "_better", interrupted)
     problem = hard_quotas(goal)
-    result = plan_quotas(problem, long())
+    result = plan_quotas(problem, LONG)
     assert result.result.certificate.limit == "interrupt"
     assert result.result.certificate.bound_proof == "none"
     assert verify_quota_plan(problem, result.result.solution) == []
@@ -146,7 +145,7 @@ def test_an_interrupt_while_a_start_is_written_out_keeps_it(goal, monkeypatch):
 
     monkeypatch.setattr(quota_starts, "plan_by_rule", interrupted)
     problem = hard_quotas(goal)
-    result = plan_quotas(problem, long())
+    result = plan_quotas(problem, LONG)
     assert result.result.certificate.limit == "interrupt"
     assert verify_quota_plan(problem, result.result.solution) == []
 
@@ -167,7 +166,7 @@ def test_an_interrupt_while_it_is_said_what_is_missing_is_a_result_too():
     problem = hard_quotas("least_quota")
     [gpus] = problem.capacity
     poor = problem.replace(capacity=(dataclasses.replace(gpus, gpu_milli=20 * GPU),))
-    result = plan_quotas(poor, long(), progress=ctrl_c_at("no plan yet"))
+    result = plan_quotas(poor, LONG, progress=ctrl_c_at("no plan yet"))
     assert (result.result.certificate.status, result.result.certificate.limit) == (
         "infeasible",
         "interrupt",
@@ -176,7 +175,7 @@ def test_an_interrupt_while_it_is_said_what_is_missing_is_a_result_too():
 
 def test_a_decision_found_before_an_interrupt_is_kept():
     problem = generate_operation(num_nodes=10, num_jobs=40)
-    result = operate(problem, report=ctrl_c_at("greedy"))
+    result = operate(problem, progress=ctrl_c_at("greedy"))
     assert result.result.certificate.limit == "interrupt"
     assert 0 <= result.result.certificate.bound < result.result.certificate.objective
     assert verify_operation(problem, result.result.solution) == []
@@ -185,9 +184,9 @@ def test_a_decision_found_before_an_interrupt_is_kept():
 def test_who_needs_the_whole_answer_is_interrupted():
     """Half an answer would be held against a whole one, as in a what-if."""
     with ctrl_c_in_highs(working), pytest.raises(KeyboardInterrupt):
-        solve_inference(hard_problem(8, 3), long())
+        solve_inference(hard_problem(8, 3), Settings.of(LONG))
     with ctrl_c_in_highs(working), pytest.raises(KeyboardInterrupt):
-        solve_quotas(hard_quotas("fair_coverage"), long())
+        solve_quotas(hard_quotas("fair_coverage"), Settings.of(LONG))
     problem = generate_operation(num_nodes=10, num_jobs=40)
     with pytest.raises(KeyboardInterrupt):
-        solve_operation(problem, report=ctrl_c_at("greedy"))
+        solve_operation(problem, progress=ctrl_c_at("greedy"))

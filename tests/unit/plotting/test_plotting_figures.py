@@ -33,7 +33,7 @@ from alloc.plotting.trace import trace_of
 from alloc.plotting.utilisation import held_over_time, mean_over_stretches
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Run, Schedule
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
 
@@ -334,7 +334,7 @@ def test_the_solver_still_writes_a_log_that_can_be_read(instance: Instance):
     """If the engine words its log anew, the convergence figure would vanish unnoticed."""
     from alloc.solving import solve
 
-    result = solve(instance, time_limit_s=20)
+    result = solve(instance, limits=Limits(seconds=20))
     points = trace_of(result, 10.0)
     assert len(points) >= 2
     assert points[-1].incumbent == result.certificate.objective

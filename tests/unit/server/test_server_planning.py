@@ -5,10 +5,11 @@ import socket
 
 import pytest
 
+import alloc
 from alloc.documents import format_of
 from alloc.instances.stored_planning import load_stored_planning
 from alloc.planning.fronts import GOAL_FACTORS
-from alloc.planning.report import SolveSettings, plan
+from alloc.planning.report import plan
 from alloc.server.operations import Limits, operations
 from alloc.server.worker import run_job
 
@@ -27,7 +28,7 @@ def test_a_plan_of_a_stored_problem_is_that_of_python(shared):
     assert document["holds"]
     assert document["replay"] is None
     found = format_of("result").decode(document["result"])
-    expected = plan(load_stored_planning("planning-tiny"), settings=SolveSettings(gap=1e-6))
+    expected = plan(load_stored_planning("planning-tiny"), limits=alloc.Limits(gap=1e-6))
     assert found.certificate.objective == pytest.approx(expected.result.certificate.objective)
     assert found.certificate.verified
 

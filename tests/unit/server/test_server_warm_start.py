@@ -2,6 +2,7 @@
 
 from alloc.documents import format_of
 from alloc.instances import load
+from alloc.result import Limits
 from alloc.solving import solve
 
 WAIT = {"Prefer": "wait=60"}
@@ -10,7 +11,7 @@ WAIT = {"Prefer": "wait=60"}
 def test_a_warm_start_of_another_instance_is_refused_and_its_own_is_taken(shared):
     """The part of the request that is wrong is named, before anything is solved."""
     instance = load("elastic-tiny/01")
-    answer = solve(instance, time_limit_s=5)
+    answer = solve(instance, limits=Limits(seconds=5))
     own = format_of("solution").encode(answer.require_solution())
     body = {"formulation": "malleable", "time_limit_s": 5, "warm_start": own}
     refused = shared.post("/v1/solve", json={**body, "instance": "elastic-tiny/02"}, headers=WAIT)

@@ -21,7 +21,7 @@ from alloc.problems.allocation.solution import (
     Solution,
     TaskPlacement,
 )
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.state import Scheduler
 from alloc.simulation import SimulationResult, simulate
@@ -58,13 +58,12 @@ class OneByOne:
         backend: str,
         /,
         *,
-        time_limit_s: float,
-        seed: int,
+        limits: Limits,
         warm_start: Solution | None,
     ) -> Result:
         self.instances.append(instance)
         self.starts.append(warm_start)
-        self.options.append((formulation, backend, time_limit_s, seed))
+        self.options.append((formulation, backend, limits.seconds, limits.seed))
         other = self._then(len(self.instances)) if self._then else None
         if isinstance(other, Exception):
             raise other

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.result import Limits
 from alloc.solving.placement.buddies import are_divisible, buddies_of, buddy_optimum, pack_buddies
 from alloc.solving.solver import solve
 from alloc.topology import Host, HostType, Topology
@@ -118,7 +119,7 @@ def test_the_method_of_placement_uses_the_theorem() -> None:
     jobs = tuple(job(f"j{k}", size) for k, size in enumerate(sizes))
     instance = Instance("large", cluster(*[8] * 120), jobs)
     goal = "gpus_placed then gpu_hosts_used"
-    result = solve(instance, "placement", objective=goal, time_limit_s=30.0)
+    result = solve(instance, "placement", objective=goal, limits=Limits(seconds=30.0))
     assert [c.status for c in result.stages] == ["optimal", "optimal"]
     assert [c.objective for c in result.stages] == [860.0, 108.0]
     assert all(c.bound_proof == "recomputed" for c in result.stages)
@@ -130,5 +131,5 @@ def test_gangs_that_wait_beside_idle_gpus_are_left_to_the_search() -> None:
     jobs = (job("five", 1, 5), job("three", 1, 3), job("also-three", 1, 3))
     instance = Instance("knapsack", cluster(2, 2, 2), jobs)
     assert buddy_optimum(instance) is None
-    result = solve(instance, "placement", objective="gpus_placed", time_limit_s=10.0)
+    result = solve(instance, "placement", objective="gpus_placed", limits=Limits(seconds=10.0))
     assert (result.certificate.status, result.certificate.objective) == ("optimal", 6.0)

@@ -11,6 +11,7 @@ import alloc
 from alloc.formulation import RawResult
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.colocation import ColocationProblem
+from alloc.result import Limits
 from alloc.solving import solve
 from alloc.solving.colocation import method as colocation
 from alloc.solving.malleable import master
@@ -57,7 +58,7 @@ def test_a_schedule_is_not_proved_by_it(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(master, "solve_and_prove", refuses)
     monkeypatch.setattr("alloc.solving.malleable.method.solve_and_prove", refusing)
-    found = alloc.solve(instance, "malleable", time_limit_s=5.0).certificate
+    found = alloc.solve(instance, "malleable", limits=Limits(seconds=5.0)).certificate
     assert asked
     assert found.status != "optimal"
 

@@ -12,6 +12,7 @@ from interrupting import ctrl_c_at, press
 import alloc
 from alloc.errors import InstanceError, SolverError
 from alloc.instances import load
+from alloc.result import Limits
 from alloc.solving.isolation import run_isolated
 
 
@@ -57,7 +58,7 @@ def test_what_cannot_be_sent_is_refused():
 def test_ctrl_c_ends_the_search_there_and_returns_what_was_found():
     result = alloc.solve(
         load("elastic-large/04"),
-        time_limit_s=300,
+        limits=Limits(seconds=300),
         isolated=True,
         progress=ctrl_c_at("first schedule"),
     )

@@ -17,6 +17,7 @@ from alloc.errors import SimulationError
 from alloc.instances import generate_elastic
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
+from alloc.result import Limits
 from alloc.schedulers import make_scheduler
 from alloc.solving.malleable.list_search import ListScheduler, ListSearch, best_of, candidate_of
 from alloc.topology import HostType, flat_cluster
@@ -71,7 +72,7 @@ def test_a_schedule_of_a_list_keeps_every_rule(instance: Instance) -> None:
 def test_the_search_is_as_good_as_the_search_on_slots(seed: int) -> None:
     """With whole numbers a schedule in slots of one second is one in continuous time."""
     instance = gangs(seed)
-    slotted = alloc.solve(instance.replace(slot_s=1.0), time_limit_s=1).certificate
+    slotted = alloc.solve(instance.replace(slot_s=1.0), limits=Limits(seconds=1)).certificate
     assert slotted.objective is not None
     start = simulate(instance, make_scheduler("fifo")).schedule
     search = ListSearch(instance, [start], seed=0, seconds_left=tries(20_000))
@@ -84,7 +85,7 @@ def test_the_search_is_as_good_as_the_search_on_slots(seed: int) -> None:
 def test_an_elastic_plan_on_a_grid_loses_nothing_off_it(seed: int) -> None:
     """Mixed configurations over time are kept as the parts of a job's plan."""
     slotted = generate_elastic("mix", num_jobs=5, num_hosts=2, max_workers=3, max_ps=3, seed=seed)
-    plan = alloc.solve(slotted, time_limit_s=1).require_solution()
+    plan = alloc.solve(slotted, limits=Limits(seconds=1)).require_solution()
     instance = slotted.replace(slot_s=None)
     made = ListScheduler(instance).schedule(candidate_of(instance, plan))
     assert made is not None
@@ -120,7 +121,7 @@ def test_an_answer_is_never_worse_than_its_warm_start(scheduler: str, slot_s: fl
     """Also when there is hardly any time, on slots and without."""
     instance = generate_elastic("warm", num_jobs=6, num_hosts=2, seed=3).replace(slot_s=slot_s)
     start = simulate(instance, make_scheduler(scheduler)).schedule
-    result = alloc.solve(instance, time_limit_s=0.2, warm_start=start)
+    result = alloc.solve(instance, limits=Limits(seconds=0.2), warm_start=start)
     assert result.certificate.objective is not None
     assert result.certificate.objective <= WEIGHTED(instance, start)
     assert result.certificate.bound <= result.certificate.objective

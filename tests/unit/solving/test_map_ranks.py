@@ -9,6 +9,7 @@ import pytest
 
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
 from alloc.problems.rank_mapping import value_mapping
+from alloc.result import Limits
 from alloc.solving.rank_mapping import method as rank_mapping
 from alloc.solving.rank_mapping.method import map_ranks
 from alloc.topology import GpuLink, HostType, dgx_h100, leaf_spine
@@ -127,7 +128,7 @@ def test_out_of_time_the_naive_order_is_kept_and_the_bound_stays_true():
         (("spine", 4), ("leaf", 4), ("host", 8)), {"spine": 10, "leaf": 50, "host": 450}
     )
     best = map_ranks(tree, JOB)
-    answer = map_ranks(tree, JOB, time_limit_s=1e-6)
+    answer = map_ranks(tree, JOB, limits=Limits(seconds=1e-6))
     assert answer.certificate.limit == "time"
     assert answer.status == "feasible"
     naive = value_mapping(JOB, tree, np.arange(128)).time.step_s
@@ -152,8 +153,8 @@ def test_what_cannot_be_done_is_refused():
         map_ranks(tree, job, objective="stp")
     with pytest.raises(InstanceError, match='algorithm "bus"'):
         map_ranks(tree, job, algorithm="bus")
-    with pytest.raises(InstanceError, match="time_limit_s is 0"):
-        map_ranks(tree, job, time_limit_s=0)
+    with pytest.raises(InstanceError, match="seconds is 0"):
+        map_ranks(tree, job, limits=Limits(seconds=0))
     with pytest.raises(InstanceError, match="with a topology only"):
         map_ranks(tree, job, gpus=["gpu0"])
     with pytest.raises(UnsupportedFeatureError, match='use objective "transfer"'):

@@ -113,14 +113,14 @@ def test_a_limit_of_no_time_still_gives_a_plan_and_a_true_bound():
 
 def test_a_gap_that_is_enough_ends_the_search():
     problem = generate_operation(num_nodes=10, num_jobs=50, kind="own")
-    result = solve_operation(problem, gap=0.99)
+    result = solve_operation(problem, Settings(gap=0.99))
     assert result.certificate.gap <= 0.99
     assert result.certificate.limit is None
 
 
 def test_progress_is_reported_line_by_line():
     lines = []
-    result = solve_operation(generate_operation(num_nodes=2, num_jobs=6), report=lines.append)
+    result = solve_operation(generate_operation(num_nodes=2, num_jobs=6), progress=lines.append)
     assert tuple(lines) == result.log
     assert "bound" in lines[-1] or "cost" in lines[-1]
 

@@ -18,6 +18,7 @@ from alloc.objectives import parse_level
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.colocation import ColocationProblem
 from alloc.problems.operation.problem import OperationProblem
+from alloc.result import Limits
 from alloc.solving import solve
 from alloc.solving.operation.method import solve_operation
 from alloc.solving.operation.patterns import solve_by_patterns
@@ -107,9 +108,9 @@ def test_packing_of_gpus(short):
 
 def test_right_sizing(short):
     """Without any linear program there is no plan; else what was found is kept, and is true."""
-    result = right_size(world(), method="decomposition", time_limit_s=20)
+    result = right_size(world(), method="decomposition", limits=Limits(seconds=20, gap=1e-4))
     short.undo()
-    best = right_size(world(), method="extensive", gap=1e-6).certificate.objective
+    best = right_size(world(), method="extensive", limits=Limits(gap=1e-6)).certificate.objective
     assert result.certificate.status in ("no_solution", "feasible", "optimal")
     assert result.certificate.bound <= best * (1 + 1e-6)
     if result.solution is not None:

@@ -9,6 +9,7 @@ import pytest
 from alloc.objectives import parse_level
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
+from alloc.result import Limits
 from alloc.solving.placement.ranges import range_bound
 from alloc.solving.solver import solve
 from alloc.topology import HostType, flat_cluster
@@ -51,6 +52,8 @@ def test_a_range_is_what_no_placement_can_beat(instance: Instance, goal: str, bo
 
 def test_what_reaches_its_range_is_proved_level_by_level(instance: Instance) -> None:
     """All three run and nothing moves: no search could do better, and each level says so."""
-    result = solve(instance, "placement", objective="gpus_placed then moves", time_limit_s=10.0)
+    result = solve(
+        instance, "placement", objective="gpus_placed then moves", limits=Limits(seconds=10.0)
+    )
     assert [(c.status, c.objective) for c in result.stages] == [("optimal", 14.0), ("optimal", 0.0)]
     assert [c.bound_proof for c in result.stages] == ["recomputed", "recomputed"]

@@ -9,6 +9,7 @@ import pytest
 from alloc.errors import InstanceError
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
+from alloc.result import Limits
 from alloc.solving.placing import explain as explaining
 from alloc.solving.placing.defragmentation import Defragmentation, consolidate, drain, make_room
 from alloc.solving.placing.explain import explain
@@ -404,13 +405,13 @@ def test_the_limit_of_an_explanation_is_for_the_whole_of_it(
     clock = iter((0.0, decided_s))
     given = []
 
-    def room(instance: Instance, job: str, *, backend: str, time_limit_s: float) -> Defragmentation:
-        given.append(time_limit_s)
+    def room(instance: Instance, job: str, *, backend: str, limits: Limits) -> Defragmentation:
+        given.append(limits.seconds)
         return make_room(instance, job, backend=backend)
 
     monkeypatch.setattr(explaining, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     monkeypatch.setattr(explaining, "make_room", room)
-    found = explain(queue(moves=Moves()), "train", time_limit_s=10.0)
+    found = explain(queue(moves=Moves()), "train", limits=Limits(seconds=10.0))
     assert given == asked
     assert found is not None
     assert found.sentence

@@ -10,6 +10,7 @@ import pytest
 
 from alloc.errors import InstanceError
 from alloc.problems.quadratic_assignment import QuadraticAssignment
+from alloc.result import Limits
 from alloc.solving import solve
 from alloc.solving.quadratic_assignment.bounds import (
     DualAscent,
@@ -48,7 +49,7 @@ def test_the_answer_is_the_optimum_of_all_permutations(kind, n):
     """Every kind of matrix takes its own way through the search; the proof must close in all."""
     for seed in range(2):
         problem = random_problem(seed, n, kind)
-        answer = solve(problem, time_limit_s=600)
+        answer = solve(problem, limits=Limits(seconds=600))
         best = optimum(problem)
         assert answer.objective == pytest.approx(best)
         assert answer.objective == problem.cost(answer.solution)
@@ -143,7 +144,7 @@ def test_small_costs_are_proved_like_large_ones(unit):
         rng = np.random.default_rng(seed)
         flow, distance = rng.random((6, 6)) * unit, rng.random((6, 6)) * unit
         problem = QuadraticAssignment("small", flow, distance)
-        answer = solve(problem, time_limit_s=600)
+        answer = solve(problem, limits=Limits(seconds=600))
         best = optimum(problem)
         assert answer.status == "optimal"
         assert answer.objective == pytest.approx(best, rel=1e-9, abs=0.0)
@@ -158,7 +159,7 @@ def test_costs_that_cancel_are_never_called_optimal_falsely():
         flow = half - half.T + 1e-9 * rng.random((5, 5))
         distance = rng.random((5, 5))
         problem = QuadraticAssignment("cancelling", flow, distance + distance.T)
-        answer, best = solve(problem, time_limit_s=0.1), optimum(problem)
+        answer, best = solve(problem, limits=Limits(seconds=0.1)), optimum(problem)
         terms = np.abs(problem.flow).sum() * np.abs(problem.distance).max()
         assert answer.bound <= best + 1e-14 * terms
         if answer.status == "optimal":
@@ -167,15 +168,15 @@ def test_costs_that_cancel_are_never_called_optimal_falsely():
 
 def test_a_start_is_never_made_worse():
     problem = random_problem(6, 9, "general")
-    best = solve(problem, time_limit_s=600)
-    again = solve(problem, time_limit_s=600, warm_start=best)
+    best = solve(problem, limits=Limits(seconds=600))
+    again = solve(problem, limits=Limits(seconds=600), warm_start=best)
     assert again.objective == best.objective
     assert again.solution.tolist() == best.solution.tolist()
 
 
 def test_a_limit_keeps_the_incumbent_and_says_so():
     problem = random_problem(0, 24, "symmetric")
-    answer = solve(problem, time_limit_s=0.2)
+    answer = solve(problem, limits=Limits(seconds=0.2))
     assert answer.certificate.limit == "time"
     assert answer.status == "feasible"
     assert answer.bound <= answer.objective == problem.cost(answer.solution)
@@ -222,7 +223,7 @@ def test_malformed_requests_are_refused():
     problem = random_problem(0, 4, "general")
     with pytest.raises(InstanceError, match="no permutation of 0 to 3"):
         problem.cost([0, 1, 1, 2])
-    with pytest.raises(InstanceError, match="time_limit_s"):
-        solve(problem, time_limit_s=0)
+    with pytest.raises(InstanceError, match="seconds"):
+        solve(problem, limits=Limits(seconds=0))
     with pytest.raises(InstanceError, match="no permutation"):
         solve(problem, warm_start=np.array([0, 1]))

@@ -13,6 +13,7 @@ from alloc.models.malleable.profiles import Program
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
+from alloc.result import Limits
 from alloc.solving import solve
 from alloc.solving.malleable.insertion import Builder
 from alloc.solving.malleable.master import make_column
@@ -57,7 +58,7 @@ def test_jobs_that_fit_the_totals_and_not_the_hosts_together_wait_for_each_other
     schedule = place_plan(data, plan)
     assert verify(instance, schedule) == []
     assert objective("weighted_jct").evaluate(instance, schedule) == pytest.approx(300.0)
-    result = solve(instance, "malleable", time_limit_s=20)
+    result = solve(instance, "malleable", limits=Limits(seconds=20))
     assert result.certificate.bound <= 300.0
     assert result.certificate.objective == pytest.approx(300.0)
 
@@ -127,7 +128,7 @@ def test_without_any_time_there_is_a_schedule_and_no_dynamic_program(
         instance = MALLEABLE.problem(seed, large=True)
         free = tuple(j.replace(deadline_s=None) for j in instance.jobs)
         instance = instance.replace(jobs=free, horizon_s=None, tenants=())
-        result = solve(instance, "malleable", seed=rng.randrange(9))
+        result = solve(instance, "malleable", limits=Limits(seed=rng.randrange(9)))
         assert isinstance(result.solution, Schedule)
         assert verify(instance, result.solution) == []
         assert result.certificate.limit == "time" or result.certificate.status == "optimal"
@@ -140,7 +141,7 @@ def test_a_clock_that_runs_out_anywhere_leaves_a_schedule(monkeypatch: pytest.Mo
     instance = instance.replace(
         jobs=tuple(j.replace(deadline_s=None) for j in instance.jobs), horizon_s=None
     )
-    best = solve(instance, "malleable", time_limit_s=10).certificate
+    best = solve(instance, "malleable", limits=Limits(seconds=10)).certificate
     for questions in (1, 2, 4, 8, 16, 32, 64, 200, 1000):
         asked = iter(range(10**9))
         monkeypatch.setattr(

@@ -19,6 +19,7 @@ from alloc.problems.right_sizing import (
 )
 from alloc.problems.right_sizing.accounting import account
 from alloc.problems.right_sizing.repairs import apply_repairs
+from alloc.result import Limits
 from alloc.solving.right_sizing.check import check_out_of_sample
 from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType
@@ -50,7 +51,7 @@ def test_hosts_are_bought_for_the_rarest_future_too(method, failures):
     A decomposition that lets such a block go short too cheaply settled for the wrong plan.
     """
     problem = machine_room(100).replace(failures=failures)
-    result = right_size(problem, method=method, time_limit_s=20)
+    result = right_size(problem, method=method, limits=Limits(seconds=20, gap=1e-4))
     assert result.certificate.status == "optimal"
     assert sum(order.count for order in result.solution.orders) == 11 + failures
     assert result.certificate.objective == pytest.approx(1.1e6 + 1e5 * failures)
@@ -62,7 +63,7 @@ def test_a_goal_that_takes_many_gpus_is_kept_by_renting_them(method):
     rent = HostOffer("rent", HostType("one", 1, "a"), "on_demand", 1.0)
     strict = JobClass("work", (JobOption("a", 1, 2.0),), ServiceGoal("wait", 0.0025, None))
     problem = machine_room(4).replace(offers=(rent,), classes=(strict,), pool_gpus=1.0)
-    result = right_size(problem, method=method, time_limit_s=20)
+    result = right_size(problem, method=method, limits=Limits(seconds=20, gap=1e-4))
     assert result.certificate.status == "optimal"
     hosts = max(rental.hosts for rental in result.solution.rentals)
     assert hosts > 700 * 82
@@ -138,9 +139,11 @@ def test_a_host_is_bought_for_a_sliver_of_a_gpu(failures):
     problem = machine_room(10)
     peak = replace(problem.scenarios[-1], arrivals={"work": (38.0, 38.005)})
     problem = problem.replace(scenarios=(*problem.scenarios[:-1], peak), failures=failures)
-    result = right_size(problem, method="decomposition", gap=1e-6, time_limit_s=20)
+    result = right_size(problem, method="decomposition", limits=Limits(seconds=20, gap=1e-6))
     assert result.certificate.status == "optimal"
-    expected = right_size(problem, method="extensive", gap=1e-6).certificate.objective
+    expected = right_size(
+        problem, method="extensive", limits=Limits(gap=1e-6)
+    ).certificate.objective
     assert result.certificate.objective == pytest.approx(expected)
     assert sum(order.count for order in result.solution.orders) == 11 + failures
 

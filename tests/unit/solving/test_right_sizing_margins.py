@@ -12,6 +12,7 @@ from alloc.problems.right_sizing import (
     Site,
     Tightening,
 )
+from alloc.result import Limits
 from alloc.solving.right_sizing.check import check_out_of_sample
 from alloc.solving.right_sizing.first_stage_completion import FirstStageCompletion
 from alloc.solving.right_sizing.method import right_size
@@ -23,7 +24,9 @@ def test_classes_that_meet_in_a_pool_share_its_margin(method):
     as against a factor, which every class pays by itself."""
 
     def cost(**gpus: float) -> float:
-        result = right_size(world(tightening=margins(**gpus)), gap=1e-6, method=method)
+        result = right_size(
+            world(tightening=margins(**gpus)), limits=Limits(gap=1e-6), method=method
+        )
         assert result.certificate.gap <= 2e-6
         return result.certificate.objective
 
@@ -40,13 +43,13 @@ def test_a_margin_larger_than_spot_hosts_to_be_had_keeps_a_class_out():
     spot = HostOffer("spot", A100, "spot", 1.0, ("cloud",), most_hosts=4)
     classes = tuple(replace(c, interruptible=True) for c in world().classes)
     problem = world(offers=(*world().offers, spot), classes=classes)
-    assert any(share.spot for share in right_size(problem, gap=1e-4).solution.shares)
+    assert any(share.spot for share in right_size(problem, limits=Limits(gap=1e-4)).solution.shares)
     out = tuple(
         Tightening(c.name, "a100", "cloud", margin=33.0, spot=True) for c in problem.classes
     )
     first = first_stage(SizingData(problem.replace(tightening=out)))
     assert (first.upper[first.sent] == 0).all()
-    plan = right_size(problem.replace(tightening=out), gap=1e-4).solution
+    plan = right_size(problem.replace(tightening=out), limits=Limits(gap=1e-4)).solution
     assert not any(share.spot for share in plan.shares)
 
 
@@ -54,8 +57,8 @@ def test_a_margin_larger_than_spot_hosts_to_be_had_keeps_a_class_out():
 def test_a_plan_to_start_from_knows_where_jobs_were_sent(method):
     """Else a start that is optimal would be worth nothing where there are margins."""
     problem = world(tightening=margins(train=24.0, batch=8.0))
-    done = right_size(problem, gap=1e-6, method=method)
-    again = right_size(problem, gap=1e-3, method=method, start=done.solution)
+    done = right_size(problem, limits=Limits(gap=1e-6), method=method)
+    again = right_size(problem, limits=Limits(gap=1e-3), method=method, start=done.solution)
     assert again.certificate.objective <= done.certificate.objective * (1 + 1e-3)
     completing = FirstStageCompletion(
         SizingData(problem), first := first_stage(SizingData(problem))
@@ -68,12 +71,12 @@ def test_a_plan_to_start_from_knows_where_jobs_were_sent(method):
 def test_held_out_futures_have_the_margin_to_keep_too():
     """A plan that just serves its own future has nothing left for a margin twice as large."""
     problem = world(tightening=margins(train=24.0))
-    plan = right_size(problem, gap=1e-4).solution
+    plan = right_size(problem, limits=Limits(gap=1e-4)).solution
     same = check_out_of_sample(problem, plan, problem.scenarios)
     assert same.share == pytest.approx(1.0)
     closed = without_cloud(sites=(Site("north", rack_units=600.0), Site("cloud")))
     small = closed.replace(tightening=margins(train=8.0))
-    fits = right_size(small, gap=1e-6).solution
+    fits = right_size(small, limits=Limits(gap=1e-6)).solution
     assert check_out_of_sample(small, fits, small.scenarios).share == pytest.approx(1.0)
     more = closed.replace(tightening=margins(train=80.0))
     assert check_out_of_sample(more, fits, more.scenarios).share < 1.0

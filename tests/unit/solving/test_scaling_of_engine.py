@@ -12,6 +12,7 @@ import alloc
 from alloc.models.malleable.data import SlotData, slot_data
 from alloc.models.malleable.profiles import IDLE, Pricing, lagrangian_bound
 from alloc.problems.allocation.instance import Instance
+from alloc.result import Limits
 from alloc.solving.malleable.ascent import ascend
 from alloc.solving.malleable.column_generation import generate_columns
 from alloc.solving.malleable.counted import (
@@ -205,9 +206,9 @@ def test_long_instances_take_the_ascent_and_the_answer_is_certified(
     instance = gangs(6, 3, hosts=1)
     # Long instances are too large for the time-indexed program, so both go without it.
     monkeypatch.setattr("alloc.solving.malleable.method._MOST_COLUMNS", 0)
-    short = alloc.solve(instance, time_limit_s=10)
+    short = alloc.solve(instance, limits=Limits(seconds=10))
     monkeypatch.setattr("alloc.solving.malleable.column_generation._LONG", 1)
-    long = alloc.solve(instance, time_limit_s=10)
+    long = alloc.solve(instance, limits=Limits(seconds=10))
     assert not any("ascent done" in line for line in short.log)
     assert any("ascent done" in line for line in long.log)
     assert long.certificate.verified

@@ -18,6 +18,7 @@ from alloc.objectives import objective
 from alloc.objectives.sharing import gpus_cut_anew
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
+from alloc.result import Limits
 from alloc.solving import solve
 from alloc.solving.sharing.pattern_generation import best_share_pattern
 from alloc.topology.topology import HostType, flat_cluster
@@ -151,7 +152,7 @@ def test_hosts_are_refilled_until_nothing_is_gained(monkeypatch: pytest.MonkeyPa
         for k in range(80)
     )
     instance = Instance("refilled", cluster, jobs, tenants=(Tenant("t", 9000),))
-    result = solve(instance, "sharing", time_limit_s=5)
+    result = solve(instance, "sharing", limits=Limits(seconds=5))
     assert result.certificate.gap is not None
     assert result.certificate.gap < 0.02
     assert verify(instance, result.require_solution()) == []
@@ -165,8 +166,8 @@ def test_a_warm_start_is_never_lost() -> None:
         one(f"j{k}", gpu_milli=int(rng.choice([210, 330, 470])), cpu_milli=2000) for k in range(90)
     )
     instance = Instance("warm", cluster, jobs)
-    first = solve(instance, "sharing", time_limit_s=5)
-    again = solve(instance, "sharing", time_limit_s=0.02, warm_start=first.solution)
+    first = solve(instance, "sharing", limits=Limits(seconds=5))
+    again = solve(instance, "sharing", limits=Limits(seconds=0.02), warm_start=first.solution)
     assert first.certificate.objective is not None
     assert again.certificate.objective is not None
     assert again.certificate.objective >= first.certificate.objective
@@ -184,7 +185,7 @@ def test_a_limit_gives_an_answer_or_says_that_there_is_none(goal: str) -> None:
         for k in range(400)
     )
     instance = Instance("short", cluster, jobs)
-    result = solve(instance, "sharing", objective=goal, time_limit_s=0.001)
+    result = solve(instance, "sharing", objective=goal, limits=Limits(seconds=0.001))
     assert result.certificate.status in ("optimal", "feasible", "no_solution")
     if result.solution is not None:
         assert verify(instance, result.solution) == []
@@ -201,7 +202,7 @@ def test_weights_of_their_own_are_proved_by_reduced_costs() -> None:
     )
     instance = Instance("own", cluster, jobs)
     result = solve(instance, "sharing")
-    exact = solve(instance, "sharing", "highs", time_limit_s=30)
+    exact = solve(instance, "sharing", "highs", limits=Limits(seconds=30))
     assert result.certificate.status == "optimal"
     assert any("proved for these jobs" in line for line in result.log)
     assert result.certificate.objective == pytest.approx(exact.certificate.objective, rel=1e-6)
@@ -308,7 +309,7 @@ def test_real_pods_on_a_part_of_a_real_cluster() -> None:
         num_hosts=200,
         max_jobs=600,
     )
-    result = solve(instance, "sharing", objective="gpus_used", time_limit_s=30)
+    result = solve(instance, "sharing", objective="gpus_used", limits=Limits(seconds=30))
     assert result.certificate.gap is not None
     assert result.certificate.gap < 0.01
     assert result.certificate.bound_proof == "recomputed"

@@ -17,6 +17,7 @@ from alloc.instances import load
 from alloc.models.round import round_data
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
+from alloc.result import Limits
 from alloc.solving import solve
 from alloc.solving.certify import certify
 from alloc.solving.outcome import Outcome, Settings
@@ -51,10 +52,24 @@ WHOLE = (TaskPlacement("h", "worker", 1),)
 
 
 class TestArguments:
+    @pytest.mark.parametrize(
+        ("values", "sentence"),
+        [
+            ({"gap": -1}, "limits: gap is -1"),
+            ({"gap": math.nan}, "limits: gap is nan"),
+            ({"seed": -1}, "limits: seed is -1"),
+            ({"seed": 0.5}, "limits: seed is 0.5"),
+            ({"workers": 0}, "limits: workers is 0"),
+        ],
+    )
+    def test_limits_that_make_no_sense_are_refused(self, values, sentence):
+        with pytest.raises(InstanceError, match=sentence):
+            Limits(**values)
+
     @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
     def test_time_limits_that_are_none(self, seconds):
         with pytest.raises(InstanceError, match="give a number of seconds above 0"):
-            solve(plain(one_job()), time_limit_s=seconds)
+            solve(plain(one_job()), limits=Limits(seconds=seconds))
 
     def test_an_unknown_formulation_gets_the_nearest_name(self):
         with pytest.raises(InstanceError, match=r'unknown family "maleable".*malleable'):
@@ -164,7 +179,7 @@ class TestCertify:
 
 class TestLimits:
     def test_a_tiny_time_limit_leaves_an_incumbent_and_a_true_bound(self, small):
-        result = solve(small, time_limit_s=0.02)
+        result = solve(small, limits=Limits(seconds=0.02))
         certificate = result.certificate
         assert certificate.status == "feasible"
         assert certificate.limit == "time"
@@ -179,7 +194,7 @@ class TestLimits:
             if line in text:
                 raise KeyboardInterrupt
 
-        result = solve(small, time_limit_s=20.0, progress=stop)
+        result = solve(small, limits=Limits(seconds=20.0), progress=stop)
         certificate = result.certificate
         assert certificate.limit == "interrupt"
         assert certificate.verified
@@ -189,7 +204,7 @@ class TestLimits:
     def test_ctrl_c_stops_highs_and_keeps_what_it_found(self):
         """It was heard when the time was up, and then everything was thrown away."""
         with ctrl_c_in_highs(incumbent):
-            result = solve(load("elastic-small/03"), backend="highs", time_limit_s=500)
+            result = solve(load("elastic-small/03"), backend="highs", limits=Limits(seconds=500))
         certificate = result.certificate
         assert certificate.limit == "interrupt"
         assert result.solution is not None
@@ -197,7 +212,7 @@ class TestLimits:
 
     @pytest.mark.parametrize("backend", ["highs", "pyomo", "cpsat"])
     def test_general_solvers_under_a_tiny_limit_say_only_what_they_know(self, small, backend):
-        certificate = solve(small, backend=backend, time_limit_s=0.05).certificate
+        certificate = solve(small, backend=backend, limits=Limits(seconds=0.05)).certificate
         assert certificate.limit == "time"
         assert certificate.status in ("feasible", "no_solution")
         if certificate.status == "no_solution":
@@ -205,22 +220,22 @@ class TestLimits:
             assert certificate.bound == -math.inf or certificate.bound > 0
 
     def test_a_warm_start_is_never_worsened(self, small):
-        good = solve(small, time_limit_s=4.0)
-        again = solve(small, time_limit_s=0.02, warm_start=good.solution).certificate
+        good = solve(small, limits=Limits(seconds=4.0))
+        again = solve(small, limits=Limits(seconds=0.02), warm_start=good.solution).certificate
         assert again.objective <= good.certificate.objective * (1 + 1e-9)
-        cold = solve(small, time_limit_s=0.02).certificate
+        cold = solve(small, limits=Limits(seconds=0.02)).certificate
         assert again.objective < cold.objective
 
     def test_a_warm_start_of_another_kind_is_ignored(self, small):
         start = Allocation(())
-        assert solve(small, time_limit_s=0.02, warm_start=start).certificate.verified
+        assert solve(small, limits=Limits(seconds=0.02), warm_start=start).certificate.verified
 
     def test_a_warm_start_of_another_instance_is_refused(self, small):
         """A result says what it is for; a solution alone is held against every rule."""
-        good = solve(small, time_limit_s=0.02)
+        good = solve(small, limits=Limits(seconds=0.02))
         first, *others = small.jobs
         other = small.replace(jobs=(first.replace(work=100 * first.work), *others))
-        assert solve(small, time_limit_s=0.02, warm_start=good).certificate.verified
+        assert solve(small, limits=Limits(seconds=0.02), warm_start=good).certificate.verified
         with pytest.raises(InstanceError, match="the result is for the instance with fingerprint"):
             solve(other, warm_start=good)
         with pytest.raises(InstanceError, match=r"it is no solution of .* has .* work units left"):
@@ -232,7 +247,7 @@ class TestLimits:
 
     def test_progress_is_told_and_logged(self, small):
         lines: list[str] = []
-        result = solve(small, time_limit_s=0.02, progress=lines.append)
+        result = solve(small, limits=Limits(seconds=0.02), progress=lines.append)
         assert tuple(lines) == result.log
         assert any("first schedule" in line for line in lines)
 
@@ -241,7 +256,9 @@ class TestLimits:
         """HiGHS has one pool of threads a process, and once failed on every size but the first."""
         instance = plain(one_job(), one_job("b", 30.0))
         for seed, workers in ((0, 1), (7, 2), (8, 1), (9, 3)):
-            certificate = solve(instance, backend=backend, seed=seed, workers=workers).certificate
+            certificate = solve(
+                instance, backend=backend, limits=Limits(seed=seed, workers=workers)
+            ).certificate
             assert (certificate.seed, certificate.workers) == (seed, workers)
             assert certificate.objective == pytest.approx(70.0, rel=1e-3)
 
