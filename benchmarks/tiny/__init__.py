@@ -8,6 +8,6 @@ the tests, which are no package: their folder is put on the path, as pytest does
 import sys
 from pathlib import Path
 
-_TESTS = str(Path(__file__).resolve().parents[2] / "tests")
+_TESTS = str(Path(__file__).resolve().parents[2] / "tests" / "helpers")
 if _TESTS not in sys.path:
     sys.path.append(_TESTS)
