@@ -178,7 +178,7 @@ def test_a_host_that_is_no_longer_sold_has_its_value(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_demand_is_worth_what_serving_it_costs(method):
-    """Not what an emergency costs, though all work goes one way that has a bound."""
+    """Not what slack costs, though all work goes one way that has a bound."""
     found = right_size(one_class(owned=()), method=method).marginals
     values = {(value.kind, value.name): value.saving for value in found}
     assert values["demand", "work"] == pytest.approx(-0.08 * 100 * 0.5)

@@ -34,7 +34,7 @@ _MOST_COLUMNS = 60_000
 """Columns of an elastic program; with more scenarios only those with the most work are in it."""
 _ATTEMPTS = 6
 """Times that a way out is tried, each time with more; most are enough the first or second time."""
-_A_LITTLE = 1.001
+_RAISE_FACTOR = 1.001
 """By what amounts are raised that miss by no more than the solver's tolerance."""
 _LEAST_SECONDS = 2.0
 """Looked for reliefs for so long even where the proof that there is no plan took all the time."""
@@ -134,7 +134,7 @@ class _Search:
                 for what, amount in missing.amounts.items():
                     amounts[what] = amounts.get(what, 0.0) + amount
             else:
-                amounts = {what: _A_LITTLE * amount for what, amount in amounts.items()}
+                amounts = {what: _RAISE_FACTOR * amount for what, amount in amounts.items()}
             reliefs = self._reliefs(amounts, least)
             eased = apply_reliefs(self.problem, reliefs)
             enough = self.has_plan(eased)

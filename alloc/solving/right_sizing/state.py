@@ -3,45 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from alloc.certificate import BoundProof, Limit
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import SizingData
-from alloc.problems.right_sizing.plan import MarginalValue, Plan
 
 Watch = Callable[[str], None]
 """Takes a line of progress."""
-
-
-@dataclass
-class Found:
-    """What a method found.
-
-    Parameters
-    ----------
-    plan
-        The incumbent, or None.
-    bound
-        Proved lower bound on the cost, -inf if there is none.
-    proof
-        On whose word.
-    infeasible
-        Whether it is proved that there is no plan.
-    limit
-        What stopped the search early, or None.
-    marginals
-        Marginal values, where the method has them.
-    """
-
-    plan: Plan | None
-    bound: float
-    proof: BoundProof
-    infeasible: bool = False
-    limit: Limit | None = None
-    marginals: tuple[MarginalValue, ...] = ()
+BACKEND = "alloc right-sizing + HiGHS"
 
 
 def linear_relaxation(model: ArrayModel) -> ArrayModel:
