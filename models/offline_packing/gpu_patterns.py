@@ -57,15 +57,15 @@ def relaxation(data: PackingData) -> ArrayModel:
     builder = ModelBuilder("C1", "C2", "C3", "C4", "C5")
     most = data.most * data.hosts[:, None]
     x = builder.columns(most.shape, most, cost=data.value, integer=False)
-    c, k = np.indices(x.shape)
+    c, k = np.arange(num_classes)[:, None], np.arange(num_kinds)
     whole, sharing = data.share_index < 0, np.flatnonzero(data.share_index >= 0)
     builder.rows("C1", num_kinds, [(k, x, 1.0)], upper=data.copies)
     capacity = data.hosts[:, None] * data.size
     builder.rows("C2", num_classes, [(c, x, data.cpu / CORE)], upper=capacity[:, 1] / CORE)
     builder.rows("C3", num_classes, [(c, x, data.memory / GIB)], upper=capacity[:, 2] / GIB)
-    gpus = (c[:, whole], x[:, whole], data.num_gpus[whole])
+    gpus = (c, x[:, whole], data.num_gpus[whole])
     builder.rows("C4", num_classes, [gpus], upper=capacity[:, 0])
-    slot = c[:, sharing] * len(data.shares) + data.share_index[sharing]
+    slot = c * len(data.shares) + data.share_index[sharing]
     places = num_classes * len(data.shares)
     builder.rows("C5", places, [(slot, x[:, sharing], 1.0)], upper=0.0)
     return builder.model("max")

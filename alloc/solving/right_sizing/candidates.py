@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from alloc.algorithms.add_drop import better_choices
+from alloc.algorithms.bound_tightening import upper_bounds_in_better
 from alloc.backends import SolverOptions
 from alloc.formulation import RawResult
 from alloc.models.right_sizing.data import Array, Ints
-from alloc.solving.right_sizing.add_drop import better_choices
 from alloc.solving.right_sizing.blocks import SHORT, BlockValue, Task
-from alloc.solving.right_sizing.bound_tightening import most_in_better_plans
 from alloc.solving.right_sizing.relaxation import Incumbent, Relaxation
 from alloc.solving.right_sizing.slopes import open_by_slopes
 
@@ -27,15 +27,15 @@ _GOOD_PART = 0.2
 _FORESEEN = 3
 """Scenarios looked at for every pool."""
 _SECONDS_TO_ROUND = 5.0
-_SECONDS_TO_PROBE = 5.0
+_SECONDS_TO_ADD_AND_DROP = 5.0
 _SECONDS_TO_POLISH = 6.0
 _SHARE_TO_TIGHTEN = 0.1
 """Of the time left."""
 _NEARER = 0.6
 """Distance of the incumbent from the relaxation at which to tighten again, over that before."""
 _MOST_RAISES = 5
-"""Times that the penalty of slack is raised; five make it 10^5 times the first, beyond which
-its size alone would spoil the solver's tolerances."""
+"""Times that the penalty of slack is raised, tenfold each: beside a larger one all other costs
+would be below the solver's tolerances."""
 
 Fixed = tuple[Ints, Array, Array]
 """Columns with lower and upper bounds for a while."""
@@ -245,8 +245,8 @@ class Candidates:
             relaxation.value(without, relaxation.some(_FORESEEN))
             relaxation.cut(without)
 
-    def probe(self) -> bool:
-        """Move choices of the incumbent, or of a new dive, as long as the cuts promise a gain."""
+    def add_and_drop(self) -> bool:
+        """Open and close pools of the incumbent, or of a dive, while the cuts promise a gain."""
         relaxation = self.relaxation
         if not len(self.choices):
             return False
@@ -260,7 +260,7 @@ class Candidates:
         else:
             return False
         shape = len(self.choice_pools), relaxation.data.num_quarters
-        seconds = min(_SECONDS_TO_PROBE, 0.15 * relaxation.seconds_left())
+        seconds = min(_SECONDS_TO_ADD_AND_DROP, 0.15 * relaxation.seconds_left())
         found, cost = better_choices(
             relaxation.quarters.model(),
             self.choices.reshape(shape),
@@ -288,7 +288,7 @@ class Candidates:
         self._above_when_tightened = above
         counted = relaxation.first.counted[relaxation.first.open >= 0]
         seconds = _SHARE_TO_TIGHTEN * relaxation.seconds_left()
-        self.limits = most_in_better_plans(
+        self.limits = upper_bounds_in_better(
             relaxation.quarters.model(),
             relaxation.incumbent.cost,
             counted,

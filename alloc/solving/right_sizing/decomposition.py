@@ -12,7 +12,7 @@
 5. The bound: the integer program over quarterly cuts, each the expectation of cuts with the
    multipliers of the relaxation, so that it starts from the relaxation's bound. Meanwhile other
    processes choose anew what is open among some pools (large neighbourhoods [4]_).
-6. Probing, where none of this found a better plan: pools are closed and opened one by one.
+6. Add-drop search, where none of this found a better plan: pools are closed and opened one by one.
 
 References
 ----------
@@ -138,7 +138,7 @@ class Decomposition:
             better |= self._prove_and_polish()
             enough_time = relaxation.seconds_left() > 3 * relaxation.seconds_to_value
             if not better and not relaxation.closed() and enough_time:
-                better = self.candidates.probe()
+                better = self.candidates.add_and_drop()
             idle = 0 if better or relaxation.bound > before else idle + 1
             if idle >= _MOST_IDLE:
                 return None
