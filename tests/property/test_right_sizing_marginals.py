@@ -101,8 +101,8 @@ def test_marginal_values_are_what_one_unit_more_saves(data):
             else:
                 assert base - more == pytest.approx(value.saving, abs=slack, rel=1e-5), value
             if value.kind == "host" and value.saving is not None:
-                for stand in SizingData(problem).stands:
-                    offer, site = problem.offers[stand.offer], problem.sites[stand.site]
+                for group in SizingData(problem).host_groups:
+                    offer, site = problem.offers[group.offer], problem.sites[group.site]
                     if offer.name == value.name:
                         other = relaxed(with_host(problem, offer.name, site.name))
                         assert base - other <= value.saving + slack
