@@ -67,14 +67,21 @@ class RestrictedMaster(Generic[Key]):
     def __init__(self, what: str, program: LinearProgram, known: Iterable[Key] = ()) -> None:
         self.what = what
         self.program = program
-        self.keys: list[Key] = list(known)
-        self._known = set(self.keys)
-        begin = program.num_columns - len(self.keys)
-        self._positions = list(range(begin, program.num_columns))
+        self.keys: list[Key] = []
+        self._known: set[Key] = set()
+        self._positions: list[int] = []
+        self.count_in(known)
 
     def __contains__(self, key: Key) -> bool:
         """Return whether a column is known."""
         return key in self._known
+
+    def count_in(self, keys: Iterable[Key]) -> None:
+        """Count the last columns of the program, one for each key, as generated ones."""
+        new = list(keys)
+        self.keys += new
+        self._known.update(new)
+        self._positions += range(self.program.num_columns - len(new), self.program.num_columns)
 
     def add(self, columns: Iterable[MasterColumn[Key]]) -> int:
         """Add the columns that are new; return how many."""
@@ -84,7 +91,7 @@ class RestrictedMaster(Generic[Key]):
                 new.setdefault(column.key, column)
         if not new:
             return 0
-        begin, of = self.program.num_columns, list(new.values())
+        of = list(new.values())
         self.program.add_columns(
             np.array([column.cost for column in of]),
             np.zeros(len(of)),
@@ -93,9 +100,7 @@ class RestrictedMaster(Generic[Key]):
             np.concatenate([np.asarray(column.rows, dtype=np.int64) for column in of]),
             np.concatenate([np.asarray(column.values, dtype=float) for column in of]),
         )
-        self._known.update(new)
-        self.keys += new
-        self._positions += range(begin, begin + len(of))
+        self.count_in(new)
         return len(of)
 
     def solve(self, seconds: float = math.inf) -> LinearSolution:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from alloc.backends.linear_program import LinearProgram
+from alloc.backends.restricted_master import MasterColumn, RestrictedMaster
 from alloc.formulation import Array
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.patterns import Ints, Patterns, Priced, Pricing, lagrangian
@@ -95,12 +96,16 @@ class Master:
 
     def __init__(self, patterns: Patterns, blocks: Ints, size: float) -> None:
         self.patterns, self.blocks = patterns, blocks
-        self.num_columns = 0
-        self._known: set[tuple[int, bytes]] = set()
         self.program = LinearProgram(cost_size=size)
         self._artificial = 0
         self.stays: Array = np.zeros(len(patterns.stays))
         self._build()
+        self._master = RestrictedMaster[tuple[int, bytes]]("the master of patterns", self.program)
+
+    @property
+    def num_columns(self) -> int:
+        """Number of patterns."""
+        return len(self._master.keys)
 
     def _build(self) -> None:
         p, infinite = self.patterns, np.inf
@@ -131,7 +136,6 @@ class Master:
             value += list(entries.values())
         if starts:
             self._add(np.zeros(len(starts)), np.array(starts), np.array(index), np.array(value))
-        self._first = self._artificial + len(starts)
 
     def _add(self, cost: Array, starts: Ints, index: Ints, value: Array) -> None:
         """Add columns without an upper limit of their own."""
@@ -146,29 +150,15 @@ class Master:
         np.add.at(counts, self.blocks, priced.counts)
         cost = np.bincount(self.blocks, weights=priced.cost, minlength=num_blocks)
         moved = np.bincount(self.blocks, weights=priced.moved, minlength=num_blocks)
-        costs: list[float] = []
-        starts: list[int] = []
-        index: list[Array] = []
-        value: list[Array] = []
-        size = 0
+        new: list[MasterColumn[tuple[int, bytes]]] = []
         for b in range(num_blocks):
             key = (b, counts[b].tobytes() + moved[b].tobytes())
-            if key in self._known:
-                continue
-            self._known.add(key)
-            items = np.flatnonzero(counts[b])
-            costs.append(cost[b])
-            starts.append(size)
-            rows = [self._budget_row, self._budget_row + 1 + b]
-            index.append(np.array([*items, *rows], dtype=float))
-            value.append(np.array([*counts[b, items], moved[b], 1.0]))
-            size += len(items) + 2
-        if costs:
-            self._add(
-                np.array(costs), np.array(starts), np.concatenate(index), np.concatenate(value)
-            )
-        self.num_columns += len(costs)
-        return len(costs)
+            if key not in self._master:
+                items = np.flatnonzero(counts[b])
+                rows = np.append(items, [self._budget_row, self._budget_row + 1 + b])
+                values = np.append(counts[b, items], [moved[b], 1.0])
+                new.append(MasterColumn(key, cost[b], rows, values))
+        return self._master.add(new)
 
     def add_known(self, known: Columns) -> None:
         """Add patterns of single hosts, each once, to a master in which hosts are by themselves."""
@@ -188,9 +178,10 @@ class Master:
         counts.resize(tails.shape)
         matrix = csr_array(counts.astype(float) + tails)
         self._add(known.cost, matrix.indptr[:-1], matrix.indices, matrix.data)
-        for h, row, moved in zip(known.host, known.counts, known.moved, strict=True):
-            self._known.add((int(h), row.astype(np.int32).tobytes() + np.float64(moved).tobytes()))
-        self.num_columns += len(known.host)
+        self._master.count_in(
+            (int(h), row.astype(np.int32).tobytes() + np.float64(moved).tobytes())
+            for h, row, moved in zip(known.host, known.counts, known.moved, strict=True)
+        )
 
     def set_box(self, centre: Array, width: Array, most_move_price: float) -> None:
         """Keep the prices of items within a width of the centre, and that of moves below a limit.
@@ -219,13 +210,13 @@ class Master:
         if found is None:
             return None
         dual, values = found.duals, found.values
-        self.stays = values[self._artificial : self._first]
+        self.stays = values[self._artificial : self._artificial + len(p.stays)]
         inside = bool(values[: self._artificial].max(initial=0.0) <= 1e-7)
         value = found.value + p.constant
         move_price = max(-float(dual[self._budget_row]), 0.0)
         if not np.isfinite(p.budget):
             move_price = 0.0
-        return value, dual[: p.num_items], move_price, values[self._first :], inside
+        return value, dual[: p.num_items], move_price, self._master.generated(values), inside
 
 
 def generate(
