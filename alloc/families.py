@@ -136,13 +136,13 @@ class Family:
         Raises
         ------
         InstanceError
-            If it is no answer to such a problem at all.
+            If it is not an answer to such a problem at all.
         """
         kinds = {load(f.solution) for f in FAMILIES.values() if f.problem == self.problem}
         if not isinstance(solution, tuple(kinds)):
             wanted = " or ".join(sorted(kind.__name__ for kind in kinds))
             raise InstanceError(
-                f"{type(solution).__name__} is no answer to a problem of {self.name}; give "
+                f"{type(solution).__name__} is not an answer to a problem of {self.name}; give "
                 f"{wanted}."
             )
         found: list[Violation] = load(self.checker)(problem, solution)

@@ -139,7 +139,7 @@ def _valid(world: Instance, name: str, sentence: str) -> Iterator[Instance]:
     try:
         yield from worlds_with(world, name, sentence)
     except InstanceError:
-        return  # a cure that makes no valid instance is no cure
+        return  # a cure that makes no valid instance is not a cure
 
 
 def _starts(world: Instance, name: str) -> bool:

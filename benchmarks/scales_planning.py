@@ -34,7 +34,6 @@ from alloc.result import Limits
 from alloc.solving import solve
 from alloc.solving.inference_sizing.method import solve_inference
 from alloc.solving.operation.method import solve_operation
-from alloc.solving.operation.patterns import solve_by_patterns
 from alloc.solving.outcome import Settings
 from alloc.solving.quota_planning.method import solve_quotas
 from alloc.solving.rank_mapping.method import map_ranks
@@ -127,6 +126,10 @@ def right_sizing(seed: int, factors: Sequence[float]) -> Iterator[Case]:
 
 def operation(seed: int, factors: Sequence[float]) -> Iterator[Case]:
     """Return a decision in operation, its prices in other currencies."""
+    from operation_patterns import solve_by_patterns
+
+    import benchmarks.tiny  # noqa: F401  # puts what the tests share on the path
+
     problem = generate_operation(num_nodes=2, num_jobs=5, seed=seed)
     for factor in (1.0, *factors):
         priced = problem.replace(

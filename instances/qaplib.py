@@ -175,8 +175,8 @@ def _numbers(words: list[tuple[str, int]], name: str) -> list[float]:
             number = float("nan")
         if not np.isfinite(number):
             raise InstanceError(
-                f'{name}, line {line}: "{word[:40]}" is no number; the format holds finite numbers '
-                "only."
+                f'{name}, line {line}: "{word[:40]}" is not a number; the format holds finite '
+                "numbers only."
             )
         numbers.append(number)
     return numbers

@@ -1,1 +1,1 @@
-"""Methods of optimisation that know nothing of clusters."""
+"""Methods that know no GPU: programs, functions and permutations go in, numbers come out."""

@@ -57,7 +57,7 @@ def solve(drawn: PyomoModel, name: str, options: SolverOptions) -> RawResult:
                 "is: appsi_highs comes with alloc."
             )
         for variable in drawn.model.component_data_objects(pyo.Var):
-            if not variable.fixed:  # what an earlier solve left is no answer to this one
+            if not variable.fixed:  # what an earlier solve left is not an answer to this one
                 variable.set_value(None, skip_validation=True)
         with _in_its_own_unit(drawn.model) as unit:
             try:

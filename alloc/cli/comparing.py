@@ -238,7 +238,7 @@ def print_tables(comparison: "Comparison", by: str = "instance", *, markdown: bo
 
 
 def code_of_comparison(comparison: "Comparison", whoever: bool = False) -> ExitCode:
-    """Say which rows failed, and return the exit code: a row that failed is no success.
+    """Say which rows failed, and return the exit code: a row that failed is not a success.
 
     With `whoever`, nobody in particular was asked for; then a scheduler that is not made for the
     instance is left out.

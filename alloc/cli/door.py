@@ -135,7 +135,7 @@ def _one_line(message: object) -> str:
 
 def _abandon_stdout() -> None:
     """Let what is still buffered go nowhere: Python would fail on it again at the end."""
-    with contextlib.suppress(OSError, ValueError):  # in tests it is no real file
+    with contextlib.suppress(OSError, ValueError):  # in tests it is not a real file
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)

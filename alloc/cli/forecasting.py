@@ -285,7 +285,7 @@ def _numbers(pairs: list[str], option: str) -> dict[str, float]:
         try:
             found[name] = float(text)
         except ValueError:
-            raise InstanceError(f'{option} {name}: "{text}" is no number.') from None
+            raise InstanceError(f'{option} {name}: "{text}" is not a number.') from None
     return found
 
 

@@ -125,8 +125,8 @@ def read_answer(path: Path) -> Solution | Result[Solution]:
     kind = raw.get("kind") if isinstance(raw, dict) else None
     if kind not in ("result", "solution"):
         raise InstanceError(
-            f'{name}: is no answer; expected a document of kind "solution" or "result", and its '
-            f"kind is {kind!r}."
+            f'{name}: is not an answer; expected a document of kind "solution" or "result", and '
+            f"its kind is {kind!r}."
         )
     try:
         answer = parse_result(data) if kind == "result" else parse_solution(data)

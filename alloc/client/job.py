@@ -85,7 +85,7 @@ class RemoteJob(Generic[T]):
         return JobStatus.of(self._transport.send("GET", f"/v1/jobs/{self.id}", until=until).json())
 
     def cancel(self) -> JobStatus:
-        """Take it out of the queue, or stop it. Again is no error.
+        """Take it out of the queue, or stop it. Again is not an error.
 
         Raises
         ------

@@ -63,9 +63,9 @@ class Transport:
     ) -> httpx.Response:
         """Send a request that may be sent again, and return the answer.
 
-        Everything the client asks may be: reading changes nothing, cancelling twice is no error,
-        and what is submitted carries an idempotency key. It is not sent again after `until`, on the
-        clock of `time.monotonic`, nor for longer than the client's patience.
+        Everything the client asks may be: reading changes nothing, cancelling twice is not an
+        error, and what is submitted carries an idempotency key. It is not sent again after `until`,
+        on the clock of `time.monotonic`, nor for longer than the client's patience.
 
         Raises
         ------

@@ -96,7 +96,7 @@ def _stop_at_first(schema: Any) -> None:
 
 
 class Part(BaseModel):
-    """Base of all parts: no unknown fields, no conversions (``"3"`` is no number), no NaN.
+    """Base of all parts: no unknown fields, no conversions (``"3"`` is not a number), no NaN.
 
     Of a list or a mapping only the first bad item is reported: a hostile document of 1 MB would
     otherwise make millions of errors, and gigabytes of them.

@@ -101,7 +101,7 @@ class Shape:
         Whether the noun needs what the item is a part of: no two jobs have one id, but many have a
         task group "worker".
     alone
-        Whether messages name it without what it is a part of where it is no item of a list.
+        Whether messages name it without what it is a part of where it is not an item of a list.
     by_place
         Whether the place goes before what the class says is wrong with it: True for its own, False
         for that of what it is a part of; None: its own unless it is an item of a list.
@@ -178,7 +178,7 @@ def _solution_classes() -> dict[Any, str]:
 
 
 def _as_record(solution: Any, name: str) -> Any:
-    """Return a solution as a dataclass; refuse what is no family's."""
+    """Return a solution as a dataclass; refuse what is not a family's."""
     if isinstance(solution, np.ndarray):
         return Permutation(tuple(solution.tolist()))
     if solution is None or type(solution) in _SOLUTIONS:

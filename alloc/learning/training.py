@@ -288,8 +288,8 @@ def load_checkpoint(path: str | PathLike[str]) -> State:
         state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
     except Exception:
         raise InstanceError(
-            f"{path}: holds something else than tensors and plain values, so it is no checkpoint "
-            "of alloc; nothing in it was executed."
+            f"{path}: holds something else than tensors and plain values, so it is not a "
+            "checkpoint of alloc; nothing in it was executed."
         ) from None
     if not isinstance(state, dict) or not {"kind", "settings", "step", "state"} <= state.keys():
         raise InstanceError(f"{path}: is not a checkpoint of alloc.")

@@ -40,7 +40,7 @@ def mix_of(instance: Instance) -> dict[Shape, float]:
     """Return how frequent each task shape is among the jobs of an instance; sums to 1.
 
     Every task counts once; the configurations of a job share its tasks evenly. Tasks with MIG
-    slices are left out: what fits them is no share of a GPU.
+    slices are left out: what fits them is not a share of a GPU.
     """
     weights: dict[int, tuple[int, tuple[tuple[Shape, float], ...]]] = {}
     found: dict[Shape, float] = {}

@@ -131,7 +131,7 @@ def _level(text: str) -> WeightedSum:
         match = _TERM.fullmatch(part.strip())
         if match is None:
             raise InstanceError(
-                f'goal: "{part.strip()}" is no term; write a name with a weight before it, for '
+                f'goal: "{part.strip()}" is not a term; write a name with a weight before it, for '
                 'example "balance + 0.05 moves".'
             )
         name = match["name"]

@@ -153,7 +153,7 @@ def _number(text: str, value: str | None) -> float:
         return float(value or "")
     except ValueError:
         raise InstanceError(
-            f'change "{text}": "{value or ""}" is no number; write {_example(text)}.'
+            f'change "{text}": "{value or ""}" is not a number; write {_example(text)}.'
         ) from None
 
 
@@ -220,8 +220,8 @@ def parse_goal(text: str, value: str | None) -> ServiceGoal | None:
     match = _GOAL.fullmatch((value or "").strip())
     if match is None:
         raise InstanceError(
-            f'"{text}": "{value or ""}" is no goal; write for example wait 2h 95%, jct 8h mean, or '
-            "none."
+            f'"{text}": "{value or ""}" is not a goal; write for example wait 2h 95%, jct 8h mean, '
+            "or none."
         )
     fraction = match["fraction"]
     return ServiceGoal(

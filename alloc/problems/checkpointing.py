@@ -12,7 +12,8 @@ from alloc.units import require_non_negative
 
 MAX_MTBFS = 50.0
 """The longest attempt at a phase, or recovery, in mean times between failures. It is survived once
-in exp(50) = 5e21 tries; a run with a longer one never ends, and its expected time is no number."""
+in exp(50) = 5e21 tries; a run with a longer one never ends, and its expected time is not a
+number."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class CheckpointProblem:
         float
             Seconds: ``(1/l + D) exp(l R) (exp(l (W + C)) - 1)`` for the rate of failures l,
             downtime D, recovery R, work W and save C (M. Bougeret et al., "Checkpointing strategies
-            for parallel jobs", SC 2011, Theorem 1); infinite where that is no number.
+            for parallel jobs", SC 2011, Theorem 1); infinite where that is not a number.
         """
         work = math.fsum(phase.work_s for phase in self.phases[begin:end])
         attempt = (work + self.phases[end - 1].checkpoint_s) / self.mtbf_s

@@ -55,7 +55,7 @@ class QuadraticAssignment:
                 matrix = np.array(getattr(self, field), dtype=float)
             except (TypeError, ValueError):
                 raise InstanceError(
-                    f'quadratic assignment "{self.name}": {field} is no matrix of numbers; give '
+                    f'quadratic assignment "{self.name}": {field} is not a matrix of numbers; give '
                     "an array of shape (n, n)."
                 ) from None
             if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
@@ -111,12 +111,12 @@ class QuadraticAssignment:
         Raises
         ------
         InstanceError
-            If it is no permutation of 0 to n - 1.
+            If it is not a permutation of 0 to n - 1.
         """
         p = np.asarray(permutation)
         if p.shape != (self.size,) or not np.array_equal(np.sort(p), np.arange(self.size)):
             raise InstanceError(
-                f'quadratic assignment "{self.name}": the assignment is no permutation of 0 to '
+                f'quadratic assignment "{self.name}": the assignment is not a permutation of 0 to '
                 f"{self.size - 1}; give every facility one location of its own."
             )
         p = p.astype(np.int64)

@@ -126,7 +126,7 @@ def value_mapping(
 
 
 def require_places(parallelism: Parallelism, fabric: Fabric, places: npt.ArrayLike) -> Indices:
-    """Return the places as whole numbers, refusing what is no mapping of all ranks."""
+    """Return the places as whole numbers, refusing what is not a mapping of all ranks."""
     array = np.asarray(places)
     if array.shape != (parallelism.num_ranks,) or array.dtype.kind not in "iu":
         raise InstanceError(

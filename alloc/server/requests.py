@@ -171,7 +171,7 @@ def topology_of(part: TopologyDocument) -> Topology:
 
 
 def require_scheduler(name: str, known: Collection[str]) -> None:
-    """Refuse what is no name of a scheduler: strangers may not have files of this machine opened.
+    """Refuse what is not the name of a scheduler: strangers may not have files here opened.
 
     Raises
     ------

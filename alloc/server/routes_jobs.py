@@ -159,7 +159,7 @@ async def get_request(request: Request, job_id: JobId) -> Response:
     responses=problems("unauthorized", "not-found", "already-finished", "forbidden-origin"),
 )
 async def cancel_job(request: Request, job_id: JobId) -> Response:
-    """Take it out of the queue, or kill the worker that runs it. Again is no error."""
+    """Take it out of the queue, or kill the worker that runs it. Again is not an error."""
     service, job = await _find(request, job_id)
     return json_response((await service.cancel(job)).to_dict())
 

@@ -42,7 +42,7 @@ def main(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # Requests are answered while every core solves.
     os.nice(_NICENESS)
-    # What a solver prints is no log.
+    # What a solver prints is not a log.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     known = operations(modules)
     _limit_memory(memory_limit_mib)

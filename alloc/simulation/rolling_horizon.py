@@ -186,7 +186,7 @@ class RollingHorizon:
             instance = sub_instance(state, views, slot_s)
         except AllocError:
             return self._fall_back(state, self._rules[0])
-        # Where jobs have come or work is not as forecast, what is left of a plan is no answer.
+        # Where jobs have come or work is not as forecast, what is left of a plan is not an answer.
         tail = _valid(instance, tail)
         rule, rehearsed, cost = self._rehearse(instance, began)
         left_s = self._time_limit_s - (self._clock() - began) - self._overrun_s

@@ -25,5 +25,5 @@ def verify_permutation(problem: QuadraticAssignment, permutation: Permutation) -
     found = np.asarray(permutation)
     if found.shape == (problem.size,) and np.array_equal(np.sort(found), np.arange(problem.size)):
         return []
-    sentence = f"the answer is no permutation of the {problem.size} locations."
+    sentence = f"the answer is not a permutation of the {problem.size} locations."
     return [Violation("permutation", (), 1.0, "", sentence)]

@@ -148,7 +148,7 @@ def _check_orders(problem: PlanningProblem, plan: Plan) -> Iterator[Violation]:
         where = f'order of "{order.offer}" for "{order.site}" in quarter {order.quarter}'
         if order.count < 1 or order.count != int(order.count):
             yield Violation(
-                "count", (order.offer,), 1, "hosts", f"{where}: {order.count} is no number of hosts"
+                "count", (order.offer,), 1, "hosts", f"{where}: {order.count} is not a count"
             )
         if offer.is_hourly or not offer.at(order.site):
             yield Violation(

@@ -43,7 +43,7 @@ def require_start(
     violations = check(problem, start)
     if violations:
         raise InstanceError(
-            f'warm start: it is no solution of "{problem.name}": {violations[0]} Start from an '
+            f'warm start: it is not a solution of "{problem.name}": {violations[0]} Start from an '
             "answer to this instance, or without one."
         )
     return start

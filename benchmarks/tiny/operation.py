@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from operation_oracle import best_cost
+from operation_patterns import solve_by_patterns
 
 from alloc.families import verify
 from alloc.problems.operation.problem import (
@@ -17,7 +18,6 @@ from alloc.problems.operation.problem import (
 )
 from alloc.result import Limits
 from alloc.solving import solve as solve_problem
-from alloc.solving.operation.patterns import solve_by_patterns
 from alloc.solving.outcome import Settings
 from alloc.verification.operation import OBJECTIVES, operation_costs
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result

@@ -58,7 +58,7 @@ def make(rng: Random, scaled: bool, large: bool) -> tuple[Instance, str]:
         weight = rng.choice(SCALES) if scaled else 1.0
         jobs: list[Job] = []
         for j in range(rng.randint(6, 40) if large else rng.randint(1, 3)):
-            ways = tuple({_configuration(rng) for _ in range(rng.randint(1, 2))})
+            ways = tuple(dict.fromkeys(_configuration(rng) for _ in range(rng.randint(1, 2))))
             ways = jobs[0].configurations if jobs and rng.random() < 0.5 else ways
             job = Job(
                 f"j{j}",

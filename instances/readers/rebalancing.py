@@ -56,7 +56,7 @@ def read_rebalancing(path: str | PathLike[str]) -> Instance:
         if isinstance(error, InstanceError):
             raise
         raise InstanceError(
-            f"{path}: is no rebalancing set ({type(error).__name__}: {error}); give a JSON file "
+            f"{path}: is not a rebalancing set ({type(error).__name__}: {error}); give a JSON file "
             "with hosts, jobs and pods."
         ) from error
 

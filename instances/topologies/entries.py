@@ -85,7 +85,7 @@ class Entry:
         Raises
         ------
         InstanceError
-            If this is no mapping or has no such key.
+            If this is not a mapping or has no such key.
         """
         found = self.get(key)
         if found is None:
@@ -102,7 +102,7 @@ class Entry:
         Raises
         ------
         InstanceError
-            If this is no mapping.
+            If this is not a mapping.
         """
         return ((key, self._child(key, value)) for key, value in self._mapping().items())
 
@@ -112,7 +112,7 @@ class Entry:
         Raises
         ------
         InstanceError
-            If this is no list.
+            If this is not a list.
         """
         if not isinstance(self.value, list):
             self._refuse("a list")

@@ -50,7 +50,7 @@ def read_graphml(text: TopologyText, request: Request) -> tuple[Topology, ReadRe
     Raises
     ------
     InstanceError
-        If it is not GraphML, or the graph is no topology.
+        If it is not GraphML, or the graph is not a topology.
     """
     # networkx reads XML with whatever bombs are in it; this refuses them, and gives lines.
     parse_xml(text.text.encode(), text.file)
@@ -64,7 +64,7 @@ def read_node_link(text: TopologyText, request: Request) -> tuple[Topology, Read
     Raises
     ------
     InstanceError
-        If it is not JSON, or the graph is no topology.
+        If it is not JSON, or the graph is not a topology.
     """
     document = text.json
     for key in ("nodes", "edges" if document.get("edges") is not None else "links"):

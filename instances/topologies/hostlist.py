@@ -79,8 +79,8 @@ def _parts(expression: str, where: Place) -> Iterator[str]:
         found = _NAME.match(expression, position)
         if found is None:
             raise where.error(
-                f"{shown(expression)} is no list of names: a bracket is not closed, or not opened; "
-                "write it like n[1-4,7],login."
+                f"{shown(expression)} is not a list of names: a bracket is not closed, or not "
+                "opened; write it like n[1-4,7],login."
             )
         yield found[0]
         position = _SEPARATOR.match(expression, found.end()).end()  # type: ignore[union-attr]
@@ -93,7 +93,7 @@ def _numbers(group: str, part: str, where: Place, most: int) -> list[str]:
         found = _RANGE.fullmatch(item.strip())
         if found is None:
             raise where.error(
-                f"{shown(item)} in {shown(part)} is no number or range; write it like [1-4,7]."
+                f"{shown(item)} in {shown(part)} is not a number or range; write it like [1-4,7]."
             )
         low, high = int(found[1]), int(found[2] or found[1])
         if high < low:

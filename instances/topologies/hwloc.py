@@ -104,7 +104,8 @@ def read_hwloc(
     Raises
     ------
     InstanceError
-        If the file is no hwloc XML of version 2 or 3, or a matrix in it is not one of bandwidths.
+        If the file is not an hwloc XML of version 2 or 3, or a matrix in it is not one of
+        bandwidths.
     """
     for field, value in (
         ("pcie_gb_per_s", pcie_gb_per_s), ("nic_gb_per_s", nic_gb_per_s),

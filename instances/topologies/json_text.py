@@ -34,7 +34,7 @@ def json_entry(file: str, text: str) -> Entry:
             f"names {shown(error.key)} twice in one object; name every key once."
         ) from None
     except RecursionError:
-        raise place.error("is nested too deep; this is no topology.") from None
+        raise place.error("is nested too deep; this is not a topology.") from None
     except ValueError as error:
         raise place.error(f"holds a number that cannot be read ({error}).") from None
     return Entry(value, (), file, Lines(lambda: _json_lines(text)))
@@ -57,7 +57,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _json_lines(text: str) -> dict[Path, int]:

@@ -97,8 +97,8 @@ def read_kubernetes_nodes(text: TopologyText, request: Request) -> tuple[Topolog
     Raises
     ------
     InstanceError
-        If the text is no list of nodes, a label or level is unknown, levels do not nest, or a node
-        does not say how many GPUs it has or of which type.
+        If the text is not a list of nodes, a label or level is unknown, levels do not nest, or a
+        node does not say how many GPUs it has or of which type.
     """
     log = ReportLog()
     log.files.append(text.file)

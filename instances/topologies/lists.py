@@ -150,7 +150,7 @@ def _rows(text: TopologyText, names: list[str]) -> Iterator[tuple[int, dict[str,
             yield reader.line_num, dict(row)
     except csv.Error as error:
         raise text.place(reader.line_num).error(
-            f"is no row of a table ({error}); a quote in a cell is written twice."
+            f"is not a row of a table ({error}); a quote in a cell is written twice."
         ) from None
 
 

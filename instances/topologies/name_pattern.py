@@ -203,9 +203,9 @@ class _Parser:
         body, closed, _ = self.pattern[self.position + 1 :].partition("}")
         low, comma, high = body.partition(",")
         if not closed or not low.isascii() or not low.isdigit() or len(body) > 9:
-            raise PatternError("a { is no repetition; write \\{ for the sign itself")
+            raise PatternError("a { is not a repetition; write \\{ for the sign itself")
         if high and not (high.isascii() and high.isdigit()):
-            raise PatternError("a { is no repetition; write \\{ for the sign itself")
+            raise PatternError("a { is not a repetition; write \\{ for the sign itself")
         self.position += len(body) + 2
         least = int(low)
         most = (int(high) if high else None) if comma else least

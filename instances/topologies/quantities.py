@@ -25,7 +25,7 @@ def quantity(entry: Entry) -> Fraction:
     Raises
     ------
     InstanceError
-        If it is no quantity of 0 or more.
+        If it is not a quantity of 0 or more.
 
     References
     ----------

@@ -95,7 +95,7 @@ def block_topology(
     Raises
     ------
     InstanceError
-        If a size is no power of two times the first, or a block has fewer nodes than the first.
+        If a size is not a power of two times the first, or a block has fewer nodes than the first.
     """
     tree = TreeBuilder(file, domain_word="block", host_word="node")
     multiples = _multiples(sizes)

@@ -67,7 +67,7 @@ class Matrix:
         start = next((k for k, line in enumerate(lines) if _is_header(line)), None)
         if start is None:
             raise text.place().error(
-                "has no line that begins with GPU0 and names the columns, so it is no matrix of "
+                "has no line that begins with GPU0 and names the columns, so it is not a matrix of "
                 f"nvidia-smi; {TAKE_AGAIN}."
             )
         again = next((k for k, line in enumerate(lines) if k > start and _is_header(line)), None)

@@ -67,7 +67,7 @@ def parse_xml(data: bytes, file: str) -> Element:
         parseString(data, handler, forbid_external=False)
     except SAXParseException as error:
         raise Place(file, error.getLineNumber()).error(
-            f"is no whole XML document ({error.getMessage()}); copy it again from the machine."
+            f"is not a whole XML document ({error.getMessage()}); copy it again from the machine."
         ) from None
     except DefusedXmlException:
         raise handler.here().error(
@@ -102,7 +102,7 @@ class _Builder(ContentHandler):
     def startElement(self, name: str, attrs: AttributesImpl) -> None:
         if len(self._open) >= _MOST_DEPTH:
             raise self.here().error(
-                f"elements are nested more than {_MOST_DEPTH} deep; that is no topology of a host."
+                f"elements are nested more than {_MOST_DEPTH} deep; that is not a host."
             )
         element = Element(name, dict(attrs.items()), self.here())
         if self._open:

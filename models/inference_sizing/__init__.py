@@ -89,7 +89,7 @@ def _layout(problem: InferenceProblem) -> Layout:
     Raises
     ------
     ProvedInfeasible
-        If a model with requests has none: an empty row is no row.
+        If a model with requests has none: an empty row is not a row.
     """
     data = sizing_data(problem)
     if (missing := data.without_columns()) is not None:

@@ -2,39 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
-from scipy import sparse
 
 from alloc.formulation import ArrayModel
+from alloc.model_builder import ModelBuilder
 from alloc.models.inference_sizing.layout import Layout
-
-
-class Rows:
-    """Rows under construction."""
-
-    def __init__(self) -> None:
-        self.row: list[int] = []
-        self.column: list[int] = []
-        self.value: list[float] = []
-        self.lower: list[float] = []
-        self.upper: list[float] = []
-        self.slices: dict[str, slice] = {}
-
-    def add(self, terms: Iterable[tuple[int, float]], lower: float, upper: float) -> None:
-        """Add a row ``lower <= sum value x column <= upper``."""
-        for column, value in terms:
-            self.row.append(len(self.lower))
-            self.column.append(column)
-            self.value.append(value)
-        self.lower.append(lower)
-        self.upper.append(upper)
-
-    def close(self, name: str, begin: int) -> int:
-        """Name the rows since `begin`; return where the next family begins."""
-        self.slices[name] = slice(begin, len(self.lower))
-        return len(self.lower)
 
 
 def array_model(layout: Layout) -> ArrayModel:
@@ -48,19 +20,12 @@ def array_model(layout: Layout) -> ArrayModel:
         z_of.setdefault(c, []).append((k, j))
     x_at = {key: first_x + k for k, key in enumerate(layout.x)}
     h_at = {p: first_h + k for k, p in enumerate(layout.held)}
-    rows = Rows()
-
-    begin = 0
+    builder = ModelBuilder("C1_one_column", "C2_rate", "C3_replicas_stand", "C4_C5_hosts")
     for columns in z_of.values():
-        rows.add(((k, 1.0) for k, _ in columns), -np.inf, 1.0)
-    begin = rows.close("C1_one_column", begin)
-    _cover(rows, layout, z_of)
-    begin = rows.close("C2_rate", begin)
-    _stand(rows, layout, z_of, x_at)
-    begin = rows.close("C3_replicas_stand", begin)
-    _room(rows, layout, x_at, h_at, first_y)
-    rows.close("C4_C5_hosts", begin)
-
+        builder.row("C1_one_column", ((k, 1.0) for k, _ in columns), upper=1.0)
+    _cover(builder, layout, z_of)
+    _stand(builder, layout, z_of, x_at)
+    _room(builder, layout, x_at, h_at, first_y)
     number = layout.num_columns
     cost, upper = np.zeros(number), np.ones(number)
     problem = data.problem
@@ -72,22 +37,11 @@ def array_model(layout: Layout) -> ArrayModel:
         upper[first_y + k] = data.hosts(p, t)
     for p, k in h_at.items():
         upper[k], cost[k] = data.most_held(p), data.held_price(p)
-    return ArrayModel(
-        sense="min",
-        cost=cost,
-        matrix=sparse.csr_array(
-            (rows.value, (rows.row, rows.column)), shape=(len(rows.lower), number)
-        ),
-        row_lower=np.array(rows.lower),
-        row_upper=np.array(rows.upper),
-        lower=np.zeros(number),
-        upper=upper,
-        integer=np.ones(number, dtype=bool),
-        rows=rows.slices,
-    )
+    builder.columns(number, upper, cost=cost)
+    return builder.model("min")
 
 
-def _cover(rows: Rows, layout: Layout, z_of: dict[int, list[tuple[int, int]]]) -> None:
+def _cover(builder: ModelBuilder, layout: Layout, z_of: dict[int, list[tuple[int, int]]]) -> None:
     """Add (C2), each row relative to its demand."""
     data = layout.data
     of: dict[tuple[int, int], list[int]] = {}
@@ -106,11 +60,11 @@ def _cover(rows: Rows, layout: Layout, z_of: dict[int, list[tuple[int, int]]]) -
                         rate = choice.columns[j].rates[loss[choice.option]]
                         if rate > 0:
                             terms.append((k, rate / demand))
-                rows.add(terms, 1.0, np.inf)
+                builder.row("C2_rate", terms, lower=1.0)
 
 
 def _stand(
-    rows: Rows,
+    builder: ModelBuilder,
     layout: Layout,
     z_of: dict[int, list[tuple[int, int]]],
     x_at: dict[tuple[int, int, int], int],
@@ -128,11 +82,11 @@ def _stand(
             for p, pool in enumerate(data.problem.pools)
             if pool.gpu_type == gpu_type and (t, p, s) in x_at
         ]
-        rows.add([*stand, *terms], 0.0, 0.0)
+        builder.row("C3_replicas_stand", [*stand, *terms], 0.0, 0.0)
 
 
 def _room(
-    rows: Rows,
+    builder: ModelBuilder,
     layout: Layout,
     x_at: dict[tuple[int, int, int], int],
     h_at: dict[int, int],
@@ -147,16 +101,16 @@ def _room(
         room = data.problem.pools[p].gpus_per_host
         if p not in layout.patterned:
             used = [(k, float(s)) for s, k in sized]
-            rows.add(used, -np.inf, float(room * data.hosts(p, t)))
+            builder.row("C4_C5_hosts", used, upper=float(room * data.hosts(p, t)))
             if p in h_at:
-                rows.add([*used, (h_at[p], -float(room))], -np.inf, 0.0)
+                builder.row("C4_C5_hosts", [*used, (h_at[p], -float(room))], upper=0.0)
             continue
         hosts = [(first_y + k, q) for k, (u, v, q) in enumerate(layout.y) if (u, v) == (t, p)]
         for s, k in sized:
             position = data.sizes[p].index(s)
             offered = [(y, -float(layout.patterns[p][q][position])) for y, q in hosts]
-            rows.add([(k, 1.0), *((y, v) for y, v in offered if v)], -np.inf, 0.0)
+            builder.row("C4_C5_hosts", [(k, 1.0), *((y, v) for y, v in offered if v)], upper=0.0)
         number = [(y, 1.0) for y, _ in hosts]
-        rows.add(number, -np.inf, float(data.hosts(p, t)))
+        builder.row("C4_C5_hosts", number, upper=float(data.hosts(p, t)))
         if p in h_at:
-            rows.add([*number, (h_at[p], -1.0)], -np.inf, 0.0)
+            builder.row("C4_C5_hosts", [*number, (h_at[p], -1.0)], upper=0.0)

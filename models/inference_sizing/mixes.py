@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from alloc.formulation import ArrayModel
-from alloc.models.inference_sizing.arrays import Rows
+from alloc.model_builder import ModelBuilder
 from alloc.models.inference_sizing.data import SizingData
 from alloc.models.inference_sizing.frontier import Frontier, Mix
 from alloc.models.inference_sizing.layout import largest_first, replica_groups
@@ -106,14 +105,12 @@ def mix_model(layout: MixLayout) -> ArrayModel:
     first_x, first_h = len(v), len(v) + len(used)
     number = first_h + len(held)
     x_at = {key: first_x + k for k, key in enumerate(used)}
-    rows = Rows()
-    begin = 0
+    builder = ModelBuilder("D1_one_mix", "D2_gpus", "D3_held")
     of: dict[tuple[int, int], list[int]] = {key: [] for key in layout.found.mixes}
     for k, (m, t, _) in enumerate(v):
         of[m, t].append(k)
     for members in of.values():
-        rows.add(((k, 1.0) for k in members), 1.0, 1.0)
-    begin = rows.close("D1_one_mix", begin)
+        builder.row("D1_one_mix", ((k, 1.0) for k in members), 1.0, 1.0)
     for t in range(len(data.periods)):
         for g, gpu_type in enumerate(layout.found.types):
             pools = [p for p, pool in enumerate(problem.pools) if pool.gpu_type == gpu_type]
@@ -123,8 +120,7 @@ def mix_model(layout: MixLayout) -> ArrayModel:
                 for k, (_, period, mix) in enumerate(v)
                 if period == t and mix.gpus[g]
             ]
-            rows.add([*stand, *wanted], 0.0, 0.0)
-    begin = rows.close("D2_gpus", begin)
+            builder.row("D2_gpus", [*stand, *wanted], 0.0, 0.0)
     cost, upper = np.zeros(number), np.ones(number)
     integer = np.ones(number, dtype=bool)
     for (t, p), k in x_at.items():
@@ -133,22 +129,10 @@ def mix_model(layout: MixLayout) -> ArrayModel:
         integer[k] = False
         if p in held:
             row = [(k, 1.0), (first_h + held.index(p), -float(pool.gpus_per_host))]
-            rows.add(row, -np.inf, 0.0)
+            builder.row("D3_held", row, upper=0.0)
         else:
             cost[k] = data.price(p, t)
-    rows.close("D3_held", begin)
     for k, p in enumerate(held):
         upper[first_h + k], cost[first_h + k] = data.most_held(p), data.held_price(p)
-    return ArrayModel(
-        sense="min",
-        cost=cost,
-        matrix=sparse.csr_array(
-            (rows.value, (rows.row, rows.column)), shape=(len(rows.lower), number)
-        ),
-        row_lower=np.array(rows.lower),
-        row_upper=np.array(rows.upper),
-        lower=np.zeros(number),
-        upper=upper,
-        integer=integer,
-        rows=rows.slices,
-    )
+    builder.columns(number, upper, cost=cost, integer=integer)
+    return builder.model("min")

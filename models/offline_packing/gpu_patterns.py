@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
 
 from alloc.formulation import Array, ArrayModel
+from alloc.model_builder import ModelBuilder
 from alloc.models.offline_packing.data import PackingData
 from alloc.units import MILLI
 
@@ -48,72 +47,38 @@ def first_patterns(data: PackingData) -> list[Pattern]:
     ]
 
 
-def relaxation(data: PackingData, patterns: Sequence[Sequence[Pattern]]) -> ArrayModel:
-    """Return the linear relaxation over the given patterns of each class of hosts.
+def relaxation(data: PackingData) -> ArrayModel:
+    """Return the linear relaxation before it has patterns: the columns x_ck, class by class.
 
-    Columns: x_ck for every class and kind, class by class, then y_cp. Rows as in
-    `alloc.models.offline_packing`: (C1) copies, (C2) CPU, (C3) memory, (C4) GPUs, (C5) places.
+    Rows as in `alloc.models.offline_packing`: (C1) copies, (C2) CPU, (C3) memory, (C4) GPUs, (C5)
+    places. `pattern_entries` has the columns y_cp.
     """
     num_classes, num_kinds = data.most.shape
-    num_shares = len(data.shares)
-    num_x = num_classes * num_kinds
-    first = np.cumsum([0, num_kinds, num_classes, num_classes, num_classes])
-    c, k = (index.ravel() for index in np.indices((num_classes, num_kinds)))
-    x = np.arange(num_x)
-    sharing = data.share_index[k] >= 0
-    rows = [k, first[1] + c, first[2] + c, (first[3] + c)[~sharing]]
-    columns = [x, x, x, x[~sharing]]
-    values = [
-        np.ones(num_x),
-        data.cpu[k] / CORE,
-        data.memory[k] / GIB,
-        data.num_gpus[k][~sharing],
-    ]
-    rows.append((first[4] + c * num_shares + data.share_index[k])[sharing])
-    columns.append(x[sharing])
-    values.append(np.ones(int(sharing.sum())))
-    column = num_x
-    for here, known in enumerate(patterns):
-        for pattern in known:
-            held = np.flatnonzero(pattern)
-            rows += [np.array([first[3] + here]), first[4] + here * num_shares + held]
-            columns.append(np.full(len(held) + 1, column))
-            values += [np.ones(1), -np.array(pattern)[held]]
-            column += 1
-    matrix = csr_array(
-        coo_array(
-            (
-                np.concatenate(values).astype(float),
-                (np.concatenate(rows), np.concatenate(columns)),
-            ),
-            shape=(int(first[4]) + num_classes * num_shares, column),
-        )
-    )
-    limits = np.concatenate(
-        [
-            data.copies,
-            data.hosts * data.size[:, 1] / CORE,
-            data.hosts * data.size[:, 2] / GIB,
-            data.hosts * data.size[:, 0],
-            np.zeros(num_classes * num_shares),
-        ]
-    )
-    upper = np.full(column, np.inf)
-    upper[:num_x] = (data.most * data.hosts[:, None]).ravel()
-    return ArrayModel(
-        "max",
-        np.concatenate([np.tile(data.value, num_classes), np.zeros(column - num_x)]),
-        matrix,
-        np.full(len(limits), -np.inf),
-        limits,
-        np.zeros(column),
-        upper,
-        np.zeros(column, dtype=bool),
-        rows={
-            f"C{i + 1}": slice(int(a), int(b))
-            for i, (a, b) in enumerate(zip(first, [*first[1:], matrix.shape[0]], strict=True))
-        },
-    )
+    builder = ModelBuilder("C1", "C2", "C3", "C4", "C5")
+    most = data.most * data.hosts[:, None]
+    x = builder.columns(most.shape, most, cost=data.value, integer=False)
+    c, k = np.arange(num_classes)[:, None], np.arange(num_kinds)
+    whole, sharing = data.share_index < 0, np.flatnonzero(data.share_index >= 0)
+    builder.rows("C1", num_kinds, [(k, x, 1.0)], upper=data.copies)
+    capacity = data.hosts[:, None] * data.size
+    builder.rows("C2", num_classes, [(c, x, data.cpu / CORE)], upper=capacity[:, 1] / CORE)
+    builder.rows("C3", num_classes, [(c, x, data.memory / GIB)], upper=capacity[:, 2] / GIB)
+    gpus = (c, x[:, whole], data.num_gpus[whole])
+    builder.rows("C4", num_classes, [gpus], upper=capacity[:, 0])
+    slot = c * len(data.shares) + data.share_index[sharing]
+    places = num_classes * len(data.shares)
+    builder.rows("C5", places, [(slot, x[:, sharing], 1.0)], upper=0.0)
+    return builder.model("max")
+
+
+def pattern_entries(
+    data: PackingData, model: ArrayModel, c: int, pattern: Pattern
+) -> tuple[list[int], list[float]]:
+    """Return the rows and values of the column y_cp of a pattern on a class of hosts."""
+    first = model.rows["C5"].start + c * len(data.shares)
+    held = [s for s, number in enumerate(pattern) if number]
+    rows = [model.rows["C4"].start + c, *(first + s for s in held)]
+    return rows, [1.0, *(-float(pattern[s]) for s in held)]
 
 
 def prices_of(data: PackingData, model: ArrayModel, duals: Array) -> Prices:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array, hstack
+from scipy.sparse import csr_array, hstack
 
 from alloc.formulation import Array, ArrayModel
+from alloc.model_builder import ModelBuilder
 from alloc.models.offline_packing.data import Counts, PackingData
 from alloc.models.offline_packing.gpu_patterns import CORE, GIB, Pattern
 
@@ -64,45 +65,25 @@ def pricing(
     return model, kinds
 
 
-def master(
-    data: PackingData, patterns: Sequence[tuple[int, HostPattern]], *, integer: bool
-) -> ArrayModel:
-    """Return the choice of a pattern for every host.
+def master(data: PackingData) -> ArrayModel:
+    """Return the choice of a pattern for every host, before there are patterns.
 
-    Columns: z_p, the hosts of its class that carry pattern p, then d_k, the jobs of kind k that
-    patterns hold beyond those there are; dropping them costs what they are worth, so that patterns
-    need not match the copies exactly. Rows: copies of each kind, hosts of each class.
+    Columns: d_k, the jobs of kind k that patterns hold beyond those there are; dropping them costs
+    what they are worth, so that patterns need not match the copies exactly. Rows: copies of each
+    kind, hosts of each class. `pattern_entries` has the columns z_p, the hosts of its class that
+    carry pattern p.
     """
-    num_kinds, num_classes = len(data.jobs), len(data.members)
-    rows: list[int] = []
-    columns: list[int] = []
-    values: list[float] = []
-    worth = np.zeros(len(patterns))
-    for p, (c, pattern) in enumerate(patterns):
-        for k, number in pattern:
-            rows.append(k)
-            columns.append(p)
-            values.append(number)
-            worth[p] += data.value[k] * number
-        rows.append(num_kinds + c)
-        columns.append(p)
-        values.append(1.0)
-    rows += range(num_kinds)
-    columns += range(len(patterns), len(patterns) + num_kinds)
-    values += [-1.0] * num_kinds
-    size = len(patterns) + num_kinds
-    matrix = csr_array(
-        coo_array((np.array(values), (rows, columns)), shape=(num_kinds + num_classes, size))
-    )
-    limit = np.concatenate([data.copies, data.hosts]).astype(float)
-    return ArrayModel(
-        "max",
-        np.concatenate([worth, -data.value]),
-        matrix,
-        np.full(len(limit), -np.inf),
-        limit,
-        np.zeros(size),
-        np.full(size, np.inf),
-        np.full(size, integer),
-        rows={"copies": slice(0, num_kinds), "hosts": slice(num_kinds, num_kinds + num_classes)},
-    )
+    builder = ModelBuilder("copies", "hosts")
+    spare = builder.columns(len(data.jobs), cost=-data.value)
+    builder.rows("copies", len(spare), [(spare, spare, -1.0)], upper=data.copies)
+    builder.rows("hosts", len(data.hosts), [], upper=data.hosts)
+    return builder.model("max")
+
+
+def pattern_entries(
+    data: PackingData, c: int, pattern: HostPattern
+) -> tuple[float, list[int], list[float]]:
+    """Return the worth, the rows and the values of the column of a pattern on a class of hosts."""
+    worth = sum(float(data.value[k]) * number for k, number in pattern)
+    rows = [*(k for k, _ in pattern), len(data.jobs) + c]
+    return worth, rows, [*(float(number) for _, number in pattern), 1.0]

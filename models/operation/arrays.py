@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
-from alloc.formulation import Array, ArrayModel
+from alloc.formulation import ArrayModel
+from alloc.model_builder import ModelBuilder
 from alloc.models.operation.data import OperationData, Whole
 
 LEAD, FOLLOW, WAIT, SPLIT, NODES = range(5)
@@ -65,18 +65,10 @@ def operation_arrays(data: OperationData) -> OperationArrays:
     splits, nodes = kind == SPLIT, kind == NODES
     upper[splits] = data.most_nodes[node_type[splits]]
     upper[nodes] = data.nodes_of[owner[nodes]]
-    matrix, low, high, rows = _rows(data, kind, owner, node_type, gpus, rest)
-    model = ArrayModel(
-        sense="min",
-        cost=cost,
-        matrix=matrix,
-        row_lower=low,
-        row_upper=high,
-        lower=np.zeros(len(kind)),
-        upper=upper,
-        integer=np.ones(len(kind), dtype=bool),
-        rows=rows,
-    )
+    builder = ModelBuilder()
+    builder.columns(len(kind), upper, cost=cost)
+    _add_rows(builder, data, kind, owner, node_type, gpus, rest)
+    model = builder.model("min")
     return OperationArrays(data, model, kind, owner, node_type, gpus, rest)
 
 
@@ -136,52 +128,51 @@ def _joined(parts: Sequence[Columns]) -> Columns:
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
-def _rows(
-    data: OperationData, kind: Whole, owner: Whole, node_type: Whole, gpus: Whole, rest: Whole
-) -> tuple[sparse.csr_array, Array, Array, dict[str, slice]]:
-    num_jobs, num_types, num_pools = data.num_jobs, data.num_types, len(data.nodes_of)
+def _add_rows(
+    builder: ModelBuilder,
+    data: OperationData,
+    kind: Whole,
+    owner: Whole,
+    node_type: Whole,
+    gpus: Whole,
+    rest: Whole,
+) -> None:
     # Remainders and slots of type v have the rows start[v] + size - 1, size = 1 .. G_v - 1.
     start = np.concatenate([[0], np.cumsum(data.gpus - 1)])
     sizes = int(start[-1])
-    capped = data.problem.power_cap_w is not None
-    heights = (num_jobs, sizes, sizes, num_types, num_pools, int(capped))
-    begins = np.concatenate([[0], np.cumsum(heights)])
-    lead, follow, split = kind == LEAD, kind == FOLLOW, kind == SPLIT
-    entries: list[tuple[Whole, Whole, Array]] = []
+    lead, follow, split = (np.flatnonzero(kind == k) for k in (LEAD, FOLLOW, SPLIT))
+    jobs, nodes = np.flatnonzero(kind <= WAIT), np.flatnonzero(kind == NODES)
+    leaves, again = lead[rest[lead] > 0], split[rest[split] > gpus[split]]
 
-    def add(row: int, where: npt.NDArray[np.bool_], at: Whole, value: float | Array) -> None:
-        columns = np.flatnonzero(where)
-        values = np.broadcast_to(np.asarray(value, dtype=float), columns.shape)
-        entries.append((begins[row] + at, columns, values))
+    def row(columns: Whole, size: Whole) -> Whole:
+        return np.asarray(start[node_type[columns]] + size[columns] - 1, dtype=np.int64)
 
-    jobs = kind <= WAIT
-    add(0, jobs, owner[jobs], 1.0)
-    leaves = lead & (rest > 0)
-    add(1, leaves, start[node_type[leaves]] + rest[leaves] - 1, 1.0)
-    add(1, split, start[node_type[split]] + rest[split] - 1, -1.0)
-    again = split & (rest > gpus)
-    add(1, again, start[node_type[again]] + rest[again] - gpus[again] - 1, 1.0)
-    add(2, follow, start[node_type[follow]] + gpus[follow] - 1, 1.0)
-    add(2, split, start[node_type[split]] + gpus[split] - 1, -1.0)
-    add(3, lead, node_type[lead], 1.0)
-    nodes = kind == NODES
-    add(3, nodes, node_type[nodes], -1.0)
-    add(4, nodes, owner[nodes], 1.0)
-    high = np.concatenate(
-        [np.ones(num_jobs), np.zeros(2 * sizes + num_types), data.nodes_of.astype(float)]
+    builder.rows("A1_jobs", data.num_jobs, [(owner[jobs], jobs, 1.0)], 1.0, 1.0)
+    builder.rows(
+        "A2_remainders",
+        sizes,
+        [
+            (row(leaves, rest), leaves, 1.0),
+            (row(split, rest), split, -1.0),
+            (row(again, rest - gpus), again, 1.0),
+        ],
+        0.0,
+        0.0,
     )
-    low = np.concatenate(
-        [np.ones(num_jobs), np.zeros(sizes), np.full(sizes + num_types + num_pools, -np.inf)]
+    builder.rows(
+        "A3_slots",
+        sizes,
+        [(row(follow, gpus), follow, 1.0), (row(split, gpus), split, -1.0)],
+        -np.inf if data.falls_never else 0.0,
+        0.0,
     )
-    if not data.falls_never:
-        low[begins[2] : begins[3]] = 0.0
-    if capped:
+    builder.rows(
+        "A4_nodes",
+        data.num_types,
+        [(node_type[lead], lead, 1.0), (node_type[nodes], nodes, -1.0)],
+        upper=0.0,
+    )
+    builder.rows("A5_pools", len(data.nodes_of), [(owner[nodes], nodes, 1.0)], upper=data.nodes_of)
+    if data.problem.power_cap_w is not None:
         drawn = data.power_w[node_type[lead], gpus[lead] + rest[lead]]
-        add(5, lead, np.zeros(int(lead.sum()), dtype=np.int64), drawn)
-        high, low = np.append(high, float(data.problem.power_cap_w or 0.0)), np.append(low, -np.inf)
-    row, column, value = (np.concatenate(part) for part in zip(*entries, strict=True))
-    shape = (len(high), len(kind))
-    matrix = sparse.csr_array((value, (row, column)), shape=shape)
-    names = ("A1_jobs", "A2_remainders", "A3_slots", "A4_nodes", "A5_pools", "A6_power")
-    rows = {name: slice(int(begins[k]), int(begins[k + 1])) for k, name in enumerate(names)}
-    return matrix, low, high, rows
+        builder.row("A6_power", [(lead, drawn)], upper=float(data.problem.power_cap_w))

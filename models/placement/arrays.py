@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from alloc.formulation import Array, ArrayModel, BuiltModel
+from alloc.model_builder import Index
 from alloc.models.placement.facts import Facts
-from alloc.models.placement.lines import Index
 from alloc.models.placement.measures import Measures
 from alloc.models.placement.program import Program
 from alloc.objectives import Held, WeightedSum, parse_level
@@ -44,12 +44,12 @@ def build(
         limit = each.limit - kept.constant
         terms = [(kept.column, kept.value)]
         if each.level.sense == "max":
-            program.lines.row("held", terms, lower=limit)
+            program.builder.row("held", terms, lower=limit)
         else:
-            program.lines.row("held", terms, upper=limit)
-    cost = np.zeros(program.lines.num_columns)
+            program.builder.row("held", terms, upper=limit)
+    cost = np.zeros(program.builder.num_columns)
     np.add.at(cost, goal.column, goal.value)
-    return program, program.lines.model(level.sense, cost, goal.constant)
+    return program, program.builder.model(level.sense, goal.constant, cost=cost)
 
 
 class Reader:

@@ -44,7 +44,7 @@ def build_cpsat(instance: Instance, objective: str, held: tuple[Held, ...] = ())
     measures = Measures(program, whole=True)
     goal = measures.of(level)
     kept = [(each, measures.of(each.level)) for each in held]
-    arrays = program.lines.model(level.sense, np.zeros(program.lines.num_columns), 0.0)
+    arrays = program.builder.model(level.sense)
     model = cp_model.CpModel()
     columns = [
         model.new_int_var(round(low), round(high), f"c{n}")

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from alloc.errors import UnsupportedFeatureError
 from alloc.formulation import Array
+from alloc.model_builder import Index
 from alloc.models.placement.bandwidth import Step, steps_of
-from alloc.models.placement.lines import Index
 from alloc.models.placement.program import Program
 from alloc.objectives import WeightedSum
 from alloc.objectives.fragmentation import Shape, gang_domains, mix_of
@@ -51,7 +51,7 @@ class Measures:
     def __init__(self, program: Program, *, whole: bool = False) -> None:
         self.program = program
         self.facts = program.facts
-        self.lines = program.lines
+        self.builder = program.builder
         self.whole = whole
         self.rounding = 0.0
         self._known: dict[str, Expression] = {}
@@ -123,9 +123,9 @@ class Measures:
         for k, ways in enumerate(self.facts.ways_by_class):
             several = [v for v in ways if self.facts.gpus(self.facts.ways[v]) > 1]
             for step in steps if several else ():
-                e = int(self.lines.columns(1, 1.0)[0])
+                e = int(self.builder.columns(1, 1.0)[0])
                 gangs = self.program.x[several]
-                self.lines.row("C14", [(e, 1.0), (gangs, -1.0)], upper=0.0)
+                self.builder.row("C14", [(e, 1.0), (gangs, -1.0)], upper=0.0)
                 self._join(k, step, e, [i for v in ways for i in self.facts.ways[v].rows])
                 columns.append(e)
                 values.append(step.rise)
@@ -135,8 +135,8 @@ class Measures:
         """With e, all GPUs of a gang stand in one part, and no host joins two of them worse."""
         with_gpu = [i for i in rows if self.facts.demand[i, 0]]
         parts = np.unique(step.part)
-        w = self.lines.columns(len(parts), 1.0)
-        self.lines.row("C14", [(w, 1.0), (e, -1.0)], 0.0, 0.0)
+        w = self.builder.columns(len(parts), 1.0)
+        self.builder.row("C14", [(w, 1.0), (e, -1.0)], 0.0, 0.0)
         for i in with_gpu:
             hosts = self.program.hosts_of(i)
             count = self.facts.rows[i].count
@@ -144,7 +144,7 @@ class Measures:
                 y = self.program.at[i, hosts[step.part[hosts] == p]]
                 if len(y):
                     terms = [(y, 1.0), (e, float(count)), (int(column), -float(count))]
-                    self.lines.row("C14", terms, upper=count)
+                    self.builder.row("C14", terms, upper=count)
         for h in np.flatnonzero(step.too_narrow):
             held = [
                 (int(self.program.at[i, h]), self.facts.demand[i, 0] / MILLI)
@@ -154,7 +154,7 @@ class Measures:
             most = max(self.facts.gpus(self.facts.ways[self.facts.rows[i].way]) for i in with_gpu)
             if held:
                 terms = [(column, gpus) for column, gpus in held]
-                self.lines.row("C14", [*terms, (e, most - 1.0)], upper=most)
+                self.builder.row("C14", [*terms, (e, most - 1.0)], upper=most)
 
     def _taken_gpus(self) -> tuple[Index, Index, Array]:
         """Return host, column and GPUs of every task that holds GPUs."""
@@ -182,12 +182,12 @@ class Measures:
             position = np.full(len(capacity), -1, dtype=np.int64)
             position[hosts] = np.arange(len(hosts))
             k = np.arange(len(hosts))
-            a = self.lines.columns(len(hosts), 1.0)
-            t = self.lines.columns(len(hosts), number[hosts])
+            a = self.builder.columns(len(hosts), 1.0)
+            t = self.builder.columns(len(hosts), number[hosts])
             inside = position[host] >= 0
             taken = (position[host[inside]], column[inside], gpus[inside])
-            self.lines.rows("C15", len(hosts), [(k, t, 1.0), taken], upper=number[hosts])
-            self.lines.rows("C15", len(hosts), [(k, t, 1.0), (k, a, -number[hosts])], upper=0.0)
+            self.builder.rows("C15", len(hosts), [(k, t, 1.0), taken], upper=number[hosts])
+            self.builder.rows("C15", len(hosts), [(k, t, 1.0), (k, a, -number[hosts])], upper=0.0)
             needs = (shape.num_gpus * MILLI, shape.cpu_milli, shape.memory_mib)
             for r, need in enumerate(needs):
                 if need:
@@ -207,20 +207,20 @@ class Measures:
             (np.arange(len(hosts)), a, need // unit),
         ]
         capacity = self.facts.instance.topology.capacity[hosts, r] // unit
-        self.lines.rows("C15", len(hosts), terms, upper=capacity)
+        self.builder.rows("C15", len(hosts), terms, upper=capacity)
 
     def _largest_gang(self) -> Expression:
         """One place s is chosen, and the gang L is at most what it has free."""
         place = gang_domains(self.facts.instance)
         number = self.facts.instance.topology.capacity[:, 0] / MILLI
         total = np.bincount(place, weights=number)
-        s = self.lines.columns(len(total), 1.0)
-        largest = int(self.lines.columns(1, float(total.max()))[0])
-        self.lines.row("C16", [(s, 1.0)], 1.0, 1.0)
+        s = self.builder.columns(len(total), 1.0)
+        largest = int(self.builder.columns(1, float(total.max()))[0])
+        self.builder.row("C16", [(s, 1.0)], 1.0, 1.0)
         host, column, gpus = self._taken_gpus()
         k = np.arange(len(total))
         most = float(total.max())
-        self.lines.rows(
+        self.builder.rows(
             "C16",
             len(total),
             [(k, largest, 1.0), (place[host], column, gpus), (k, s, most)],
@@ -235,11 +235,11 @@ class Measures:
         if gpu:
             held = facts.demand[program.y_row, 0] > 0
         hosts, where = np.unique(program.y_host[held], return_inverse=True)
-        o = self.lines.columns(len(hosts), 1.0)
+        o = self.builder.columns(len(hosts), 1.0)
         y, rows = program.y[held], program.y_row[held]
         n = np.arange(len(y))
         most = facts.upper[rows, program.y_host[held]]
-        self.lines.rows("C12", len(y), [(n, y, 1.0), (n, o[where], -most)], upper=0.0)
+        self.builder.rows("C12", len(y), [(n, y, 1.0), (n, o[where], -most)], upper=0.0)
         capacity = facts.instance.topology.capacity
         for r in range(capacity.shape[1]):
             # All tasks together: what makes the relaxation strong.
@@ -251,7 +251,7 @@ class Measures:
                     (where[need], y[need], amount[need] // unit),
                     (np.arange(len(hosts)), o, -(capacity[hosts, r] // unit)),
                 ]
-                self.lines.rows("C12", len(hosts), terms, upper=0.0)
+                self.builder.rows("C12", len(hosts), terms, upper=0.0)
         return hosts, o
 
     def _hosts_used(self, *, gpu: bool) -> Expression:
@@ -286,12 +286,12 @@ class Measures:
                 off = np.abs(np.rint(share) - share) + len(hosts) * np.abs(np.rint(part) - part)
                 self.rounding += float(off @ most) / scale
                 share, part = np.rint(share), np.rint(part)
-            mean = self.lines.columns(1, 2 * scale, integer=self.whole)
-            self.lines.row("C13", [(mean, 1.0), (y, -part)], 0.0, 0.0)
-            b = self.lines.columns(len(hosts), 2 * scale, integer=self.whole)
+            mean = self.builder.columns(1, 2 * scale, integer=self.whole)
+            self.builder.row("C13", [(mean, 1.0), (y, -part)], 0.0, 0.0)
+            b = self.builder.columns(len(hosts), 2 * scale, integer=self.whole)
             k = np.arange(len(hosts))
             terms = [(k, b, 1.0), (position[host], y, -share), (k, mean, 1.0)]
-            self.lines.rows("C13", len(hosts), terms, 0.0)
+            self.builder.rows("C13", len(hosts), terms, 0.0)
             above.append(b)
         columns = np.concatenate([np.zeros(0, dtype=np.int64), *above])
         return Expression(columns, np.full(len(columns), 1.0 / scale))

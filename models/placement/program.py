@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from alloc.formulation import Array
+from alloc.model_builder import Index, ModelBuilder
 from alloc.models.placement.facts import Facts
-from alloc.models.placement.lines import Index, Lines
 from alloc.objectives.locality import places
 
 
@@ -32,10 +32,10 @@ class Program:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.lines = Lines()
+        self.builder = ModelBuilder()
         self.num_hosts = facts.instance.topology.num_hosts
         sizes = np.array([facts.size(way.job_class) for way in facts.ways])
-        self.x: Index = self.lines.columns(len(facts.ways), sizes)
+        self.x: Index = self.builder.columns(len(facts.ways), sizes)
         self._add_tasks()
         self._presence: dict[tuple[int, str], Presence] = {}
         self.moved: dict[tuple[int, str, int], int] = {}
@@ -57,7 +57,7 @@ class Program:
         """Add y where a task may stand: `at` gives the column of each row and host, or -1."""
         upper = self.facts.upper
         rows, hosts = np.nonzero(upper)
-        columns = self.lines.columns(len(rows), upper[rows, hosts])
+        columns = self.builder.columns(len(rows), upper[rows, hosts])
         self.at = np.full(upper.shape, -1, dtype=np.int64)
         self.at[rows, hosts] = columns
         self.y_row, self.y_host, self.y = rows, hosts, columns
@@ -76,12 +76,12 @@ class Program:
     def _one_way(self) -> None:
         for k, ways in enumerate(self.facts.ways_by_class):
             least = self.facts.size(k) if self.facts.must(k) else -math.inf
-            self.lines.row("C1", [(self.x[list(ways)], 1.0)], least, self.facts.size(k))
+            self.builder.row("C1", [(self.x[list(ways)], 1.0)], least, self.facts.size(k))
 
     def _gangs(self) -> None:
         for i, row in enumerate(self.facts.rows):
             columns = self.at[i, self.hosts_of(i)]
-            self.lines.row("C2", [(columns, 1.0), (int(self.x[row.way]), -row.count)], 0.0, 0.0)
+            self.builder.row("C2", [(columns, 1.0), (int(self.x[row.way]), -row.count)], 0.0, 0.0)
 
     def _capacity(self) -> None:
         """Hosts hold what they have; amounts in units of their greatest common divisor."""
@@ -94,30 +94,30 @@ class Program:
             unit = int(np.gcd.reduce(amount[needed]))
             hosts, where = np.unique(self.y_host[needed], return_inverse=True)
             terms = [(where, self.y[needed], amount[needed] // unit)]
-            self.lines.rows("C3", len(hosts), terms, upper=capacity[hosts, r] // unit)
+            self.builder.rows("C3", len(hosts), terms, upper=capacity[hosts, r] // unit)
 
     def _inside(self) -> None:
         """Every level that must hold a gang: w counts the gangs in each domain."""
         for v, way in enumerate(self.facts.ways):
             for level in way.inside:
                 domains = sorted({k for i in way.rows for k, _ in self.by_domain(i, level)})
-                w = self.lines.columns(len(domains), self.facts.size(way.job_class))
-                self.lines.row("C4", [(w, 1.0), (int(self.x[v]), -1.0)], 0.0, 0.0)
+                w = self.builder.columns(len(domains), self.facts.size(way.job_class))
+                self.builder.row("C4", [(w, 1.0), (int(self.x[v]), -1.0)], 0.0, 0.0)
                 column = dict(zip(domains, w, strict=True))
                 for i in way.rows:
                     count = self.facts.rows[i].count
                     held = dict(self.by_domain(i, level))
                     for k in domains:
                         y = held.get(k, np.zeros(0, dtype=np.int64))
-                        self.lines.row("C4", [(y, 1.0), (int(column[k]), -count)], 0.0, 0.0)
+                        self.builder.row("C4", [(y, 1.0), (int(column[k]), -count)], 0.0, 0.0)
 
     def _slices(self) -> None:
         for i, row in enumerate(self.facts.rows):
             most = row.count * self.facts.size(self.facts.ways[row.way].job_class)
             for cut in self.facts.slices(row):
                 for _, y in self.by_domain(i, cut.level):
-                    q = self.lines.columns(1, most // cut.size)
-                    self.lines.row("C5", [(y, 1.0), (q, -cut.size)], 0.0, 0.0)
+                    q = self.builder.columns(1, most // cut.size)
+                    self.builder.row("C5", [(y, 1.0), (q, -cut.size)], 0.0, 0.0)
 
     def _spread(self) -> None:
         for way in self.facts.ways:
@@ -129,7 +129,7 @@ class Program:
                             held.setdefault(k, []).append(y)
                 for k, parts in held.items():
                     if k >= 0:
-                        self.lines.row("C6", [(y, 1.0) for y in parts], upper=limit.most)
+                        self.builder.row("C6", [(y, 1.0) for y in parts], upper=limit.most)
 
     def _together(self) -> None:
         facts = self.facts
@@ -138,13 +138,13 @@ class Program:
                 continue
             rows = [i for k in self._classes(affinity.jobs) for i in self._rows_of(k)]
             domains = sorted({k for i in rows for k, _ in self.by_domain(i, affinity.level)})
-            p = self.lines.columns(len(domains), 1.0)
-            self.lines.row("C7", [(p, 1.0)], upper=1.0)
+            p = self.builder.columns(len(domains), 1.0)
+            self.builder.row("C7", [(p, 1.0)], upper=1.0)
             column = dict(zip(domains, p, strict=True))
             for i in rows:
                 for k, y in self.by_domain(i, affinity.level):
                     count = facts.rows[i].count
-                    self.lines.row("C7", [(y, 1.0), (int(column[k]), -count)], upper=0.0)
+                    self.builder.row("C7", [(y, 1.0), (int(column[k]), -count)], upper=0.0)
 
     def _apart(self) -> None:
         for affinity in self.facts.instance.affinities:
@@ -157,7 +157,7 @@ class Program:
                     if place in real:
                         shared.setdefault(place, []).append(column)
             for columns in shared.values():
-                self.lines.row("C8", [(np.array(columns), 1.0)], upper=1.0)
+                self.builder.row("C8", [(np.array(columns), 1.0)], upper=1.0)
 
     def _classes(self, jobs: tuple[str, ...]) -> list[int]:
         positions = {self.facts.instance.job_index[job] for job in jobs}
@@ -174,7 +174,7 @@ class Program:
         place = places(self.facts.instance, level)
         rows = self._rows_of(k)
         known = sorted({int(p) for i in rows for p in place[self.hosts_of(i)]})
-        columns = self.lines.columns(len(known), 1.0)
+        columns = self.builder.columns(len(known), 1.0)
         column = dict(zip(known, columns.tolist(), strict=True))
         runs = self.x[list(self.facts.ways_by_class[k])]
         for i in rows:
@@ -183,10 +183,10 @@ class Program:
                 inside = hosts[place[hosts] == p]
                 y = self.at[i, inside]
                 most = min(self.facts.rows[i].count, int(self.facts.upper[i, inside].sum()))
-                self.lines.row("C9", [(y, 1.0), (column[int(p)], -most)], upper=0.0)
-        self.lines.row("C9", [(columns, 1.0), (runs, -1.0)], 0.0)
+                self.builder.row("C9", [(y, 1.0), (column[int(p)], -most)], upper=0.0)
+        self.builder.row("C9", [(columns, 1.0), (runs, -1.0)], 0.0)
         for c in columns:
-            self.lines.row("C9", [(int(c), 1.0), (runs, -1.0)], upper=0.0)
+            self.builder.row("C9", [(int(c), 1.0), (runs, -1.0)], upper=0.0)
         self._presence[key] = Presence(column)
         return self._presence[key]
 
@@ -196,7 +196,7 @@ class Program:
                 unit = math.gcd(*(amount for _, amount in uses))
                 columns = self.x[[v for v, _ in uses]]
                 amounts = np.array([amount // unit for _, amount in uses])
-                self.lines.row("C10", [(columns, amounts)], upper=most // unit)
+                self.builder.row("C10", [(columns, amounts)], upper=most // unit)
 
     def _moves(self) -> None:
         """Tasks that leave a host: what was there beyond what is; pinned tasks stay."""
@@ -210,19 +210,19 @@ class Program:
             columns = [int(self.at[i, h]) for i in rows_by.get((k, role), ())]
             y = np.array([c for c in columns if c >= 0], dtype=np.int64)
             if facts.pinned(k):
-                self.lines.row("C11", [(y, 1.0)], before)
+                self.builder.row("C11", [(y, 1.0)], before)
             elif watched:
-                m = int(self.lines.columns(1, before)[0])
+                m = int(self.builder.columns(1, before)[0])
                 self.moved[k, role, h] = m
-                self.lines.row("C11", [(y, 1.0), (m, 1.0)], before)
+                self.builder.row("C11", [(y, 1.0), (m, 1.0)], before)
         moves = facts.instance.moves
         if moves is not None and moves.budget is not None:
             every = np.array(list(self.moved.values()), dtype=np.int64)
-            self.lines.row("C11", [(every, 1.0)], upper=moves.budget)
+            self.builder.row("C11", [(every, 1.0)], upper=moves.budget)
 
     def values(self, x: Array, y: Index) -> Array:
         """Return x and y as columns of the program; the others, which follow, are NaN."""
-        found = np.full(self.lines.num_columns, np.nan)
+        found = np.full(self.builder.num_columns, np.nan)
         found[self.x] = x
         found[self.y] = y[self.y_row, self.y_host]
         return found

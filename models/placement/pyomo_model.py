@@ -37,7 +37,7 @@ def concrete_model(facts: Facts) -> pyo.ConcreteModel:
         model.I, model.H, domain=pyo.Integers, bounds=lambda _, i, h: (0, int(facts.upper[i, h]))
     )
 
-    # An expression without variables is no constraint in Pyomo; goals add this one.
+    # An expression without variables is not a constraint in Pyomo; goals add this one.
     model.zero = pyo.Var(bounds=(0, 0))
 
     def hosts_in(level: str, k: int) -> list[int]:

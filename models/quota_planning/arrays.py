@@ -8,10 +8,9 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from alloc.formulation import ArrayModel
-from alloc.models.inference_sizing.arrays import Rows
+from alloc.model_builder import ModelBuilder
 from alloc.models.quota_planning.data import QuotaData
 from alloc.problems.quota_planning.measures import AMOUNT_DIGITS, MET_TOLERANCE_MILLI
 from alloc.problems.quota_planning.problem import Quota, QuotaPlan, TenantUse
@@ -194,43 +193,30 @@ def always_met(data: QuotaData, k: int, i: int, g: int) -> bool:
 def array_model(layout: QuotaLayout) -> ArrayModel:
     """Return the integer program."""
     data, extra, at = layout.data, layout.extra, layout.starts
-    rows, begin = Rows(), 0
+    builder = ModelBuilder()
+    lower, upper, integer = _limits(layout)
+    builder.columns(at["end"], upper, lower, cost=_cost(layout), integer=integer)
     relaxed = range(at["relaxed"], at["levels"])
     for g in range(layout.types):
         terms = [(k, data.step) for k, (_, h) in enumerate(layout.q) if h == g]
         if extra.relaxed == "capacity":
             terms.append((relaxed[g], -1.0))
-        rows.add(terms, -np.inf, float(data.capacity[g]))
-    begin = rows.close("C1_capacity", begin)
-    begin = _second_stage(rows, layout, begin)
-    begin = _time(rows, layout, begin)
-    _levels(rows, layout)
-    rows.close("levels", begin)
-    lower, upper, integer = _limits(layout)
-    return ArrayModel(
-        sense="max" if extra.level else "min",
-        cost=_cost(layout),
-        matrix=sparse.csr_array(
-            (rows.value, (rows.row, rows.column)), shape=(len(rows.lower), at["end"])
-        ),
-        row_lower=np.array(rows.lower),
-        row_upper=np.array(rows.upper),
-        lower=lower,
-        upper=upper,
-        integer=integer,
-        offset=_offset(layout),
-        rows=rows.slices,
-    )
+        builder.row("C1_capacity", terms, upper=float(data.capacity[g]))
+    _second_stage(builder, layout)
+    _time(builder, layout)
+    _levels(builder, layout)
+    return builder.model("max" if extra.level else "min", _offset(layout))
 
 
-def _second_stage(rows: Rows, layout: QuotaLayout, begin: int) -> int:
+def _second_stage(builder: ModelBuilder, layout: QuotaLayout) -> None:
     data, at = layout.data, layout.starts
     q_at = {key: k for k, key in enumerate(layout.q)}
     number = {key: n for n, key in enumerate(data.wants)}
     for (k, i, g), n in number.items():
-        rows.add([(at["o"] + n, 1.0), (q_at[i, g], -data.step)], -np.inf, 0.0)
-        rows.add([(at["o"] + n, 1.0), (at["r"] + n, 1.0)], -np.inf, float(data.demand[k, i, g]))
-    begin = rows.close("C2_own", begin)
+        builder.row("C2_own", [(at["o"] + n, 1.0), (q_at[i, g], -data.step)], upper=0.0)
+        builder.row(
+            "C2_own", [(at["o"] + n, 1.0), (at["r"] + n, 1.0)], upper=float(data.demand[k, i, g])
+        )
     shared: dict[tuple[int, int, int], list[tuple[int, float]]] = {}
     borrowed: dict[tuple[int, int], list[tuple[int, float]]] = {}
     for (k, i, g), n in number.items():
@@ -240,28 +226,30 @@ def _second_stage(rows: Rows, layout: QuotaLayout, begin: int) -> int:
             borrowed.setdefault((k, i), []).append((at["r"] + n, 1.0))
     for (_, c, g), terms in shared.items():
         members = np.flatnonzero(data.cohort == c).tolist()
-        rows.add([*terms, *((q_at[i, g], -data.step) for i in members)], -np.inf, 0.0)
-    begin = rows.close("C3_cohort", begin)
+        builder.row("C3_cohort", [*terms, *((q_at[i, g], -data.step) for i in members)], upper=0.0)
     for (_, i), terms in borrowed.items():
-        rows.add(terms, -np.inf, float(data.borrowing[i]))
-    begin = rows.close("C4_borrowing", begin)
+        builder.row("C4_borrowing", terms, upper=float(data.borrowing[i]))
     for m, (k, i, g) in enumerate(layout.y):
         own, wanted = at["o"] + number[k, i, g], float(data.demand[k, i, g])
         most = float(data.most[i, g]) * data.step
-        rows.add([(own, 1.0), (at["y"] + m, wanted)], wanted, np.inf)
-        rows.add([(own, 1.0), (q_at[i, g], -data.step), (at["y"] + m, -most)], -most, np.inf)
-    return rows.close("C5_guarantee", begin)
+        builder.row("C5_guarantee", [(own, 1.0), (at["y"] + m, wanted)], lower=wanted)
+        builder.row(
+            "C5_guarantee",
+            [(own, 1.0), (q_at[i, g], -data.step), (at["y"] + m, -most)],
+            lower=-most,
+        )
 
 
-def _time(rows: Rows, layout: QuotaLayout, begin: int) -> int:
+def _time(builder: ModelBuilder, layout: QuotaLayout) -> None:
     data, at = layout.data, layout.starts
     v_at = {key: at["v"] + k for k, key in enumerate(layout.v)}
     if not v_at:
-        return begin
+        return
     for n, (k, i, g) in enumerate(data.wants):
         wanted = float(data.demand[k, i, g])
-        rows.add([(at["o"] + n, 1.0), (at["r"] + n, 1.0), (v_at[k, i], wanted)], wanted, np.inf)
-    begin = rows.close("C6_met", begin)
+        builder.row(
+            "C6_met", [(at["o"] + n, 1.0), (at["r"] + n, 1.0), (v_at[k, i], wanted)], lower=wanted
+        )
     if data.problem.goal == "least_quota":
         hours = float(data.weight_h.sum())
         for i, tenant in enumerate(data.problem.tenants):
@@ -269,11 +257,10 @@ def _time(rows: Rows, layout: QuotaLayout, begin: int) -> int:
             if layout.extra.relaxed == "exceeding":
                 terms.append((at["relaxed"], -1.0))
             # A share of the time that sums to the limit up to rounding is within it.
-            rows.add(terms, -np.inf, tenant.exceeding + 1e-9)
-    return rows.close("C7_exceeding", begin)
+            builder.row("C7_exceeding", terms, upper=tenant.exceeding + 1e-9)
 
 
-def _levels(rows: Rows, layout: QuotaLayout) -> None:
+def _levels(builder: ModelBuilder, layout: QuotaLayout) -> None:
     """Add, for each level, ``t - s_i <= level_i``, and keep the values of the earlier ones."""
     extra, at = layout.extra, layout.starts
     if not extra.level:
@@ -283,11 +270,15 @@ def _levels(rows: Rows, layout: QuotaLayout) -> None:
         t = at["levels"] + n * (1 + tenants)
         for i in range(tenants):
             terms, constant = _level(layout, i)
-            rows.add([(t, 1.0), (t + 1 + i, -1.0), *((c, -v) for c, v in terms)], -np.inf, constant)
+            builder.row(
+                "levels",
+                [(t, 1.0), (t + 1 + i, -1.0), *((c, -v) for c, v in terms)],
+                upper=constant,
+            )
         if n < len(extra.kept):
             unit, least = held_level(extra.kept[n])
             total = [(t, unit * (n + 1)), *((t + 1 + i, -unit) for i in range(tenants))]
-            rows.add(total, least, np.inf)
+            builder.row("levels", total, lower=least)
 
 
 def held_level(value: float) -> tuple[float, float]:

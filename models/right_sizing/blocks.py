@@ -10,17 +10,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
+from alloc.model_builder import ModelBuilder
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 
+if TYPE_CHECKING:
+    from scipy import sparse
+
 BOUND_SLACK = 2.0
-"""By what bounds that only say what is never of use are raised."""
+"""Factor on bounds that only say what is never of use: one that is reached would share a dual."""
 AMPLE_SENT = 1.01
 """The same for (C18), which is better the tighter it is."""
+
+_FAMILIES = ("demand", "firm room", "spot room", "busy", "kind", "carbon", "short", "sent")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,29 +50,6 @@ class Columns:
     rental: Ints
     kind: Ints
     short: Ints
-
-
-class _Rows:
-    """A sparse matrix in the making."""
-
-    def __init__(self) -> None:
-        self.row: list[int] = []
-        self.column: list[int] = []
-        self.value: list[float] = []
-        self.count = 0
-
-    def add(self, entries: Iterable[tuple[int, float]]) -> int:
-        for column, value in entries:
-            self.row.append(self.count)
-            self.column.append(column)
-            self.value.append(value)
-        self.count += 1
-        return self.count - 1
-
-    def matrix(self, columns: int) -> sparse.csr_array:
-        shape = (self.count, columns)
-        found = sparse.coo_array((self.value, (self.row, self.column)), shape=shape)
-        return found.tocsr()
 
 
 class Blocks:
@@ -185,9 +168,10 @@ class Blocks:
         return cost, carbon
 
     def _build(self) -> None:
-        """Draw the rows of one block, and what the first stage adds to each."""
-        data, rows, links = self.data, _Rows(), _Rows()
-        self.family: dict[str, slice] = {}
+        """Build the rows of one block, and what the first stage adds to each."""
+        data = self.data
+        builder = ModelBuilder(*_FAMILIES)
+        builder.columns(self._num_columns + self.num_linked)
         self.margin_rows: list[int] = []
         self._modes_of_pool = defaultdict(list)
         for w, mode in enumerate(data.modes):
@@ -199,23 +183,21 @@ class Blocks:
         for k, kind in enumerate(data.kinds):
             if kind.pool not in self._direct:
                 self._kinds_of_pool[kind.pool].append(k)
-        for name, draw in (
-            ("demand", self._draw_demand),
-            ("firm room", partial(self._draw_room, spot=False)),
-            ("spot room", partial(self._draw_room, spot=True)),
-            ("busy", self._draw_busy),
-            ("kind", self._draw_kinds),
-            ("carbon", self._draw_carbon),
-            ("short", self._draw_short),
-            ("sent", self._draw_sent),
-        ):
-            begin = rows.count
-            draw(rows, links)
-            self.family[name] = slice(begin, rows.count)
-        self.matrix = rows.matrix(self._num_columns)
-        self.first_stage = links.matrix(self.num_linked)
+        self._demand(builder)
+        self._room(builder, spot=False)
+        self._room(builder, spot=True)
+        self._busy(builder)
+        self._kinds(builder)
+        self._carbon(builder)
+        self._short(builder)
+        self._sent(builder)
+        model = builder.model("min")
+        self.family = model.rows
+        columns = model.matrix.tocsc()
+        self.matrix = columns[:, : self._num_columns].tocsr()
+        self.first_stage = columns[:, self._num_columns :].tocsr()
 
-    def _draw_demand(self, rows: _Rows, links: _Rows) -> None:
+    def _demand(self, builder: ModelBuilder) -> None:
         """(C9) What is served of a class covers its demand."""
         data, columns, bands = self.data, self.columns, self.data.bands.count
         modes_of_class = defaultdict(list)
@@ -238,8 +220,7 @@ class Blocks:
                     found = [(int(columns.mode[w, b]), value) for w, value in per_unit]
                 if columns.short[c, b] >= 0:
                     found.append((int(columns.short[c, b]), 1.0))
-                rows.add(found)
-                links.add(())
+                builder.row("demand", found)
                 self.demand_rows.append((c, b))
 
     def _rented(self, pool: int, spot: bool, band: int) -> list[tuple[int, float]]:
@@ -249,7 +230,7 @@ class Blocks:
             for h in self._rentals_of_pool[pool, spot]
         ]
 
-    def _draw_room(self, rows: _Rows, links: _Rows, *, spot: bool) -> None:
+    def _room(self, builder: ModelBuilder, *, spot: bool) -> None:
         """(C10) Jobs find room with headroom on firm hosts, (C11) on spot hosts."""
         data = self.data
         groups_of_pool = {group.pool for group in data.host_groups}
@@ -259,21 +240,21 @@ class Blocks:
                 continue
             for b in range(data.bands.count):
                 used = [(int(self.columns.mode[w, b]), -data.modes[w].room) for w in modes]
-                rows.add([*used, *self._rented(p, spot, b)])
-                usable = [(p, 1.0)] if not spot and p in groups_of_pool else []
+                usable = [(self._num_columns + p, 1.0)] if not spot and p in groups_of_pool else []
                 margin = self._margin(p, spot)
+                entries = [*used, *self._rented(p, spot, b), *usable, *margin]
+                row = builder.row("spot room" if spot else "firm room", entries)
                 if margin:
-                    self.margin_rows.append(links.count)
-                links.add(usable + margin)
+                    self.margin_rows.append(row)
 
     def _margin(self, pool: int, spot: bool) -> list[tuple[int, float]]:
         """Return the margin that a pool keeps, as an entry of a row."""
         if (pool, spot) not in self.data.with_margin:
             return []
         begin = len(self.data.pools) + len(self.data.host_groups)
-        return [(begin + self.data.margin_of(pool, spot), -1.0)]
+        return [(self._num_columns + begin + self.data.margin_of(pool, spot), -1.0)]
 
-    def _draw_busy(self, rows: _Rows, links: _Rows) -> None:
+    def _busy(self, builder: ModelBuilder) -> None:
         """(C12) Busy GPUs are on hosts of some power kind, or rented."""
         for p, kinds in self._kinds_of_pool.items():
             modes = self._modes_of_pool[p, False]
@@ -282,37 +263,38 @@ class Blocks:
             for b in range(self.data.bands.count):
                 busy = [(int(self.columns.mode[w, b]), -1.0) for w in modes]
                 drawing = [(int(self.columns.kind[k, b]), 1.0) for k in kinds]
-                rows.add([*busy, *self._rented(p, False, b), *drawing])
-                links.add(())
+                builder.row("busy", [*busy, *self._rented(p, False, b), *drawing])
 
-    def _draw_kinds(self, rows: _Rows, links: _Rows) -> None:
+    def _kinds(self, builder: ModelBuilder) -> None:
         """(C13) No more GPUs of a power kind are busy than there are."""
         data, pools = self.data, len(self.data.pools)
         for kinds in self._kinds_of_pool.values():
             for k in kinds:
                 for b in range(data.bands.count):
-                    rows.add([(int(self.columns.kind[k, b]), -1.0)])
-                    links.add(
-                        (pools + s, float(data.offer(data.host_groups[s]).gpus))
+                    hosts = [
+                        (self._num_columns + pools + s, float(data.offer(data.host_groups[s]).gpus))
                         for s in data.kinds[k].host_groups
-                    )
+                    ]
+                    builder.row("kind", [(int(self.columns.kind[k, b]), -1.0), *hosts])
 
-    def _draw_carbon(self, rows: _Rows, links: _Rows) -> None:
+    def _carbon(self, builder: ModelBuilder) -> None:
         """(C14) Carbon keeps within the quarter's cap."""
         data, pools = self.data, len(self.data.pools)
         if data.problem.carbon_caps_kg:
-            rows.add((int(j), -float(self.carbon[j])) for j in np.flatnonzero(self.carbon))
-            links.add((pools + s, -float(kg)) for s, kg in enumerate(data.idle_carbon) if kg > 0)
+            emitted = np.append(-self.carbon, np.zeros(self.num_linked))
+            first = self._num_columns + pools
+            emitted[first : first + len(data.idle_carbon)] = -data.idle_carbon
+            at = np.flatnonzero(emitted)
+            builder.row("carbon", [(at, emitted[at])])
 
-    def _draw_short(self, rows: _Rows, links: _Rows) -> None:
+    def _short(self, builder: ModelBuilder) -> None:
         """(C15) Only what is waived is short; the link with v depends on the scenario."""
         self.short_rows: list[tuple[int, int]] = []
         for c, b in np.argwhere(self.columns.short >= 0).tolist():
-            rows.add([(int(self.columns.short[c, b]), -1.0)])
-            links.add(())
+            builder.row("short", [(int(self.columns.short[c, b]), -1.0)])
             self.short_rows.append((c, b))
 
-    def _draw_sent(self, rows: _Rows, links: _Rows) -> None:
+    def _sent(self, builder: ModelBuilder) -> None:
         """(C18) Jobs run only where they are sent; in units of demand, to none more than it all."""
         data = self.data
         begin = len(data.pools) + len(data.host_groups) + len(data.with_margin)
@@ -325,11 +307,11 @@ class Blocks:
                 ]
                 for b in range(data.bands.count):
                     most = AMPLE_SENT * float(data.demand_in_band[c, b])
-                    rows.add(
+                    running = [
                         (int(self.columns.mode[w, b]), -1 / data.modes[w].gpus_per_unit)
                         for w in modes
-                    )
-                    links.add([(begin + i, most)])
+                    ]
+                    builder.row("sent", [*running, (self._num_columns + begin + i, most)])
 
     # What differs from block to block ---------------------------------------------------------
 

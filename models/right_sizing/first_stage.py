@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from alloc.model_builder import ModelBuilder
 from alloc.models.right_sizing.blocks import BOUND_SLACK
 from alloc.models.right_sizing.data import Array, Ints, SizingData
 
@@ -69,72 +70,21 @@ class _Builder:
     def __init__(self, data: SizingData) -> None:
         self.data = data
         self.quarters = data.num_quarters
-        self.count = 0
-        self.lower: list[float] = []
-        self.upper: list[float] = []
-        self.integer: list[bool] = []
-        self.entries: list[tuple[int, int, float]] = []
-        self.low: list[float] = []
-        self.high: list[float] = []
-        self.rows: dict[str, slice] = {}
-        self.begun = 0
-
-    def column(self, upper: float, integer: bool = False, lower: float = 0.0) -> int:
-        self.lower.append(lower)
-        self.upper.append(upper)
-        self.integer.append(integer)
-        self.count += 1
-        return self.count - 1
-
-    def row(self, entries: list[tuple[int, float]], low: float, high: float) -> None:
-        at = len(self.low)
-        self.entries += [(at, column, value) for column, value in entries]
-        self.low.append(low)
-        self.high.append(high)
-
-    def family(self, name: str) -> None:
-        self.rows[name] = slice(self.begun, len(self.low))
-        self.begun = len(self.low)
+        self.model = ModelBuilder("C1", "C2", "C3", "C4", "C5", "C6", "C7", "C17", "C8")
 
     def build(self) -> FirstStage:
-        data, quarters = self.data, self.quarters
-        order = np.full((len(data.host_groups), quarters), -1, dtype=np.int64)
-        hosts = np.zeros((len(data.host_groups), quarters), dtype=np.int64)
-        for k, group in enumerate(data.host_groups):
-            offer = data.offer(group)
-            most = data.most_ordered(k)
-            if offer.most_hosts is not None:
-                most = min(most, offer.most_hosts)
-            for t in range(quarters):
-                if group.can_order and most and data.in_service(k, t):
-                    order[k, t] = self.column(most, integer=True)
-        for k, group in enumerate(data.host_groups):
-            for t in range(quarters):
-                arriving = [
-                    float(self.upper[order[k, q]])
-                    for q in range(quarters)
-                    if order[k, q] >= 0 and t in data.in_service(k, q)
-                ]
-                # Ample, like the bounds of the blocks.
-                hosts[k, t] = self.column(
-                    BOUND_SLACK * (float(group.owned[t]) + sum(arriving)) + 1.0
-                )
-        usable = np.array(
-            [
-                [self.column(BOUND_SLACK * float(data.most_gpus[p, t])) for t in range(quarters)]
-                for p in range(len(data.pools))
-            ],
-            dtype=np.int64,
-        ).reshape(len(data.pools), quarters)
+        order, hosts = self._hosts()
+        # Ample, like the bounds of the blocks.
+        usable = self.model.columns(
+            (len(self.data.pools), self.quarters), BOUND_SLACK * self.data.most_gpus, integer=False
+        )
         self._service(order, hosts)
         self._room(hosts)
         counted, opened, switch = self._usable(hosts, usable)
         sent, margin = self._margins()
         waive = self._chance()
         cost, spent = self._money(order, hosts)
-        shape = (len(self.low), self.count)
-        at = np.array([(r, c) for r, c, _ in self.entries], dtype=np.int64).reshape(-1, 2)
-        values = np.array([v for _, _, v in self.entries])
+        model = self.model.model("min", cost=cost)
         return FirstStage(
             order,
             hosts,
@@ -147,14 +97,37 @@ class _Builder:
             waive,
             cost,
             spent,
-            sparse.coo_array((values, (at[:, 0], at[:, 1])), shape=shape).tocsr(),
-            np.array(self.low),
-            np.array(self.high),
-            np.array(self.lower),
-            np.array(self.upper),
-            np.array(self.integer, dtype=bool),
-            self.rows,
+            model.matrix,
+            model.row_lower,
+            model.row_upper,
+            model.lower,
+            model.upper,
+            model.integer,
+            dict(model.rows),
         )
+
+    def _column(self, upper: float, *, integer: bool = False) -> int:
+        return int(self.model.columns(1, upper, integer=integer)[0])
+
+    def _hosts(self) -> tuple[Ints, Ints]:
+        """Add the orders that make sense, and the hosts in service."""
+        data, quarters = self.data, self.quarters
+        shape = (len(data.host_groups), quarters)
+        most = np.zeros(shape)
+        for k, group in enumerate(data.host_groups):
+            limit = data.offer(group).most_hosts
+            for t in range(quarters):
+                if group.can_order and data.in_service(k, t):
+                    most[k, t] = min(data.most_ordered(k), np.inf if limit is None else limit)
+        order = np.full(shape, -1, dtype=np.int64)
+        order[most > 0] = self.model.columns(int((most > 0).sum()), most[most > 0])
+        arriving = np.zeros(shape)
+        for k in range(len(data.host_groups)):
+            for q in range(quarters):
+                arriving[k, list(data.in_service(k, q))] += most[k, q]
+        owned = np.array([group.owned for group in data.host_groups], dtype=float).reshape(shape)
+        hosts = self.model.columns(shape, BOUND_SLACK * (owned + arriving) + 1.0, integer=False)
+        return order, hosts
 
     def _service(self, order: Ints, hosts: Ints) -> None:
         """(C1) Hosts in service are those owned and those ordered, from arrival to retirement."""
@@ -167,8 +140,7 @@ class _Builder:
                     if order[k, q] >= 0 and t in data.in_service(k, q)
                 ]
                 owned = float(group.owned[t])
-                self.row([(int(hosts[k, t]), 1.0), *arrived], owned, owned)
-        self.family("C1")
+                self.model.row("C1", [(int(hosts[k, t]), 1.0), *arrived], owned, owned)
 
     def _room(self, hosts: Ints) -> None:
         """(C2) rack units, (C3) ports and (C4) power of each site hold its hosts."""
@@ -183,8 +155,7 @@ class _Builder:
                 ]
                 for t in range(self.quarters):
                     entries = [(int(hosts[k, t]), value) for k, value in each if value > 0]
-                    self.row(entries, -np.inf, float(limit))
-            self.family(name)
+                    self.model.row(name, entries, upper=float(limit))
 
     def _each(self, group: int, field: str) -> float:
         offer = self.data.offer(self.data.host_groups[group])
@@ -206,8 +177,8 @@ class _Builder:
             most[i] = np.ceil(data.most_gpus[level.pool] / level.gpus + 1e-9) + spares
             if spares:
                 for t in range(self.quarters):
-                    counted[i, t] = self.column(most[i, t])
-                    opened[i, t] = self.column(1.0, integer=True)
+                    counted[i, t] = self._column(most[i, t])
+                    opened[i, t] = self._column(1.0, integer=True)
         for p in range(len(data.pools)):
             for t in range(self.quarters):
                 entries = [(int(usable[p, t]), 1.0)]
@@ -220,24 +191,21 @@ class _Builder:
                         entries += [
                             (int(hosts[k, t]), -float(level.gpus)) for k in level.host_groups
                         ]
-                self.row(entries, -np.inf, 0.0)
-        self.family("C5")
+                self.model.row("C5", entries, upper=0.0)
         if spares:
             for i, level in enumerate(data.levels):
                 for t in range(self.quarters):
                     standing = [(int(hosts[k, t]), -1.0) for k in level.host_groups]
-                    self.row([(int(counted[i, t]), 1.0), *standing], -np.inf, 0.0)
-        self.family("C6")
+                    self.model.row("C6", [(int(counted[i, t]), 1.0), *standing], upper=0.0)
         if spares:
             for i, level in enumerate(data.levels):
                 for t in range(self.quarters):
                     own = (int(opened[i, t]), -float(most[i, t]))
-                    switch[i, t] = len(self.low)
-                    self.row([(int(counted[i, t]), 1.0), own], -np.inf, 0.0)
+                    entries = [(int(counted[i, t]), 1.0), own]
+                    switch[i, t] = self.model.row("C7", entries, upper=0.0)
                     if i and data.levels[i - 1].pool == level.pool:
                         larger = (int(opened[i - 1, t]), 1.0)
-                        self.row([larger, (int(opened[i, t]), -1.0)], -np.inf, 0.0)
-        self.family("C7")
+                        self.model.row("C7", [larger, (int(opened[i, t]), -1.0)], upper=0.0)
         return counted, opened, switch
 
     def _margins(self) -> tuple[Ints, Ints]:
@@ -247,38 +215,32 @@ class _Builder:
         sent, kept = np.zeros(shapes[0], dtype=np.int64), np.zeros(shapes[1], dtype=np.int64)
         for i, margin in enumerate(data.margins):
             had = data.spot_gpus[margin.pool] if margin.spot else np.full(self.quarters, np.inf)
-            sent[i] = [self.column(float(margin.gpus <= n), integer=True) for n in had]
+            sent[i] = self.model.columns(self.quarters, (margin.gpus <= had).astype(float))
         for q, (pool, spot) in enumerate(data.with_margin):
             most = BOUND_SLACK * float(data.most_margin(spot)[pool])
-            kept[q] = [self.column(most) for _ in range(self.quarters)]
+            kept[q] = self.model.columns(self.quarters, most, integer=False)
         for i, margin in enumerate(data.margins):
             q = data.margin_of(margin.pool, margin.spot)
             for t in range(self.quarters):
                 entries = [(int(kept[q, t]), 1.0), (int(sent[i, t]), -margin.gpus)]
-                self.row(entries, 0.0, np.inf)
-        self.family("C17")
+                self.model.row("C17", entries, lower=0.0)
         return sent, kept
 
     def _chance(self) -> Ints:
         """(C8) The scenarios waived have at most the probability allowed."""
         problem = self.data.problem
         if not problem.epsilon:
-            self.family("C8")
             return np.zeros(0, dtype=np.int64)
-        waive = np.array([self.column(1.0, integer=True) for _ in problem.scenarios])
+        waive = self.model.columns(len(problem.scenarios), 1.0)
         # Probabilities written with few digits may just miss epsilon.
-        self.row(
-            [(int(v), s.probability) for v, s in zip(waive, problem.scenarios, strict=True)],
-            -np.inf,
-            problem.epsilon + 1e-9,
-        )
-        self.family("C8")
+        chances = np.array([scenario.probability for scenario in problem.scenarios])
+        self.model.row("C8", [(waive, chances)], upper=problem.epsilon + 1e-9)
         return waive
 
     def _money(self, order: Ints, hosts: Ints) -> tuple[Array, sparse.csr_array]:
         data, quarters = self.data, self.quarters
-        spent = sparse.lil_array((quarters, self.count))
-        worth = np.zeros(self.count)
+        spent = sparse.lil_array((quarters, self.model.num_columns))
+        worth = np.zeros(self.model.num_columns)
         for k in range(len(data.host_groups)):
             for t in range(quarters):
                 running = float(data.running_cost[k]) + data.reserved_cost(k)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from alloc.errors import UnsupportedFeatureError
 from alloc.formulation import ArrayModel, BuiltModel
+from alloc.model_builder import Index, ModelBuilder
 from alloc.models.sharing.data import Array, SharingData, Whole, sharing_data
 from alloc.models.sharing.patterns import Pattern
 from alloc.models.sharing.unrolling import allocation_of
@@ -88,33 +88,25 @@ def array_model(
     held
         Values of other objectives that may not get worse.
     """
-    rows, lower, upper, slices = _rows(data, columns, all_run)
-    for name, value in (held or {}).items():
-        rows.append(sparse.csr_array(costs(data, columns, name)[None, :]))
-        least = sense_of(name) == "max"
-        slack = 1e-9 * abs(value)
-        lower.append(np.array([value - slack if least else -np.inf]))
-        upper.append(np.array([np.inf if least else value + slack]))
-    most_z = [len(data.classes[k].members) for k, _ in data.options]
-    most_y = _most_tasks(data)
-    most_x = [len(data.groups[column.group].gpus) for column in columns]
-    num_columns = len(most_z) + len(most_y) + len(most_x)
-    lowest = np.zeros(num_columns)
+    builder = ModelBuilder()
+    most_z = np.array([len(data.classes[k].members) for k, _ in data.options], dtype=float)
+    lowest = np.zeros(len(most_z))
     if all_run:
         ruled = set(rules_options(data, all_run).tolist())
-        for o, (k, _) in enumerate(data.options):
-            lowest[o] = 0 if k in ruled else most_z[o]
-    return ArrayModel(
-        sense=sense_of(objective),
-        cost=costs(data, columns, objective),
-        matrix=sparse.vstack(rows, format="csr"),
-        row_lower=np.concatenate(lower),
-        row_upper=np.concatenate(upper),
-        lower=lowest,
-        upper=np.concatenate([most_z, most_y, most_x]).astype(float),
-        integer=np.ones(num_columns, dtype=bool),
-        rows=slices,
-    )
+        lowest = np.where([k in ruled for k, _ in data.options], 0.0, most_z)
+    most_x = np.array([len(data.groups[column.group].gpus) for column in columns], dtype=float)
+    z = builder.columns(len(most_z), most_z, lowest)
+    y = builder.columns(len(data.pairs), np.array(_most_tasks(data), dtype=float))
+    x = builder.columns(len(most_x), most_x)
+    _add_rows(builder, data, columns, (z, y, x), all_run=all_run)
+    for name, value in (held or {}).items():
+        kept = costs(data, columns, name)
+        at, slack = np.flatnonzero(kept), 1e-9 * abs(value)
+        if sense_of(name) == "max":
+            builder.row("held", [(at, kept[at])], lower=value - slack)
+        else:
+            builder.row("held", [(at, kept[at])], upper=value + slack)
+    return builder.model(sense_of(objective), cost=costs(data, columns, objective))
 
 
 def rules_options(data: SharingData, all_run: bool) -> Whole:
@@ -137,94 +129,63 @@ def _most_tasks(data: SharingData) -> list[int]:
     return [int(most[i]) for i, _ in data.pairs]
 
 
-def _rows(
-    data: SharingData, columns: Sequence[Column], all_run: bool
-) -> tuple[list[sparse.csr_array], list[Array], list[Array], dict[str, slice]]:
-    num_options, num_pairs, num_columns = len(data.options), len(data.pairs), len(columns)
+def _add_rows(
+    builder: ModelBuilder,
+    data: SharingData,
+    columns: Sequence[Column],
+    variables: tuple[Index, Index, Index],
+    *,
+    all_run: bool,
+) -> None:
+    z, y, x = variables
     pair_item = np.array([i for i, _ in data.pairs], dtype=np.int64)
     pair_class = np.array([h for _, h in data.pairs], dtype=np.int64)
     group_of = np.array([column.group for column in columns], dtype=np.int64)
     class_of = np.array([group.host_class for group in data.groups], dtype=np.int64)
 
-    def block(z: object, y: object, x: object, height: int) -> sparse.csr_array:
-        widths = (num_options, num_pairs, num_columns)
-        parts = [
-            sparse.csr_array((height, width)) if part is None else sparse.csr_array(part)
-            for part, width in zip((z, y, x), widths, strict=True)
-        ]
-        return sparse.hstack(parts, format="csr")
-
-    def incidence(rows: Whole, height: int) -> sparse.csr_array:
-        ones = np.ones(len(rows))
-        return sparse.csr_array((ones, (rows, np.arange(len(rows)))), shape=(height, len(rows)))
-
-    rows: list[sparse.csr_array] = []
-    lower: list[Array] = []
-    upper: list[Array] = []
-    slices: dict[str, slice] = {}
-
-    def add(name: str, part: sparse.csr_array, low: Array, high: Array) -> None:
-        begin = sum(len(a) for a in lower)
-        rows.append(part)
-        lower.append(np.asarray(low, dtype=float))
-        upper.append(np.asarray(high, dtype=float))
-        slices[name] = slice(begin, begin + part.shape[0])
-
-    def at_most(name: str, part: sparse.csr_array, high: Array) -> None:
-        add(name, part, np.full(part.shape[0], -np.inf), high)
-
-    jobs = np.array([len(k.members) for k in data.classes], dtype=float)
-    option_class = np.array([k for k, _ in data.options], dtype=np.int64)
     ruled = rules_options(data, all_run)
-    one = block(incidence(option_class, len(jobs))[ruled], None, None, len(ruled))
-    limit = jobs[ruled]
-    add("C1_one_option", one, limit if all_run else np.full(len(limit), -np.inf), limit)
+    position = np.full(len(data.classes), -1)
+    position[ruled] = np.arange(len(ruled))
+    row_of = position[np.array([k for k, _ in data.options], dtype=np.int64)]
+    jobs = np.array([len(k.members) for k in data.classes], dtype=float)[ruled]
+    at = row_of >= 0
+    lower = jobs if all_run else -np.inf
+    builder.rows("C1_one_option", len(ruled), [(row_of[at], z[at], 1.0)], lower, jobs)
 
-    num_items = len(data.items)
-    stand = block(-data.need.astype(float), incidence(pair_item, num_items), None, num_items)
-    add("C2_tasks_stand", stand, np.zeros(num_items), np.zeros(num_items))
+    item, option = np.nonzero(data.need)
+    needed = (item, z[option], -data.need[item, option])
+    builder.rows("C2_tasks_stand", len(data.items), [needed, (pair_item, y, 1.0)], 0.0, 0.0)
 
     num_sizes, num_classes = len(data.sizes), len(data.host_classes)
-    slots = num_sizes * num_classes
     size = np.array([data.items[i].size for i in pair_item], dtype=np.int64)
     units = np.array([data.items[i].units for i in pair_item], dtype=float)
     on_gpu = np.flatnonzero(size >= 0)
-    taken = sparse.csr_array(
-        (units[on_gpu], (size[on_gpu] * num_classes + pair_class[on_gpu], on_gpu)),
-        shape=(slots, num_pairs),
-    )
+    taken = (size[on_gpu] * num_classes + pair_class[on_gpu], y[on_gpu], units[on_gpu])
     counts = np.array([column.pattern.counts for column in columns], dtype=np.int64)
-    counts = counts.reshape(num_columns, num_sizes)
+    counts = counts.reshape(len(columns), num_sizes)
     column, s = np.nonzero(counts)
-    offered = sparse.csr_array(
-        (
-            -counts[column, s].astype(float),
-            (s * num_classes + class_of[group_of[column]], column),
-        ),
-        shape=(slots, num_columns),
-    )
-    at_most("C3_slots", block(None, taken, offered, slots), np.zeros(slots))
+    offered = (s * num_classes + class_of[group_of[column]], x[column], -counts[column, s])
+    builder.rows("C3_slots", num_sizes * num_classes, [taken, offered], upper=0.0)
 
     gpus = np.array([len(group.gpus) for group in data.groups], dtype=float)
-    at_most("C4_gpus", block(None, None, incidence(group_of, len(gpus)), len(gpus)), gpus)
+    builder.rows("C4_gpus", len(gpus), [(group_of, x, 1.0)], upper=gpus)
 
     for r, name in enumerate(("cpu_milli", "memory_mib")):
+        position = np.full(num_classes, -1)
         bound = [h for h in range(num_classes) if data.tight[h][r]]
-        row_of = {h: k for k, h in enumerate(bound)}
-        here = np.array([p for p, (_, h) in enumerate(data.pairs) if h in row_of], dtype=np.int64)
-        amount = np.array([getattr(data.items[pair_item[p]], name) for p in here], dtype=float)
-        used = sparse.csr_array(
-            (amount, ([row_of[pair_class[p]] for p in here], here)), shape=(len(bound), num_pairs)
-        )
+        position[bound] = np.arange(len(bound))
+        here = np.flatnonzero(position[pair_class] >= 0)
+        amount = np.array([getattr(data.items[i], name) for i in pair_item[here]], dtype=float)
         have = [
             float(len(data.host_classes[h].hosts) * getattr(data.host_classes[h], name))
             for h in bound
         ]
-        at_most(f"C5_{name}", block(None, used, None, len(bound)), np.array(have))
+        used = (position[pair_class[here]], y[here], amount)
+        builder.rows(f"C5_{name}", len(bound), [used], upper=np.array(have))
 
     use, quota = quota_rows(data)
-    at_most("C6_quotas", block(use, None, None, len(quota)), quota)
-    return rows, lower, upper, slices
+    tenant, option = np.nonzero(use)
+    builder.rows("C6_quotas", len(quota), [(tenant, z[option], use[tenant, option])], upper=quota)
 
 
 def require_listed(data: SharingData) -> None:

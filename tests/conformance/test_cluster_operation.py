@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from operation_oracle import best_cost
+from operation_patterns import solve_by_patterns
 from operation_strategies import operation_problems
 
 from alloc.backends import SolverOptions
@@ -17,7 +18,6 @@ from alloc.models.operation.pyomo_model import pyomo_model, read_plan
 from alloc.models.operation.unrolling import plan_of, values_of
 from alloc.problems.operation.problem import OperationProblem
 from alloc.solving.operation.method import reduced_costs, solve_operation
-from alloc.solving.operation.patterns import solve_by_patterns
 from alloc.solving.operation.policies import POLICIES, decide_operation
 from alloc.solving.outcome import Settings
 from alloc.verification.operation import OBJECTIVES, operation_costs, verify_operation

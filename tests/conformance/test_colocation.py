@@ -113,11 +113,11 @@ def test_a_false_bound_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
     """If pricing missed good bundles the bound would be false: never in silence."""
     rng = np.random.default_rng(0)
     table = InterferenceTable("gpu", ("a", "b"), np.ones(2), rng.uniform(0.6, 1.0, (2, 2)))
-    honest = colocation._Master.solve
+    honest = colocation._prices
     monkeypatch.setattr(
-        colocation._Master,
-        "solve",
-        lambda self, seconds: tuple(0.5 * part for part in honest(self, seconds)),
+        colocation,
+        "_prices",
+        lambda master, seconds: tuple(0.5 * part for part in honest(master, seconds)),
     )
     monkeypatch.setattr(
         colocation._Classes,

@@ -100,8 +100,8 @@ def test_marginal_values_are_what_one_unit_more_saves(data):
             else:
                 assert more - base == pytest.approx(value.value, abs=slack, rel=1e-5), value
             if value.kind == "host" and value.value is not None:
-                for stand in SizingData(problem).host_groups:
-                    offer, site = problem.offers[stand.offer], problem.sites[stand.site]
+                for group in SizingData(problem).host_groups:
+                    offer, site = problem.offers[group.offer], problem.sites[group.site]
                     if offer.name == value.name:
                         other = relaxed(with_host(problem, offer.name, site.name))
                         assert base - other <= -value.value + slack
@@ -179,7 +179,7 @@ def test_a_host_that_is_no_longer_sold_has_its_value(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_demand_is_worth_what_serving_it_costs(method):
-    """Not what an emergency costs, though all work goes one way that has a bound."""
+    """Not what slack costs, though all work goes one way that has a bound."""
     found = right_size(one_class(owned=()), method=method).sensitivities
     values = {(value.kind, value.name): -value.value for value in found}
     assert values["demand", "work"] == pytest.approx(-0.08 * 100 * 0.5)

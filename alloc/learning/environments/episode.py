@@ -121,7 +121,7 @@ class Episode(Generic[S]):
         self.truncated = self.told = False
         self.reply: Reply | None = None
         self._over = not self._open()
-        # A slot in which nothing can be chosen is no decision; the first action gets its reward.
+        # A slot in which nothing can be chosen is not a decision; the first action gets its reward.
         self._owed = 0.0
         while not self._over and not self.slot.has_moves:
             self._owed += self._close()

@@ -200,7 +200,7 @@ def _read(path: Path, max_bytes: int) -> bytes:
         if stat.S_ISDIR(status.st_mode):
             raise InstanceError(f"{path}: is a folder; name a policy file in it.")
         if not stat.S_ISREG(status.st_mode):
-            raise InstanceError(f"{path}: is no plain file; name a policy file.")
+            raise InstanceError(f"{path}: is not a plain file; name a policy file.")
         if status.st_size > max_bytes:
             raise _too_large(path, status.st_size, max_bytes)
         with path.open("rb") as stream:

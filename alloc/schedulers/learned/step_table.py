@@ -148,7 +148,7 @@ class StepTables:
         Raises
         ------
         UnsupportedFeatureError
-            If it is no malleable job of workers and PSs, or may not stand on every host.
+            If it is not a malleable job of workers and PSs, or may not stand on every host.
         """
         if topology is not self._topology:
             self._topology = topology

@@ -27,15 +27,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.linear_program import LinearProgram
+from alloc.backends.restricted_master import MasterColumn, RestrictedMaster
 from alloc.backends.scaling import power_of_two
-from alloc.backends.second_proof import solve_and_prove
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit, is_within
 from alloc.errors import OutOfTime
-from alloc.formulation import Array, ArrayModel, RawResult
+from alloc.formulation import Array, RawResult
 from alloc.problems.colocation import ColocationProblem, Packing
 from alloc.solving.outcome import Outcome, Settings
 from alloc.workload.interference import InterferenceTable
@@ -176,107 +175,76 @@ def _solve(
     problem: _Classes, settings: Settings
 ) -> tuple[dict[Bundle, int], float, BoundProof, int]:
     """Return how many GPUs run each bundle, the bound, whose word it is, and the bundles known."""
-    master = _Master(problem)
-    master.add([(t,) for t in range(len(problem.kind))])
+    master = _master(problem, [(t,) for t in range(len(problem.kind))])
     bound, best = math.inf, (np.zeros(len(problem.kind)), 0.0)
     while True:
         try:
-            prices, gpu = master.solve(max(settings.seconds_left(), _FIRST_S))
+            prices, gpu = _prices(master, max(settings.seconds_left(), _FIRST_S))
         except OutOfTime:
             break
         bundles, top = problem.price(prices, gpu, _CONVERGED, _PER_ROUND)
         proved = float(problem.count @ prices) + problem.num_gpus * (gpu + max(top, 0.0))
         if proved < bound:
             bound, best = proved, (prices, gpu)
-        if not master.add(bundles) or settings.seconds_left() < 0.3 * settings.time_limit_s:
+        added = master.add(_column(problem, bundle) for bundle in bundles)
+        if not added or settings.seconds_left() < 0.3 * settings.time_limit_s:
             break
-    chosen, value, _ = _integers(problem, master.bundles, settings)
+    chosen, value, _ = _integers(problem, master, settings)
     proof: BoundProof = "recomputed" if math.isfinite(bound) else "none"
     open_ = math.isfinite(bound) and not is_within(value, bound, OPTIMALITY_GAP)
     if open_ and settings.seconds_left() > 0:
         # What loses more than the gap at the best prices is in no better packing.
         core, _ = problem.price(*best, value - bound - 1e-9, _MOST_CORE + 1)
         if len(core) <= _MOST_CORE:
-            everything = list(dict.fromkeys([*core, *chosen]))
-            again, better, raw = _integers(problem, everything, settings)
+            again, better, raw = _integers(problem, _master(problem, [*core, *chosen]), settings)
             if better > value:
                 chosen, value = again, better
             # An empty packing is one: whoever calls the program infeasible proves nothing.
             if raw.status != "infeasible" and max(raw.bound, value) < bound:
                 bound, proof = max(raw.bound, value), raw.bound_proof
-    return chosen, bound, proof, len(master.bundles)
+    return chosen, bound, proof, len(master.keys)
 
 
-class _Master:
-    """The linear program over the bundles known so far."""
+def _master(problem: _Classes, bundles: Sequence[Bundle]) -> RestrictedMaster[Bundle]:
+    """Return the linear program over some bundles: a row for each class, one for the GPUs."""
+    program = LinearProgram(sense="max")
+    limit = np.append(problem.count, problem.num_gpus).astype(float)
+    program.add_rows(np.full(len(limit), -np.inf), limit)
+    master = RestrictedMaster[Bundle]("the linear program of bundles", program)
+    master.add(_column(problem, bundle) for bundle in bundles)
+    return master
 
-    def __init__(self, problem: _Classes) -> None:
-        self.problem = problem
-        self.bundles: list[Bundle] = []
-        self._known: set[Bundle] = set()
-        self.program = LinearProgram(sense="max")
-        limit = np.append(problem.count, problem.num_gpus).astype(float)
-        self.program.add_rows(np.full(len(limit), -np.inf), limit)
 
-    def add(self, bundles: Sequence[Bundle]) -> int:
-        """Add the bundles that are new; return how many."""
-        gpu_row = len(self.problem.kind)
-        new = [bundle for bundle in dict.fromkeys(bundles) if bundle not in self._known]
-        if not new:
-            return 0
-        self._known.update(new)
-        self.bundles += new
-        pairs = [np.unique(bundle, return_counts=True) for bundle in new]
-        self.program.add_columns(
-            np.array([self.problem.value(bundle) for bundle in new]),
-            np.zeros(len(new)),
-            np.full(len(new), np.inf),
-            np.cumsum([0, *(len(rows) + 1 for rows, _ in pairs[:-1])]),
-            np.concatenate([np.append(rows, gpu_row) for rows, _ in pairs]),
-            np.concatenate([np.append(counts, 1.0) for _, counts in pairs]),
-        )
-        return len(new)
+def _column(problem: _Classes, bundle: Bundle) -> MasterColumn[Bundle]:
+    members, counts = np.unique(bundle, return_counts=True)
+    rows, values = np.append(members, len(problem.kind)), np.append(counts, 1.0)
+    return MasterColumn(bundle, problem.value(bundle), rows, values)
 
-    def solve(self, seconds: float) -> tuple[Array, float]:
-        """Return the price of a job of each class, and of a GPU.
 
-        Raises
-        ------
-        OutOfTime
-            If so many seconds are too short.
-        """
-        duals = np.abs(self.program.optimum("the linear program of bundles", seconds).duals)
-        return duals[:-1], float(duals[-1])
+def _prices(master: RestrictedMaster[Bundle], seconds: float) -> tuple[Array, float]:
+    """Return the price of a job of each class, and of a GPU.
+
+    Raises
+    ------
+    OutOfTime
+        If so many seconds are too short.
+    """
+    duals = np.abs(master.solve(seconds).duals)
+    return duals[:-1], float(duals[-1])
 
 
 def _integers(
-    problem: _Classes, bundles: Sequence[Bundle], settings: Settings
+    problem: _Classes, master: RestrictedMaster[Bundle], settings: Settings
 ) -> tuple[dict[Bundle, int], float, RawResult]:
-    """Choose among some bundles; return the choice, its value and what is proved of it."""
-    pairs = [np.unique(bundle, return_counts=True) for bundle in bundles]
-    rows = np.concatenate([np.append(r, len(problem.kind)) for r, _ in pairs])
-    values = np.concatenate([np.append(n, 1.0) for _, n in pairs])
-    starts = np.cumsum([0, *(len(r) + 1 for r, _ in pairs)])
-    shape = (len(problem.kind) + 1, len(bundles))
-    limit = np.append(problem.count, problem.num_gpus).astype(float)
+    """Choose among the bundles known; return the choice, its value and what is proved of it."""
+    pairs = [np.unique(bundle, return_counts=True) for bundle in master.keys]
     most = [min(min(problem.count[r] // n), problem.num_gpus) for r, n in pairs]
-    model = ArrayModel(
-        sense="max",
-        cost=np.array([problem.value(bundle) for bundle in bundles]),
-        matrix=sparse.csc_array((values, rows, starts), shape=shape).tocsr(),
-        row_lower=np.full(len(limit), -np.inf),
-        row_upper=limit,
-        lower=np.zeros(len(bundles)),
-        upper=np.array(most, dtype=float),
-        integer=np.ones(len(bundles), dtype=bool),
-    )
-    raw = solve_and_prove(
-        model, SolverOptions(settings.seconds_left(), settings.seed, gap=OPTIMALITY_GAP / 4)
-    )
+    options = SolverOptions(settings.seconds_left(), settings.seed, gap=OPTIMALITY_GAP / 4)
+    raw = master.solve_integer(options, np.array(most, dtype=float))
     if raw.values is None:
         return {}, 0.0, raw
     number = np.rint(raw.values).astype(int)
-    chosen = {bundles[b]: int(number[b]) for b in np.flatnonzero(number).tolist()}
+    chosen = {master.keys[b]: int(number[b]) for b in np.flatnonzero(number).tolist()}
     return chosen, math.fsum(n * problem.value(b) for b, n in chosen.items()), raw
 
 

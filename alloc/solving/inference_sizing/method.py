@@ -11,7 +11,7 @@ from alloc.families import AUTO
 from alloc.problems.inference_sizing.plan import InferencePlan
 from alloc.problems.inference_sizing.problem import InferenceProblem
 from alloc.result import Result
-from alloc.solving.inference_sizing.pieces import NOTHING, Method, Report, solve_all
+from alloc.solving.inference_sizing.pieces import NOT_STARTED, Method, Report, solve_all
 from alloc.solving.inference_sizing.relaxations import diagnose
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.solver import solve_within
@@ -87,7 +87,7 @@ def solve_pieces(
     try:
         found = solve_all(problem, settings, method, report)
     except KeyboardInterrupt:
-        found = NOTHING
+        found = NOT_STARTED
     outcome: Outcome[InferencePlan] = Outcome(
         found.plan, found.bound, found.proof, "highs", highs.version(), found.limit
     )

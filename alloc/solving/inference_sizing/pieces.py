@@ -24,8 +24,8 @@ from alloc.problems.inference_sizing.plan import InferencePlan
 from alloc.problems.inference_sizing.problem import InferenceProblem
 from alloc.solving.outcome import Settings
 
-_MOMENT_S = 1.0
-"""For the periods that are not solved yet at an interrupt, seconds together."""
+_AFTER_INTERRUPT_S = 1.0
+"""Wall time for all periods not solved yet at an interrupt, seconds: who pressed Ctrl-C waits."""
 
 Report = Callable[[str], None]
 Method = Literal["mixes", "columns"]
@@ -42,7 +42,7 @@ class Part:
     proof: BoundProof = "claimed"
 
 
-NOTHING = Part(None, -math.inf, "interrupt", False)
+NOT_STARTED = Part(None, -math.inf, "interrupt", False)
 """What is known of periods that nobody has looked at."""
 
 
@@ -60,9 +60,9 @@ def solve_all(
     parts, interrupted = _solve_pieces(pieces, settings, method)
     if interrupted and parts and all(part.plan is not None for part in parts):
         # Without the other periods there is no plan.
-        moment = Settings(_MOMENT_S, settings.seed, settings.workers)
+        moment = Settings(_AFTER_INTERRUPT_S, settings.seed, settings.workers)
         parts += _solve_pieces(pieces[len(parts) :], moment, method)[0]
-    found = _joined(parts + [NOTHING] * (len(pieces) - len(parts)))
+    found = _joined(parts + [NOT_STARTED] * (len(pieces) - len(parts)))
     return dataclasses.replace(found, limit="interrupt") if interrupted else found
 
 

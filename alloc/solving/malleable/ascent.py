@@ -1,14 +1,8 @@
 """Prices for long instances of counted jobs: the volume algorithm in place of a linear master.
 
 With hundreds of jobs over hundreds of slots the linear master takes longer at each round than the
-pricing of all jobs. The volume algorithm needs only the pricing: it steps along an average of the
-jobs' excess use, and the average converges to a solution of the linear master, whose completions
-guide insertion.
-
-References
-----------
-Barahona and Anbil, The volume algorithm: producing primal solutions with a subgradient method,
-Mathematical Programming 87 (2000).
+pricing of all jobs. The volume algorithm (`alloc.algorithms.volume`) needs only the pricing; the
+completions in its last rounds guide insertion.
 """
 
 from __future__ import annotations
@@ -18,21 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from alloc.algorithms.volume import raise_dual
 from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
 from alloc.solving.malleable.counted import CountedPricing, counted_profile
 from alloc.solving.malleable.master import Column, make_column
 from alloc.solving.outcome import Settings
 
-_AVERAGING = 0.1
-"""Weight of the newest profiles in the average."""
-_FACTORS = (0.001, 2.0)
-"""Smallest and largest step factor."""
-_PATIENCE = 20
-"""Rounds without a better value after which steps become shorter."""
-_STALLED = 150
-"""Rounds over which a gain of less than `_WORTHWHILE` ends the ascent."""
-_WORTHWHILE = 2e-4
 _KEPT = 12
 _KEEP_EVERY = 5
 """How many rounds' profiles are kept as columns: every fifth of the last ones."""
@@ -91,46 +77,26 @@ def ascend(
     pricing = CountedPricing(data, num_slots)
     capacity = np.where(data.rows.capacity > 0, data.rows.capacity, 1.0)
     deadline = max(settings.seconds_left() - seconds, 0.0)
-    centre = np.zeros((num_slots, len(capacity)))  # prices of whole rows, not of units
-    priced = pricing.solve(centre)
-    best, average = priced.value, pricing.total_use(priced.chosen) / capacity
-    factor, target, idle, rounds = 0.1, min(upper, 1.05 * best), 0, 1
-    milestone, since = best, 0
-    kept = [priced.chosen]
-    while settings.seconds_left() > deadline:
-        if best > 0.98 * target:
-            target = min(upper, 1.02 * best + 1e-9 * abs(upper))
-        excess = average - 1.0
-        excess[(centre <= 0) & (excess < 0)] = 0.0
-        norm = float((excess**2).sum())
-        if norm <= 1e-12:
-            break
-        point = np.maximum(centre + factor * max(target - best, 1e-9) / norm * excess, 0.0)
-        priced = pricing.solve(point / capacity)
-        value = priced.value - float(point.sum())
-        load = pricing.total_use(priced.chosen) / capacity
-        rounds += 1
-        if rounds % _KEEP_EVERY == 0:
+    kept: list[np.ndarray] = []
+    count = 0
+
+    def relaxed(prices: Array) -> tuple[float, Array]:
+        nonlocal kept, count
+        priced = pricing.solve(prices / capacity)
+        count += 1
+        if count == 1 or count % _KEEP_EVERY == 0:
             kept = [*kept[1 - _KEPT :], priced.chosen]
-        if value > best:
-            # Uphill still where the new excess points: longer steps.
-            if float((excess * (load - 1.0)).sum()) > 0:
-                factor = min(1.1 * factor, _FACTORS[1])
-            best, centre, idle = value, point, 0
-        else:
-            idle += 1
-            if idle >= _PATIENCE:
-                factor, idle = max(0.66 * factor, _FACTORS[0]), 0
-        average = _AVERAGING * load + (1 - _AVERAGING) * average
-        if rounds % 50 == 0:
-            report(f"ascent {rounds}: Lagrangian {best:.4f}, step factor {factor:.4f}")
-        since += 1
-        if best > milestone + _WORTHWHILE * abs(best):
-            milestone, since = best, 0
-        if since >= _STALLED:
-            break
+        return priced.value, pricing.total_use(priced.chosen) / capacity
+
+    found = raise_dual(
+        relaxed,
+        (num_slots, len(capacity)),
+        upper,
+        lambda: settings.seconds_left() <= deadline,
+        report,
+    )
     columns, z = _columns(data, kept)
-    return Ascent(centre / capacity, best, columns, z, rounds)
+    return Ascent(found.prices / capacity, found.value, columns, z, found.rounds)
 
 
 def _columns(data: SlotData, kept: list[np.ndarray]) -> tuple[list[Column], Array]:

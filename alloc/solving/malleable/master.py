@@ -15,6 +15,7 @@ from scipy import sparse
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.linear_program import LinearProgram
+from alloc.backends.restricted_master import MasterColumn, RestrictedMaster
 from alloc.backends.second_proof import solve_and_prove
 from alloc.formulation import Array, ArrayModel, RawResult
 from alloc.models.malleable.data import SlotData
@@ -65,6 +66,10 @@ def make_column(data: SlotData, job: int, profile: Profile) -> Column:
     )
 
 
+_Key = tuple[int, tuple[int, tuple[int, ...]]]
+"""Job and profile."""
+
+
 class Master:
     """The linear master, growing by columns and re-solved from the last basis."""
 
@@ -73,16 +78,15 @@ class Master:
         self.data = data
         self.num_slots = num_slots
         self.columns: list[Column] = []
-        self._known: set[tuple[int, tuple[int, tuple[int, ...]]]] = set()
-        self.program = LinearProgram()
         self.scale = np.where(data.rows.capacity > 0, data.rows.capacity, 1.0)
         limit = np.tile(np.where(data.rows.capacity > 0, 1.0, 0.0), num_slots)
         jobs = np.arange(data.num_jobs)
-        self.program.add_rows(
+        program = LinearProgram()
+        program.add_rows(
             np.concatenate([np.ones(data.num_jobs), np.full(len(limit), -np.inf)]),
             np.concatenate([np.full(data.num_jobs, np.inf), limit]),
         )
-        self.program.add_columns(
+        program.add_columns(
             penalty * data.weight,
             np.zeros(data.num_jobs),
             np.full(data.num_jobs, np.inf),
@@ -90,29 +94,27 @@ class Master:
             jobs,
             np.ones(data.num_jobs),
         )
+        self._master = RestrictedMaster[_Key]("the linear master", program)
 
     def add(self, columns: list[Column]) -> int:
         """Add the columns that are new; return how many."""
-        num_rows = len(self.scale)
-        new: list[Column] = []
+        new: dict[_Key, Column] = {}
         for column in columns:
             key = (column.job, column.profile.key())
             last = column.profile.start + len(column.profile.choice)
-            if key not in self._known and last <= self.num_slots:
-                self._known.add(key)
-                new.append(column)
-        if not new:
-            return 0
-        self.program.add_columns(
-            np.array([column.cost for column in new]),
-            np.zeros(len(new)),
-            np.full(len(new), np.inf),
-            np.cumsum([0, *(1 + len(column.rows) for column in new[:-1])]),
-            np.concatenate([np.append(c.job, self.data.num_jobs + c.rows) for c in new]),
-            np.concatenate([np.append(1.0, c.use / self.scale[c.rows % num_rows]) for c in new]),
+            if last <= self.num_slots and key not in self._master:
+                new.setdefault(key, column)
+        self.columns += new.values()
+        num_rows = len(self.scale)
+        return self._master.add(
+            MasterColumn(
+                key,
+                c.cost,
+                np.append(c.job, self.data.num_jobs + c.rows),
+                np.append(1.0, c.use / self.scale[c.rows % num_rows]),
+            )
+            for key, c in new.items()
         )
-        self.columns += new
-        return len(new)
 
     def solve(self, seconds: float = math.inf) -> tuple[float, Array, Array]:
         """Solve the linear master within some seconds of wall time.
@@ -133,9 +135,9 @@ class Master:
         SolverError
             If HiGHS ends otherwise than with an optimum, which there always is.
         """
-        found = self.program.optimum("the linear master", seconds)
+        found = self._master.solve(seconds)
         prices = np.maximum(-found.duals[self.data.num_jobs :], 0.0)
-        z = found.values[self.data.num_jobs :]
+        z = self._master.generated(found.values)
         return found.value, prices.reshape(self.num_slots, -1) / self.scale, z
 
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from alloc.backends.linear_program import LinearProgram
+from alloc.backends.restricted_master import RestrictedMaster
 from alloc.formulation import Array
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.patterns import Patterns, Priced, lagrangian
@@ -105,17 +106,21 @@ class Master:
 
     def __init__(self, patterns: Patterns, size: float) -> None:
         self.patterns = patterns
-        self.num_columns = 0
         # A pattern is known by a number: of two that differ, it is hardly ever the same.
         numbers = np.random.default_rng(0)
         self._code = numbers.integers(1 << 62, size=patterns.num_items)
         self._host_code = numbers.integers(1 << 62, size=patterns.num_hosts)
-        self._known: set[int] = set()
         self._parts: list[Columns] = []
         self.program = LinearProgram(cost_size=size)
         self._artificial = 0
         self.stays: Array = np.zeros(len(patterns.stays))
         self._build()
+        self._master = RestrictedMaster[int]("the master of patterns", self.program)
+
+    @property
+    def num_columns(self) -> int:
+        """Number of patterns."""
+        return len(self._master.keys)
 
     def _build(self) -> None:
         p, infinite = self.patterns, np.inf
@@ -164,13 +169,13 @@ class Master:
         """Add the patterns that are new; return how many were."""
         counts = csr_array(patterns.counts)
         codes = (counts.astype(np.int64) @ self._code + self._host_code[patterns.host]).tolist()
-        fresh = []
+        new_codes: dict[int, int] = {}
         for n, code in enumerate(codes):
-            if code not in self._known:
-                self._known.add(code)
-                fresh.append(n)
-        if not fresh:
+            if code not in self._master:
+                new_codes.setdefault(code, n)
+        if not new_codes:
             return 0
+        fresh = list(new_codes.values())
         new = patterns.of(np.array(fresh))
         counts, size = counts[fresh], len(fresh)
         budget = np.full(size, self._budget_row)
@@ -186,8 +191,8 @@ class Master:
         counts.resize(tails.shape)
         matrix = csr_array(counts.astype(float) + tails + self._holding(new, tails.shape))
         self._add(new.cost, matrix.indptr[:-1], matrix.indices, matrix.data)
+        self._master.count_in(new_codes)
         self._parts.append(new)
-        self.num_columns += size
         return size
 
     def _holding(self, patterns: Columns, shape: tuple[int, int]) -> csr_array:
@@ -250,7 +255,14 @@ class Master:
         if not np.isfinite(p.budget):
             move_price = 0.0
         hold_prices = np.maximum(-dual[self._first_hold :], 0.0)
-        return value, dual[: p.num_items], move_price, hold_prices, values[self._first :], inside
+        return (
+            value,
+            dual[: p.num_items],
+            move_price,
+            hold_prices,
+            self._master.generated(values),
+            inside,
+        )
 
 
 def generate(

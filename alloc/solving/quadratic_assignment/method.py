@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from alloc.algorithms.tabu_search import tabu_search
 from alloc.backends.scaling import power_of_two
 from alloc.certificate import Limit, is_within, relative_gap
 from alloc.problems.quadratic_assignment import Permutation, QuadraticAssignment
@@ -25,7 +26,6 @@ from alloc.solving.quadratic_assignment.bounds import (
     gilmore_lawler_bound,
     round_up,
 )
-from alloc.solving.quadratic_assignment.tabu_search import tabu_search
 
 Report = Callable[[str], None]
 

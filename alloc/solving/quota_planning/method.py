@@ -39,8 +39,8 @@ _SEARCHED = 0.1
 _LEVEL_SHARE = 0.5
 """Share of the time left for a level of a fair goal: the first, which is certified, has most."""
 
-_MOMENT_S = 1.0
-"""To make a plan of what was found at an interrupt, seconds."""
+_AFTER_INTERRUPT_S = 1.0
+"""Wall time to make a plan of what was found at an interrupt, seconds: who pressed Ctrl-C waits."""
 
 Report = Callable[[str], None]
 Method = Literal["highs", "pyomo"]
@@ -307,7 +307,7 @@ def _best(
     interrupted = free.limit == "interrupt"
     if interrupted:
         # What was found keeps no guarantees yet.
-        until = time.perf_counter() + _MOMENT_S
+        until = time.perf_counter() + _AFTER_INTERRUPT_S
     incumbent: tuple[RawResult, QuotaLayout] | None = None
     if free.values is not None:
         steps = tuple(round(value) for value in free.values[: len(layout.q)])

@@ -1,8 +1,8 @@
 """The blocks of right-sizing, solved again and again: the same matrix, other right-hand sides.
 
-Every block has, besides its own columns, an emergency column for each row of demand and of carbon,
+Every block has, besides its own columns, a slack column for each row of demand and of carbon,
 and each in which a margin is kept, at a price far above any offer's, so that every first stage can
-be valued; a value with emergencies is no plan, but its duals are cuts.
+be valued; a value with slack is not a plan, but its duals are cuts.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from alloc.models.right_sizing.data import Array, Ints, SizingData
 from alloc.problems.right_sizing.offers import HostOffer
 from alloc.solving.processes import worker_processes
 
-_EMERGENCY = 30.0
-"""Price of an emergency GPU, in prices of the dearest GPU that can be had."""
+_PENALTY = 30.0
+"""Penalty of a missing GPU, in prices of the dearest GPU that can be had."""
 _USUAL_NEED = 10.0
 """GPUs for a unit of demand up to which that price is far above any other."""
 
 SHORT = 1e-6
-"""GPUs in emergency, relative to the demand, that rounding explains."""
+"""Missing GPUs, relative to the demand, that rounding explains."""
 _LEAST_SCALE = 1e-3
 """GPUs below which what is missing is no longer compared with what is asked for."""
 
@@ -50,10 +50,10 @@ class BlockValue:
     Parameters
     ----------
     value
-        Cost in units of money, emergencies included.
+        Cost in units of money, penalties included.
     dual
         Dual values of the rows, 0 or more, shape (rows,).
-    emergency
+    slack
         How much is missing in all: GPUs of demand and of margins, and kg of carbon over the cap.
     short
         The largest part of a row that is missing: of the demand of a class in a band, of a pool, of
@@ -66,7 +66,7 @@ class BlockValue:
 
     value: float
     dual: Array
-    emergency: float
+    slack: float
     short: float
     unserved: float
     values: Array
@@ -79,7 +79,7 @@ class BlockData:
     Parameters
     ----------
     matrix
-        With the emergency columns last, shape (rows, columns).
+        With the slack columns last, shape (rows, columns).
     cost
         In units of money, shape (columns,).
     right, waived
@@ -93,11 +93,11 @@ class BlockData:
     first_stage
         Shape (rows, linked).
     own
-        Columns that are not for emergencies.
-    emergency_rows
-        The row of each emergency column.
-    emergency_share
-        Share of the hours that the emergency columns are for; 0 for all but demand.
+        Columns that are not slack.
+    slack_rows
+        The row of each slack column.
+    slack_share
+        Share of the hours that the slack columns are for; 0 for all but demand.
     """
 
     matrix: sparse.csc_array
@@ -109,19 +109,19 @@ class BlockData:
     varying: np.ndarray
     first_stage: sparse.csr_array
     own: int
-    emergency_rows: Ints
-    emergency_share: Array
+    slack_rows: Ints
+    slack_share: Array
 
 
-def with_dearer_emergencies(data: BlockData) -> BlockData:
-    """Return the same blocks with emergencies at ten times the price."""
+def with_raised_penalty(data: BlockData) -> BlockData:
+    """Return the same blocks with slack at ten times the penalty."""
     cost = data.cost.copy()
     cost[data.own :] *= 10.0
     return replace(data, cost=cost)
 
 
 def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool) -> BlockData:
-    """Return what a process needs; with `feasibility`, emergencies are all that costs."""
+    """Return what a process needs; with `feasibility`, slack is all that costs."""
     rows = [r for name in ("demand", "carbon") for r in range(*blocks.family[name].indices(10**9))]
     rows += blocks.margin_rows
     extra = sparse.coo_array(
@@ -155,7 +155,7 @@ def block_data(data: SizingData, blocks: Blocks, unit: float, feasibility: bool)
 
 
 def _penalties(data: SizingData, blocks: Blocks, unit: float, rows: int) -> Array:
-    """Return the price of an emergency in each row of demand, of carbon and with a margin, money.
+    """Return the penalty of slack in each row of demand, of carbon and with a margin, money.
 
     A block counts with its probability, and a host is paid for whether that block comes or not: who
     cannot rent pays for the rarest block as for all of them.
@@ -174,9 +174,9 @@ def _penalties(data: SizingData, blocks: Blocks, unit: float, rows: int) -> Arra
         c = mode.job_class
         need[c] = max(need[c], mode.gpus_per_unit * mode.room)
         can_rent[c] |= (mode.pool, mode.spot) in anywhere
-    least = _EMERGENCY * max(rented, bought, float(blocks.cost.max(initial=0.0)), unit)
-    once = _EMERGENCY * bought / rarest * np.maximum(need / _USUAL_NEED, 1.0)
-    of_class = np.maximum(least, _EMERGENCY / _USUAL_NEED * rented * need)
+    least = _PENALTY * max(rented, bought, float(blocks.cost.max(initial=0.0)), unit)
+    once = _PENALTY * bought / rarest * np.maximum(need / _USUAL_NEED, 1.0)
+    of_class = np.maximum(least, _PENALTY / _USUAL_NEED * rented * need)
     of_class = np.where(can_rent, of_class, np.maximum(of_class, once))
     found = [float(of_class[c]) for c, _ in blocks.demand_rows]
     return np.array([*found, *[max(found, default=least)] * (rows - len(found))])
@@ -240,13 +240,13 @@ class BlockSolver:
         found = self.program.optimum("a block of the plan", seconds)
         values = found.values
         missing = values[data.own :]
-        scale = np.maximum(np.abs(right[data.emergency_rows]), _LEAST_SCALE)
+        scale = np.maximum(np.abs(right[data.slack_rows]), _LEAST_SCALE)
         return BlockValue(
             found.value,
             np.maximum(found.duals, 0.0),
             float(missing.sum()),
             float((missing / scale).max(initial=0.0)),
-            float(data.emergency_share @ missing),
+            float(data.slack_share @ missing),
             np.maximum(values[: data.own], 0.0),
         )
 

@@ -8,16 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from alloc.algorithms.add_drop import better_choices
+from alloc.algorithms.bound_tightening import upper_bounds_in_better
 from alloc.backends import SolverOptions
 from alloc.formulation import RawResult
-from alloc.models.right_sizing.data import Array, Ints, SizingData
-from alloc.solving.outcome import Settings
-from alloc.solving.right_sizing.add_drop import better_choices
+from alloc.models.right_sizing.data import Array, Ints
 from alloc.solving.right_sizing.blocks import SHORT, BlockValue, Task
-from alloc.solving.right_sizing.bound_tightening import most_in_better_plans
 from alloc.solving.right_sizing.relaxation import Incumbent, Relaxation
 from alloc.solving.right_sizing.slopes import open_by_slopes
-from alloc.solving.right_sizing.state import Watch
 
 _ROUNDED = "rounded"
 _STEPS_OF_DIVE = 3
@@ -29,43 +27,34 @@ _GOOD_PART = 0.2
 _FORESEEN = 3
 """Scenarios looked at for every pool."""
 _SECONDS_TO_ROUND = 5.0
-_SECONDS_TO_PROBE = 5.0
+_SECONDS_TO_ADD_AND_DROP = 5.0
 _SECONDS_TO_POLISH = 6.0
 _SHARE_TO_TIGHTEN = 0.1
 """Of the time left."""
 _NEARER = 0.6
 """Distance of the incumbent from the relaxation at which to tighten again, over that before."""
 _MOST_RAISES = 5
-"""Times that emergencies become dearer."""
+"""Times that the penalty of slack is raised, tenfold each: beside a larger one all other costs
+would be below the solver's tolerances."""
 
 Fixed = tuple[Ints, Array, Array]
 """Columns with lower and upper bounds for a while."""
 
 
-class Candidates(Relaxation):
-    """A relaxation that also looks for plans.
+class Candidates:
+    """The search for plans: dives, neighbourhoods and the quarterly integer program.
 
     Parameters
     ----------
-    data, settings, gap, watch, feasibility
-        As `Relaxation` has them.
+    relaxation
+        What they start from, and whose cuts, bound and incumbent they improve.
     """
 
-    def __init__(
-        self,
-        data: SizingData,
-        settings: Settings,
-        gap: float,
-        watch: Watch | None = None,
-        feasibility: bool = False,
-    ) -> None:
-        super().__init__(data, settings, gap, watch, feasibility)
-        self.relaxed_bound = -math.inf
-        """Bound of the relaxation, before any integers."""
-        self.relaxed_point = np.zeros(len(self.setting.cost))
-        """Its optimum."""
-        self.switches = self.first.open[self.first.open >= 0]
-        self.choices: Ints = np.concatenate([self.switches, self.first.sent.ravel()])
+    def __init__(self, relaxation: Relaxation) -> None:
+        self.relaxation = relaxation
+        data = relaxation.data
+        self.switches = self.relaxation.first.open[self.relaxation.first.open >= 0]
+        self.choices: Ints = np.concatenate([self.switches, self.relaxation.first.sent.ravel()])
         """What is open, quarter by quarter, and then where jobs are sent that need a margin."""
         pools = [level.pool for level in data.levels] if len(self.switches) else []
         self.choice_pools = [data.pools[p] for p in (*pools, *(m.pool for m in data.margins))]
@@ -85,63 +74,68 @@ class Candidates(Relaxation):
 
     def _limits(self) -> Array:
         """Return the M of (C7) for every switch."""
-        at = self.first.open >= 0
+        relaxation = self.relaxation
+        at = relaxation.first.open >= 0
         if not at.any():
             return np.zeros(0)
-        return np.asarray(-self.first.matrix[self.first.switch[at], self.first.open[at]])
+        return np.asarray(
+            -relaxation.first.matrix[relaxation.first.switch[at], relaxation.first.open[at]]
+        )
 
     def try_candidate(self, values: Array, what: str) -> bool:
         """Value a first stage whose integers are set; return whether it is the best so far."""
+        relaxation = self.relaxation
         self._went_short = False
-        point = self.completing.complete(values)
-        key = np.round(point[self.first.integer]).tobytes()
+        point = relaxation.completing.complete(values)
+        key = np.round(point[relaxation.first.integer]).tobytes()
         if key in self._tried:
             # In a dive the places that jobs are sent to may be to blame, which no price changes.
-            if key in self._short and not (what == _ROUNDED and len(self.first.sent)):
+            if key in self._short and not (what == _ROUNDED and len(relaxation.first.sent)):
                 self._cut_off(point)
             return False
         self._tried.add(key)
-        found = self.value(point, self.tasks, keep=True)
-        self.cut(point)
+        found = relaxation.value(point, relaxation.tasks, keep=True)
+        relaxation.cut(point)
         if self._goes_short(found):
             self._short.add(key)
             self._went_short = True
         worth = float(
-            self.setting.cost @ point
-            + sum(self.setting.weight[task] * found[task].value for task in self.tasks)
+            relaxation.setting.cost @ point
+            + sum(relaxation.setting.weight[task] * found[task].value for task in relaxation.tasks)
         )
-        if worth < self.cost and self._is_plan(point, found):
-            self.incumbent = Incumbent(point, worth, found)
-            self.say(what)
+        if worth < relaxation.cost and self._is_plan(point, found):
+            relaxation.take(Incumbent(point, worth, found), what)
             return True
         return False
 
     def _cut_off(self, point: Array) -> None:
-        """Make a first stage dearer that goes short and that the cuts propose again.
+        """Raise the penalty of slack where the cuts propose again a first stage that goes short.
 
-        It misses so little that the emergency costs less than another host. Whether any plan misses
+        It misses so little that the slack costs less than another host. Whether any plan misses
         nothing is another question: one must be known.
         """
-        if self.incumbent is not None and self._raises < _MOST_RAISES:
+        relaxation = self.relaxation
+        if relaxation.incumbent is not None and self._raises < _MOST_RAISES:
             self._raises += 1
-            self.make_emergencies_dearer()
-            self.value(point, self.tasks)
-            self.cut(point)
+            relaxation.raise_slack_penalty()
+            relaxation.value(point, relaxation.tasks)
+            relaxation.cut(point)
 
     def _goes_short(self, found: dict[Task, BlockValue]) -> bool:
         # Half of what the checker allows: the other half is for rounding.
         return any(value.short > SHORT / 2 for value in found.values())
 
     def _is_plan(self, point: Array, found: dict[Task, BlockValue]) -> bool:
-        if self.setting.feasibility:
+        relaxation = self.relaxation
+        if relaxation.setting.feasibility:
             return True
         if self._goes_short(found):
             return False
-        spent = self.first.spent @ point / self.unit
+        spent = relaxation.first.spent @ point / relaxation.unit
         for (w, t), value in found.items():
-            spent[t] += self.data.probability[w] * value.value
-        budgets = self.setting.budget_rows @ spent
-        return bool(np.all(budgets <= self.setting.budgets * (1 + 1e-7) + 1e-9))
+            spent[t] += relaxation.data.probability[w] * value.value
+        budgets = relaxation.setting.budget_rows @ spent
+        return bool(np.all(budgets <= relaxation.setting.budgets * (1 + 1e-7) + 1e-9))
 
     def dive(self, guess: Array | None, attempts: int = _ATTEMPTS) -> bool:
         """Choose what is open, close the relaxation around it, and round the orders.
@@ -159,42 +153,54 @@ class Candidates(Relaxation):
         bool
             Whether a better plan was found.
         """
-        switches, sent, waive = self.switches, self.first.sent.ravel(), self.first.waive
+        relaxation = self.relaxation
+        switches, sent, waive = (
+            self.switches,
+            relaxation.first.sent.ravel(),
+            relaxation.first.waive,
+        )
         if len(sent):
             places = self._places() if guess is None else np.round(guess[sent])
             self.seen[len(switches) :] |= places > 0.5
-            self.master.fix(sent, places, places)
+            relaxation.master.fix(sent, places, places)
         if len(switches):
             chosen = (
                 open_by_slopes(
-                    self.master, self.first, self.limits, self.rng if self._dives else None
+                    relaxation.master,
+                    relaxation.first,
+                    self.limits,
+                    relaxation.rng if self._dives else None,
                 )
                 if guess is None
                 else np.round(guess[switches])
             )
             if chosen is None:
-                self.master.release(sent)
+                relaxation.master.release(sent)
                 return False
             self.seen[: len(switches)] |= chosen > 0.5
-            self.master.fix(switches, chosen, chosen)
+            relaxation.master.fix(switches, chosen, chosen)
         if len(waive):
-            answer = self.master.solve()
+            answer = relaxation.master.solve()
             if answer is not None:
-                allowed = self.completing.waive(answer[1][waive])
-                self.master.fix(waive, allowed, allowed)
+                allowed = relaxation.completing.waive(answer[1][waive])
+                relaxation.master.fix(waive, allowed, allowed)
         self._dives += 1
-        seconds = 0.25 * self.seconds_left()
+        seconds = 0.25 * relaxation.seconds_left()
         fixed = np.concatenate([switches, sent, waive])
         better = False
         for _ in range(attempts if len(sent) else 1):
-            relaxed = self.relax(None, _STEPS_OF_DIVE, self.gap / 4, seconds)
+            relaxed = relaxation.relax(None, _STEPS_OF_DIVE, relaxation.gap / 4, seconds)
             if relaxed is None:
                 break
-            self.mix()
+            relaxation.aggregate_cuts()
             better = self.round(relaxed[1], fixed)
-            if better or not self._went_short or self.seconds_left() < 5 * self.seconds_to_value:
+            if (
+                better
+                or not self._went_short
+                or relaxation.seconds_left() < 5 * relaxation.seconds_to_value
+            ):
                 break
-        self.master.release(fixed)
+        relaxation.master.release(fixed)
         return better
 
     def _places(self) -> Array:
@@ -202,22 +208,23 @@ class Candidates(Relaxation):
 
         There where the relaxation sends a good part of them, and where the margin is kept anyway.
         """
-        data = self.data
-        part = _GOOD_PART if not self._dives else _GOOD_PART * 2 * self.rng.random()
+        relaxation = self.relaxation
+        data = relaxation.data
+        part = _GOOD_PART if not self._dives else _GOOD_PART * 2 * relaxation.rng.random()
         # Of the most that a class may send in any quarter, what it has to send in each.
         most = data.demand.max(axis=0).T
         need = most / np.maximum(most.max(axis=1, keepdims=True), 1e-12)
         need = np.array(
             [need[list(margin.job_classes)].min(axis=0) for margin in data.margins]
         ).reshape(-1, data.num_quarters)
-        wish = self.relaxed_point[self.first.sent]
+        wish = relaxation.relaxed_point[relaxation.first.sent]
         chosen = wish > np.maximum(part * need, _IN_USE)
         gpus = np.array([[margin.gpus] for margin in data.margins])
         for pool in data.with_margin:
             here = np.array([(margin.pool, margin.spot) == pool for margin in data.margins])
             kept = (gpus[here] * chosen[here]).max(axis=0)
             chosen[here] |= gpus[here] <= kept
-        chosen &= self.first.upper[self.first.sent] > 0
+        chosen &= relaxation.first.upper[relaxation.first.sent] > 0
         return np.asarray(chosen, dtype=float).ravel()
 
     def add_pool_closing_cuts(self, point: Array) -> None:
@@ -225,43 +232,45 @@ class Candidates(Relaxation):
 
         Otherwise the cuts know nothing of first stages without them, and promise too much there.
         """
-        first = self.first
+        relaxation = self.relaxation
+        first = relaxation.first
         for pool in range(len(first.usable)):
             columns = first.usable[pool]
             if not (point[columns] > _IN_USE).any():
                 continue
-            if self.seconds_left() < 10 * self.seconds_to_value:
+            if relaxation.seconds_left() < 10 * relaxation.seconds_to_value:
                 return
             without = point.copy()
             without[columns] = 0.0
-            self.value(without, self.some(_FORESEEN))
-            self.cut(without)
+            relaxation.value(without, relaxation.some(_FORESEEN))
+            relaxation.cut(without)
 
-    def probe(self) -> bool:
-        """Move choices of the incumbent, or of a new dive, as long as the cuts promise a gain."""
+    def add_and_drop(self) -> bool:
+        """Open and close pools of the incumbent, or of a dive, while the cuts promise a gain."""
+        relaxation = self.relaxation
         if not len(self.choices):
             return False
-        if self.incumbent is not None:
+        if relaxation.incumbent is not None:
             chosen = np.round(self.incumbent_choices())
-        elif not len(self.first.sent):
-            opened = open_by_slopes(self.master, self.first, self.limits, None)
+        elif not len(relaxation.first.sent):
+            opened = open_by_slopes(relaxation.master, relaxation.first, self.limits, None)
             if opened is None:
                 return False
             chosen = opened
         else:
             return False
-        shape = len(self.choice_pools), self.data.num_quarters
-        seconds = min(_SECONDS_TO_PROBE, 0.15 * self.seconds_left())
+        shape = len(self.choice_pools), relaxation.data.num_quarters
+        seconds = min(_SECONDS_TO_ADD_AND_DROP, 0.15 * relaxation.seconds_left())
         found, cost = better_choices(
-            self.quarters.model(),
+            relaxation.quarters.model(),
             self.choices.reshape(shape),
             chosen.reshape(shape) > 0.5,
             seconds,
-            self.rng,
+            relaxation.rng,
         )
-        if cost > self.wanted():
+        if cost > relaxation.wanted():
             return False
-        guess = np.zeros(len(self.setting.cost))
+        guess = np.zeros(len(relaxation.setting.cost))
         guess[self.choices] = found.ravel()
         return self.dive(guess)
 
@@ -270,54 +279,64 @@ class Candidates(Relaxation):
 
         Again only when the incumbent has come much nearer to the relaxation: it takes seconds.
         """
-        if self.incumbent is None or not len(self.switches):
+        relaxation = self.relaxation
+        if relaxation.incumbent is None or not len(self.switches):
             return
-        above = self.incumbent.cost - self.relaxed_bound
+        above = relaxation.incumbent.cost - relaxation.relaxed_bound
         if above > _NEARER * self._above_when_tightened:
             return
         self._above_when_tightened = above
-        counted = self.first.counted[self.first.open >= 0]
-        seconds = _SHARE_TO_TIGHTEN * self.seconds_left()
-        self.limits = most_in_better_plans(
-            self.quarters.model(), self.incumbent.cost, counted, self.limits, seconds
+        counted = relaxation.first.counted[relaxation.first.open >= 0]
+        seconds = _SHARE_TO_TIGHTEN * relaxation.seconds_left()
+        self.limits = upper_bounds_in_better(
+            relaxation.quarters.model(),
+            relaxation.incumbent.cost,
+            counted,
+            self.limits,
+            seconds,
         )
-        self.quarters.limit_counted(self.limits)
-        self.master.limit_counted(self.limits)
+        relaxation.quarters.limit_counted(self.limits)
+        relaxation.master.limit_counted(self.limits)
 
     def polish(self) -> bool:
         """Choose anew among some pools, the rest as in the incumbent.
 
         One neighbourhood for each process.
         """
-        if self.incumbent is None or not len(self.choices):
+        relaxation = self.relaxation
+        if relaxation.incumbent is None or not len(self.choices):
             return False
-        seconds = min(_SECONDS_TO_POLISH, self.seconds_left())
-        fixed = [self._neighbourhood() for _ in range(self.settings.workers)]
-        return self._dive_at(self._integer_programs(fixed, seconds, self.gap / 5))
+        seconds = min(_SECONDS_TO_POLISH, relaxation.seconds_left())
+        fixed = [self._neighbourhood() for _ in range(relaxation.settings.workers)]
+        return self._dive_at(self._integer_programs(fixed, seconds, relaxation.gap / 5))
 
     def _dive_at(self, answers: list[RawResult]) -> bool:
         """Dive at the answer that promises most, if any promises to be better."""
+        relaxation = self.relaxation
         promises = [
             (raw.objective, raw.values)
             for raw in answers
             if raw.objective is not None and raw.values is not None
         ]
-        if not promises or self.seconds_left() < 3 * self.seconds_to_value:
+        if not promises or relaxation.seconds_left() < 3 * relaxation.seconds_to_value:
             return False
         objective, values = min(promises, key=lambda promise: promise[0])
-        if objective > self.wanted():
+        if objective > relaxation.wanted():
             return False
-        return self.dive(values[: len(self.setting.cost)])
+        return self.dive(values[: len(relaxation.setting.cost)])
 
     def _integer_programs(
         self, fixed: Sequence[Fixed | None], seconds: float, gap: float
     ) -> list[RawResult]:
         """Solve the quarterly program with some columns fixed, each time others."""
-        seconds = max(min(seconds, self.seconds_left()), 0.1)
-        options = SolverOptions(seconds, self.settings.seed, 1, gap=gap, start=self._integers())
-        programs = [(self.quarters.program(part), options) for part in fixed]
-        answers = self.values.solve_programs(programs)
-        self.quarters.forget([raw.values for raw in answers if raw.values is not None])
+        relaxation = self.relaxation
+        seconds = max(min(seconds, relaxation.seconds_left()), 0.1)
+        options = SolverOptions(
+            seconds, relaxation.settings.seed, 1, gap=gap, start=self._integers()
+        )
+        programs = [(relaxation.quarters.program(part), options) for part in fixed]
+        answers = relaxation.values.solve_programs(programs)
+        relaxation.quarters.forget([raw.values for raw in answers if raw.values is not None])
         return answers
 
     def _neighbourhood(self) -> Fixed:
@@ -325,54 +344,62 @@ class Candidates(Relaxation):
 
         Free are those of the pools of some GPU types, of a site, or all that were taken once.
         """
+        relaxation = self.relaxation
         held = self.choices[~self._free()]
-        assert self.incumbent is not None
-        values = np.round(self.incumbent.values[held])
+        assert relaxation.incumbent is not None
+        values = np.round(relaxation.incumbent.values[held])
         return held, values, values
 
     def _free(self) -> npt.NDArray[np.bool_]:
-        kind = int(self.rng.integers(8))
+        relaxation = self.relaxation
+        kind = int(relaxation.rng.integers(8))
         if kind == 0:
             return self.seen | (np.round(self.incumbent_choices()) > 0.5)
         keys = [pool.site if kind == 1 else pool.gpu_type for pool in self.choice_pools]
         names = sorted(set(keys), key=str)
         count = min(1 if kind == 1 else 2 + kind % 2, len(names))
-        chosen = {names[i] for i in self.rng.choice(len(names), count, replace=False).tolist()}
-        quarters = self.setting.shape[1]
+        chosen = {
+            names[i] for i in relaxation.rng.choice(len(names), count, replace=False).tolist()
+        }
+        quarters = relaxation.setting.shape[1]
         return np.repeat([key in chosen for key in keys], quarters)
 
     def incumbent_choices(self) -> Array:
         """Return what the incumbent has open, and where it sends jobs that need a margin."""
-        assert self.incumbent is not None
-        return self.incumbent.values[self.choices]
+        relaxation = self.relaxation
+        assert relaxation.incumbent is not None
+        return relaxation.incumbent.values[self.choices]
 
     def _integers(self) -> Array | None:
         """Return the incumbent's integers as a start of the quarterly program."""
-        if self.incumbent is None:
+        relaxation = self.relaxation
+        if relaxation.incumbent is None:
             return None
-        start = np.full(len(self.quarters.base.cost), np.nan)
-        integers = np.flatnonzero(self.first.integer)
-        start[integers] = self.incumbent.values[integers]
+        start = np.full(len(relaxation.quarters.base.cost), np.nan)
+        integers = np.flatnonzero(relaxation.first.integer)
+        start[integers] = relaxation.incumbent.values[integers]
         return start
 
     def round(self, point: Array, fixed: Ints) -> bool:
         """Round the orders near a point, as well as the quarterly cuts know how."""
-        orders = self.first.order[self.first.order >= 0]
+        relaxation = self.relaxation
+        orders = relaxation.first.order[relaxation.first.order >= 0]
         columns = np.concatenate([fixed, orders]).astype(np.int64)
         held = np.round(point[fixed])
         low = np.maximum(np.floor(point[orders] - 1e-6) - 1, 0)
-        high = np.minimum(np.ceil(point[orders] + 1e-6) + 1, self.first.upper[orders])
+        high = np.minimum(np.ceil(point[orders] + 1e-6) + 1, relaxation.first.upper[orders])
         limits = (columns, np.concatenate([held, low]), np.concatenate([held, high]))
-        raw = self._integer_programs([limits], _SECONDS_TO_ROUND, self.gap / 10)[0]
+        raw = self._integer_programs([limits], _SECONDS_TO_ROUND, relaxation.gap / 10)[0]
         if raw.values is None:
             return False
-        return self.try_candidate(raw.values[: len(self.setting.cost)], _ROUNDED)
+        return self.try_candidate(raw.values[: len(relaxation.setting.cost)], _ROUNDED)
 
     def _is_refused_again(self, seconds: float) -> bool:
         """Return whether the quarterly integer program is infeasible without presolve too."""
-        seconds = max(min(seconds, self.seconds_left()), 0.1)
-        options = SolverOptions(seconds, self.settings.seed + 1, 1, presolve=False)
-        answers = self.values.solve_programs([(self.quarters.program(None), options)])
+        relaxation = self.relaxation
+        seconds = max(min(seconds, relaxation.seconds_left()), 0.1)
+        options = SolverOptions(seconds, relaxation.settings.seed + 1, 1, presolve=False)
+        answers = relaxation.values.solve_programs([(relaxation.quarters.program(None), options)])
         return answers[0].status == "infeasible"
 
     def prove(self, seconds: float) -> bool:
@@ -380,22 +407,26 @@ class Candidates(Relaxation):
 
         Other processes look into neighbourhoods of the incumbent meanwhile.
         """
+        relaxation = self.relaxation
         parts: list[Fixed | None] = [None]
-        if self.incumbent is not None and len(self.choices):
-            parts += [self._neighbourhood() for _ in range(self.settings.workers - 1)]
-        answers = self._integer_programs(parts, seconds, self.gap / 3)
+        if relaxation.incumbent is not None and len(self.choices):
+            parts += [self._neighbourhood() for _ in range(relaxation.settings.workers - 1)]
+        answers = self._integer_programs(parts, seconds, relaxation.gap / 3)
         raw = answers[0]
         if raw.status == "infeasible":
             # Tightened limits let the incumbent through, so with one the refusal is false.
-            if self.incumbent is None and self._is_refused_again(seconds):
-                self.bound = math.inf
+            if relaxation.incumbent is None and self._is_refused_again(seconds):
+                relaxation.refute()
             return False
-        self.bound = max(self.bound, raw.bound)
-        self.bound = min(self.bound, self.cost)
-        self.say("integers")
-        if raw.values is None or self.closed() or self.seconds_left() < 2 * self.seconds_to_value:
+        relaxation.raise_bound(raw.bound)
+        relaxation.say("integers")
+        if (
+            raw.values is None
+            or relaxation.closed()
+            or relaxation.seconds_left() < 2 * relaxation.seconds_to_value
+        ):
             return False
-        better = self.try_candidate(raw.values[: len(self.setting.cost)], "integers")
+        better = self.try_candidate(raw.values[: len(relaxation.setting.cost)], "integers")
         if len(self.choices):
             better |= self._dive_at(answers)
         return better

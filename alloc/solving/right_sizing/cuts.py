@@ -13,14 +13,14 @@ import numpy as np
 from alloc.models.right_sizing.data import Array
 from alloc.solving.right_sizing.blocks import BlockData
 
-NOTHING = 0
+ZERO_CUT = 0
 """Position of the cut that says: at least 0."""
 
 
 class CutPool:
     """Dual solutions with what they are worth in every block.
 
-    The first, at position `NOTHING`, is 0: no block costs less than nothing.
+    The first, at position `ZERO_CUT`, is 0: no block costs less than nothing.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class CutPool:
         data = self.data
         pis = np.array(new)
         reduced = np.minimum(data.cost - (self._transposed @ pis.T).T, 0.0)
-        # Emergency columns have no upper bound: their price bounds the duals.
+        # Slack columns have no upper bound: their penalty bounds the duals.
         priced = pis.copy()
         over = reduced[:, data.own :].min(axis=1, initial=0.0) < 0
         if over.any():
@@ -72,10 +72,10 @@ class CutPool:
         self.gamma = np.concatenate([self.gamma, -lift])
 
     def _within_prices(self, pis: Array, reduced: Array, over: Array) -> tuple[Array, Array]:
-        """Scale duals that exceed the emergency prices by rounding."""
+        """Scale duals that exceed the penalties by rounding."""
         data, scaled = self.data, pis.copy()
-        emergency = data.matrix[:, [*range(data.own, data.matrix.shape[1])]].tocsc()
-        used = (emergency.T @ pis.T).T
+        slack = data.matrix[:, [*range(data.own, data.matrix.shape[1])]].tocsc()
+        used = (slack.T @ pis.T).T
         most = (used / data.cost[data.own :]).max(axis=1)
         scaled[over] /= np.maximum(most[over], 1.0)[:, None] * (1 + 1e-12)
         reduced = np.minimum(data.cost - (self._transposed @ scaled.T).T, 0.0)

@@ -12,7 +12,7 @@
 5. The bound: the integer program over quarterly cuts, each the expectation of cuts with the
    multipliers of the relaxation, so that it starts from the relaxation's bound. Meanwhile other
    processes choose anew what is open among some pools (large neighbourhoods [4]_).
-6. Probing, where none of this found a better plan: pools are closed and opened one by one.
+6. Add-drop search, where none of this found a better plan: pools are closed and opened one by one.
 
 References
 ----------
@@ -35,17 +35,19 @@ import time
 
 import numpy as np
 
+from alloc.backends import highs
+from alloc.certificate import Limit
 from alloc.errors import OutOfTime
-from alloc.models.right_sizing.data import Array, SizingData
+from alloc.models.right_sizing.data import SizingData
 from alloc.models.right_sizing.reading import read_plan
 from alloc.problems.right_sizing.plan import Plan
 from alloc.result import Sensitivity
-from alloc.solving.outcome import Settings
+from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.right_sizing.blocks import SHORT
 from alloc.solving.right_sizing.candidates import Candidates
 from alloc.solving.right_sizing.marginals import estimates_of_cuts, is_small
-from alloc.solving.right_sizing.start import expected_start
-from alloc.solving.right_sizing.state import Found, Watch
+from alloc.solving.right_sizing.relaxation import Relaxation
+from alloc.solving.right_sizing.state import BACKEND, Watch
 
 _MOST_STEPS = 60
 _OPEN = 1e-6
@@ -64,163 +66,198 @@ _MOST_IDLE = 30
 """Turns without any change after which the search ends: its cuts say all they can."""
 
 
-class Decomposition(Candidates):
-    """One solve."""
+class Decomposition:
+    """One solve: the relaxation, and the search for plans, in turns.
 
-    duals: tuple[Array, Array] | None = None
-    """Dual values of the relaxation's rows and cuts, once it is solved."""
-    _seconds_to_prove = _SECONDS_TO_PROVE
-    _checked_for_hope = False
+    Parameters
+    ----------
+    data, settings, gap, watch, feasibility
+        As `Relaxation` has them.
+    """
 
-    def run(self, start: Plan | None = None) -> Found:
+    def __init__(
+        self,
+        data: SizingData,
+        settings: Settings,
+        gap: float,
+        watch: Watch | None = None,
+        feasibility: bool = False,
+    ) -> None:
+        self.relaxation = Relaxation(data, settings, gap, watch, feasibility)
+        self.candidates = Candidates(self.relaxation)
+        self._seconds_to_prove = _SECONDS_TO_PROVE
+        self._tried_to_refute = False
+
+    def run(self, start: Plan | None = None) -> Outcome[Plan]:
         """Search until the gap is closed, the time is up, or an interrupt; keep what was found."""
-        with self.values:
+        with self.relaxation.values:
             try:
                 limit = self._run(start)
             except OutOfTime:
                 limit = "time"
             except KeyboardInterrupt:
                 limit = "interrupt"
-        return self._found(limit)
+        return self._outcome(limit)
 
-    def _run(self, start: Plan | None) -> str | None:
-        began = expected_start(self)
+    def _run(self, start: Plan | None) -> Limit | None:
+        relaxation = self.relaxation
+        began = relaxation.start()
         if start is not None:
-            self.try_candidate(self.completing.from_plan(start), "start")
-        if began is not None and self.seconds_left() > 0:
+            self.candidates.try_candidate(relaxation.completing.from_plan(start), "start")
+        if began is not None and relaxation.seconds_left() > 0:
             # Something to return, should the time be up before the relaxation is solved.
-            self.try_candidate(self.completing.round_up(began), "first")
-        share = _SHARE_OF_RELAXATION * self.seconds_left()
-        relaxed = self.relax(began, _MOST_STEPS, self.gap / 5, share)
+            self.candidates.try_candidate(relaxation.completing.round_up(began), "first")
+        share = _SHARE_OF_RELAXATION * relaxation.seconds_left()
+        relaxed = relaxation.relax(began, _MOST_STEPS, relaxation.gap / 5, share)
         if relaxed is None:
-            self.bound = math.inf
+            relaxation.refute()
             return None
-        self.relaxed_bound, self.relaxed_point = relaxed
-        self.bound = max(self.bound, self.relaxed_bound)
-        self.mix(keep=True)
-        self.duals = self.master.duals()
-        self.say("relaxation")
-        if len(self.switches):
-            at = self.first.counted[self.first.open >= 0]
-            self.seen[: len(self.switches)] |= relaxed[1][at] > _OPEN
-            self.add_pool_closing_cuts(relaxed[1])
-        if start is not None and len(self.first.sent) and not self.closed():
+        relaxation.keep_optimum(*relaxed)
+        relaxation.say("relaxation")
+        if len(self.candidates.switches):
+            at = relaxation.first.counted[relaxation.first.open >= 0]
+            self.candidates.seen[: len(self.candidates.switches)] |= relaxed[1][at] > _OPEN
+            self.candidates.add_pool_closing_cuts(relaxed[1])
+        if start is not None and len(relaxation.first.sent) and not relaxation.closed():
             # Where margins were kept before, some more hosts may do.
-            known = self.completing.complete(self.completing.from_plan(start))
-            self.dive(known, _ATTEMPTS_AT_START)
+            known = relaxation.completing.complete(relaxation.completing.from_plan(start))
+            self.candidates.dive(known, _ATTEMPTS_AT_START)
         return self._search()
 
-    def _search(self) -> str | None:
+    def _search(self) -> Limit | None:
         """Turn between dives for plans and proofs, until the gap is closed."""
+        relaxation = self.relaxation
         idle = 0
-        while not self.closed() and math.isfinite(self.bound):
-            if self.seconds_left() < self.seconds_to_value:
+        while not relaxation.closed() and math.isfinite(relaxation.bound):
+            if relaxation.seconds_left() < relaxation.seconds_to_value:
                 return "time"
-            if idle and self.incumbent is None and self._hopeless():
-                self.bound = math.inf
+            if idle and relaxation.incumbent is None and self._prove_infeasible():
+                relaxation.refute()
                 return None
-            before = self.bound
+            before = relaxation.bound
             better = self._dive_repeatedly()
             better |= self._prove_and_polish()
-            enough_time = self.seconds_left() > 3 * self.seconds_to_value
-            if not better and not self.closed() and enough_time:
-                better = self.probe()
-            idle = 0 if better or self.bound > before else idle + 1
+            enough_time = relaxation.seconds_left() > 3 * relaxation.seconds_to_value
+            if not better and not relaxation.closed() and enough_time:
+                better = self.candidates.add_and_drop()
+            idle = 0 if better or relaxation.bound > before else idle + 1
             if idle >= _MOST_IDLE:
                 return None
         return None
 
     def _dive_repeatedly(self) -> bool:
         """Dive while that helps much: what one dive learns makes the next one better."""
+        relaxation = self.relaxation
         better, failures = False, 0
-        while failures < (_MOST_FAILURES if len(self.choices) else 1):
-            if self.closed() or self.seconds_left() < 3 * self.seconds_to_value:
+        while failures < (_MOST_FAILURES if len(self.candidates.choices) else 1):
+            if relaxation.closed() or relaxation.seconds_left() < 3 * relaxation.seconds_to_value:
                 break
-            self.tighten()
-            wanted = self.wanted()
-            better |= self.dive(None)
-            failures += self.cost >= wanted
+            self.candidates.tighten()
+            wanted = relaxation.wanted()
+            better |= self.candidates.dive(None)
+            failures += relaxation.cost >= wanted
         return better
 
     def _prove_and_polish(self) -> bool:
         """Prove and polish while that finds better plans; return whether it found one."""
+        relaxation = self.relaxation
         better = False
-        while math.isfinite(self.bound) and not self.closed():
-            if self.seconds_left() < self.seconds_to_value:
+        while math.isfinite(relaxation.bound) and not relaxation.closed():
+            if relaxation.seconds_left() < relaxation.seconds_to_value:
                 break
-            self.tighten()
-            gained = self.prove(min(self._seconds_to_prove, 0.3 * self.seconds_left()))
-            if self.settings.workers == 1 and not self.closed():
+            self.candidates.tighten()
+            gained = self.candidates.prove(
+                min(self._seconds_to_prove, 0.3 * relaxation.seconds_left())
+            )
+            if relaxation.settings.workers == 1 and not relaxation.closed():
                 # Of several processes one proves while the others polish.
-                gained |= self.polish()
+                gained |= self.candidates.polish()
             better |= gained
             if not gained:
                 self._seconds_to_prove *= _LONGER
-            if not gained or not len(self.choices):
+            if not gained or not len(self.candidates.choices):
                 break
         return better
 
-    def _hopeless(self) -> bool:
-        """Return whether it can be proved that emergencies are unavoidable.
+    def _prove_infeasible(self) -> bool:
+        """Return whether it can be proved that there is no plan.
 
-        The same decomposition with no cost but that of emergencies: a bound above 0 is the proof,
+        The same decomposition with no cost but that of slack: a bound above 0 is the proof,
         of the relaxation or, failing that, of integers.
         """
-        if self.setting.feasibility or self._checked_for_hope:
+        relaxation = self.relaxation
+        if relaxation.setting.feasibility or self._tried_to_refute:
             return False
-        self._checked_for_hope = True
+        self._tried_to_refute = True
         settings = dataclasses.replace(
-            self.settings,
-            time_limit_s=0.5 * self.settings.seconds_left(),
+            relaxation.settings,
+            time_limit_s=0.5 * relaxation.settings.seconds_left(),
             started=time.perf_counter(),
         )
-        check = Decomposition(self.data, settings, 0.5, None, feasibility=True)
-        with check.values:
-            needed = check.emergencies()
-        if check.incumbent is not None:
-            self.try_candidate(check.incumbent.values, "feasible")
+        check = Decomposition(relaxation.data, settings, 0.5, None, feasibility=True)
+        with check.relaxation.values:
+            needed = check.unavoidable_slack()
+        if check.relaxation.incumbent is not None:
+            self.candidates.try_candidate(check.relaxation.incumbent.values, "feasible")
         return needed > SHORT
 
-    def emergencies(self) -> float:
-        """Return a lower bound on emergencies in all blocks together, relative to the demand."""
-        most = max(1.0, float(self.data.demand.sum(axis=2).max()))
-        relaxed = self.relax(expected_start(self), _MOST_STEPS, 1e-3, 0.5 * self.seconds_left())
+    def unavoidable_slack(self) -> float:
+        """Return a lower bound on the slack of all blocks together, relative to the demand."""
+        relaxation = self.relaxation
+        most = max(1.0, float(relaxation.data.demand.sum(axis=2).max()))
+        relaxed = relaxation.relax(
+            relaxation.start(), _MOST_STEPS, 1e-3, 0.5 * relaxation.seconds_left()
+        )
         if relaxed is None:
             return math.inf
-        self.bound = relaxed[0]
-        if self.bound <= SHORT * most:
-            self.mix(keep=True)
+        relaxation.raise_bound(relaxed[0])
+        if relaxation.bound <= SHORT * most:
+            relaxation.aggregate_cuts(keep=True)
             for _ in range(_MOST_IDLE):
-                if self.seconds_left() < self.seconds_to_value:
+                if relaxation.seconds_left() < relaxation.seconds_to_value:
                     break
-                if not self.prove(_SECONDS_TO_PROVE) or self.bound > SHORT * most:
+                if not self.candidates.prove(_SECONDS_TO_PROVE) or relaxation.bound > SHORT * most:
                     break
-                if self.incumbent is not None and self.incumbent.cost <= SHORT * most:
+                if relaxation.incumbent is not None and relaxation.incumbent.cost <= SHORT * most:
                     break
-        return self.bound / most
+        return relaxation.bound / most
 
-    def _found(self, limit: str | None) -> Found:
-        infeasible = math.isinf(self.bound) and self.bound > 0
+    def _outcome(self, limit: Limit | None) -> Outcome[Plan]:
+        relaxation = self.relaxation
+        infeasible = math.isinf(relaxation.bound) and relaxation.bound > 0
         plan = None
-        if self.incumbent is not None and not self.setting.feasibility:
-            running = np.zeros((*self.setting.shape, self.blocks.num_columns))
-            for task, value in self.incumbent.blocks.items():
+        if relaxation.incumbent is not None and not relaxation.setting.feasibility:
+            running = np.zeros((*relaxation.setting.shape, relaxation.blocks.num_columns))
+            for task, value in relaxation.incumbent.blocks.items():
                 running[task] = value.values
-            plan = read_plan(self.data, self.first, self.blocks, self.incumbent.values, running)
-        return Found(
+            plan = read_plan(
+                relaxation.data,
+                relaxation.first,
+                relaxation.blocks,
+                relaxation.incumbent.values,
+                running,
+            )
+        return Outcome(
             plan,
-            self.bound * self.unit,
-            "claimed" if math.isfinite(self.bound) else "none",
+            relaxation.bound * relaxation.unit,
+            "claimed" if math.isfinite(relaxation.bound) else "none",
+            BACKEND,
+            highs.version(),
+            limit,
             infeasible and plan is None,
-            "time" if limit == "time" else "interrupt" if limit == "interrupt" else None,
-            self._estimates(),
+            sensitivities=self._estimates(),
         )
 
     def _estimates(self) -> tuple[Sensitivity, ...]:
         """Return marginal values by duals, where the relaxation is too large to solve again."""
-        if self.duals is None or is_small(self.data):
+        relaxation = self.relaxation
+        if relaxation.duals is None or is_small(relaxation.data):
             return ()
-        return estimates_of_cuts(self, self.duals, max(self.cost - self.relaxed_bound, 0.0))
+        return estimates_of_cuts(
+            self.relaxation,
+            relaxation.duals,
+            max(relaxation.cost - relaxation.relaxed_bound, 0.0),
+        )
 
 
 def solve_by_decomposition(
@@ -229,6 +266,6 @@ def solve_by_decomposition(
     gap: float,
     start: Plan | None = None,
     watch: Watch | None = None,
-) -> Found:
+) -> Outcome[Plan]:
     """Return the best plan within the limits, and the bound of the masters."""
     return Decomposition(data, settings, gap, watch).run(start)

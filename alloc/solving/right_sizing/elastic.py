@@ -24,7 +24,7 @@ from alloc.solving.right_sizing.state import linear_relaxation, money_unit
 
 LIMITS = ("budget", *SITE_LIMITS, "carbon")
 """Kinds of limits that can be raised."""
-NOTHING = 1e-6
+MIN_HOSTS = 1e-6
 """Hosts below which nothing gives way: less is the solver's tolerance."""
 _BUSY_OVER_IDLE = 3.0
 """About how much more carbon a busy host stands for than an idle one."""
@@ -100,7 +100,7 @@ class Elastic:
         self.host_price = _typical(firm) or _typical(hourly) or _LEAST_PRICE
 
     def least(self, kinds: Sequence[str], seconds: Callable[[], float]) -> Missing | None:
-        """Return the least that kinds of limits must give way together; None if that is no cure.
+        """Return the least that kinds of limits must give way together; None if that is not a cure.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class Elastic:
         amounts = {
             slack.what: float(value) * slack.amount
             for slack, value in zip(slacks, values, strict=True)
-            if float(value) * slack.hosts > NOTHING
+            if float(value) * slack.hosts > MIN_HOSTS
         }
         return Missing(amounts, float(model.cost @ found.values), whole.status == "optimal")
 

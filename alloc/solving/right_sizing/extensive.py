@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from alloc.backends import SolverOptions
+from alloc.backends import SolverOptions, highs
 from alloc.backends.second_proof import solve_and_prove
 from alloc.certificate import BoundProof
 from alloc.models.right_sizing.arrays import Extensive, extensive
 from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.reading import read_plan
 from alloc.problems.right_sizing.plan import Plan
-from alloc.solving.outcome import Settings
+from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.right_sizing.first_stage_completion import FirstStageCompletion
-from alloc.solving.right_sizing.state import Found, money_unit
+from alloc.solving.right_sizing.state import BACKEND, money_unit
 
 
 def solve_extensive(
     data: SizingData, settings: Settings, gap: float, start: Plan | None = None
-) -> Found:
+) -> Outcome[Plan]:
     """Return the best plan within the limits, and the bound that HiGHS claims."""
     unit = money_unit(data)
     form = extensive(data, unit=unit)
@@ -34,7 +34,8 @@ def solve_extensive(
     proof: BoundProof = raw.bound_proof if np.isfinite(raw.bound) else "none"
     infeasible = raw.status == "infeasible"
     plan = None if raw.values is None else _read(data, form, raw.values)
-    return Found(plan, raw.bound * unit, proof, infeasible, raw.limit)
+    bound = raw.bound * unit
+    return Outcome(plan, bound, proof, BACKEND, highs.version(), raw.limit, infeasible)
 
 
 def _read(data: SizingData, form: Extensive, values: Array) -> Plan:

@@ -38,7 +38,7 @@ class MasterData:
     unit
         Unit of money.
     feasibility
-        Whether only emergencies count: then a bound above 0 proves that there is no plan.
+        Whether only slack counts: then a bound above 0 proves that there is no plan.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class QuarterMaster:
         self.setting, self.pool = setting, pool
         quarters = setting.shape[1]
         # In units of the expectation over scenarios, or of their sum when all count alike.
-        self.mix = setting.weight / setting.quarter_weight
+        self.share = setting.weight / setting.quarter_weight
         self.base = setting.model(setting.quarter_weight, np.eye(quarters))
         self.rows: list[tuple[int, float, Array, Array]] = []
         """Quarter, constant, slope in what links, slope in what is waived."""
@@ -257,7 +257,7 @@ class QuarterMaster:
             lift = np.zeros(scenarios)
             for w in range(scenarios):
                 at, weights = chosen[w, t]
-                share = self.mix[w, t]
+                share = self.share[w, t]
                 constant += share * float(weights @ self.pool.alpha[at, w, t])
                 slope += share * (weights @ self.pool.beta[at])
                 lift[w] = share * float(weights @ self.pool.gamma[at, w, t])

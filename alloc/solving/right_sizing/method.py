@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal, get_args
 
-from alloc.backends import highs
 from alloc.errors import InstanceError, nearest
 from alloc.models.right_sizing.data import SizingData
 from alloc.problems.right_sizing.headroom import require_goals_can_be_kept
@@ -19,7 +18,7 @@ from alloc.solving.right_sizing.decomposition import solve_by_decomposition
 from alloc.solving.right_sizing.extensive import solve_extensive
 from alloc.solving.right_sizing.marginals import is_small, marginal_values
 from alloc.solving.right_sizing.repairs import find_repairs
-from alloc.solving.right_sizing.state import Found, Watch
+from alloc.solving.right_sizing.state import Watch
 from alloc.solving.solver import solve
 from alloc.verification.right_sizing import verify_plan
 
@@ -67,23 +66,14 @@ def solve_right_sizing(
     """
     require_goals_can_be_kept(problem)
     data = SizingData(problem)
-    found = _solve(data, settings, settings.gap, method, start, report)
-    outcome: Outcome[Plan] = Outcome(
-        found.plan,
-        found.bound,
-        found.proof,
-        "alloc right-sizing + HiGHS",
-        highs.version(),
-        found.limit,
-        found.infeasible,
-        sensitivities=found.sensitivities,
-        assumptions=assumptions(data),
+    outcome = replace(
+        _solve(data, settings, settings.gap, method, start, report), assumptions=assumptions(data)
     )
     try:
-        if found.infeasible:
+        if outcome.infeasible:
             conflict, repairs = find_repairs(problem, settings, _has_plan)
             return replace(outcome, conflict=conflict, repairs=repairs)
-        if found.plan is not None and found.limit != "interrupt" and is_small(data):
+        if outcome.solution is not None and outcome.limit != "interrupt" and is_small(data):
             seconds = max(settings.seconds_left(), _LEAST_SECONDS)
             return replace(outcome, sensitivities=marginal_values(data, seconds))
     except KeyboardInterrupt:
@@ -151,8 +141,8 @@ def _has_plan(problem: PlanningProblem, settings: Settings) -> bool | None:
     found = _solve(SizingData(problem), settings, _ANY_PLAN, "auto", None, None)
     if found.limit == "interrupt":
         raise KeyboardInterrupt
-    if found.plan is not None:
-        return not verify_plan(problem, found.plan)
+    if found.solution is not None:
+        return not verify_plan(problem, found.solution)
     return False if found.infeasible else None
 
 
@@ -163,7 +153,7 @@ def _solve(
     method: Method,
     start: Plan | None,
     progress: Watch | None,
-) -> Found:
+) -> Outcome[Plan]:
     columns = len(data.modes) * data.bands.count * data.probability.size * data.num_quarters
     if method == "extensive" or (method == "auto" and columns <= _MOST_COLUMNS):
         return solve_extensive(data, settings, gap, start)

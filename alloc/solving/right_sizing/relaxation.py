@@ -19,20 +19,21 @@ from alloc.solving.right_sizing.blocks import (
     BlockValues,
     Task,
     block_data,
-    with_dearer_emergencies,
+    with_raised_penalty,
 )
-from alloc.solving.right_sizing.cuts import NOTHING, CutPool
+from alloc.solving.right_sizing.cuts import ZERO_CUT, CutPool
 from alloc.solving.right_sizing.first_stage_completion import FirstStageCompletion
 from alloc.solving.right_sizing.master import BlockMaster, MasterData, QuarterMaster
+from alloc.solving.right_sizing.start import expected_optimum
 from alloc.solving.right_sizing.state import Watch, money_unit
 
 _LAST_S = 1.0
 """Beyond the limit, for a step that has begun: the first plan is valued however short it is."""
-_NEWS = 1e-7
-"""Relative difference from which on a cut says something new."""
+_CUT_TOLERANCE = 1e-7
+"""Relative amount by which a new cut must exceed the known ones: less is the solver's tolerance."""
 _LEAST_DUAL = 1e-12
-_LITTLE = 0.05
-"""Gaps below which a gain counts for little."""
+_MIN_GAIN = 0.05
+"""Gaps below which a gain counts for little: twenty such gains close the gap asked for."""
 _OF_SCENARIOS, _LEAST_SCENARIOS = 2, 3
 """Of so many scenarios one is solved in a step of the relaxation, but at least so many."""
 
@@ -60,7 +61,7 @@ class Relaxation:
     watch
         Takes lines of progress.
     feasibility
-        Whether only emergencies count.
+        Whether only slack counts.
     """
 
     def __init__(
@@ -87,6 +88,12 @@ class Relaxation:
         ]
         self.incumbent: Incumbent | None = None
         self.bound = -math.inf
+        self.relaxed_bound = -math.inf
+        """Bound of the linear relaxation, before any integers."""
+        self.relaxed_point = np.zeros(len(self.setting.cost))
+        """Its optimum."""
+        self.duals: tuple[Array, Array] | None = None
+        """Dual values of its rows and cuts, once it is solved."""
         self.seconds_to_value = 0.0
         self.rng = np.random.default_rng(settings.seed)
         self._shuffled = np.argsort(self.rng.random(self.setting.shape[0]), kind="stable").tolist()
@@ -99,13 +106,13 @@ class Relaxation:
         """Cost of the best plan so far, infinite if there is none."""
         return math.inf if self.incumbent is None else self.incumbent.cost
 
-    def little(self, value: float) -> float:
+    def small_change(self, value: float) -> float:
         """Return the change of a cost or bound that counts for little beside the gap wanted."""
-        return _LITTLE * self.gap * abs(value)
+        return _MIN_GAIN * self.gap * abs(value)
 
     def wanted(self) -> float:
         """Return the cost that a plan must promise to be worth the time to look for it."""
-        return math.inf if self.incumbent is None else self.cost - self.little(self.cost)
+        return math.inf if self.incumbent is None else self.cost - self.small_change(self.cost)
 
     def say(self, what: str) -> None:
         """Report where the search is."""
@@ -117,6 +124,19 @@ class Relaxation:
             line += f", gap {gap:.2%}"
         if self.watch is not None:
             self.watch(line)
+
+    def take(self, incumbent: Incumbent, what: str) -> None:
+        """Make a plan that is better than all before the incumbent."""
+        self.incumbent = incumbent
+        self.say(what)
+
+    def raise_bound(self, bound: float) -> None:
+        """Take a proved bound, if it is better; the incumbent shows how far it can hold."""
+        self.bound = min(max(self.bound, bound), self.cost)
+
+    def refute(self) -> None:
+        """Note that it is proved that there is no plan."""
+        self.bound = math.inf
 
     def closed(self) -> bool:
         """Return whether the gap is small enough."""
@@ -143,9 +163,9 @@ class Relaxation:
         self.pool.add([found[task].dual for task in tasks])
         return found
 
-    def make_emergencies_dearer(self) -> None:
-        """Raise the price of emergencies; the cuts known so far are true all the more."""
-        self.block_data = with_dearer_emergencies(self.block_data)
+    def raise_slack_penalty(self) -> None:
+        """Raise the penalty of slack; the cuts known so far are true all the more."""
+        self.block_data = with_raised_penalty(self.block_data)
         self.pool.data = self.block_data
         self.values.change(self.block_data)
 
@@ -159,11 +179,11 @@ class Relaxation:
             self.quarters.add({(w, t): (at[[w], t], one) for w, t in self.tasks})
             known = self.master.known_values(values)
             best = values.max(axis=0)
-            new = best > known + _NEWS * np.maximum(1.0, np.abs(best))
+            new = best > known + _CUT_TOLERANCE * np.maximum(1.0, np.abs(best))
             rows += [(w, t, int(at[w, t])) for w, t in self.tasks if new[w, t]]
         self.master.add(rows)
 
-    def mix(self, keep: bool = False) -> None:
+    def aggregate_cuts(self, keep: bool = False) -> None:
         """Add to the quarterly master the cuts that hold the relaxation's optimum together."""
         _, duals = self.master.duals()
         used: dict[Task, list[int]] = {task: [] for task in self.tasks}
@@ -175,12 +195,34 @@ class Relaxation:
             weights = duals[rows] / self.setting.weight[task]
             # What is missing is the dual of the running cost's own bound of 0.
             missing = max(1.0 - float(weights.sum()), 0.0)
-            at = np.array([NOTHING, *(self.master.cuts[row][2] for row in rows)])
+            at = np.array([ZERO_CUT, *(self.master.cuts[row][2] for row in rows)])
             weights = np.array([missing, *weights])
             chosen[task] = (at, weights / weights.sum())
         self.quarters.add(chosen, keep)
 
     # The relaxation ---------------------------------------------------------------------------
+
+    def start(self) -> Array | None:
+        """Return the first stage that is best for the expected scenario; its duals become cuts.
+
+        None if no first stage is feasible for it, or the time is up.
+        """
+        found = expected_optimum(
+            self.setting, self.block_data, self.settings.seed, 0.3 * self.settings.seconds_left()
+        )
+        if found is None:
+            return None
+        point, duals = found
+        self.pool.add(list(duals))
+        self.cut(point)
+        return point
+
+    def keep_optimum(self, bound: float, point: Array) -> None:
+        """Keep what the linear relaxation says, now that it is solved."""
+        self.relaxed_bound, self.relaxed_point = bound, point
+        self.raise_bound(bound)
+        self.aggregate_cuts(keep=True)
+        self.duals = self.master.duals()
 
     def relax(
         self, inner: Array | None, steps: int, target: float, seconds: float

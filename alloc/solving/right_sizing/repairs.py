@@ -34,7 +34,7 @@ _MOST_COLUMNS = 60_000
 """Columns of an elastic program; with more scenarios only those with the most work are in it."""
 _ATTEMPTS = 6
 """Times that an option is tried, each time with more; most are enough the first or second time."""
-_A_LITTLE = 1.001
+_RAISE_FACTOR = 1.001
 """By what amounts are raised that miss by no more than the solver's tolerance."""
 _LEAST_SECONDS = 2.0
 """Looked for repairs for so long even where the proof that there is no plan took all the time."""
@@ -136,7 +136,7 @@ class _Search:
                 for what, amount in missing.amounts.items():
                     amounts[what] = amounts.get(what, 0.0) + amount
             else:
-                amounts = {what: _A_LITTLE * amount for what, amount in amounts.items()}
+                amounts = {what: _RAISE_FACTOR * amount for what, amount in amounts.items()}
             repairs = self._repairs(amounts, least)
             eased = apply_repairs(self.problem, repairs)
             enough = self.has_plan(eased)
@@ -147,7 +147,7 @@ class _Search:
         return None
 
     def without_goals(self) -> _Option | None:
-        """Return goals to give up, of which none can be kept; None if that is no cure in time."""
+        """Return goals to give up, of which none can be kept; None if none is found in time."""
         wanted = [c for c in self.problem.classes if c.goal is not None]
         if not wanted or not self.has_plan(apply_repairs(self.problem, self._given_up(wanted))):
             return None

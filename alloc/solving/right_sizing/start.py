@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy import sparse
 
 from alloc.backends.linear_program import LinearProgram
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import Array
+from alloc.solving.right_sizing.blocks import BlockData
+from alloc.solving.right_sizing.master import MasterData
 
-if TYPE_CHECKING:
-    from alloc.solving.right_sizing.relaxation import Relaxation
 
-
-def expected_start(state: Relaxation) -> Array | None:
+def expected_optimum(
+    setting: MasterData, blocks: BlockData, seed: int, seconds: float
+) -> tuple[Array, Array] | None:
     """Return the first stage that is best if every number is as expected, or None if there is none.
 
-    Its duals become the first cuts. The expected scenario costs no more than the scenarios on
-    average (Jensen's inequality: a block's cost is convex in its right-hand side).
+    The expected scenario costs no more than the scenarios on average (Jensen's inequality: a
+    block's cost is convex in its right-hand side).
+
+    Parameters
+    ----------
+    setting, blocks
+        First stage and blocks.
+    seed
+        Seed of the solver.
+    seconds
+        Wall time, seconds.
+
+    Returns
+    -------
+    point, duals : ndarray
+        Values of the first stage, and dual values of each quarter's rows, shape (quarters, rows).
     """
-    setting, blocks = state.setting, state.block_data
     quarters, linked = setting.shape[1], setting.linked
-    probability = state.data.probability
+    probability = setting.data.probability
     right = np.tensordot(probability, blocks.right, axes=1)
     upper = np.tile(blocks.fixed_upper, (quarters, 1))
     upper[:, blocks.varying] = np.tensordot(probability, blocks.upper, axes=1)
@@ -49,12 +61,8 @@ def expected_start(state: Relaxation) -> Array | None:
         upper=np.concatenate([base.upper, upper.ravel()]),
         integer=np.zeros(begin + upper.size, dtype=bool),
     )
-    seconds = 0.3 * state.settings.seconds_left()
-    found = LinearProgram(model, seed=state.settings.seed).solve(seconds)
+    found = LinearProgram(model, seed=seed).solve(seconds)
     if found is None:
         return None
     duals = np.maximum(found.duals[len(base.row_lower) :], 0.0)
-    state.pool.add(list(duals.reshape(quarters, rows) / weight[:, None]))
-    point = found.values[:begin]
-    state.cut(point)
-    return point
+    return found.values[:begin], duals.reshape(quarters, rows) / weight[:, None]

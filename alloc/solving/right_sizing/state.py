@@ -3,46 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from alloc.certificate import BoundProof, Limit
 from alloc.formulation import ArrayModel
 from alloc.models.right_sizing.data import SizingData
-from alloc.problems.right_sizing.plan import Plan
-from alloc.result import Sensitivity
 
 Watch = Callable[[str], None]
 """Takes a line of progress."""
-
-
-@dataclass
-class Found:
-    """What a method found.
-
-    Parameters
-    ----------
-    plan
-        The incumbent, or None.
-    bound
-        Proved lower bound on the cost, -inf if there is none.
-    proof
-        On whose word.
-    infeasible
-        Whether it is proved that there is no plan.
-    limit
-        What stopped the search early, or None.
-    sensitivities
-        What one unit more saves, where the method knows it.
-    """
-
-    plan: Plan | None
-    bound: float
-    proof: BoundProof
-    infeasible: bool = False
-    limit: Limit | None = None
-    sensitivities: tuple[Sensitivity, ...] = ()
+BACKEND = "alloc right-sizing + HiGHS"
 
 
 def linear_relaxation(model: ArrayModel) -> ArrayModel:

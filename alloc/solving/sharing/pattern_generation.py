@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from alloc.backends.linear_program import LinearProgram
+from alloc.backends.restricted_master import MasterColumn, RestrictedMaster
 from alloc.formulation import Array, ArrayModel
 from alloc.models.sharing.arrays import PLACES_ALL, Column, array_model
 from alloc.models.sharing.data import SharingData
@@ -89,49 +90,43 @@ def relax(
     report
         Takes a line of progress.
     """
-    found = list(columns)
+    first = list(columns)
     if not data.listed:
-        found += _singles(data)
-    model = _minimised(array_model(data, found, objective, all_run=all_run))
+        first += _singles(data)
+    model = _minimised(array_model(data, first, objective, all_run=all_run))
     # Presolve compares alike columns pair by pair: minutes for thousands of weights, for nothing.
     program = LinearProgram(model, presolve=False)
+    master = RestrictedMaster[Column]("the relaxation of sharing", program, first)
     # What a reduced cost of nothing is, in the objective's unit.
     least_cost = _CONVERGED * float(np.abs(model.cost).max(initial=0.0))
     num_gpus = data.instance.topology.num_gpus
     if all_run and not data.listed:
         _let_jobs_wait(program, data, model, num_gpus + 1.0)
-    known = {(column.group, column.pattern.counts) for column in found}
     half = settings.seconds_left() / 2
     best, rounds = -math.inf, 0
-    reduced, of_options = np.zeros(len(found)), np.zeros(len(data.options))
+    reduced, of_options = np.zeros(len(first)), np.zeros(len(data.options))
     while True:
         optimum = program.solve(settings.seconds_left())
         if optimum is None:
             if program.is_infeasible and data.listed:
                 none = np.zeros(len(data.options))
-                return Relaxation(found, math.inf, np.zeros(len(found)), none, infeasible=True)
+                return Relaxation(first, math.inf, np.zeros(len(first)), none, infeasible=True)
             break
         duals, of_columns = optimum.duals, optimum.reduced_costs
         of_options = of_columns[: len(data.options)]
-        reduced = np.maximum(_of_patterns(data, of_columns, len(model.cost), found), 0.0)
+        reduced = np.maximum(master.generated(of_columns), 0.0)
         priced = _price(data, model, duals, objective)
-        best = max(best, _lagrangian(data, model, found, duals, priced))
+        best = max(best, _lagrangian(data, model, first, duals, priced))
         rounds += 1
-        fresh = [
-            column
-            for column, reduced in priced
-            if reduced < -least_cost and (column.group, column.pattern.counts) not in known
-        ]
+        fresh = [column for column, cost in priced if cost < -least_cost and column not in master]
         value = optimum.value
         if data.listed or not fresh or value - best <= _CONVERGED * abs(value):
             break
         if settings.seconds_left() <= half:
             report("pattern generation stops for time; its bound holds")
             break
-        for column in fresh:
-            known.add((column.group, column.pattern.counts))
-            found.append(column)
-            _add(program, data, model, column, objective)
+        master.add(_master_column(data, model, column, objective) for column in fresh)
+    found = master.keys
     sign = 1.0 if objective in PLACES_ALL else -1.0
     report(f"linear relaxation after {rounds} rounds: {len(found)} patterns, bound {sign * best:g}")
     # No solution uses more GPUs than there are, so a bound beyond proves that there is none.
@@ -143,16 +138,6 @@ def relax(
         of_options,
         infeasible=all_run and best > num_gpus + 1e-6,
     )
-
-
-def _of_patterns(
-    data: SharingData, every: Array, num_first: int, columns: Sequence[Column]
-) -> Array:
-    """Return the part of column values that belongs to patterns, those added later included."""
-    begin = len(data.options) + len(data.pairs)
-    later = len(columns) - (num_first - begin)
-    # Between the first patterns and the later ones stand the jobs that wait, if they may.
-    return np.concatenate([every[begin:num_first], every[len(every) - later :]])
 
 
 def _let_jobs_wait(
@@ -313,14 +298,10 @@ def _num_patterns(data: SharingData, model: ArrayModel) -> int:
     return len(model.cost) - len(data.options) - len(data.pairs)
 
 
-def _add(
-    program: LinearProgram,
-    data: SharingData,
-    model: ArrayModel,
-    column: Column,
-    objective: str,
-) -> None:
-    """Add a pattern to the linear program."""
+def _master_column(
+    data: SharingData, model: ArrayModel, column: Column, objective: str
+) -> MasterColumn[Column]:
+    """Return a pattern on a group as a column of the linear program."""
     group = data.groups[column.group]
     first = model.rows["C3_slots"].start
     used = [s for s, n in enumerate(column.pattern.counts) if n]
@@ -328,14 +309,8 @@ def _add(
     values = [-float(column.pattern.counts[s]) for s in used]
     rows.append(model.rows["C4_gpus"].start + column.group)
     values.append(1.0)
-    program.add_columns(
-        np.array([_pattern_cost(column.pattern, objective)]),
-        np.zeros(1),
-        np.array([float(len(group.gpus))]),
-        [0],
-        rows,
-        values,
-    )
+    cost = _pattern_cost(column.pattern, objective)
+    return MasterColumn(column, cost, rows, values, float(len(group.gpus)))
 
 
 def is_counted(data: SharingData, objective: str) -> bool:

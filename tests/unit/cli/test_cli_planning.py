@@ -288,7 +288,7 @@ def test_another_policy_is_replayed(run):
         (("forecast", TINY), "one of the two"),
         (("forecast", TINY, "--rate", "x=1", "--hold-out", 1), "go together"),
         (("forecast", TINY, "--rate", "x=1"), 'unknown class "x"'),
-        (("forecast", TINY, "--rate", "x=much"), "is no number"),
+        (("forecast", TINY, "--rate", "x=much"), "is not a number"),
         (("forecast", TINY, "--rate", "x"), "write NAME=NUMBER"),
         (("forecast", TINY, "--history", "elastic-tiny/01"), "--template mine.json"),
         (("forecast", TINY, "--rate", "x=1", "--goal", "x=none"), "go with --history"),

@@ -83,5 +83,5 @@ def test_a_name_that_no_policy_can_have_is_refused_before_training(
     for name in ("No Good", "trailing\n", "", "a.onnx"):
         done = run("train", command, "--name", name, "--output", tmp_path / "out", "--quiet")
         assert done.exit_code == 2
-        assert "is no name of a policy" in done.stderr
+        assert "is not a name of a policy" in done.stderr
         assert not (tmp_path / "out").exists()

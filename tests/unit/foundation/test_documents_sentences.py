@@ -167,11 +167,11 @@ STRUCTURE: dict[str, tuple[Change, str]] = {
         lambda d: d["configuration_sets"].update(spare=[{"tasks": [WORKER], "rat": 1}]),
         'configuration set "spare", configurations[0]: unknown field "rat"; did you mean "rate"?',
     ),
-    "set that is no list": (
+    "set that is not a list": (
         lambda d: d["configuration_sets"].update(resnet=3),
         'instance "week": configuration_sets["resnet"] is 3; give a list.',
     ),
-    "job that is no object": (lambda d: d["jobs"].append(3), "jobs[2] is 3; give an object."),
+    "job that is not an object": (lambda d: d["jobs"].append(3), "jobs[2] is 3; give an object."),
     "list that is an object": (root(jobs={}), 'instance "week": jobs is an object; give a list.'),
     "unknown field of the instance": (
         root(slot=3),

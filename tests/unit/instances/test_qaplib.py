@@ -70,8 +70,8 @@ def test_a_solution_is_read_whichever_way_its_permutation_runs():
         ("0", "whole number from 1 to 1000"),
         ("99999999999999999999", "whole number from 1"),
         ("2 0 1 1 0 0 1", "holds 6 numbers after its size 2"),
-        ("2 0 1 1 0\n0 one 1 0", 'line 2: "one" is no number'),
-        ("1 nan 0", "is no number"),
+        ("2 0 1 1 0\n0 one 1 0", 'line 2: "one" is not a number'),
+        ("1 nan 0", "is not a number"),
     ],
 )
 def test_malformed_problems_name_the_line(text, said):

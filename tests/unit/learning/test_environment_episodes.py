@@ -101,7 +101,7 @@ def test_reply_says_what_came_of_the_action(reply: str) -> None:
         (
             lambda: ElasticAllocation(GangEpisodes(slot_s=60.0)).reset(),
             UnsupportedFeatureError,
-            "is no malleable job",
+            "is not a malleable job",
         ),
         (
             lambda: GangPlacement(elastic(0)).reset(),

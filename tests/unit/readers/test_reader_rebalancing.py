@@ -86,5 +86,5 @@ def test_refuses_what_is_no_set(tmp_path: Path, raw: object) -> None:
 
 def test_refuses_a_file_that_is_not_there(tmp_path: Path) -> None:
     """A wrong path is bad input, not a traceback."""
-    with pytest.raises(InstanceError, match="is no rebalancing set"):
+    with pytest.raises(InstanceError, match="is not a rebalancing set"):
         read_rebalancing(tmp_path / "nowhere.json")

@@ -97,7 +97,7 @@ def test_the_largest_size_is_the_callers_choice(good: Path) -> None:
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     """Opening it would hang until somebody writes."""
     os.mkfifo(tmp_path / "pipe.onnx")
-    with pytest.raises(InstanceError, match=r"pipe\.onnx: is no plain file"):
+    with pytest.raises(InstanceError, match=r"pipe\.onnx: is not a plain file"):
         read_policy(tmp_path / "pipe.onnx")
 
 
@@ -166,12 +166,12 @@ Change = Callable[[dict[str, Any]], object]
         (lambda d: d["card"].update(titel=""), r'"card.titel" .*; did you mean "title"\?'),
         (
             lambda d: d["card"].update(name="Not A Name"),
-            '"card.name": is no name of a policy: give',
+            '"card.name": is not a name of a policy: give',
         ),
-        (lambda d: d["card"].update(name="../../etc"), '"card.name": is no name of a policy: give'),
+        (lambda d: d["card"].update(name="../../etc"), '"card.name": is not a name of a policy'),
         (
             lambda d: d["card"].update(name="trailing\n"),
-            '"card.name": is no name of a policy: give',
+            '"card.name": is not a name of a policy: give',
         ),
         (lambda d: d["card"].update(name="a.onnx"), '"card.name": .* its end it is a path'),
         (lambda d: d["card"].update(title="\x1b[2J"), '"card.title": holds control characters'),

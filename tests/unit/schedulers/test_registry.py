@@ -71,7 +71,7 @@ def test_other_packages_can_announce_policies(monkeypatch: pytest.MonkeyPatch) -
 def test_an_option_of_another_type_is_refused_in_words(
     name: str, options: dict[str, object], wanted: str
 ) -> None:
-    """Options are typed by people; a TypeError of Python's is no answer to a typo."""
+    """Options are typed by people; a TypeError of Python's is not an answer to a typo."""
     with pytest.raises(InstanceError, match=wanted):
         make_scheduler(name, **options)
 

@@ -304,7 +304,7 @@ def test_bundles_for_nobody_but_the_first_are_fifo() -> None:
     ("changes", "message"),
     [
         ({"slot_s": None}, "policy agent decides slot by slot"),
-        ({"jobs": (job("a", elasticity="moldable"),)}, 'but job "a" is no malleable job'),
+        ({"jobs": (job("a", elasticity="moldable"),)}, 'but job "a" is not a malleable job'),
         ({"jobs": (job("a", placement=PlacementRules("host")),)}, "may stand on any host"),
     ],
 )

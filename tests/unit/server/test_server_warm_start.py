@@ -17,7 +17,7 @@ def test_a_warm_start_of_another_instance_is_refused_and_its_own_is_taken(shared
     refused = shared.post("/v1/solve", json={**body, "instance": "elastic-tiny/02"}, headers=WAIT)
     assert refused.status_code == 422, refused.text
     assert "/warm_start" in refused.text
-    assert "warm start: it is no solution of" in refused.text
+    assert "warm start: it is not a solution of" in refused.text
     taken = shared.post("/v1/solve", json={**body, "instance": "elastic-tiny/01"}, headers=WAIT)
     assert taken.status_code == 200, taken.text
     assert taken.json()["certificate"]["objective"] <= answer.certificate.objective * (1 + 1e-9)

@@ -389,7 +389,7 @@ def test_an_elastic_job_is_asked_for_its_least_size() -> None:
 
 
 def test_tasks_without_gpus_are_counted_as_tasks() -> None:
-    """How many more a host without limits would hold is no number for people."""
+    """How many more a host without limits would hold is not a number for people."""
     pool = HostPool(cluster((1,)))
     pool.free[:, 1] = 5_000
     group = TaskGroup("worker", 2, 0, 4_000)

@@ -13,6 +13,7 @@ from alloc.models.offline_packing.gpu_patterns import (
     Prices,
     best_gpu,
     first_patterns,
+    pattern_entries,
     proved_bound,
     relaxation,
 )
@@ -20,6 +21,7 @@ from alloc.models.offline_packing.host_patterns import pricing
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
+from alloc.solving.outcome import Settings
 from alloc.solving.sharing import offline_packing
 from alloc.solving.sharing.host_contents import contents_of, pack_shares
 from alloc.solving.sharing.offline_packing import bound_gpus, pack_offline
@@ -174,7 +176,8 @@ def test_a_start_is_never_lost() -> None:
 def test_the_relaxation_has_the_rows_of_its_page() -> None:
     """C1 copies, C2 CPU, C3 memory, C4 GPUs, C5 places: three kinds, one class, two shares."""
     data = PackingData.of(of(3, (300, 100), (700, 100), (1000, 100), (1000, 100)))
-    model = relaxation(data, [first_patterns(data)])
+    model = relaxation(data)
+    entries = [pattern_entries(data, model, 0, pattern) for pattern in first_patterns(data)]
     assert {name: rows.stop - rows.start for name, rows in model.rows.items()} == {
         "C1": 3,
         "C2": 1,
@@ -182,7 +185,8 @@ def test_the_relaxation_has_the_rows_of_its_page() -> None:
         "C4": 1,
         "C5": 2,
     }
-    assert model.matrix.shape == (8, 3 + 2)
+    assert model.matrix.shape == (8, 3)
+    assert entries == [([5, 6], [1.0, -3.0]), ([5, 7], [1.0, -1.0])]
     assert data.copies.tolist() == [1, 1, 2]
     knapsack, kinds = pricing(data, 0, np.array([0.3, 0.0, 1.0]), first_patterns(data))
     assert kinds.tolist() == [0, 2]
@@ -231,11 +235,11 @@ def test_a_false_bound_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         offline_packing,
         "bound_gpus",
-        lambda data: offline_packing.Relaxed(0.5, (), ()),
+        lambda data, settings: offline_packing.Relaxed(0.5, ()),
     )
     instance = of(1, (1000, 0))
     start = Allocation((Assignment("j0", 0, (TaskPlacement("host-0", "pod", 1),)),))
-    with pytest.raises(CertificateError, match=r"holds 1 GPUs, more than the bound 0\.5"):
+    with pytest.raises(CertificateError, match=r"bound 0\.5 .* is beaten .* which has 1"):
         pack_offline(instance, starts=(start,), time_limit_s=0.1)
 
 
@@ -253,4 +257,22 @@ def test_bound_and_answer_on_a_mixed_cluster() -> None:
     assert value == pytest.approx(result.certificate.objective)
     assert result.certificate.gap is not None
     assert result.certificate.gap <= 0.01
-    assert "GPU patterns" in relaxed.log[0]
+    assert "GPU patterns" in result.log[0]
+    assert relaxed.patterns
+    assert result.certificate.formulation == "sharing"
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 0.1])
+def test_a_bound_cut_off_by_time_is_still_a_bound(seconds: float) -> None:
+    """The limit holds for the bound too; what it then says is weaker, never false."""
+    rng = np.random.default_rng(0)
+    sizes = [(int(g), int(c)) for g, c in rng.integers((100, 500), (1000, 3000), (60, 2))]
+    instance = of(12, *sizes)
+    data = PackingData.of(instance)
+    cut_off = bound_gpus(data, Settings(seconds))
+    full = bound_gpus(data)
+    assert cut_off.bound >= full.bound - 1e-9
+    assert cut_off.rounds <= full.rounds
+    result = pack_offline(instance, time_limit_s=seconds)
+    assert result.certificate.bound >= full.bound - 1e-9
+    assert result.certificate.verified

@@ -5,6 +5,7 @@ import math
 import highspy
 import numpy as np
 import pytest
+from operation_patterns import solve_by_patterns
 from planning_worlds import world
 from scipy import sparse
 
@@ -21,7 +22,6 @@ from alloc.problems.operation.problem import OperationProblem
 from alloc.result import Limits
 from alloc.solving import solve
 from alloc.solving.operation.method import solve_operation
-from alloc.solving.operation.patterns import solve_by_patterns
 from alloc.solving.placement.admission import solve_admission
 from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType, flat_cluster

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from alloc.algorithms.tabu_search import _Batch, tabu_search
 from alloc.errors import InstanceError
 from alloc.problems.quadratic_assignment import QuadraticAssignment
 from alloc.result import Limits
@@ -19,7 +20,6 @@ from alloc.solving.quadratic_assignment.bounds import (
     gilmore_lawler_bound,
     round_up,
 )
-from alloc.solving.quadratic_assignment.tabu_search import _Batch, tabu_search
 
 
 def optimum(problem: QuadraticAssignment) -> float:

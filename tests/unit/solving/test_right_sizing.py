@@ -30,9 +30,10 @@ from alloc.problems.right_sizing.headroom import KEPT_OUT
 from alloc.result import Limits
 from alloc.solving.outcome import Settings
 from alloc.solving.right_sizing.blocks import BlockValues, block_data
+from alloc.solving.right_sizing.candidates import Candidates
 from alloc.solving.right_sizing.check import check_out_of_sample
-from alloc.solving.right_sizing.decomposition import Decomposition
 from alloc.solving.right_sizing.method import right_size
+from alloc.solving.right_sizing.relaxation import Relaxation
 from alloc.solving.right_sizing.state import money_unit
 from alloc.topology import HostType
 from alloc.verification.right_sizing import verify_plan
@@ -158,7 +159,7 @@ def test_marginal_values_are_what_the_relaxation_of_either_method_saves(method):
 
     def relaxed(changed: PlanningProblem) -> float:
         data = SizingData(changed)
-        state = Decomposition(data, Settings(60.0), 1e-9)
+        state = Relaxation(data, Settings(60.0), 1e-9)
         with state.values:
             answer = state.relax(None, 60, 1e-10, 60.0)
         return answer[0] * state.unit
@@ -273,10 +274,10 @@ def test_a_quarter_without_work_costs_nothing_to_run(method):
 
 def test_the_quarterly_master_starts_from_the_bound_of_the_relaxation():
     """Mixed with the duals of the relaxation, a row for each quarter says as much as all cuts."""
-    state = Decomposition(SizingData(world(failures=1)), Settings(60.0), 1e-9)
+    state = Relaxation(SizingData(world(failures=1)), Settings(60.0), 1e-9)
     with state.values:
         bound, _ = state.relax(None, 60, 1e-10, 60.0)
-        state.mix()
+        state.aggregate_cuts()
     model = state.quarters.model()
     relaxed = replace(model, integer=np.zeros(len(model.cost), dtype=bool))
     assert highs.solve(relaxed, SolverOptions(60.0)).objective == pytest.approx(bound, rel=1e-9)
@@ -286,18 +287,18 @@ def test_tightened_limits_keep_every_better_plan():
     """What an incumbent says of the size of pools holds for the optimum, and takes one look."""
     problem = spares()
     best = right_size(problem, method="extensive", limits=Limits(gap=1e-4))
-    state = Decomposition(SizingData(problem), Settings(60.0), 1e-9)
+    state = Relaxation(SizingData(problem), Settings(60.0), 1e-9)
+    candidates = Candidates(state)
     with state.values:
         began = state.relax(None, 60, 1e-10, 60.0)
-        state.relaxed_bound = began[0]
-        state.mix()
-        state.try_candidate(state.completing.round_up(began[1]), "first")
-        before = state.limits
-        state.tighten()
-        after = state.limits
-        state.tighten()
+        state.keep_optimum(*began)
+        candidates.try_candidate(state.completing.round_up(began[1]), "first")
+        before = candidates.limits
+        candidates.tighten()
+        after = candidates.limits
+        candidates.tighten()
     assert state.incumbent.cost * state.unit >= best.certificate.objective
-    assert state.limits is after
+    assert candidates.limits is after
     assert (after <= before).all()
     assert (after < before).any()
     optimum = state.completing.complete(state.completing.from_plan(best.solution))
@@ -323,7 +324,7 @@ def test_the_search_ends_when_the_gap_is_small_enough(workers):
 
 def test_several_processes_value_blocks_as_one_does():
     data = SizingData(world())
-    state = Decomposition(data, Settings(10.0), 1e-3)
+    state = Relaxation(data, Settings(10.0), 1e-3)
     point = state.completing.complete(state.first.upper)
     linked, waived = state.setting.points(point)
     values = []
@@ -400,7 +401,7 @@ def test_all_terms_have_their_assumption():
 def test_a_little_of_all_may_be_much_of_one_class():
     """A host too few for a millionth of the demand is too few, for the checker looks at each class.
 
-    The emergency that hides it costs less than the host.
+    The slack that hides it costs less than the host.
     """
     few = HostType("h100x8", 8, "h100")
     problem = PlanningProblem(
@@ -433,17 +434,17 @@ def test_a_refusal_of_the_proof_is_none_beside_a_plan_and_else_only_twice(
     monkeypatch, known, again
 ):
     """It made the incumbent's cost the bound, though the incumbent itself keeps every row."""
-    state = Decomposition(SizingData(spares()), Settings(60.0), 1e-9)
+    state = Relaxation(SizingData(spares()), Settings(60.0), 1e-9)
+    candidates = Candidates(state)
     refused = RawResult("infeasible", None, None, math.inf, None, "Infeasible")
     answers = [refused, replace(refused, status=again)]
     with state.values:
         bound, point = state.relax(None, 60, 1e-10, 60.0)
-        state.bound = bound
-        state.mix()
+        state.keep_optimum(bound, point)
         if known:
-            state.try_candidate(state.completing.round_up(point), "first")
+            candidates.try_candidate(state.completing.round_up(point), "first")
             assert state.cost > state.bound
         monkeypatch.setattr(state.values, "solve_programs", lambda programs: [answers.pop(0)])
-        assert state.prove(1.0) is False
+        assert candidates.prove(1.0) is False
     proved = not known and again == "infeasible"
     assert state.bound == (math.inf if proved else bound)

@@ -134,7 +134,7 @@ def test_a_host_is_paid_once_and_a_future_counts_with_its_probability():
 def test_a_host_is_bought_for_a_sliver_of_a_gpu(failures):
     """The last future asks for a hundredth of a GPU more than ten hosts have: eleven it is.
 
-    An emergency of so little was cheaper than a host at any fixed price, and proposed for ever.
+    Slack of so little was cheaper than a host at any fixed price, and proposed for ever.
     """
     problem = machine_room(10)
     peak = replace(problem.scenarios[-1], arrivals={"work": (38.0, 38.005)})

@@ -85,7 +85,7 @@ def test_hosts_that_a_graph_says_nothing_of_are_what_the_user_says():
     [
         (GRAPHML, [("<data key=\"d4\">25.0</data>", "")], "has no bandwidth_gb_per_s; give it in"),
         (GRAPHML, [("25.0", "fast")], r"cannot be read as GraphML \(could not convert string"),
-        (GRAPHML, [("</graphml>", "")], "line 2[0-9]: is no whole XML document"),
+        (GRAPHML, [("</graphml>", "")], "line 2[0-9]: is not a whole XML document"),
         (GRAPHML, [('key="d2">box', 'key="d9">box')], "cannot be read as GraphML .*Bad GraphML"),
         (GRAPHML, [("undirected", "directed")], "is directed or has parallel edges; give a plain"),
         (GRAPHML, [('d1">leaf<', 'd1">leave<')], 'on level "leave", which is not in levels; did y'),
@@ -197,7 +197,7 @@ def test_columns_of_a_table_may_be_chosen():
         ([("a2,A,1", "a1,A,1")], {}, 'line 3: host "a1" is named twice, first on line 2'),
         ([("a2,A,1", ",A,1")], {}, "line 3: a host has an empty name"),
         ([("hall,rack", "hall,hall")], {}, 'line 1: column 3 is called "hall"; give every'),
-        ([('"b,2"', '"b,2"x')], {}, "line 6: is no row of a table"),
+        ([('"b,2"', '"b,2"x')], {}, "line 6: is not a row of a table"),
         ([], {"levels": ["rack", "hall"]}, None),
         ([], {"host_type": None}, "does not say what its hosts are"),
     ],

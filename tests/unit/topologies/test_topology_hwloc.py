@@ -196,11 +196,11 @@ def test_entities_are_refused(tmp_path, text):
         ("<topology>\n<object type='Machine'/></topology>", "version \"1\"; versions 2 and 3 are"),
         ('<topology version="9.0"></topology>', 'version "9.0"; versions 2 and 3 are read'),
         ('<topology version="2.0"></topology>', 'has no object of type "Machine"; export it again'),
-        ('<topology version="2.0">\n<object type="Machine">', "line 2: is no whole XML document"),
+        ('<topology version="2.0">\n<object type="Machine">', "line 2: is not a whole XML doc"),
         ("<graphml/>", "begins with <graphml>, and hwloc's XML with <topology>"),
-        ("", "is no whole XML document"),
+        ("", "is not a whole XML document"),
         ("<topology>" * 300, "line 1: elements are nested more than 200 deep"),
-        ('<?xml version="1.0" encoding="utf-7"?><topology/>', "is no whole XML document|as XML"),
+        ('<?xml version="1.0" encoding="utf-7"?><topology/>', "is not a whole XML document|as XML"),
         ('<topology version="2.0"><object type="Machine"><object type="NUMANode" '
          'local_memory="x"/></object></topology>', 'local_memory is "x"; expected a number of 0'),
         ('<topology version="2.0"><object type="Machine"><object type="NUMANode" '
@@ -249,7 +249,7 @@ def test_a_truncated_file_is_refused_with_its_last_line(tmp_path):
     path = tmp_path / "host.xml"
     path.write_text(text[: len(text) // 2])
     last = text[: len(text) // 2].count("\n") + 1
-    with pytest.raises(InstanceError, match=f"line {last}: is no whole XML document .* copy it ag"):
+    with pytest.raises(InstanceError, match=f"line {last}: not a whole XML document .* copy it ag"):
         read_host_type(path)
 
 

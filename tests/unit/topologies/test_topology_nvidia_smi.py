@@ -65,7 +65,7 @@ def test_the_classes_are_the_levels_of_a_tree():
         frozenset(("pcieswitch1", "pcieswitch0")): ("pcie", 31.5),
         frozenset(("pcieswitch0", "hostbridge0")): ("pcie", 31.5),
         frozenset(("nic0", "hostbridge0")): ("pcie", 12.5),
-        # A host bridge carries all that is under it: it is no slot.
+        # A host bridge carries all that is under it: it is not a slot.
         frozenset(("hostbridge0", "numa0")): ("pcie", 44.0),
         frozenset(("nic1", "numa0")): ("pcie", 12.5),
         frozenset(("gpu3", "numa1")): ("pcie", 31.5),
@@ -148,7 +148,7 @@ def test_devices_that_nothing_keeps_apart_share_an_island(tmp_path):
     ("source", "changes", "options", "message"),
     [
         (PCIE, [("\tGPU0\tGPU1", "\tFoo0\tGPU1")], {"format": "nvidia-smi"},
-         "has no line that begins with GPU0 and names the columns, so it is no matrix"),
+         "has no line that begins with GPU0 and names the columns, so it is not a matrix"),
         (PCIE, [("GPU3\tSYS\tSYS\tSYS", "GPU3\tPHB\tSYS\tSYS")], {},
          "line 5: from GPU0 to GPU3 the matrix says SYS, from GPU3 to GPU0 it says PHB; a link is "
          "the same in both directions, so take it again with `nvidia-smi topo -m > host.txt`"),

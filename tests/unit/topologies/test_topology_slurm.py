@@ -201,10 +201,10 @@ TREE = "SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n[3-4]\n"
             r"line 1: \"node\" does not belong in this line of slurm-tree; did you mean \"Nodes\"",
         ),
         (f"{TREE}Nodes=n7\n", r"line 3: names no switch, block or ring"),
-        ("SwitchName=a Nodes=n[1\n", r"line 1: \"n\[1\" is no list of names: a bracket is not"),
-        ("SwitchName=a Nodes=n[1-x]\n", r"line 1: \"1-x\" in \"n\[1-x\]\" is no number or range"),
+        ("SwitchName=a Nodes=n[1\n", r"line 1: \"n\[1\" is not a list of names: a bracket is not"),
+        ("SwitchName=a Nodes=n[1-x]\n", r"line 1: \"1-x\" in \"n\[1-x\]\" is not a number or r"),
         ("SwitchName=a Nodes=n[4-1]\n", r"line 1: the range 4-1 in \"n\[4-1\]\" runs backwards"),
-        ("SwitchName=a Nodes=n[-1]\n", r"line 1: \"-1\" in \"n\[-1\]\" is no number or range"),
+        ("SwitchName=a Nodes=n[-1]\n", r"line 1: \"-1\" in \"n\[-1\]\" is not a number or range"),
         (
             "SwitchName=a Nodes=n[0-999999999999]\n",
             r"line 1: .* stands for more than 1,000,000 names; check its ranges",

@@ -86,7 +86,7 @@ function readText() {
   if (content !== null && text === pretty(content)) return;
   try {
     const parsed = JSON.parse(text);
-    if (parsed === null || typeof parsed !== "object") throw new Error("it is no object");
+    if (parsed === null || typeof parsed !== "object") throw new Error("it is not an object");
     content = parsed;
   } catch (error) {
     content = null;

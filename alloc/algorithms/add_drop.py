@@ -1,10 +1,9 @@
-"""Probing: local search over which pools are used, each move valued by a warm linear program.
+"""Add-drop local search over binary choices, each move valued by a warm linear program.
 
-Opening a pool costs its spare hosts, and sending jobs to it that need a margin costs the margin, so
-plans differ in where work is brought together. A move closes or opens a level of a pool, or sends
-jobs there or not, in all quarters, in the first or in the last ones (the add and drop moves of
-facility location [1]_). With all these choices fixed the quarterly program's relaxation is a small
-linear program whose last basis is nearly right for the next one.
+The choices stand in rows, such as a facility in each of its periods. A move takes or drops a row in
+all columns, in the first or in the last ones (the add and drop moves of facility location [1]_).
+With all choices fixed the relaxation is a small linear program whose last basis is nearly right for
+the next one.
 
 References
 ----------
@@ -20,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.backends.linear_program import LinearProgram
-from alloc.formulation import ArrayModel
-from alloc.models.right_sizing.data import Array, Ints
+from alloc.formulation import Array, ArrayModel
 
+Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 _LEAST_GAIN = 1e-5
-"""Relative gain that counts."""
+"""Relative gain that counts: far above the solver's tolerance, or moves would go in circles."""
 
 
 def better_choices(
@@ -36,9 +35,9 @@ def better_choices(
     Parameters
     ----------
     model
-        The quarterly program; its integers are relaxed.
+        The program; its integers are relaxed.
     choices
-        Columns of the choices, shape (levels and margins, quarters).
+        Columns of the choices, shape (rows, periods).
     chosen
         Where to start, of the same shape.
     seconds
@@ -67,10 +66,10 @@ class _Search:
         self.cost = self._solve()
 
     def moves(self) -> list[tuple[int, int, int, bool]]:
-        """Return the moves: a row, quarters from first to before last, and what they become."""
-        rows, quarters = self.choices.shape
-        spans = {(0, quarters)}
-        spans |= {(0, t) for t in range(1, quarters)} | {(t, quarters) for t in range(1, quarters)}
+        """Return the moves: a row, periods from first to before last, and what they become."""
+        rows, periods = self.choices.shape
+        spans = {(0, periods)}
+        spans |= {(0, t) for t in range(1, periods)} | {(t, periods) for t in range(1, periods)}
         return [
             (row, first, last, wanted)
             for row in range(rows)

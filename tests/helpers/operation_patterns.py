@@ -17,6 +17,7 @@ import numpy as np
 from alloc.backends import SolverOptions
 from alloc.backends.highs import solve
 from alloc.backends.linear_program import LinearProgram
+from alloc.backends.restricted_master import MasterColumn, RestrictedMaster
 from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.models.operation.data import OperationData, operation_data
@@ -108,51 +109,58 @@ Prices = tuple[Array, Array, float]
 """Of a job that runs, of a node of each type, of a watt."""
 
 
+_Key = tuple[int, tuple[tuple[int, int], ...]]
+
+
 class _Master:
     """The master: rows of jobs, types, pools and power; waiting and pools are its first columns."""
 
     def __init__(self, data: OperationData, settings: Settings) -> None:
         self.data, self.patterns = data, list[Pattern]()
-        self.known: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
         self.settings = settings
-        self.program = LinearProgram(seed=settings.seed)
+        program = LinearProgram(seed=settings.seed)
         inf = np.inf
         jobs, types, pools = data.num_jobs, data.num_types, len(data.nodes_of)
         cap = data.problem.power_cap_w
-        self.program.add_rows(
+        program.add_rows(
             np.array([*[1.0] * jobs, *[-inf] * (types + pools + 1)]),
             np.array([*[1.0] * jobs, *[0.0] * types, *data.nodes_of, inf if cap is None else cap]),
         )
         self.power_row = jobs + types + pools
-        for j, cost in enumerate(data.wait_cost.tolist()):
-            self._column(cost, [j], [1.0], 1.0)
-        for p, v in np.argwhere(data.offers).tolist():
-            self._column(0.0, [jobs + v, jobs + types + p], [-1.0, 1.0], float(data.nodes_of[p]))
-        self.first = self.program.num_columns
-
-    def _column(self, cost: float, rows: list[int], values: list[float], most: float) -> None:
-        self.program.add_columns(np.array([cost]), np.zeros(1), np.array([most]), [0], rows, values)
+        every = np.arange(jobs)
+        program.add_columns(
+            data.wait_cost, np.zeros(jobs), np.ones(jobs), every, every, np.ones(jobs)
+        )
+        pool, node_type = np.nonzero(data.offers)
+        offers = len(pool)
+        program.add_columns(
+            np.zeros(offers),
+            np.zeros(offers),
+            data.nodes_of[pool].astype(float),
+            2 * np.arange(offers),
+            np.stack([jobs + node_type, jobs + types + pool], axis=1).ravel(),
+            np.tile([-1.0, 1.0], offers),
+        )
+        self.first = program.num_columns
+        self.master = RestrictedMaster[_Key]("the linear master of node patterns", program)
 
     def add(self, patterns: list[Pattern]) -> int:
         """Add the patterns that are new; return how many."""
-        added = 0
-        for pattern in patterns:
-            key = (pattern.type, pattern.members)
-            if key in self.known:
-                continue
-            self.known.add(key)
-            rows = [j for j, _ in pattern.members]
-            rows += [self.data.num_jobs + pattern.type, self.power_row]
-            power = float(self.data.power_w[pattern.type, pattern.gpus])
-            self._column(pattern.cost, rows, [1.0] * (len(rows) - 1) + [power], 1.0)
-            self.patterns.append(pattern)
-            added += 1
-        return added
+        new = {(p.type, p.members): p for p in patterns}
+        new = {key: p for key, p in new.items() if key not in self.master}
+        self.patterns += new.values()
+        return self.master.add(self._column(key, pattern) for key, pattern in new.items())
+
+    def _column(self, key: _Key, pattern: Pattern) -> MasterColumn[_Key]:
+        rows = [j for j, _ in pattern.members]
+        rows += [self.data.num_jobs + pattern.type, self.power_row]
+        power = float(self.data.power_w[pattern.type, pattern.gpus])
+        return MasterColumn(key, pattern.cost, rows, [1.0] * (len(rows) - 1) + [power], 1.0)
 
     def solve(self) -> tuple[float, Prices]:
         """Solve the linear master in the time left; return its value and prices."""
         seconds = self.settings.seconds_left()
-        found = self.program.optimum("the linear master of node patterns", seconds)
+        found = self.master.solve(seconds)
         dual = found.duals
         jobs, types = self.data.num_jobs, self.data.num_types
         watt = max(-float(dual[self.power_row]), 0.0)
@@ -160,7 +168,7 @@ class _Master:
 
     def solve_integer(self) -> tuple[float, OperationPlan]:
         """Choose whole patterns among those found; every job may wait, so there is a choice."""
-        model = self.program.integer_model()
+        model = self.master.program.integer_model()
         waiting = (np.arange(len(model.cost)) < self.data.num_jobs).astype(float)
         seconds = max(self.settings.seconds_left(), 1.0)
         options = SolverOptions(seconds, self.settings.seed, gap=0.0, start=waiting)

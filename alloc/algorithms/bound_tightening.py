@@ -1,9 +1,8 @@
-"""Tightening: how many hosts a pool can hold in any plan that is cheaper than the best known.
+"""Optimality-based bound tightening: how large a variable is in any solution better than one known.
 
-The big M of "open" (C7) decides how good the relaxation is. For each level of a pool and quarter
-the relaxation with the row "cost at most that of the incumbent" is solved for the most hosts
-counted there: no plan worth finding has more [1]_. A few hundred small linear programs that differ
-in one cost cut M to a third and less.
+The relaxation with the row "cost at most that of the incumbent" is solved for the largest value of
+each variable asked for: no solution worth finding has more [1]_. A few hundred small linear
+programs that differ in one cost can cut a big M to a third and less.
 
 References
 ----------
@@ -17,15 +16,18 @@ import time
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from alloc.backends.linear_program import LinearProgram
-from alloc.formulation import ArrayModel
-from alloc.models.right_sizing.data import Array, Ints
+from alloc.formulation import Array, ArrayModel
+
+Ints = npt.NDArray[np.int64]
 
 _MARGIN = 1e-6
+"""Relative amount by which costs and bounds are widened: ten times the solver's tolerance."""
 
 
-def most_in_better_plans(
+def upper_bounds_in_better(
     model: ArrayModel, most_cost: float, columns: Ints, limits: Array, seconds: float
 ) -> Array:
     """Return upper bounds on some columns in every solution that costs at most so much.
@@ -35,7 +37,7 @@ def most_in_better_plans(
     model
         A relaxation of the problem; its own integers are relaxed.
     most_cost
-        Cost of the best plan known, in the model's unit.
+        Cost of the best solution known, in the model's unit.
     columns
         The columns.
     limits
