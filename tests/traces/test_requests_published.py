@@ -13,7 +13,7 @@ from alloc.instances.readers.requests import read_azure_llm, read_splitwise_opti
 from alloc.planning.inference import size_inference
 from alloc.planning.inference_replay import replay_stream
 from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem, Period
-from alloc.problems.inference_sizing.report import InferenceResult
+from alloc.problems.inference_sizing.report import InferenceReport
 from alloc.problems.inference_sizing.request_stream import RequestStream
 from alloc.problems.inference_sizing.requests import LatencyGoal
 from alloc.problems.inference_sizing.served import ServedModel
@@ -51,7 +51,7 @@ def test_requests_have_the_median_tokens_that_splitwise_reports(name, number, pr
     assert np.median(stream.output_tokens) == answer
 
 
-def plan_at(stream: RequestStream, rate_per_s: float) -> tuple[InferenceProblem, InferenceResult]:
+def plan_at(stream: RequestStream, rate_per_s: float) -> tuple[InferenceProblem, InferenceReport]:
     """Plan Llama 2 70B on measured replicas for requests like these at a rate."""
     kind = stream.request_class("conv", ttft=LatencyGoal(2.0, 95), tpot=LatencyGoal(0.15, 95))
     options = tuple(
@@ -90,9 +90,10 @@ def test_a_plan_for_the_busiest_minutes_keeps_its_goals_over_the_recorded_hour()
     kept = []
     for rate in (stream.rate_per_s, busiest):
         problem, result = plan_at(stream, rate)
-        assert result.certificate.status == "optimal"
+        assert result.result.certificate.status == "optimal"
         assert result.converged
-        replayed = replay_stream(problem, result.require_solution(), "llama2-70b", "hour", stream)
+        plan = result.result.require_solution()
+        replayed = replay_stream(problem, plan, "llama2-70b", "hour", stream)
         assert sum(c.requests for c in replayed if c.measure == "ttft") == len(stream)
         kept.append(all(check.holds for check in replayed))
     assert kept == [False, True]
