@@ -13,12 +13,17 @@ EXTRAS := torch or postgres or browser
 # PyTorch: the version that is tested, and an index of its CPU builds, if pip knows none.
 TORCH ?= 2.13.0
 TORCH_INDEX ?=
-# The floor holds for a whole run; a single test file would never reach it.
+# The floor holds for a whole run; a part of the tests would never reach it. CI collects coverage in
+# its first run and holds the floor after the last (COVER).
 FLOOR := --cov --cov-report=term:skip-covered --cov-fail-under=90
+COVER ?=
+# What is looked at after each change: types, checkers, files, single methods.
+QUICK := tests/unit/foundation tests/unit/verification tests/unit/topology tests/unit/problems \
+  tests/unit/backends tests/unit/instances tests/unit/schedulers tests/docs/test_words.py
 PYTEST_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-learn demo test test-extras test-random test-all test-lowest lint format bench lock clean
+.PHONY: help install install-learn demo check test test-long test-extras test-random test-all test-lowest lint format bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,13 +60,21 @@ demo: $(READY)  ## Compare schedulers with the certified optimum on a small clus
 	@echo "==> Running the demo"
 	@$(BIN)/alloc demo --output demo-output
 
-test: $(READY)  ## Run the fast tests, with the coverage floor
-	@echo "==> Running the fast tests"
-	@$(BIN)/python -m pytest -n 2 -m "not slow" $(FLOOR) $(PYTEST_FLAGS)
+check: $(READY)  ## Check style, imports and the quick tests: under a minute
+	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/lint-imports --no-cache >/dev/null
+	@$(BIN)/python -m pytest -n 2 --quiet -m "not slow and not long and not ($(EXTRAS))" $(QUICK) $(PYTEST_FLAGS)
+
+test: $(READY)  ## Run the tests that take less than two seconds each
+	@echo "==> Running the tests (make test-long runs those that take longer)"
+	@$(BIN)/python -m pytest -n 2 -m "not slow and not long" $(COVER) $(PYTEST_FLAGS)
+
+test-long: $(READY)  ## Run the tests that take 2 to 20 seconds each
+	@echo "==> Running the longer tests"
+	@$(BIN)/python -m pytest -n 2 -m "long and not slow" $(COVER) $(PYTEST_FLAGS)
 
 test-extras: $(READY)  ## Run only the fast tests that need PyTorch, PostgreSQL or a browser
 	@echo "==> Running the tests that need PyTorch, PostgreSQL or a browser"
-	@$(BIN)/python -m pytest -n 2 -m "not slow and ($(EXTRAS))" $(PYTEST_FLAGS)
+	@$(BIN)/python -m pytest -n 2 -m "not slow and ($(EXTRAS))" $(COVER) $(PYTEST_FLAGS)
 
 test-random: $(READY)  ## Run the fast tests with random examples where `make test` has fixed ones
 	@echo "==> Running the fast tests with random examples"

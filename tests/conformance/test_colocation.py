@@ -62,6 +62,7 @@ def check(
     assert packing.objective == pytest.approx(total)
 
 
+@pytest.mark.long
 @settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_the_optimum_is_that_of_brute_force(data: st.DataObject) -> None:

@@ -19,6 +19,7 @@ from benchmarks.gang_worlds import random_world
 BLOCK = 15
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", range(10))
 def test_nothing_said_about_a_random_world_is_false(block: int) -> None:
     """Every decision, sentence, cure, placement and move of 150 worlds; more in the benchmark."""

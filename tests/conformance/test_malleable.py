@@ -207,6 +207,7 @@ def _of_uneven_numbers(seed: int) -> Instance:
     return Instance("uneven", topology, jobs, slot_s=slot_s)
 
 
+@pytest.mark.long
 def test_cpsat_proves_the_optimum_of_numbers_without_a_common_measure() -> None:
     """Its ten-thousandths of a slot left a gap that nothing closed: never was it optimal."""
     for seed in range(12):
@@ -352,6 +353,7 @@ def test_time_in_other_units_scales_the_objective(instance: Instance, factor: fl
         assert scaled.objective == pytest.approx(factor * plain.objective, rel=CLOSE)
 
 
+@pytest.mark.long
 @few
 @given(tiny_plans(deadlines=False), st.sampled_from((1e-3, 7.0, 1e4)))
 def test_weights_scale_the_objective(instance: Instance, factor: float) -> None:

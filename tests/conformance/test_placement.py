@@ -210,6 +210,7 @@ def test_every_models_finds_the_optimum(instance: Instance, goal: str) -> None:
     check(instance, goal)
 
 
+@pytest.mark.long
 @few
 @given(tiny_placements(rules=False, equal=True), st.sampled_from(GOALS))
 def test_equal_jobs_as_classes_change_nothing(instance: Instance, goal: str) -> None:

@@ -171,6 +171,7 @@ def _of_uneven_weights(seed):
     return a_quota_problem(tenants, demands, rng.randint(1, 8), goal)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["highs", "pyomo"])
 def test_weights_a_billion_apart_leave_every_optimum_proved_and_true(method):
     """A fair goal of 0 was left open: rounding of 1e-16 looked like a better answer."""

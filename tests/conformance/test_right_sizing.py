@@ -45,6 +45,7 @@ def drawn(problem):
         assume(False)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None, suppress_health_check=CHECKS)
 @given(st.data())
 def test_all_models_and_methods_agree(data):
@@ -123,6 +124,7 @@ def simple_problems(draw) -> PlanningProblem:
     )
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None, suppress_health_check=CHECKS)
 @given(simple_problems())
 def test_the_optimum_is_that_of_brute_force(problem):

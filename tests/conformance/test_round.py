@@ -153,6 +153,7 @@ def packable(draw: st.DrawFn, *, max_jobs: int = 5, quotas: bool = True) -> Inst
     return Instance("packable", topology, jobs, slot_s=10.0, tenants=tenants)
 
 
+@pytest.mark.long
 @few
 @given(tiny_rounds, st.sampled_from(UTILITIES))
 def test_every_backend_proves_the_optimum_of_any_round(instance: Instance, utility: str) -> None:
@@ -160,6 +161,7 @@ def test_every_backend_proves_the_optimum_of_any_round(instance: Instance, utili
     check_backends(instance, utility, BACKENDS)
 
 
+@pytest.mark.long
 @some
 @given(packable(), st.sampled_from(UTILITIES))
 def test_auto_and_highs_reach_the_optimum_where_packing_is_exact(
@@ -228,6 +230,7 @@ def test_the_dynamic_program_refuses_two_scarce_rows_by_name() -> None:
         solve_one_resource(round_data(instance, "progress"))
 
 
+@pytest.mark.long
 @some
 @given(tiny_rounds, st.sampled_from(UTILITIES), st.data())
 def test_any_prices_prove_a_bound(instance: Instance, utility: str, data: st.DataObject) -> None:
@@ -251,6 +254,7 @@ def _optimum(instance: Instance, utility: str) -> float:
     return certificate.objective
 
 
+@pytest.mark.long
 @some
 @given(packable(), st.sampled_from(UTILITIES), st.randoms(use_true_random=False))
 def test_the_order_of_jobs_does_not_matter(instance: Instance, utility: str, random) -> None:
@@ -261,6 +265,7 @@ def test_the_order_of_jobs_does_not_matter(instance: Instance, utility: str, ran
     assert _optimum(other, utility) == close(_optimum(instance, utility))
 
 
+@pytest.mark.long
 @some
 @given(packable(), st.sampled_from(UTILITIES))
 def test_another_host_never_worsens(instance: Instance, utility: str) -> None:
@@ -271,6 +276,7 @@ def test_another_host_never_worsens(instance: Instance, utility: str) -> None:
     assert _optimum(larger, utility) >= _optimum(instance, utility) * (1 - CLOSE)
 
 
+@pytest.mark.long
 @some
 @given(packable(), st.sampled_from(UTILITIES), st.sampled_from((0.001, 0.5, 3.0, 1e4)))
 def test_weights_scale_the_optimum(instance: Instance, utility: str, factor: float) -> None:
@@ -280,6 +286,7 @@ def test_weights_scale_the_optimum(instance: Instance, utility: str, factor: flo
     assert scaled == pytest.approx(factor * _optimum(instance, utility), rel=2 * CLOSE)
 
 
+@pytest.mark.long
 @some
 @given(packable(quotas=False), st.sampled_from(UTILITIES))
 def test_doubling_demands_and_capacity_together_changes_nothing(
@@ -303,6 +310,7 @@ def test_doubling_demands_and_capacity_together_changes_nothing(
     assert _optimum(twice, utility) == close(_optimum(instance, utility))
 
 
+@pytest.mark.long
 @some
 @given(tiny_rounds, st.sampled_from(UTILITIES))
 def test_merging_equal_jobs_changes_nothing(instance: Instance, utility: str) -> None:
@@ -337,6 +345,7 @@ def test_columns_are_a_pareto_front(instance: Instance, utility: str) -> None:
             )
 
 
+@pytest.mark.long
 @some
 @given(packable(), st.sampled_from(UTILITIES))
 def test_a_solution_goes_back_into_the_model(instance: Instance, utility: str) -> None:

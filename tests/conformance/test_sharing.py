@@ -156,6 +156,7 @@ def test_every_backend_finds_the_optimum_often(
     agree(instance, objective, backend)
 
 
+@pytest.mark.long
 @few
 @given(problems())
 def test_without_scarce_cpu_the_method_always_proves(instance: Instance) -> None:

@@ -84,6 +84,7 @@ def test_the_wheel_is_small(wheel):
     assert wheel.stat().st_size < 2_200_000
 
 
+@pytest.mark.long
 def test_the_sdist_builds_the_same_wheel(source, wheel, tmp_path):
     sdist = build(source, "sdist", tmp_path / "sdist")
     with tarfile.open(sdist) as archive:
@@ -130,6 +131,7 @@ def run(clean, tmp_path):
     return run
 
 
+@pytest.mark.long
 def test_every_module_comes_from_the_wheel(run, clean):
     printed = run(
         "python",
@@ -140,6 +142,7 @@ def test_every_module_comes_from_the_wheel(run, clean):
     assert [clean in Path(line).parents for line in printed.splitlines()] == [True] * 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trains", [False, pytest.param(True, marks=pytest.mark.torch)])
 def test_every_module_of_the_wheel_can_be_imported(run, wheel, trains):
     modules = [

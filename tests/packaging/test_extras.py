@@ -42,6 +42,7 @@ def run_bare(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, tuple[str, str]]:
     """Import every module without the extras; return the class and the text of each error."""
@@ -83,6 +84,7 @@ def test_what_trains_names_the_cure_and_ends_in_no_traceback_of_an_import(outcom
     assert all('pip install ".[learn]"' in sentence for _, sentence in learning.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["alloc.learning.dl2.DL2Trainer", "alloc.learning.imitation.SetPolicy",
              "alloc.learning.environments.ElasticAllocation", "alloc.client.Client"],

@@ -73,6 +73,7 @@ def tracked_lines() -> Iterator[tuple[str, int, str]]:
             yield name, number, line
 
 
+@pytest.mark.long
 def test_no_tracked_file_names_an_index_or_a_folder_of_one_machine():
     # Put together here, so that this file does not match itself.
     hosts = ["py" + "pi.org", "python" + "hosted.org", "npm" + "js.org", "deb" + "ian.org"]

@@ -111,6 +111,7 @@ def test_a_later_scheduler_improves_what_was_stored(tmp_path: Path) -> None:
     assert after.objective <= before.objective
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pieces", [1, 2, 3, 4, 5])
 def test_an_interrupt_after_any_piece_keeps_all_before_it(pieces: int, tmp_path: Path) -> None:
     """And the next run takes them from the store, does the rest, and shows the same rows."""

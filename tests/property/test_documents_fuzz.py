@@ -121,6 +121,7 @@ def read(kind: str, text: str | bytes) -> Any:
     return None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", READERS)
 @fuzz
 @given(data=st.data())
@@ -136,6 +137,7 @@ def test_documents_with_wrong_fields_are_read_or_refused(kind: str, data: st.Dat
         _ = found.topology.graph
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", READERS)
 @fuzz
 @given(data=st.data())

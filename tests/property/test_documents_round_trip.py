@@ -61,6 +61,7 @@ def test_instances(instance: Instance) -> None:
     assert parse_instance(text.encode()) == instance
 
 
+@pytest.mark.long
 @thorough
 @given(st.data(), st.booleans())
 def test_solutions_and_results(data: st.DataObject, wild: bool) -> None:
@@ -93,6 +94,7 @@ def test_jobs_with_equal_configurations_share_them_after_reading(instance: Insta
                 assert a.configurations is b.configurations
 
 
+@pytest.mark.long
 @thorough
 @given(st.one_of(instances(), ruled_instances()))
 def test_the_fingerprint_does_not_see_how_the_problem_is_stored(instance: Instance) -> None:
@@ -211,6 +213,7 @@ def test_every_field_of_a_job_is_changed_above() -> None:
     assert fields_of_job <= covered
 
 
+@pytest.mark.long
 @settings(max_examples=3, deadline=None)
 @given(instances(max_jobs=5))
 def test_the_fingerprint_is_the_same_in_every_process(instance: Instance) -> None:

@@ -29,6 +29,7 @@ def state(pool: HostPool) -> Any:
     return pool.free.tolist(), {h: dict(gpus) for h, gpus in pool.open_gpus.items() if gpus}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", RULES)
 @quick
 @given(data=st.data())
@@ -47,6 +48,7 @@ def test_what_is_placed_is_feasible(rule: Rule, data: st.DataObject) -> None:
     assert verify(instance, Allocation(tuple(placed))) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", RULES)
 @quick
 @given(data=st.data())
@@ -61,6 +63,7 @@ def test_a_gang_that_finds_no_room_takes_nothing(rule: Rule, data: st.DataObject
                 assert state(pool) == before
 
 
+@pytest.mark.long
 @quick
 @given(st.data())
 def test_release_restores_and_take_repeats(data: st.DataObject) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import instances
@@ -18,6 +19,7 @@ quick = settings(max_examples=100, deadline=None)
 CONTENDED = {"max_jobs": 6, "max_hosts": 3, "max_count": 4, "quotas": False}
 
 
+@pytest.mark.long
 @quick
 @given(st.data())
 def test_what_is_placed_together_is_feasible(data: st.DataObject) -> None:
@@ -35,6 +37,7 @@ def test_what_is_placed_together_is_feasible(data: st.DataObject) -> None:
     assert verify(instance, Allocation(assignments)) == []
 
 
+@pytest.mark.long
 @quick
 @given(st.data())
 def test_gangs_that_fit_where_they_are_stay(data: st.DataObject) -> None:
@@ -49,6 +52,7 @@ def test_gangs_that_fit_where_they_are_stay(data: st.DataObject) -> None:
     assert place_jointly(instance.topology, keeps) == [tasks for _, tasks in keeps]
 
 
+@pytest.mark.long
 @quick
 @given(st.data())
 def test_fits_says_what_taking_would_do_and_changes_nothing(data: st.DataObject) -> None:

@@ -165,6 +165,7 @@ def test_thousands_of_damaged_files_raise_nothing_but_our_sentence(whole: bytes)
     assert read
 
 
+@pytest.mark.long
 def test_well_formed_nonsense_is_refused_or_runs(whole: bytes) -> None:
     """Past the parser, the rules decide; and what they let through cannot break the process.
 

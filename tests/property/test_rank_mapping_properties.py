@@ -183,6 +183,7 @@ def test_the_optimum_of_an_assignment_survives_relabelling_and_scaling(problem, 
     assert gilmore_lawler_bound(problem) <= one.objective + 1e-6
 
 
+@pytest.mark.long
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10_000))
 def test_a_faster_pair_never_hurts_on_a_graph(seed):

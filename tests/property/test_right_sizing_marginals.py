@@ -71,6 +71,7 @@ def with_one_more(problem: PlanningProblem, value: Sensitivity) -> PlanningProbl
     return apply_repairs(problem, [amount])
 
 
+@pytest.mark.long
 @settings(
     max_examples=40,
     deadline=None,

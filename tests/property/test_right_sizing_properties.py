@@ -55,6 +55,7 @@ def test_the_order_of_parts_makes_no_difference(data):
     assert cost(turned) == near(cost(problem))
 
 
+@pytest.mark.long
 @few
 @given(st.data(), st.sampled_from((1e-3, 1e3)))
 def test_another_unit_of_money_changes_money_only(data, unit):
@@ -81,6 +82,7 @@ def test_another_unit_of_money_changes_money_only(data, unit):
     assert cost(scaled) / unit == near(cost(problem))
 
 
+@pytest.mark.long
 @few
 @given(st.data())
 def test_one_more_offer_never_costs_more(data):
@@ -90,6 +92,7 @@ def test_one_more_offer_never_costs_more(data):
     assert cost(more) <= before * (1 + 1e-5) + 1e-3
 
 
+@pytest.mark.long
 @few
 @given(st.data())
 def test_wider_limits_never_cost_more(data):
@@ -112,6 +115,7 @@ def test_wider_limits_never_cost_more(data):
     assert cost(wider) <= cost(problem) * (1 + 1e-5) + 1e-3
 
 
+@pytest.mark.long
 @few
 @given(st.data())
 def test_less_work_never_costs_more(data):
@@ -133,6 +137,7 @@ def test_less_work_never_costs_more(data):
     assert cost(less) <= cost(fixed) * (1 + 1e-5) + 1e-3
 
 
+@pytest.mark.long
 @few
 @given(st.data())
 def test_a_future_told_twice_with_half_the_chance_is_the_same_future(data):
@@ -145,6 +150,7 @@ def test_a_future_told_twice_with_half_the_chance_is_the_same_future(data):
     assert after == near(before) if not problem.epsilon else after <= before * (1 + 1e-5) + 1e-3
 
 
+@pytest.mark.long
 @few
 @given(st.data())
 def test_more_spares_cost_no_less_and_more_chances_no_more(data):
@@ -155,6 +161,7 @@ def test_more_spares_cost_no_less_and_more_chances_no_more(data):
     assert cost(replace(problem, epsilon=wider)) <= before * (1 + 1e-5) + 1e-3
 
 
+@pytest.mark.long
 @few
 @given(st.data())
 def test_what_nobody_uses_makes_no_difference(data):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from planning_strategies import problems, some
@@ -47,6 +48,7 @@ def status(problem: PlanningProblem, method: str = "auto") -> str:
     return right_size(problem, method=method, limits=Limits(seconds=20, gap=0.5)).certificate.status
 
 
+@pytest.mark.long
 @settings(
     max_examples=40,
     deadline=None,

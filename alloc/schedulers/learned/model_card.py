@@ -24,8 +24,8 @@ def policy_name(name: str) -> str:
     """
     if not _NAME.fullmatch(name):
         raise ValueError(
-            'is not a name of a policy: give up to 64 lower-case letters, digits, ".", "_" and '
-            "" - ", a letter or digit first"
+            "is not a name of a policy: give up to 64 lower-case letters, digits, "
+            '".", "_" and "-", a letter or digit first'
         )
     if name.endswith(SUFFIX):
         raise ValueError(f"is not a name of a policy: with {SUFFIX} at its end it is a path")

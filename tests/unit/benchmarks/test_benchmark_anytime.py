@@ -37,6 +37,7 @@ def test_a_run_that_is_cut_off_shows_what_it_had_reached(tmp_path: Path) -> None
     assert read_story(run, tmp_path / "nothing") is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("long_end", "broken"),
     [

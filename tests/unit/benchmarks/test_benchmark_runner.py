@@ -34,6 +34,7 @@ def benchmark(code, *, doc="Count to three.\n\nMore.", on_request=False):
     return module
 
 
+@pytest.mark.long
 @pytest.fixture
 def modules(monkeypatch):
     """A package of made-up benchmarks instead of the real ones."""

@@ -5,6 +5,7 @@ import pytest
 from benchmarks import cluster_operation
 
 
+@pytest.mark.long
 def test_decisions_streams_and_verdicts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """Every verdict is there, the proof holds, and the exit code says what the lines say."""
     code = cluster_operation.main(["--quick"])

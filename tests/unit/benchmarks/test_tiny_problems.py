@@ -84,6 +84,7 @@ def test_an_answer_that_the_checker_refuses_is_false() -> None:
     assert disagreement(Truth((1.0,)), answer) == "the checker refuses it: a rule is broken"
 
 
+@pytest.mark.long
 def test_hangs_and_crashes_are_found_with_their_seed_and_the_rest_goes_on() -> None:
     """One worker loops for ever, one dies; the kernel and the parent end them."""
     chunks = iter([("f", (0, 1, 2, 3)), ("g", (4,))])
@@ -140,6 +141,7 @@ def test_the_command_line_sweeps_and_keeps_count(
         chosen("rounds")
 
 
+@pytest.mark.long
 def test_the_watchdog_measures_every_instance(capsys: pytest.CaptureFixture[str]) -> None:
     assert watchdog.main(["--families", "colocation", "--seeds", "0:6"]) == 0
     assert "0 of 6 instances late or lost" in capsys.readouterr().out

@@ -34,6 +34,7 @@ def test_markdown_is_a_table_for_a_readme(run, instance_file):
     assert "| scheduler |" in done.stdout
 
 
+@pytest.mark.long
 def test_a_family_stands_for_its_instances(run):
     done = run("compare", "elastic-tiny", "--schedulers", "fifo", "--by", "family", "--json")
     assert done.exit_code == 0, done.stderr
@@ -53,6 +54,7 @@ def test_all_means_every_scheduler(run, instance_file):
     assert done.exit_code == 0
 
 
+@pytest.mark.long
 def test_of_all_schedulers_those_made_for_other_instances_are_left_out(run, continuous_file):
     """Exact rounds need slots: that fails a comparison that asked for them, and no other."""
     done = run("compare", continuous_file, "--json", "--time-limit", 2)
@@ -158,6 +160,7 @@ def test_a_finished_comparison_leaves_no_litter(run, instance_file, tmp_path, mo
     assert list(tmp_path.glob("alloc-compare-*")) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wrong", [["--schedulers", "fifoo"], [*PAIR, "--jobs", 0]])
 def test_a_refused_comparison_leaves_no_litter(run, instance_file, tmp_path, monkeypatch, wrong):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -227,6 +230,7 @@ def test_one_instance_twice_is_refused(run, instance_file):
     assert "twice" in done.stderr
 
 
+@pytest.mark.long
 def test_the_demo_proves_the_optimum_and_leaves_a_report(run, tmp_path):
     """`make demo` is the first thing that anybody runs."""
     folder = tmp_path / "demo"

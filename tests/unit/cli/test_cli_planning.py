@@ -103,6 +103,7 @@ def plan_of(problem) -> PlanReport:
     return planning_report.plan(problem)
 
 
+@pytest.mark.long
 def test_a_replayed_plan_reports_both_fidelities_on_a_page_of_its_own(run, tmp_path):
     """The page needs nothing else: no script, no address of another document."""
     page = tmp_path / "plan.html"
@@ -192,6 +193,7 @@ def test_a_front_of_nothing_says_what_is_missing(run, hopeless):
     assert "relief: the plan needs " in result.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("axis", ["goals", "energy"])
 def test_fronts_are_tables_or_documents(run, axis, tmp_path):
     path = tmp_path / "front.json"
@@ -374,6 +376,7 @@ def test_a_forecast_keeps_what_classes_are_promised(run, tmp_path):
     assert "fits no class of the history; its classes are 1-gpu 0-1h, 8-gpu 8-48h" in wrong.stderr
 
 
+@pytest.mark.long
 def test_a_forecast_of_goals_is_held_in_the_replay(run, tmp_path):
     """From history to a plan that is measured; without goals the replay is refused, not passed."""
     mine, history, out = own_prices(run, tmp_path), a_history(tmp_path), tmp_path / "f.json"

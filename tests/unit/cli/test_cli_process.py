@@ -26,6 +26,7 @@ def wait_for_incumbent(process, log: Path) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_an_interrupted_solve_writes_its_incumbent(program, tmp_path, number):
     """What an hour of search has found must survive Ctrl-C and the end of a batch job."""

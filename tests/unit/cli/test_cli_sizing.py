@@ -232,6 +232,7 @@ with ctrl_c_in_highs(incumbent, getattr(signal, sys.argv.pop(1))):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "number"),
     [("size-inference", "SIGINT"), ("plan-quotas", "SIGTERM")],

@@ -60,6 +60,7 @@ def test_a_command_killed_for_its_memory_is_told_so(instance_file):
     )
 
 
+@pytest.mark.long
 def test_rows_finished_before_the_crash_are_kept_and_named(instance_file, tmp_path):
     """Simulations come first and need no solver; the bound's solver dies."""
     words = ("compare", instance_file, "--schedulers", "fifo,srtf", "--json")

@@ -32,6 +32,7 @@ def address(tmp_path_factory):
         yield str(running.client.base_url).rstrip("/")
 
 
+@pytest.mark.long
 @pytest.fixture
 def client(address):
     with Client(address, patience_s=20.0) as made:
@@ -274,6 +275,7 @@ def test_a_wrong_token_is_refused(tmp_path):
     assert (error.value.kind, error.value.status) == ("unauthorized", 401)
 
 
+@pytest.mark.long
 def test_a_job_survives_the_server_and_so_does_who_watches_it(tmp_path):
     """Killed in the middle of a job and started again: one result, one stream of progress."""
     port = _free_port()

@@ -286,6 +286,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "jobs"), [("SIGKILL", 1), ("SIGINT", 1), ("SIGINT", 2)])
 def test_killed_in_the_middle_nothing_is_lost(
     queue: Instance, tmp_path: Path, kind: str, jobs: int
@@ -470,6 +471,7 @@ def test_two_instances_of_one_name_are_refused(queue: Instance, other: Instance)
         compare([queue, other.replace(name="queue-01")], ["fifo"])
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_is_one_sentence(queue: Instance):
     """A solver may crash the process; that is an error of the cell, not a traceback of joblib."""
 

@@ -184,6 +184,7 @@ def test_there_is_a_sample_of_every_familys_solution() -> None:
     assert known == {load(family.solution) for family in FAMILIES.values()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_the_schema_refuses_is_refused_by_name(kind: str) -> None:
     """The reader and the published schema come from one class, and neither is the laxer.

@@ -539,6 +539,7 @@ for read, kind in (
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak of memory is Linux's")
 def test_a_hostile_document_of_1_mib_costs_no_memory() -> None:
     """Whatever its shape: of a list, a mapping or an object only the first bad items are errors."""

@@ -272,6 +272,7 @@ def _large(num_racks: int) -> tuple[Instance, Allocation]:
     )
 
 
+@pytest.mark.long
 def test_objectives_grow_with_the_cluster_and_not_with_its_square() -> None:
     """Local search and the checker evaluate them on clusters of thousands of hosts."""
     worlds = _large(50), _large(200)

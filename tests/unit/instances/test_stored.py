@@ -150,6 +150,7 @@ def test_what_was_generated_passes_the_check(root):
     assert list(check(root, chosen())) == []
 
 
+@pytest.mark.long
 def test_the_stored_instances_pass_the_check(capsys):
     """Recipes, generators, documents and manifest of the repository agree."""
     assert main(["check"]) == 0

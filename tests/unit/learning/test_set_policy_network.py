@@ -6,6 +6,7 @@ import datetime
 from pathlib import Path
 
 import numpy as np
+import pytest
 from needs import need_torch
 
 from alloc.learning import assert_parity, export_policy
@@ -104,6 +105,7 @@ def test_onnx_says_what_pytorch_says_for_any_number_of_jobs(tmp_path: Path) -> N
     assert len(policy.model) < 300_000
 
 
+@pytest.mark.long
 def test_fitting_a_few_rounds_finds_their_optimum() -> None:
     """The loss can be learned: scores and prices reproduce the choices of a handful of rounds."""
     net = network().train()

@@ -77,6 +77,7 @@ def test_the_label_of_a_round_is_the_best_choice_under_its_prices() -> None:
     assert (best - taken > 1e-6 * best.max()).sum() <= 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_label_of_the_horizon_fits_the_cluster_and_pays_its_prices(seed: int) -> None:
     """A mixture of profiles that fits; a resource with a price is used up."""

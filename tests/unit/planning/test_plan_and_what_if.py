@@ -115,6 +115,7 @@ def _scripted(
     return lambda tightened, last: left.pop(0) if len(left) > 1 else left[0]
 
 
+@pytest.mark.long
 def test_the_answer_is_the_cheapest_plan_that_held_and_not_the_last() -> None:
     """Less room is tried once the goals hold; where they then miss, nothing is lost."""
     cheap = solve_plan(problem(), EXACT)
@@ -161,6 +162,7 @@ def test_no_plan_is_judged_by_the_draws_that_it_was_made_by(
     assert not set(sized) & set(judged)
 
 
+@pytest.mark.long
 def test_a_loop_that_may_not_buy_says_that_it_is_impossible() -> None:
     """The base is feasible within the budget; what the replay asks for is not."""
     cheapest = plan(problem(), limits=EXACT).result.certificate.objective
@@ -301,6 +303,7 @@ def test_a_what_if_without_a_plan_has_no_cost(base: PlanReport) -> None:
     assert found.hosts[("a100-host", "hall")][1] == (0, 0)
 
 
+@pytest.mark.long
 def test_another_policy_is_a_what_if_too(replayed: PlanReport) -> None:
     other = dataclasses.replace(REPLAY, scheduler="srtf")
     found = what_if(problem(), base=replayed, limits=EXACT, replay=REPLAY, changed_replay=other)

@@ -82,6 +82,7 @@ def test_a_gang_larger_than_the_pool_is_charged_alone() -> None:
     assert room.gpus >= 16
 
 
+@pytest.mark.long
 def test_room_is_charged_to_the_kind_of_jobs_that_holds_up_the_others() -> None:
     """Short jobs wait behind gangs of the whole pool; as much load of their own would not hurt."""
     mixed = pool(4, (SHORT, 12.0), (GANG, 8.0))

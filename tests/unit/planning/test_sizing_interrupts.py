@@ -98,6 +98,7 @@ def test_an_interrupt_of_the_simulation_keeps_the_plan(line):
     assert not result.result.sensitivities
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("goal", ["fair_service", "fair_coverage", "least_quota"])
 def test_quotas_found_before_an_interrupt_are_kept_with_their_bound(goal):
     problem = hard_quotas(goal)

@@ -107,6 +107,7 @@ def folder(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> 
     return folder
 
 
+@pytest.mark.long
 @pytest.fixture(scope="module")
 def page(folder: Path) -> Page:
     return Page((folder / "index.html").read_text(encoding="utf-8"))
@@ -201,6 +202,7 @@ def test_the_call_on_the_page_is_python(comparison: Comparison, page: Page):
     compile(python_call(comparison), "call", "exec")
 
 
+@pytest.mark.long
 def test_a_family_table_only_where_there_is_a_family(comparison: Comparison, page: Page, tmp_path):
     assert "small, all instances" in page.text
     alone = compare([make_instance("alone-01")], ["fifo"], time_limit_s=20)
@@ -322,6 +324,7 @@ def test_an_old_report_survives_a_failed_write(
     assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
 
 
+@pytest.mark.long
 def test_the_same_comparison_gives_the_same_page(comparison: Comparison, tmp_path: Path):
     """Reports can be compared and kept under version control."""
     first, second = (

@@ -270,6 +270,7 @@ def slots_had(result: SimulationResult) -> list[dict[str, tuple[int, int]]]:
     return [had[slot] for slot in sorted(had)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", ["drf", "fifo", "srtf-dl2", "tetris", "optimus"])
 def test_rule_does_what_dl2s_evaluation_does(rule: str) -> None:
     """Decisions are equal slot by slot, and completions within 1e-6 slots, in random cases."""

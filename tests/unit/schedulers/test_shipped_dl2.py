@@ -43,6 +43,7 @@ def shipped(name: str) -> PolicyFile:
     return read_policy(shipped_policies()[name])
 
 
+@pytest.mark.long
 def test_they_stand_where_their_cards_put_them() -> None:
     """Between Optimus and DRF; drawn actions, as DL2 is judged, do better than the likeliest."""
     optimus, drf = mean_jct_slots("optimus"), mean_jct_slots("drf")

@@ -56,6 +56,7 @@ def test_a_server_open_to_others_needs_tokens_before_anything_else(tmp_path):
     assert "alloc serve tokens add NAME" in ended.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", ["no_such_module", "json"])
 def test_operations_that_cannot_be_loaded_are_one_sentence(settings, module):
     """And nothing stays open behind the error."""

@@ -33,6 +33,7 @@ def check(report, least):
     assert {200, 202, 404, 422} <= statuses
 
 
+@pytest.mark.long
 def test_some_requests_made_from_the_description(address):
     """A few for each address; every answer is one that the description announces."""
     check(fuzz(address, 5, only=QUICK), 40)

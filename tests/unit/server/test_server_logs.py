@@ -3,6 +3,7 @@
 import io
 import json
 
+import pytest
 from server_harness import act, wait_for
 
 from alloc.server.logs import configure_logs, hide_secrets
@@ -12,6 +13,7 @@ from alloc.server.tokens import add_token
 SECRET = "hush-hush-0123456789"
 
 
+@pytest.mark.long
 def test_secrets_never_reach_the_log(server, tmp_path):
     """Not in headers, bodies, queries, labels, keys, nor in the errors that they lead to."""
     engine = open_database(str(tmp_path / "server.sqlite"))

@@ -33,6 +33,7 @@ def rows(database, query):
     return found
 
 
+@pytest.mark.long
 def test_servers_that_start_together_make_the_tables_once(postgres):
     """One of several on a new database ended with "relation already exists"."""
     for _ in range(5):
@@ -86,6 +87,7 @@ def test_tokens_are_kept_there_too(database):
     assert token not in kept[0]
 
 
+@pytest.mark.long
 def test_a_server_that_dies_is_replaced_by_another(server, database):
     """Two servers on one database: the jobs of one that is killed are the other's soon."""
     one = server(database=database, lease_s=1.5, workers=1)

@@ -32,6 +32,7 @@ def wait_until_gone(pids):
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_jobs_survive_a_kill(server):
     """Running, waiting and finished ones: none is lost, none is there twice."""
     first = server(workers=2)
@@ -120,6 +121,7 @@ def test_a_graceful_end_puts_back_what_does_not_end_in_time(server, tmp_path):
     assert wait_for(second.client, long["id"], states=("running",))["id"] == long["id"]
 
 
+@pytest.mark.long
 def test_a_graceful_end_lets_watchers_and_waiters_go(server):
     """A stream without end must not keep the server from ending."""
     first = server(workers=1)

@@ -234,6 +234,7 @@ def sigterm_interrupts() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("sigterm_interrupts")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_the_run_and_not_one_decision(number: signal.Signals) -> None:
@@ -279,6 +280,7 @@ class Slow(OneByOne):
         return super().__call__(*arguments, **options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("takes_s", [0.5, 2.0, 20.0])
 def test_the_limit_is_kept_on_average_when_solves_overrun(takes_s: float) -> None:
     """On a loaded machine the rule decides until a solve is likely to be in time again."""
@@ -329,6 +331,7 @@ def test_at_most_so_many_jobs_are_planned() -> None:
         RollingHorizon(max_jobs=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_the_defaults_are_never_much_worse_than_their_rules(seed: int) -> None:
     """With alloc's own solver on elastic jobs: planning is there to gain, not to lose."""

@@ -68,6 +68,7 @@ def test_a_schedule_of_a_list_keeps_every_rule(instance: Instance) -> None:
     assert again is None or verify(instance, again) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_the_search_is_as_good_as_the_search_on_slots(seed: int) -> None:
     """With whole numbers a schedule in slots of one second is one in continuous time."""

@@ -137,6 +137,7 @@ def test_a_search_is_repeatable_and_stops_at_its_target():
     assert reached.steps <= 300
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("unit", [1e-9, 1e-5, 1e-4, 1e-3, 1e6])
 def test_small_costs_are_proved_like_large_ones(unit):
     """Margins were absolute: matrices of 1e-5 made false optima, up to 14 % off."""
@@ -166,6 +167,7 @@ def test_costs_that_cancel_are_never_called_optimal_falsely():
             assert answer.objective == pytest.approx(best, rel=2e-6, abs=1e-14 * terms)
 
 
+@pytest.mark.long
 def test_a_start_is_never_made_worse():
     problem = random_problem(6, 9, "general")
     best = solve(problem, limits=Limits(seconds=600))

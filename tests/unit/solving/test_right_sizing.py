@@ -228,6 +228,7 @@ def test_out_of_sample_repeats_the_cost_in_sample_and_tells_what_does_not_fit():
         check_out_of_sample(problem, result.solution, ())
 
 
+@pytest.mark.long
 def test_a_limit_keeps_the_plan_found_and_the_bound_proved():
     """Stopped after its first plan, the search still returns it with an honest bound."""
     problem = generate_planning("large", num_host_types=8, num_sites=3, num_quarters=4,

@@ -199,6 +199,7 @@ def test_ascent_stops_where_nothing_competes() -> None:
     assert found.rounds == 1
 
 
+@pytest.mark.long
 def test_long_instances_take_the_ascent_and_the_answer_is_certified(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -274,6 +274,7 @@ def test_values_of_the_objectives_by_hand() -> None:
     assert objective("reconfigurations").evaluate(moved, placed) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["auto", "highs", "pyomo"])
 @pytest.mark.parametrize("num_gpus", [0, 1])
 def test_jobs_without_gpus_alone(backend: str, num_gpus: int) -> None:
