@@ -77,7 +77,7 @@ def function_table() -> dict[str, Emit]:
         "reshape": _reshape,
         "scaled_dot_product_attention": _attention,
         "softmax": lambda g, x, dim=-1: g.add("Softmax", x.name, axis=dim),
-        "squeeze": lambda g, x, dim: g.add("ShrinkMove", x.name, g.constant([dim], np.int64)),
+        "squeeze": lambda g, x, dim: g.add("Squeeze", x.name, g.constant([dim], np.int64)),
         "transpose": _transpose,
         "unsqueeze": lambda g, x, dim: _unsqueeze(g, x, dim).name,
         "view": _reshape,
