@@ -29,6 +29,7 @@ def close(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=1e-6)
 
 
+@pytest.mark.long
 @settings(max_examples=80, deadline=None)
 @given(operation_problems())
 def test_the_solver_finds_the_best_of_all_plans(problem: OperationProblem):
@@ -76,6 +77,7 @@ def test_patterns_close_the_gap_of_a_small_cluster(kind):
     assert solve_by_patterns(problem).bound == pytest.approx(best, rel=1e-3)
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(operation_problems(most_jobs=5, most_gpus=4))
 def test_bounds_and_policies_are_on_their_sides(problem: OperationProblem):

@@ -20,6 +20,7 @@ OTHER_NAMES = {
 SEEDS = range(6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_way_agrees_with_enumeration(name: str) -> None:
     """A family that is registered is tested here without anybody having to think of it."""

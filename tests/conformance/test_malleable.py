@@ -218,6 +218,7 @@ def test_cpsat_proves_the_optimum_of_numbers_without_a_common_measure() -> None:
         assert solved(instance, "cpsat").certificate.bound_proof in ("recomputed", "confirmed")
 
 
+@pytest.mark.long
 @some
 @given(tiny_plans(deadlines=False))
 def test_auto_proves_the_optimum(instance: Instance) -> None:
@@ -453,6 +454,7 @@ def _stored(name: str) -> Instance:
     return Instance.load(TINY / name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [f"{k:02d}.json" for k in range(1, 9)])
 def test_stored_tiny_instances_are_solved_alike_by_auto_and_highs(name: str) -> None:
     """Optima that users look up must come out of two methods that share no search."""

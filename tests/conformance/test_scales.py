@@ -43,6 +43,7 @@ ASKED = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "objective"), ASKED)
 def test_a_formulation_says_the_same_in_every_unit(name: str, objective: str) -> None:
     """Weights, work, times and memory; also in another order, and with an idle host."""

@@ -57,6 +57,7 @@ def contents(wheel: Path) -> list[str]:
         return sorted(n for n in archive.namelist() if ".dist-info/" not in n)
 
 
+@pytest.mark.long
 def test_the_wheel_holds_the_whole_tree(wheel):
     expected = {"alloc/instances/manifest.json", "alloc/instances/planning_manifest.json"}
     for top, inside in [

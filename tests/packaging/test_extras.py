@@ -42,7 +42,6 @@ def run_bare(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.long
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, tuple[str, str]]:
     """Import every module without the extras; return the class and the text of each error."""
@@ -63,6 +62,7 @@ print(json.dumps(outcomes))
     return json.loads(done.stdout)
 
 
+@pytest.mark.long
 def test_the_base_install_imports_every_module_outside_the_rooms_of_the_extras(outcomes):
     failed = {name: error for name, error in outcomes.items() if error != ["", ""]}
     rooms = ("alloc.learning.", "alloc.server.", "alloc.client.")
@@ -84,7 +84,6 @@ def test_what_trains_names_the_cure_and_ends_in_no_traceback_of_an_import(outcom
     assert all('pip install ".[learn]"' in sentence for _, sentence in learning.values())
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["alloc.learning.dl2.DL2Trainer", "alloc.learning.imitation.SetPolicy",
              "alloc.learning.environments.ElasticAllocation", "alloc.client.Client"],
@@ -102,6 +101,7 @@ except BackendUnavailableError as error:
     assert f'in a checkout of alloc, run `pip install ".[{extra}]"`' in done.stdout, done.stderr
 
 
+@pytest.mark.long
 def test_the_benchmarks_are_listed_and_those_that_train_say_what_they_lack():
     run = "from benchmarks.__main__ import main; sys.exit(main(sys.argv[1:]))"
     listed = run_bare(run, "--list")

@@ -47,6 +47,7 @@ def valid(kind: str, text: str) -> str:
     return text
 
 
+@pytest.mark.long
 @thorough
 @given(
     st.booleans().flatmap(lambda wild: st.one_of(instances(wild=wild), ruled_instances(wild=wild)))

@@ -88,6 +88,7 @@ def test_release_restores_and_take_repeats(data: st.DataObject) -> None:
     assert state(pool) == empty
 
 
+@pytest.mark.long
 @quick
 @given(st.data())
 def test_room_is_exact_for_one_group(data: st.DataObject) -> None:

@@ -58,6 +58,7 @@ def check(seed: int) -> tuple[int, int]:
     return done, tight
 
 
+@pytest.mark.long
 def test_bounds_hold_against_brute_force_and_are_often_tight() -> None:
     """A bound on the wrong side would make every certificate of F4 worthless."""
     done, tight = np.sum([check(seed) for seed in range(60)], axis=0)

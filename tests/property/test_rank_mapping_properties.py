@@ -169,6 +169,7 @@ def assignments(draw: st.DrawFn) -> QuadraticAssignment:
     return QuadraticAssignment("drawn", flow, distance)
 
 
+@pytest.mark.long
 @settings(max_examples=12, deadline=None)
 @given(assignments(), st.randoms(use_true_random=False), st.integers(2, 5))
 def test_the_optimum_of_an_assignment_survives_relabelling_and_scaling(problem, random, factor):

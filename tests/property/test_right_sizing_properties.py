@@ -40,6 +40,7 @@ def near(value: float):
     return pytest.approx(value, rel=1e-5, abs=1e-3)
 
 
+@pytest.mark.long
 @few
 @given(st.data())
 def test_the_order_of_parts_makes_no_difference(data):

@@ -166,7 +166,7 @@ class StepTables:
             table = step_table(ladder, self._totals, self._max_tasks)
         if table is None or not table.cells[0].open:
             raise UnsupportedFeatureError(
-                f'policy {name} gives out workers and PSs one by one, but job "{view.id}" is no '
+                f'policy {name} gives out workers and PSs one by one, but job "{view.id}" is not a '
                 "malleable job with a table of workers and PSs (at most "
                 f"{self._max_tasks} of each) that may stand on any host; take a policy for gangs, "
                 "or leave such jobs out."

@@ -37,7 +37,6 @@ def test_a_run_that_is_cut_off_shows_what_it_had_reached(tmp_path: Path) -> None
     assert read_story(run, tmp_path / "nothing") is None
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("long_end", "broken"),
     [
@@ -62,6 +61,7 @@ def test_every_promise_can_be_missed(
     assert all(word in target for word, target in zip(broken, missed, strict=True))
 
 
+@pytest.mark.long
 def test_runs_in_processes_of_their_own(tmp_path: Path) -> None:
     """A small run from end to end."""
     run = Run(10, 1, "A", 0.5, -1.0)

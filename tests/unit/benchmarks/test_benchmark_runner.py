@@ -34,7 +34,6 @@ def benchmark(code, *, doc="Count to three.\n\nMore.", on_request=False):
     return module
 
 
-@pytest.mark.long
 @pytest.fixture
 def modules(monkeypatch):
     """A package of made-up benchmarks instead of the real ones."""
@@ -43,6 +42,7 @@ def modules(monkeypatch):
     return found
 
 
+@pytest.mark.long
 def test_the_command_lists_every_benchmark():
     """`make bench` runs what this names; run as users run it."""
     done = subprocess.run(

@@ -79,6 +79,7 @@ def test_nobody_leaves_the_full_house():
     assert shortest > round_scheduler.NUM_SLOTS * crowd.slot_s
 
 
+@pytest.mark.long
 def test_malleable_solves_in_a_process_of_its_own(capsys):
     """Peak memory would otherwise be that of the largest instance before."""
     assert malleable.main(["--family", "elastic-tiny/03", "--json"]) in (0, 1)

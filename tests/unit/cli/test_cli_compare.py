@@ -160,7 +160,6 @@ def test_a_finished_comparison_leaves_no_litter(run, instance_file, tmp_path, mo
     assert list(tmp_path.glob("alloc-compare-*")) == []
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("wrong", [["--schedulers", "fifoo"], [*PAIR, "--jobs", 0]])
 def test_a_refused_comparison_leaves_no_litter(run, instance_file, tmp_path, monkeypatch, wrong):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -168,6 +167,7 @@ def test_a_refused_comparison_leaves_no_litter(run, instance_file, tmp_path, mon
     assert list(tmp_path.glob("alloc-compare-*")) == []
 
 
+@pytest.mark.long
 def test_a_row_that_failed_is_no_success(run, continuous_file):
     # An exact round needs slots; FIFO does not.
     done = run("compare", continuous_file, "--schedulers", "fifo,exact-progress", "--time-limit", 2)
@@ -176,6 +176,7 @@ def test_a_row_that_failed_is_no_success(run, continuous_file):
     assert "fifo" in done.stdout
 
 
+@pytest.mark.long
 def test_the_report_is_written_with_its_plots(run, instance_file, tmp_path):
     folder = tmp_path / "report"
     done = run("compare", instance_file, *PAIR, "--report", folder)
@@ -242,6 +243,7 @@ def test_the_demo_proves_the_optimum_and_leaves_a_report(run, tmp_path):
     assert "report: " in done.stderr
 
 
+@pytest.mark.long
 def test_the_demo_as_json_is_one_document(run, tmp_path):
     done = run("demo", "elastic-tiny/01", "--output", tmp_path / "demo", "--json")
     assert json.loads(done.stdout)["kind"] == "comparison"

@@ -65,6 +65,7 @@ def in_order(wanted: list[str], words: list[str]) -> bool:
     return any(words[i : i + len(wanted)] == wanted for i in range(len(words)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["planning-small", "planning-chance"])
 def test_terminal_report_page_and_document_show_the_same_plan(run, tmp_path, name):
     """The report once left out 144 rented GPUs that the page had, beside the money for them."""

@@ -169,6 +169,7 @@ def test_names_are_completed(line, offered):
     assert offered in complete(line)
 
 
+@pytest.mark.long
 def test_a_terminal_gets_a_live_line():
     """On a terminal progress is one line that is redrawn and goes when the work is done."""
     leader, follower = os.openpty()

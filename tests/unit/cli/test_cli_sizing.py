@@ -200,6 +200,7 @@ def test_a_goal_that_the_simulation_misses_is_exit_5(run, tmp_path):
     assert unseen.exit_code == 0
 
 
+@pytest.mark.long
 def test_what_cannot_be_served_is_exit_3_with_reliefs(run, quotas, tmp_path):
     path = tmp_path / "busy.json"
     write_inference_problem(a_problem(500.0), path)

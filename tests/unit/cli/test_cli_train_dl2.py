@@ -48,6 +48,7 @@ def test_one_command_trains_and_says_how_good_it_is(run: Run, tmp_path: Path) ->
     assert "<svg" in picture.read_text()
 
 
+@pytest.mark.long
 def test_the_command_on_the_card_trains_the_same_again(run: Run, tmp_path: Path) -> None:
     """Values are written as they are read, quoted for a shell, and the name is not forgotten."""
     changes = ("--set", "critic=false", "--name", "my-dl2", "--quiet")

@@ -32,13 +32,13 @@ def address(tmp_path_factory):
         yield str(running.client.base_url).rstrip("/")
 
 
-@pytest.mark.long
 @pytest.fixture
 def client(address):
     with Client(address, patience_s=20.0) as made:
         yield made
 
 
+@pytest.mark.long
 def test_a_solve_is_that_of_solving_here(client):
     instance = load("elastic-tiny/01")
     for given in (instance, "elastic-tiny/01"):

@@ -148,6 +148,7 @@ def test_the_reward_model_knows_what_it_never_saw() -> None:
     assert true_speeds(TABLE, (2, 0, 0, 0, 0))[0] == pytest.approx(TABLE.beside[0, 0])
 
 
+@pytest.mark.long
 def test_an_interrupted_placement_training_ends_in_the_same_weights(tmp_path: Path) -> None:
     """Replay and what was tried belong to the state as much as the weights."""
     whole = PlacementTraining(PLAN, seed=3)

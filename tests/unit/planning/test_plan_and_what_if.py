@@ -138,6 +138,7 @@ def test_the_answer_is_the_cheapest_plan_that_held_and_not_the_last() -> None:
     assert ended.result is dear
 
 
+@pytest.mark.long
 def test_no_plan_is_judged_by_the_draws_that_it_was_made_by(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

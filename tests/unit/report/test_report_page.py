@@ -107,12 +107,12 @@ def folder(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> 
     return folder
 
 
-@pytest.mark.long
 @pytest.fixture(scope="module")
 def page(folder: Path) -> Page:
     return Page((folder / "index.html").read_text(encoding="utf-8"))
 
 
+@pytest.mark.long
 def test_nothing_is_fetched_from_anywhere(folder: Path, page: Page):
     """The page is mailed, archived and opened without a network: every link stays inside it."""
     text = (folder / "index.html").read_text(encoding="utf-8")
@@ -333,6 +333,7 @@ def test_the_same_comparison_gives_the_same_page(comparison: Comparison, tmp_pat
     assert first == second
 
 
+@pytest.mark.long
 def test_each_instance_has_its_own_table_after_a_resume(tmp_path: Path):
     """On a resume, bounds come in another order than instances; tables must not be swapped."""
     first, second = make_instance("first-01"), make_instance("second-01", 2)

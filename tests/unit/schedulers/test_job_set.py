@@ -95,6 +95,7 @@ def test_with_the_utility_of_the_exact_round_the_choice_is_nearly_exact(
         assert (1 - loss) * best <= found <= best * (1 + 1e-6)
 
 
+@pytest.mark.long
 def test_a_rule_by_hand_beats_the_exact_round_where_queues_build_up() -> None:
     """What a round is worth to mean JCT is not its progress: short jobs first counts for more."""
     instance = replace(FAMILIES["heavy"], num_jobs=16, num_hosts=4, max_tasks=6).make(4)

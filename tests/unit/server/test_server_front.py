@@ -56,7 +56,6 @@ def test_a_server_open_to_others_needs_tokens_before_anything_else(tmp_path):
     assert "alloc serve tokens add NAME" in ended.stderr
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("module", ["no_such_module", "json"])
 def test_operations_that_cannot_be_loaded_are_one_sentence(settings, module):
     """And nothing stays open behind the error."""
@@ -66,6 +65,7 @@ def test_operations_that_cannot_be_loaded_are_one_sentence(settings, module):
             serve_in_background(wrong)
 
 
+@pytest.mark.long
 def test_a_script_without_a_guard_opens_one_server(tmp_path):
     """Workers must not run the program again, as processes of Python's are wont to."""
     script = tmp_path / "script.py"

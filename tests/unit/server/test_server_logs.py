@@ -50,6 +50,7 @@ def test_secrets_never_reach_the_log(server, tmp_path):
     assert any(line["client"] == "team" and line["status"] == 200 for line in requests)
 
 
+@pytest.mark.long
 def test_an_error_nobody_foresaw_is_in_the_log_under_the_id_of_its_job(server):
     """What the client may not read, whoever runs the server must."""
     running = server()

@@ -138,6 +138,7 @@ def test_any_server_can_cancel_and_show_the_jobs_of_another(server, database):
     assert wait_for(one.client, job["id"])["state"] == "cancelled"
 
 
+@pytest.mark.long
 def test_the_server_outlives_a_restart_of_the_database(
     open_client, settings, postgres, database, tmp_path, monkeypatch
 ):

@@ -101,6 +101,7 @@ def test_a_job_that_takes_the_server_down_is_not_started_for_ever(server):
     assert found["problem"]["type"] == "urn:alloc:problem:server-died"
 
 
+@pytest.mark.long
 def test_a_graceful_end_puts_back_what_does_not_end_in_time(server, tmp_path):
     """The next server starts the job afresh; the one that ends in time is stored."""
     first = server(workers=2, drain_s=5.0)
@@ -134,6 +135,7 @@ def test_a_graceful_end_lets_watchers_and_waiters_go(server):
     assert first.stop() == 0
 
 
+@pytest.mark.long
 def test_two_servers_do_not_share_an_sqlite_file(server, tmp_path):
     """Each would take the other's jobs for left behind."""
     first = server()

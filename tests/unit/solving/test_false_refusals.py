@@ -13,7 +13,6 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.colocation import ColocationProblem
 from alloc.result import Limits
 from alloc.solving import solve
-from alloc.solving.colocation import method as colocation
 from alloc.solving.malleable import master
 from alloc.solving.round import method as rounds
 from alloc.topology import Host, HostType, Topology
@@ -68,6 +67,6 @@ def test_a_packing_is_not_proved_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     beside = np.full((3, 3), 0.9) - np.diag([0.9, 0.9, 0.9])
     table = InterferenceTable("a100", ("a", "b", "c"), np.ones(3), beside)
     truth = solve(ColocationProblem(["a", "b", "c"], table, 1))
-    monkeypatch.setattr(colocation, "solve_and_prove", refusing)
+    monkeypatch.setattr("alloc.backends.restricted_master.solve_and_prove", refusing)
     found = solve(ColocationProblem(["a", "b", "c"], table, 1))
     assert found.bound >= truth.objective

@@ -50,6 +50,7 @@ def gangs(seed: int, num_jobs: int = 5) -> Instance:
     return Instance(f"gangs-{seed}", flat_cluster("one", HostType("host", 4, "gpu"), 1), jobs)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(instance=instances(slotted=False, deadlines=False))
 def test_a_schedule_of_a_list_keeps_every_rule(instance: Instance) -> None:

@@ -274,7 +274,6 @@ def test_values_of_the_objectives_by_hand() -> None:
     assert objective("reconfigurations").evaluate(moved, placed) == 1
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("backend", ["auto", "highs", "pyomo"])
 @pytest.mark.parametrize("num_gpus", [0, 1])
 def test_jobs_without_gpus_alone(backend: str, num_gpus: int) -> None:
@@ -287,6 +286,7 @@ def test_jobs_without_gpus_alone(backend: str, num_gpus: int) -> None:
     assert result.certificate.status == "optimal"
 
 
+@pytest.mark.long
 def test_equal_things_are_counted() -> None:
     """Ten thousand equal requests are one class: the size of the program does not grow."""
     cluster = flat_cluster("c", HostType("box", 8, "h100", 10**6, 10**6), 100)

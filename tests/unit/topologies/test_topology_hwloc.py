@@ -249,7 +249,7 @@ def test_a_truncated_file_is_refused_with_its_last_line(tmp_path):
     path = tmp_path / "host.xml"
     path.write_text(text[: len(text) // 2])
     last = text[: len(text) // 2].count("\n") + 1
-    with pytest.raises(InstanceError, match=f"line {last}: not a whole XML document .* copy it ag"):
+    with pytest.raises(InstanceError, match=f"line {last}: is not a whole XML document .* copy it"):
         read_host_type(path)
 
 
