@@ -23,13 +23,13 @@ import numpy.typing as npt
 from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import Scheduler, make_scheduler
 from alloc.schedulers.learned import (
-    FeatureSpec,
     ModelCard,
     PolicyFile,
     PolicyScheduler,
     policy_kind,
     write_policy,
 )
+from alloc.schedulers.learned.kinds import feature_spec
 from alloc.schedulers.shelf import shelf
 from alloc.simulation import simulate
 from benchmarks.environment import describe_environment
@@ -49,7 +49,7 @@ def stand_in(kind: str, folder: Path, **parameters: object) -> PolicyFile:
     """Return a policy of a kind with made-up weights, two hidden layers of `WIDTH` wide."""
     from onnx import TensorProto, helper, numpy_helper
 
-    spec = FeatureSpec.of(kind, **parameters)
+    spec = feature_spec(kind, **parameters)
     rng = np.random.default_rng(0)
     seen, given = spec.inputs[0], spec.outputs[0]
     width_in = int(np.prod([axis for axis in seen.shape if isinstance(axis, int)]))

@@ -185,7 +185,7 @@ def export_policy(
 ) -> None:
     """Copy a policy to an ONNX file, which any tool for ONNX can open."""
     from alloc.documents.files import write_bytes
-    from alloc.schedulers.shelf import SUFFIX
+    from alloc.schedulers.naming import SUFFIX
 
     require_writable(output)
     if output.suffix != SUFFIX:

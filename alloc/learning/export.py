@@ -62,7 +62,7 @@ def export_policy(
         Without PyTorch.
     """
     require_torch()
-    from alloc.learning.onnx_graph import sample_inputs, to_onnx
+    from alloc.learning.onnx_tracing import sample_inputs, to_onnx
 
     model = to_onnx(module, spec)
     rng = np.random.default_rng(0)

@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from alloc.errors import AllocError, InstanceError, nearest
+from alloc.schedulers.naming import SUFFIX
 
 if TYPE_CHECKING:
     from alloc.schedulers.learned.policy_file import PolicyFile
     from alloc.schedulers.learned.policy_scheduler import PolicyScheduler
-
-SUFFIX = ".onnx"
-"""How names of policy files end."""
 
 FOLDER_VARIABLE = "ALLOC_POLICIES"
 """Environment variable that names another folder for the user's policies."""

@@ -12,10 +12,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from alloc.schedulers.learned import FeatureSpec, ModelCard, PolicyFile, write_policy
+from alloc.schedulers.learned import ModelCard, PolicyFile, write_policy
 from alloc.schedulers.learned.job_priority import FEATURES
+from alloc.schedulers.learned.kinds import feature_spec
 
-SPEC = FeatureSpec.of("job-priority/1")
+SPEC = feature_spec("job-priority/1")
 """One row of features for each job in, one priority for each job out."""
 
 
@@ -102,7 +103,7 @@ def random_policy(kind: str, path: Path, seed: int = 0, **parameters: Any) -> Po
 
     What it decides is nonsense, and a different nonsense for each seed.
     """
-    spec = FeatureSpec.of(kind, **parameters)
+    spec = feature_spec(kind, **parameters)
     rng = np.random.default_rng(seed)
     nodes, arrays = [], {"flat": np.array([0, -1])}
     for k, out in enumerate(spec.outputs):

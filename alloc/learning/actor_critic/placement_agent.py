@@ -35,8 +35,8 @@ from alloc.learning.actor_critic.placement_world import (
 )
 from alloc.learning.pytorch import nn, torch
 from alloc.learning.training import State, step_rng
-from alloc.schedulers.learned.feature_spec import FeatureSpec
 from alloc.schedulers.learned.kinds import choose as choose_action
+from alloc.schedulers.learned.kinds import feature_spec
 from alloc.units import require_count
 
 VALUE = "mean_jct_over_spread"
@@ -115,7 +115,7 @@ class PlacementTraining(PairTraining):
     measure = VALUE
 
     def __init__(self, plan: PlacementPlan, seed: int = 0, reward: Value | None = None) -> None:
-        self.spec = FeatureSpec.of("host-choice/1", classes=CLASSES, most=plan.source.most)
+        self.spec = feature_spec("host-choice/1", classes=CLASSES, most=plan.source.most)
         super().__init__(
             self.spec, rate=plan.rate, updates=plan.updates, every=plan.every, seed=seed
         )

@@ -23,7 +23,7 @@ from alloc.instances.learning_worlds import (
 from alloc.learning.actor_critic.task import Task
 from alloc.learning.environments.rewards import jobs_in_system
 from alloc.problems.allocation.instance import Instance
-from alloc.schedulers.learned.feature_spec import FeatureSpec
+from alloc.schedulers.learned.kinds import feature_spec
 from alloc.schedulers.learned.policy_choice import PolicyChoice
 
 POLICIES = ("drf", "optimus", "srtf-dl2", "tetris", "random-ps")
@@ -43,7 +43,7 @@ def selector_task(policies: Sequence[str] = POLICIES) -> Task:
         name="selector",
         title="Chooses at each decision which of several policies decides (MARS)",
         information="counts, ages, remaining times and shares of the queue as a whole",
-        spec=FeatureSpec.of("policy-choice/1", policies=chosen),
+        spec=feature_spec("policy-choice/1", policies=chosen),
         steps=lambda: PolicyChoice(chosen),
         draw=_draw,
         validation=lambda: instances(VALIDATION_SEEDS[0], 2),

@@ -15,7 +15,7 @@ from alloc.learning.actor_critic.task import Task
 from alloc.learning.environments.episodes import GangEpisodes
 from alloc.learning.environments.rewards import Elapsed
 from alloc.problems.allocation.instance import Instance
-from alloc.schedulers.learned.feature_spec import FeatureSpec
+from alloc.schedulers.learned.kinds import feature_spec
 from alloc.schedulers.learned.pick_backfill import PickBackfill
 
 WINDOW = 16
@@ -46,7 +46,7 @@ def two_level_task() -> Task:
         name="two-level",
         title="Picks or reserves, then backfills, rigid jobs in continuous time (DRAS)",
         information="size, run time and waiting time of the first waiting jobs, free GPUs",
-        spec=FeatureSpec.of("pick-backfill/1", window=WINDOW),
+        spec=feature_spec("pick-backfill/1", window=WINDOW),
         steps=lambda: PickBackfill(WINDOW),
         draw=EPISODES,
         validation=lambda: instances(VALIDATION_SEEDS[0], 8),

@@ -18,6 +18,7 @@ from alloc.learning.pytorch import torch
 from alloc.learning.training import Curve, step_rng
 from alloc.schedulers.learned.dl2_window import Dl2WindowKind
 from alloc.schedulers.learned.feature_spec import FeatureSpec
+from alloc.schedulers.learned.kinds import feature_spec
 from alloc.schedulers.learned.policy_file import PolicyFile
 
 DRAWS = 5
@@ -143,7 +144,7 @@ def best_network(trainer: DL2Trainer) -> DenseNetwork:
 def window_spec(settings: DL2Settings) -> FeatureSpec:
     """Return the spec of the policies of a training."""
     features = settings.features
-    return FeatureSpec.of(
+    return feature_spec(
         Dl2WindowKind.name,
         window=features.window,
         max_tasks=features.max_tasks,

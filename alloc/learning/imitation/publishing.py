@@ -9,8 +9,8 @@ from alloc.learning.dl2.trainer import JCT
 from alloc.learning.imitation.training import VALUE, SetPolicyTraining
 from alloc.learning.imitation.windowed import WindowTraining
 from alloc.learning.publishing import Account, publish_network
-from alloc.schedulers.learned.feature_spec import FeatureSpec
 from alloc.schedulers.learned.job_set import JobSetDecider, JobSetKind
+from alloc.schedulers.learned.kinds import feature_spec
 from alloc.schedulers.learned.policy_file import PolicyFile
 
 _LIMITS = (
@@ -54,7 +54,7 @@ def publish(
         curve_step="step",
         curve_value="mean JCT over mean least JCT",
     )
-    spec = FeatureSpec.of(JobSetKind.name)
+    spec = feature_spec(JobSetKind.name)
     return publish_network(
         training, training.best(), spec, account, path, name=name, command=command, hours=hours
     )

@@ -7,6 +7,7 @@ from alloc.schedulers.learned.feature_spec import WindowParameters as WindowPara
 from alloc.schedulers.learned.kinds import KINDS as KINDS
 from alloc.schedulers.learned.kinds import PolicyKind as PolicyKind
 from alloc.schedulers.learned.kinds import StepwiseKind as StepwiseKind
+from alloc.schedulers.learned.kinds import feature_spec as feature_spec
 from alloc.schedulers.learned.kinds import kind_names as kind_names
 from alloc.schedulers.learned.kinds import policy_kind as policy_kind
 from alloc.schedulers.learned.model_card import CurvePoint as CurvePoint

@@ -102,7 +102,7 @@ class TensorSpec(Strict):
 
 
 class FeatureSpec(Strict):
-    """What a network is shown and answers; make one with `FeatureSpec.of`.
+    """What a network is shown and answers; `alloc.schedulers.learned.feature_spec` makes one.
 
     Parameters
     ----------
@@ -118,26 +118,6 @@ class FeatureSpec(Strict):
     parameters: dict[str, Any] = Field(default_factory=dict)
     inputs: tuple[TensorSpec, ...] = Field(min_length=1, max_length=64)
     outputs: tuple[TensorSpec, ...] = Field(min_length=1, max_length=64)
-
-    @staticmethod
-    def of(kind: str, /, **parameters: Any) -> FeatureSpec:
-        """Return the spec of a kind with these parameters.
-
-        Raises
-        ------
-        InstanceError
-            If there is no such kind, or a parameter is unknown, missing or out of range.
-        """
-        from alloc.schedulers.learned.kinds import policy_kind
-
-        chosen = policy_kind(kind)
-        typed = typed_parameters(chosen.name, chosen.parameters, parameters)
-        return FeatureSpec(
-            kind=chosen.name,
-            parameters=typed.model_dump(mode="json"),
-            inputs=chosen.inputs(typed),
-            outputs=chosen.outputs(typed),
-        )
 
 
 def typed_parameters(

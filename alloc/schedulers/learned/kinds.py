@@ -233,3 +233,28 @@ def parameters_of(spec: FeatureSpec) -> KindParameters:
     """
     kind = policy_kind(spec.kind)
     return typed_parameters(kind.name, kind.parameters, spec.parameters)
+
+
+def feature_spec(kind: str, /, **parameters: Any) -> FeatureSpec:
+    """Return the spec of a kind with these parameters.
+
+    Parameters
+    ----------
+    kind
+        Name of the kind.
+    parameters
+        Its parameters, plain JSON values.
+
+    Raises
+    ------
+    InstanceError
+        If there is no such kind, or a parameter is unknown, missing or out of range.
+    """
+    chosen = policy_kind(kind)
+    typed = typed_parameters(chosen.name, chosen.parameters, parameters)
+    return FeatureSpec(
+        kind=chosen.name,
+        parameters=typed.model_dump(mode="json"),
+        inputs=chosen.inputs(typed),
+        outputs=chosen.outputs(typed),
+    )

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from alloc.schedulers.learned.feature_spec import Strict, Text
-from alloc.schedulers.shelf import SUFFIX
+from alloc.schedulers.naming import SUFFIX
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 

@@ -30,8 +30,9 @@ from alloc.schedulers.learned.feature_spec import (
     first_problem,
     shown,
 )
+from alloc.schedulers.learned.kinds import feature_spec
 from alloc.schedulers.learned.model_card import ModelCard
-from alloc.schedulers.shelf import SUFFIX
+from alloc.schedulers.naming import SUFFIX
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -278,7 +279,7 @@ def _parse_document(model: ModelProto, where: str) -> PolicyDocument:
 def _require_true_spec(spec: FeatureSpec, where: str) -> None:
     """Hold the tensors that a spec states to those that its kind asks for."""
     try:
-        true = FeatureSpec.of(spec.kind, **spec.parameters)
+        true = feature_spec(spec.kind, **spec.parameters)
     except InstanceError as error:
         raise InstanceError(f"{where}: {error}") from None
     for side in ("inputs", "outputs"):
@@ -287,7 +288,7 @@ def _require_true_spec(spec: FeatureSpec, where: str) -> None:
             raise InstanceError(
                 f"{where}: its feature spec states the {side} {_texts(stated)}, and kind "
                 f'"{spec.kind}" with its parameters has {_texts(asked)}; make the spec with '
-                "FeatureSpec.of."
+                "alloc.schedulers.learned.feature_spec."
             )
 
 

@@ -4,7 +4,7 @@ The tasks of a gang are alike, so a host is a number: how many of them it has ro
 nest, so the room of a domain follows from its parts (`alloc.solving.gang.room`), rules included,
 and both questions are answered exactly by sums over the tree, without a solver. Gangs of several
 task groups that compete for the same hosts go through a small integer program
-(`alloc.solving.gang.joint`).
+(`alloc.solving.gang.question`).
 """
 
 from alloc.solving.gang.cures import Relaxation as Relaxation

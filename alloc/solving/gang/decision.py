@@ -13,8 +13,7 @@ from alloc.problems.allocation.instance import Affinity, Instance
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving.gang.choosing import choose_hosts
 from alloc.solving.gang.explanation import Explanation, explain_gang
-from alloc.solving.gang.joint import hold_together
-from alloc.solving.gang.question import GangFeasibility
+from alloc.solving.gang.question import GangFeasibility, hold_together
 from alloc.solving.gang.room import OUTSIDE, Mask, Tree, free_pool
 from alloc.topology import Topology
 from alloc.workload import Job, TaskGroup

@@ -12,10 +12,10 @@ from alloc.comparison import compare
 from alloc.errors import InstanceError, SimulationError, UnsupportedFeatureError
 from alloc.instances import load
 from alloc.learning import agent_scheduler
-from alloc.schedulers.learned import FeatureSpec
+from alloc.schedulers.learned.kinds import feature_spec
 from alloc.simulation import simulate
 
-SPEC = FeatureSpec.of("dl2-window/1", window=5)
+SPEC = feature_spec("dl2-window/1", window=5)
 INSTANCE = load("elastic-small/01")
 END = 3 * 5
 
@@ -135,7 +135,7 @@ def test_actions_come_in_many_shapes(answer: Any) -> None:
 def test_what_is_no_agent_is_refused() -> None:
     with pytest.raises(InstanceError, match='agent "x": int has no method predict; wrap it'):
         agent_scheduler(5, SPEC, name="x")  # type: ignore[arg-type]
-    spec = FeatureSpec.of("job-priority/1")
+    spec = feature_spec("job-priority/1")
     with pytest.raises(UnsupportedFeatureError, match="an agent answers one action at a time"):
         agent_scheduler(Masked(), spec, name="x")
 

@@ -14,6 +14,7 @@ from policy_files import SPEC, card
 from alloc.errors import BackendUnavailableError, CertificateError, UnsupportedFeatureError
 from alloc.learning import assert_parity, export_policy
 from alloc.schedulers.learned import FeatureSpec, read_policy
+from alloc.schedulers.learned.kinds import feature_spec
 
 pytestmark = need_torch()
 
@@ -21,7 +22,7 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-WINDOW = FeatureSpec.of("dl2-window/1", window=20)
+WINDOW = feature_spec("dl2-window/1", window=20)
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,8 @@ import pytest
 from needs import need_torch
 
 from alloc.learning import assert_parity, export_policy
-from alloc.schedulers.learned import FeatureSpec, ModelCard
+from alloc.schedulers.learned import ModelCard
+from alloc.schedulers.learned.kinds import feature_spec
 
 pytestmark = need_torch()
 
@@ -100,7 +101,7 @@ def test_onnx_says_what_pytorch_says_for_any_number_of_jobs(tmp_path: Path) -> N
         date=datetime.date(2026, 1, 1),
         alloc_version="0.1.0",
     )
-    policy = export_policy(net, FeatureSpec.of("job-set/1"), card, tmp_path / "set.onnx")
+    policy = export_policy(net, feature_spec("job-set/1"), card, tmp_path / "set.onnx")
     assert assert_parity(net, policy, [inputs(k, k) for k in (1, 2, 500, 1000)]) <= 1e-5
     assert len(policy.model) < 300_000
 

@@ -14,8 +14,7 @@ from alloc.schedulers.learned.domain_choice import (
     DomainChoice,
     DomainFeatures,
 )
-from alloc.schedulers.learned.feature_spec import FeatureSpec
-from alloc.schedulers.learned.kinds import policy_kind
+from alloc.schedulers.learned.kinds import feature_spec, policy_kind
 from alloc.schedulers.learned.stepwise import Reply
 from alloc.simulation import Simulation
 from alloc.topology import HostType, Topology
@@ -88,7 +87,7 @@ def test_gang_of_two_kinds_of_tasks_is_placed_as_a_whole() -> None:
 
 def test_kind_runs_a_network() -> None:
     """The largest allowed logit: leaf 1 for the first gang, and anywhere for one of three hosts."""
-    spec = FeatureSpec.of("gang-domain/1", domains=3)
+    spec = feature_spec("gang-domain/1", domains=3)
     assert [tensor.text for tensor in spec.inputs] == ["float32 [batch, 4, 11]"]
     assert [tensor.text for tensor in spec.outputs] == ["float32 [batch, 5]"]
     kind: Any = policy_kind("gang-domain/1")

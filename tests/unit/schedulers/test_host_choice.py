@@ -10,8 +10,8 @@ import pytest
 from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.learning.environments import GangEpisodes
 from alloc.problems.allocation.instance import Instance
-from alloc.schedulers.learned.feature_spec import FeatureSpec
 from alloc.schedulers.learned.host_choice import HostChoice, HostChoiceParameters, host_rows
+from alloc.schedulers.learned.kinds import feature_spec
 from alloc.schedulers.learned.stepwise import Reply, StepwiseDecider
 from alloc.simulation import completion_times_s, simulate
 
@@ -89,4 +89,4 @@ def test_a_job_with_a_choice_of_configurations_is_refused() -> None:
 
 def test_a_class_named_twice_is_refused() -> None:
     with pytest.raises(InstanceError, match="named twice"):
-        FeatureSpec.of("host-choice/1", classes=("a", "a"))
+        feature_spec("host-choice/1", classes=("a", "a"))

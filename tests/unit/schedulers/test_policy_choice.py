@@ -8,7 +8,7 @@ import pytest
 from alloc.errors import InstanceError
 from alloc.instances import load
 from alloc.schedulers import make_scheduler
-from alloc.schedulers.learned import FeatureSpec
+from alloc.schedulers.learned.kinds import feature_spec
 from alloc.schedulers.learned.policy_choice import QUEUE_COLUMNS, PolicyChoice
 from alloc.schedulers.learned.stepwise import StepwiseDecider
 from alloc.simulation import simulate
@@ -64,4 +64,4 @@ def test_features_stay_between_0_and_1() -> None:
 def test_a_file_names_policies_of_the_pool_only(policies: tuple[str, ...], text: str) -> None:
     """A policy file of a stranger must not open other files by their path."""
     with pytest.raises(InstanceError, match=text):
-        FeatureSpec.of("policy-choice/1", policies=policies)
+        feature_spec("policy-choice/1", policies=policies)

@@ -23,7 +23,8 @@ from policy_files import (
 )
 
 from alloc.errors import AllocError, InstanceError
-from alloc.schedulers.learned import FeatureSpec, read_policy, write_policy
+from alloc.schedulers.learned import read_policy, write_policy
+from alloc.schedulers.learned.kinds import feature_spec
 from alloc.schedulers.learned.policy_file import MAX_BYTES, build_policy
 
 
@@ -399,13 +400,13 @@ def test_a_mask_filled_with_minus_infinity_is_no_diverged_weight(tmp_path: Path)
 
 def test_the_features_of_a_spec_follow_from_its_kind() -> None:
     """Nobody types shapes: a spec made by hand could contradict its kind."""
-    spec = FeatureSpec.of("dl2-window/1", window=4)
+    spec = feature_spec("dl2-window/1", window=4)
     assert spec.inputs[0].shape == ("batch", 6, 4)
     assert spec.outputs[0].shape == ("batch", 13)
     assert spec.inputs[0].text == "float32 [batch, 6, 4]"
     with pytest.raises(InstanceError, match='kind "dl2-window/1": "window": field required'):
-        FeatureSpec.of("dl2-window/1")
+        feature_spec("dl2-window/1")
     with pytest.raises(InstanceError, match=r'"windw" is not known; did you mean "window"\?'):
-        FeatureSpec.of("dl2-window/1", windw=4)
+        feature_spec("dl2-window/1", windw=4)
     with pytest.raises(InstanceError, match=r'unknown kind .*did you mean "dl2-window/1"'):
-        FeatureSpec.of("dl2-window/2")
+        feature_spec("dl2-window/2")

@@ -17,7 +17,6 @@ from alloc.errors import (
 from alloc.instances import load
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.learned import (
-    FeatureSpec,
     PolicyFile,
     PolicyScheduler,
     kind_names,
@@ -25,7 +24,7 @@ from alloc.schedulers.learned import (
     policy_kind,
     write_policy,
 )
-from alloc.schedulers.learned.kinds import LogitsActor, choose
+from alloc.schedulers.learned.kinds import LogitsActor, choose, feature_spec
 from alloc.simulation import metrics_of, simulate
 
 
@@ -85,7 +84,7 @@ def test_one_allowed_action_is_taken_whatever_its_logit() -> None:
 
 def window_policy(path: Path, **parameters: object) -> PolicyFile:
     """Write a policy of DL2's kind that likes bundles for the first job best, then for the next."""
-    spec = FeatureSpec.of("dl2-window/1", **parameters)
+    spec = feature_spec("dl2-window/1", **parameters)
     rows, columns = spec.inputs[0].shape[1:]
     actions = spec.outputs[0].shape[1]
     logits = np.zeros(int(actions), np.float32)

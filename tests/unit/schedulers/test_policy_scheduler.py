@@ -20,10 +20,10 @@ from alloc.errors import (
     UnsupportedFeatureError,
 )
 from alloc.schedulers.learned import (
-    FeatureSpec,
     PolicyScheduler,
     write_policy,
 )
+from alloc.schedulers.learned.kinds import feature_spec
 from alloc.simulation import simulate
 from alloc.topology import flat_cluster
 
@@ -58,7 +58,7 @@ def test_stopping_at_a_misfit_is_a_parameter_of_the_spec(tmp_path: Path, queue: 
     wide = queue.replace(jobs=jobs, topology=flat_cluster("two GPUs", HostType("box", 2, "gpu"), 1))
     ends = {}
     for skip in (True, False):
-        spec = FeatureSpec.of("job-priority/1", skip=skip)
+        spec = feature_spec("job-priority/1", skip=skip)
         policy = write_policy(
             tmp_path / f"{skip}.onnx", priority_model(), spec, card(f"s-{skip}".lower())
         )

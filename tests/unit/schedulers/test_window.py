@@ -11,8 +11,7 @@ from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.instances import generate_elastic
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.schedulers import ClusterState, Decision, Knowledge, make_scheduler
-from alloc.schedulers.learned.feature_spec import FeatureSpec
-from alloc.schedulers.learned.kinds import policy_kind
+from alloc.schedulers.learned.kinds import feature_spec, policy_kind
 from alloc.schedulers.learned.window import Reply, WindowPolicyDecider, WindowSlot
 from alloc.schedulers.learned.window_features import ENCODINGS, WindowFeatures
 from alloc.simulation import Simulation, simulate
@@ -336,7 +335,7 @@ def test_features_out_of_range_are_refused(options: dict[str, Any], message: str
 
 def test_kind_states_its_tensors_and_refuses_overflow_if_told() -> None:
     """The kind of policy files runs on the same window."""
-    spec = FeatureSpec.of("dl2-window/1", window=2, max_tasks=3, on_overflow="refuse")
+    spec = feature_spec("dl2-window/1", window=2, max_tasks=3, on_overflow="refuse")
     assert [tensor.text for tensor in spec.inputs] == ["float32 [batch, 6, 2]"]
     assert [tensor.text for tensor in spec.outputs] == ["float32 [batch, 7]"]
     kind: Any = policy_kind("dl2-window/1")
