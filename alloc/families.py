@@ -15,6 +15,7 @@ from typing import Any
 from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
 from alloc.formulation import BuiltModel
 from alloc.objectives import PLACEMENT_OBJECTIVES, Held, Measure, parse_goal
+from alloc.plugins import loaded
 from alloc.verification.violation import Violation
 
 AUTO = "auto"
@@ -398,6 +399,9 @@ FAMILIES: dict[str, Family] = {
     )
 }
 """Every family by name; a problem of several families is one of the first that is asked for."""
+
+# A package announces a `Family`, and every door knows it.
+FAMILIES |= {f.name: f for f in loaded("alloc.families", Family, FAMILIES).values()}
 
 
 def family_of(problem: Any, name: str | None = None) -> Family:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from alloc.errors import BackendUnavailableError, InstanceError, nearest
 from alloc.formulation import ArrayModel, CpSatModel, PyomoModel, RawResult
+from alloc.plugins import announced
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,13 @@ class Backend(Protocol):
         ...
 
 
-BACKENDS = {
+_OWN = {
     "highs": "alloc.backends.highs",
     "pyomo": "alloc.backends.pyomo_highs",
     "cpsat": "alloc.backends.cpsat",
 }
+BACKENDS = {**_OWN, **announced("alloc.backends", _OWN)}
+"""The general solvers, name to module; other packages announce theirs as ``alloc.backends``."""
 
 
 def backend(name: str) -> Backend:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, cast
 
 from alloc.errors import InstanceError, nearest
+from alloc.plugins import announced
 from alloc.schedulers.shelf import (
     ShelvedPolicy,
     added_policies,
@@ -55,11 +54,9 @@ SCHEDULERS: Mapping[str, str] = {
 """The policies of alloc: name to ``module:attribute`` of what makes one."""
 
 
-@cache
 def _announced() -> dict[str, str]:
     """Return the policies that installed packages announce; ours keep their names."""
-    found = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
-    return {name: value for name, value in sorted(found.items()) if name not in SCHEDULERS}
+    return announced(ENTRY_POINTS, SCHEDULERS)
 
 
 def scheduler_names() -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 
@@ -11,6 +11,7 @@ from alloc.instances.readers.itp import itp_instance
 from alloc.instances.readers.openb import openb_instance
 from alloc.instances.readers.philly import philly_instance
 from alloc.instances.readers.report import ReadReport
+from alloc.plugins import loaded
 from alloc.problems.allocation.instance import Instance
 
 Value = str | int | float | bool
@@ -147,7 +148,7 @@ def _openb(
     return openb_instance(nodes, path, **options)  # type: ignore[arg-type]
 
 
-READERS: Mapping[str, Reader] = {
+READERS: dict[str, Reader] = {
     reader.kind: reader
     for reader in (
         Reader(
@@ -216,6 +217,9 @@ READERS: Mapping[str, Reader] = {
     )
 }
 """Readers by kind."""
+
+# A package announces a `Reader`, and every door knows it.
+READERS |= loaded("alloc.readers", Reader, READERS)
 
 
 def read_instance(

@@ -17,15 +17,14 @@ silently decide nonsense. Change the version behind the slash instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import InstanceError, nearest
+from alloc.plugins import announced
 from alloc.schedulers.learned.feature_spec import (
     FeatureSpec,
     KindParameters,
@@ -194,10 +193,8 @@ def choose(
     return min(drawn, int(np.flatnonzero(mask)[-1]))
 
 
-@cache
 def _announced() -> dict[str, str]:
-    found = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
-    return {name: value for name, value in sorted(found.items()) if name not in KINDS}
+    return announced(ENTRY_POINTS, KINDS)
 
 
 def kind_names() -> tuple[str, ...]:

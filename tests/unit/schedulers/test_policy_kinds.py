@@ -49,14 +49,10 @@ def test_other_packages_can_announce_kinds(monkeypatch: pytest.MonkeyPatch) -> N
         EntryPoint("theirs/1", where, kinds.ENTRY_POINTS),
         EntryPoint("job-priority/1", "nowhere:Nothing", kinds.ENTRY_POINTS),
     ]
-    monkeypatch.setattr(kinds, "entry_points", lambda group: points)
-    kinds._announced.cache_clear()
-    try:
-        assert kind_names() == (*kinds.KINDS, "theirs/1")
-        assert policy_kind("theirs/1").name == "job-priority/1"
-        assert policy_kind("job-priority/1").title
-    finally:
-        kinds._announced.cache_clear()
+    monkeypatch.setattr("alloc.plugins._points", lambda group: tuple(points))
+    assert kind_names() == (*kinds.KINDS, "theirs/1")
+    assert policy_kind("theirs/1").name == "job-priority/1"
+    assert policy_kind("job-priority/1").title
 
 
 def test_the_largest_allowed_logit_wins_and_ties_go_to_the_first() -> None:

@@ -1,0 +1,63 @@
+"""Plug-ins: what other packages announce by entry points.
+
+The groups are ``alloc.families``, ``alloc.backends``, ``alloc.readers``, ``alloc.schedulers`` and
+``alloc.policy_kinds``; each registry looks up its own. What alloc itself calls by a name keeps it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Container
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+
+@cache
+def _points(group: str) -> tuple[EntryPoint, ...]:
+    return tuple(sorted(entry_points(group=group), key=lambda point: point.name))
+
+
+def announced(group: str, own: Container[str] = ()) -> dict[str, str]:
+    """Return what is announced in a group, name to ``module:attribute``; nothing is loaded.
+
+    Parameters
+    ----------
+    group
+        Name of the entry-point group.
+    own
+        Names that are taken by alloc itself; they are left out.
+    """
+    return {point.name: point.value for point in _points(group) if point.name not in own}
+
+
+def loaded(group: str, wanted: type, own: Container[str] = ()) -> dict[str, Any]:
+    """Return the objects that are announced in a group, by name.
+
+    One that cannot be loaded, or is something else than it should be, is left out with a warning:
+    a package that is broken is no reason for alloc to be.
+
+    Parameters
+    ----------
+    group
+        Name of the entry-point group.
+    wanted
+        What each object must be.
+    own
+        Names that are taken by alloc itself; they are left out.
+    """
+    found = {}
+    for point in _points(group):
+        if point.name in own:
+            continue
+        try:
+            value = point.load()
+        except Exception as error:  # whatever a stranger's module raises
+            why = f"cannot be loaded ({type(error).__name__}: {error})"
+        else:
+            if isinstance(value, wanted):
+                found[point.name] = value
+                continue
+            why = f"is {type(value).__name__}; announce {wanted.__name__}"
+        warnings.warn(f'{group}: "{point.name}", {point.value}, {why}.', stacklevel=2)
+    return found
