@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 
 import joblib
+from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.backend import resource_tracker as loky_tracker
 
 
@@ -25,6 +26,8 @@ def worker_processes(count: int) -> Iterator[joblib.Parallel]:
     count
         Number of processes.
     """
+    # joblib would go on with the processes of an earlier call, which hear Ctrl-C.
+    get_reusable_executor(reuse=True).shutdown(wait=True)
     parallel = joblib.Parallel(n_jobs=count)
     with _later(), parallel:
         # The first calls start the processes; joblib keeps them for the calls that follow.

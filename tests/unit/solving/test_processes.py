@@ -18,6 +18,8 @@ def blocked() -> tuple[int, set[int]]:
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows has no signal masks")
 def test_workers_never_hear_of_ctrl_c_and_the_parent_still_does():
     """Each printed a traceback, in its own imports or calls, beside the answer."""
+    # Processes of an earlier call in this one, which hear it, are not gone on with.
+    joblib.Parallel(n_jobs=2)(joblib.delayed(blocked)() for _ in range(4))
     with worker_processes(2) as parallel:
         found = parallel(joblib.delayed(blocked)() for _ in range(8))
     assert os.getpid() not in {process for process, _ in found}
