@@ -61,7 +61,8 @@ demo: $(READY)  ## Compare schedulers with the certified optimum on a small clus
 	@$(BIN)/alloc demo --output demo-output
 
 check: $(READY)  ## Check style, imports and the quick tests: under a minute
-	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/lint-imports --no-cache >/dev/null
+	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet
+	@told=$$($(BIN)/lint-imports --no-cache) || { echo "$$told"; exit 1; }
 	@$(BIN)/python -m pytest -n 2 --quiet -m "not slow and not long and not ($(EXTRAS))" $(QUICK) $(PYTEST_FLAGS)
 
 test: $(READY)  ## Run the tests that take less than two seconds each
@@ -72,12 +73,12 @@ test-long: $(READY)  ## Run the tests that take 2 to 20 seconds each
 	@echo "==> Running the longer tests"
 	@$(BIN)/python -m pytest -n 2 -m "long and not slow" $(COVER) $(PYTEST_FLAGS)
 
-test-extras: $(READY)  ## Run only the fast tests that need PyTorch, PostgreSQL or a browser
+test-extras: $(READY)  ## Run only the tests that need PyTorch, PostgreSQL or a browser
 	@echo "==> Running the tests that need PyTorch, PostgreSQL or a browser"
 	@$(BIN)/python -m pytest -n 2 -m "not slow and ($(EXTRAS))" $(COVER) $(PYTEST_FLAGS)
 
-test-random: $(READY)  ## Run the fast tests with random examples where `make test` has fixed ones
-	@echo "==> Running the fast tests with random examples"
+test-random: $(READY)  ## Run all but the slow tests, with random examples where `make test` has fixed ones
+	@echo "==> Running the tests with random examples"
 	@$(BIN)/python -m pytest -n 2 -m "not slow" --hypothesis-profile=default $(PYTEST_FLAGS)
 
 test-all: $(READY)  ## Run every test, with the coverage floor

@@ -429,6 +429,7 @@ def family_of(problem: Any, name: str | None = None) -> Family:
         return next((f for f in found if f.default), found[0])
     chosen = require_family(name)
     if not chosen.takes(problem):
+        family_of(problem)  # of no family at all: that is said instead
         raise InstanceError(
             f'family "{name}" is for {_kinds([chosen])[0]}, and this is of type '
             f"{type(problem).__name__}; name one of: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from os import PathLike
 from typing import Any, Generic, TypeVar
 
@@ -47,6 +47,10 @@ class Limits:
     workers: int = 1
 
     def __post_init__(self) -> None:
+        for name in ("seconds", "gap"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) or isinstance(value, bool):
+                raise InstanceError(f"limits: {name} is {value!r}; give a number.")
         if not (self.seconds > 0 and math.isfinite(self.seconds)):
             raise InstanceError(
                 f"limits: seconds is {self.seconds}; give a number of seconds above 0."
@@ -54,7 +58,11 @@ class Limits:
         require_non_negative(self.gap, "limits", "gap")
         for name, least in (("seed", 0), ("workers", 1)):
             value = getattr(self, name)
-            if not isinstance(value, Integral) or not least <= int(value) <= _MAX_WHOLE:
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, Integral)
+                or not least <= int(value) <= _MAX_WHOLE
+            ):
                 raise InstanceError(
                     f"limits: {name} is {value}; give a whole number from {least} to {_MAX_WHOLE}."
                 )
@@ -216,6 +224,27 @@ class Result(Generic[S]):
             "; and ".join(repair.sentence for repair in self.repairs if repair.option == option)
             for option in options
         )
+
+    def require_kind(self, kind: type, where: str) -> None:
+        """Refuse the result of another family.
+
+        Parameters
+        ----------
+        kind
+            Type that the solution must have, if there is one.
+        where
+            What holds the result, for the message.
+
+        Raises
+        ------
+        InstanceError
+            If it has another.
+        """
+        if self.solution is not None and not isinstance(self.solution, kind):
+            raise InstanceError(
+                f"{where}: the solution is {type(self.solution).__name__}; give a result whose "
+                f"solution is {kind.__name__}."
+            )
 
     def require_solution(self) -> S:
         """Return the solution.

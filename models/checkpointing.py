@@ -33,7 +33,9 @@ Constraints
 (C1) start:     sum_j x_0j = 1
 (C2) go on:     sum_i x_ik = sum_j x_kj   for 0 < k < n
 
-Stretches longer than 400 M are left out: saving at every point takes less than one of them.
+Stretches longer than 400 M are left out, and from the arrays those dearer than saving at every
+point: no best plan has one. A constraint of one's own that forbids to save for so long leaves no
+plan.
 
 Size: n (n + 1) / 2 columns, n rows. Complexity: a shortest path, so the linear relaxation is
 integral; the method finds it by dynamic programming in O(n^2) (S. Toueg, O. Babaoglu, "On the
@@ -91,8 +93,8 @@ class Stretches:
         return first, self._lost_s * self._recovery[first:j] * np.expm1(attempt)
 
 
-def _arcs(problem: CheckpointProblem) -> tuple[Array, Array, Array]:
-    """Return the stretches that are not left out: i, j and t_ij."""
+def _arcs(problem: CheckpointProblem, limit_s: float) -> tuple[Array, Array, Array]:
+    """Return the stretches that are not left out, none dearer than a limit: i, j and t_ij."""
     n = len(problem.phases)
     if n * (n + 1) // 2 > _MAX_STRETCHES:
         raise UnsupportedFeatureError(
@@ -103,7 +105,9 @@ def _arcs(problem: CheckpointProblem) -> tuple[Array, Array, Array]:
     found = [(j, *stretches.to(j)) for j in range(1, n + 1)]
     tail = np.concatenate([np.arange(first, j) for j, first, _ in found])
     head = np.concatenate([np.full(j - first, j) for j, first, _ in found])
-    return tail, head, np.concatenate([times for _, _, times in found])
+    times = np.concatenate([times for _, _, times in found])
+    kept = times <= limit_s
+    return tail[kept], head[kept], times[kept]
 
 
 def _plan(tail: Array, head: Array, values: Array) -> CheckpointPlan:
@@ -114,7 +118,9 @@ def build_arrays(problem: CheckpointProblem, objective: str = "expected_time") -
     """Return the model in matrix form."""
     from scipy import sparse
 
-    tail, head, times = _arcs(problem)
+    everywhere = CheckpointPlan(tuple(range(len(problem.phases)))).expected_s(problem)
+    # Up to rounding: the stretches of that plan itself stay.
+    tail, head, times = _arcs(problem, everywhere * (1 + 1e-9))
     n, columns = len(problem.phases), np.arange(len(times))
     inner = head < n
     row = np.concatenate([tail, head[inner]])
@@ -140,7 +146,7 @@ def build_pyomo(problem: CheckpointProblem, objective: str = "expected_time") ->
     """Return the model in Pyomo: sets POINTS and STRETCHES, parameter t, variable x."""
     import pyomo.environ as pyo
 
-    tail, head, times = _arcs(problem)
+    tail, head, times = _arcs(problem, np.inf)
     n = len(problem.phases)
     arcs = list(zip(tail.tolist(), head.tolist(), strict=True))
     model: Any = pyo.ConcreteModel(problem.name)

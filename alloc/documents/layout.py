@@ -12,7 +12,7 @@ from typing import Any
 from alloc.errors import InstanceError
 
 # Their members are spread over lines too.
-_ROOMS = ("topology", "configuration_sets", "solution", "plan")
+_ROOMS = ("topology", "configuration_sets", "solution", "result")
 # Lists of plain values that have one line each all the same.
 _LONG = ("log", "assumptions")
 

@@ -238,7 +238,7 @@ def _largest(
                 break  # of the last group, fewer are no better
 
     extend((), tuple(capacity))
-    return [tuple(-n for n in c) for c in _smallest(tuple(-n for n in c) for c in found)]
+    return [tuple(-n for n in c) for c in _smallest((tuple(-n for n in c) for c in found), steps)]
 
 
 def cover(
@@ -268,7 +268,7 @@ def cover(
                 after = tuple(max(n - m, 0) for n, m in zip(rest, held, strict=True))
                 step.setdefault(after, (rest, held))
         before.append(step)
-        reached = _smallest(step)
+        reached = _smallest(step, steps)
         if not any(next(iter(reached), (1,))):
             return _trace(before)
     return None
@@ -286,10 +286,11 @@ def _trace(before: Sequence[dict[Counts, tuple[Counts, Counts]]]) -> list[Counts
     return chosen[::-1]
 
 
-def _smallest(vectors: Iterable[Counts]) -> list[Counts]:
+def _smallest(vectors: Iterable[Counts], steps: Steps) -> list[Counts]:
     """Return the vectors that no other is as small as in all parts, in rising order."""
     kept: list[Counts] = []
     for vector in sorted(set(vectors)):
+        steps.take(len(kept))
         # Whatever is smaller comes earlier in this order.
         if not any(all(a <= b for a, b in zip(other, vector, strict=True)) for other in kept):
             kept.append(vector)

@@ -17,9 +17,9 @@ from alloc.problems.allocation.solution import TaskPlacement
 from alloc.topology import Topology
 from alloc.workload import Configuration, TaskGroup
 
-MAX_STEPS = 200_000
-"""Steps of a search: about half a second. A dozen gangs of some kinds on as many hosts take a
-hundredth of it; what takes more is left undecided."""
+MAX_STEPS = 1_000_000
+"""Steps of a search, most of them comparisons of two vectors: about a second. A dozen gangs of some
+kinds on as many hosts take a hundredth of it; what takes more is left undecided."""
 
 Shape = tuple[object, ...]
 """All that decides where a task may stand, beside what its gang is tied to."""

@@ -89,6 +89,12 @@ class CheckpointProblem:
                 f"{MAX_MTBFS:g} times mtbf_s, {self.mtbf_s:g}, so the run never ends; split the "
                 "phase, or use fewer machines."
             )
+        everywhere = CheckpointPlan(tuple(range(len(self.phases)))).expected_s(self)
+        if not math.isfinite(everywhere):
+            raise InstanceError(
+                f"{self.name}: the expected time is beyond all numbers; give mtbf_s and downtime_s "
+                "in seconds."
+            )
 
     @cached_property
     def fingerprint(self) -> str:
@@ -131,9 +137,19 @@ class CheckpointPlan:
     ----------
     after
         The phases after which it is, by position from 0, in order; the last phase is one of them.
+
+    Raises
+    ------
+    InstanceError
+        If a position is not a whole number.
     """
 
     after: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for k in self.after:
+            if not isinstance(k, int) or isinstance(k, bool):
+                raise InstanceError(f"checkpoint plan: after has {k!r}; give positions of phases.")
 
     def expected_s(self, problem: CheckpointProblem) -> float:
         """Return the expected time of the whole run, seconds."""

@@ -76,7 +76,7 @@ def cross_checked(
     raw, other = solve_refined(question, built, run, brief, lambda line: None)
     if raw.limit == "interrupt":
         return replace(outcome, limit="interrupt")
-    if raw.status != "optimal" or raw.values is None:
+    if raw.status != "optimal" or raw.values is None or raw.limit is not None:
         return outcome
     measure = chosen.measure_of(wanted)
     value, best = measure.evaluate(problem, outcome.solution), outcome.solution

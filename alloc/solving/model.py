@@ -118,7 +118,7 @@ class Model:
             ``gurobi``, ``scip``, ``cbc``, ``appsi_highs`` ...
         limits
             Time, seconds. Gap, seed and threads are left to the solver, which has options of its
-            own for them.
+            own for them; to ask for others than the defaults is refused.
 
         Returns
         -------
@@ -130,6 +130,8 @@ class Model:
         ------
         BackendUnavailableError
             If the solver is not here.
+        InstanceError
+            If the objective was changed, or more than the time is limited.
         CertificateError
             If the answer breaks a rule of the problem, or beats the bound.
         """
@@ -141,8 +143,13 @@ class Model:
                 "the objective was changed, and the certificate would be about another; add "
                 "constraints only, or solve model.pyomo yourself."
             )
+        if limits != Limits(seconds=limits.seconds):
+            raise InstanceError(
+                "gap, seed and workers of a model that Pyomo solves are options of the solver; "
+                "give limits=Limits(seconds=...) alone, or set them there and solve model.pyomo."
+            )
         settings = Settings.of(limits)
-        raw = solve_pyomo(self._pyomo, solver, SolverOptions(limits.seconds, limits.seed))
+        raw = solve_pyomo(self._pyomo, solver, SolverOptions(limits.seconds))
         own = now != self.parts
         outcome: Outcome[Any] = Outcome(
             solution=None if raw.values is None else self.built.extract(raw.values),
@@ -171,6 +178,10 @@ class Model:
         """Write the model in the format that the file's ending says: ``.mps``, ``.lp``, ``.nl``."""
         try:
             self.pyomo.write(fspath(path), io_options={"symbolic_solver_labels": True})
+        except FileNotFoundError as error:
+            raise InstanceError(
+                f"{fspath(path)}: there is no such folder; make it first."
+            ) from error
         except ValueError as error:
             raise InstanceError(
                 f"{fspath(path)}: Pyomo writes no such format; end the name in .mps, .lp or .nl."

@@ -8,6 +8,7 @@ there are finitely many, so it ends with an answer that reaches the bound, or at
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from alloc.certificate import is_within
 from alloc.families import Family
 from alloc.formulation import BuiltModel, RawResult
+from alloc.objectives import Sense
 from alloc.solving.outcome import Progress, Settings
 
 
@@ -34,6 +36,11 @@ class Question:
     family: Family
     objective: str
 
+    @property
+    def sense(self) -> Sense:
+        """Whether less or more is better."""
+        return self.family.measure_of(self.objective).sense
+
     def value(self, solution: Any) -> float:
         """Return the value of a solution."""
         return self.family.measure_of(self.objective).evaluate(self.problem, solution)
@@ -44,8 +51,7 @@ class Question:
         kept = [solution for solution in given if not self.family.check(self.problem, solution)]
         if not kept:
             return given[-1] if given else None
-        sense = self.family.measure_of(self.objective).sense
-        return (min if sense == "min" else max)(kept, key=self.value)
+        return (min if self.sense == "min" else max)(kept, key=self.value)
 
     def reaches(self, solution: Any, bound: float, gap: float) -> bool:
         """Return whether a solution keeps every rule, and a bound up to a relative gap."""
@@ -89,32 +95,43 @@ def solve_refined(
         The best solution, None without one; one that breaks a rule only where none is known that
         keeps them all.
     """
-    raw = before = solve(built)
-    solution = None if raw.values is None else built.extract(raw.values)
+    try:
+        raw = before = solve(built)
+        solution = None if raw.values is None else built.extract(raw.values)
+    except KeyboardInterrupt:
+        if known is None:
+            raise
+        nothing = -math.inf if question.sense == "min" else math.inf
+        return RawResult("feasible", None, None, nothing, "interrupt", "Interrupted", "none"), known
     if built.refine is None:
         return raw, solution
     turns = 0
-    while True:
-        if known is not None:
-            solution = question.best(known, solution)
-        if raw.status != "optimal" or raw.values is None or raw.limit is not None:
-            break
-        if question.reaches(solution, raw.bound, settings.gap):
-            break
-        assert built.refine is not None
-        tighter = built.refine(raw.values)
-        if tighter is None:
-            break
-        if settings.time_is_up():
-            raw = replace(raw, limit="time")
-            break
-        turns += 1
-        known, built, before = solution, tighter, raw
-        raw = solve(built)
-        closer = max if question.family.measure_of(question.objective).sense == "min" else min
-        if raw.status != "infeasible" and closer(raw.bound, before.bound) != raw.bound:
-            raw = replace(raw, bound=before.bound, bound_proof=before.bound_proof)
-        solution = None if raw.values is None else built.extract(raw.values)
+    try:
+        while True:
+            if known is not None:
+                solution = question.best(known, solution)
+            if raw.status != "optimal" or raw.values is None or raw.limit is not None:
+                break
+            if question.reaches(solution, raw.bound, settings.gap):
+                break
+            assert built.refine is not None
+            tighter = built.refine(raw.values)
+            if tighter is None:
+                break
+            if settings.time_is_up():
+                raw = replace(raw, limit="time")
+                break
+            turns += 1
+            known, built, before = solution, tighter, raw
+            now = solve(built)
+            closer = max if question.sense == "min" else min
+            if now.status != "infeasible" and closer(now.bound, before.bound) != now.bound:
+                now = replace(now, bound=before.bound, bound_proof=before.bound_proof)
+            found = None if now.values is None else built.extract(now.values)
+            raw, solution = now, found
+    except KeyboardInterrupt:
+        # What was found and proved before stands.
+        raw = replace(raw, status="feasible", limit="interrupt")
     if raw.status == "infeasible" and solution is not None:
         if question.family.check(question.problem, solution):
             solution = None

@@ -119,7 +119,7 @@ class SlotData:
         return float(self.weight @ (self.lag + self.shortest)) * self.slot_s
 
 
-def slot_data(instance: Instance, *, on_hosts: bool = False) -> SlotData:
+def slot_data(instance: Instance, *, on_hosts: bool = False, keep_all: bool = False) -> SlotData:
     """Return an instance on its grid of slots.
 
     Parameters
@@ -128,6 +128,8 @@ def slot_data(instance: Instance, *, on_hosts: bool = False) -> SlotData:
         The instance.
     on_hosts
         Whether a configuration is dominated only by one that stands wherever it does.
+    keep_all
+        Whether dominated configurations stay: a constraint of one's own may forbid what dominates.
 
     Raises
     ------
@@ -168,7 +170,9 @@ def slot_data(instance: Instance, *, on_hosts: bool = False) -> SlotData:
             if kept is not None:
                 fitting = fitting[fitting == kept]
             weighed = weigh([job.configurations[c] for c in fitting], use[fitting])
-            front = fitting[pareto_front(use_order(weighed), rate[fitting])]
+            order = use_order(weighed)
+            useful = rate[fitting] > 0 if keep_all else pareto_front(order, rate[fitting])
+            front = fitting[useful]
             if stay is not None and stay in fitting and rate[stay] > 0:
                 front = np.union1d(front, [stay])
             if not len(front):

@@ -213,14 +213,14 @@ def built_model(
     return BuiltModel(model, lambda values: grid.schedule(held(values)), start, refine)
 
 
-def grid_of(instance: Instance, num_slots: int | None = None) -> Grid:
+def grid_of(instance: Instance, num_slots: int | None = None, *, keep_all: bool = False) -> Grid:
     """Return the grid of an instance.
 
     Without a number of slots it is one that good schedules hardly exceed: the releases, the largest
     total area of any capacity row and the longest job together. A last limit that is not far beyond
-    that is the end.
+    that is the end. Dominated configurations stay where all are kept.
     """
-    data = slot_data(instance)
+    data = slot_data(instance, keep_all=keep_all)
     if num_slots is None:
         areas = np.zeros((data.num_jobs, len(data.rows.names)))
         for j in range(data.num_jobs):

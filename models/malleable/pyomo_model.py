@@ -204,8 +204,11 @@ def concrete_model(grid: Grid) -> pyo.ConcreteModel:
 
 
 def build_pyomo(instance: Instance, objective: str, num_slots: int | None = None) -> BuiltModel:
-    """Build an instance as a Pyomo model, over a number of slots or one chosen from its load."""
-    return build_grid(grid_of(instance, num_slots))
+    """Build an instance as a Pyomo model, over a number of slots or one chosen from its load.
+
+    It holds every configuration: a constraint of one's own may forbid what dominates another.
+    """
+    return build_grid(grid_of(instance, num_slots, keep_all=True))
 
 
 def build_grid(grid: Grid) -> BuiltModel:

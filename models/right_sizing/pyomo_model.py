@@ -32,23 +32,23 @@ _PROBABILITY = 1e-9
 
 def pyomo_model(problem: PlanningProblem) -> Any:
     """Return the Pyomo ``ConcreteModel`` of a planning problem, to read, extend and solve."""
-    return _Whiteboard(problem).draw()
+    return _Formulas(problem).build()
 
 
 def build_pyomo(problem: PlanningProblem, objective: str = "cost") -> BuiltModel:
     """Return the extensive form in Pyomo, with the way back to a plan."""
-    board = _Whiteboard(problem)
-    model = board.draw()
+    formulas = _Formulas(problem)
+    model = formulas.build()
     parts = (model.x, model.v, model.d, model.a, model.r)
     keys = [(part.local_name, index) for part in parts for index in part]
     variables = tuple(part[index] for part in parts for index in part)
     return BuiltModel(
         PyomoModel(model, variables, "min"),
-        lambda values: board.plan(dict(zip(keys, values.tolist(), strict=True))),
+        lambda values: formulas.plan(dict(zip(keys, values.tolist(), strict=True))),
     )
 
 
-class _Whiteboard:
+class _Formulas:
     def __init__(self, problem: PlanningProblem) -> None:
         self.problem = problem
         self.bands = bands_of(problem)
@@ -142,7 +142,7 @@ class _Whiteboard:
         total += max(self.margins.values(), default=0.0)
         return total / gpus + 1 + self.problem.failures
 
-    def draw(self) -> Any:
+    def build(self) -> Any:
         m = pyo.ConcreteModel(name=self.problem.name)
         self._variables(m)
         self._service(m)

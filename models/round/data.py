@@ -155,13 +155,25 @@ class RoundData:
 
 
 def round_data(
-    instance: Instance, objective: str, conflicts: tuple[Conflict, ...] = ()
+    instance: Instance,
+    objective: str,
+    conflicts: tuple[Conflict, ...] = (),
+    keep_all: bool = False,
 ) -> RoundData:
-    """Return the data of an instance's first slot: the jobs that have arrived at 0."""
+    """Return the data of an instance's first slot: the jobs that have arrived at 0.
+
+    The parameters are those of `make_round_data`.
+    """
     slot_s = require_slot(instance)
     jobs = tuple(job for job in instance.jobs if job.arrival_s == 0)
     return make_round_data(
-        instance.topology, jobs, slot_s, round_utility(objective), quotas_of(instance), conflicts
+        instance.topology,
+        jobs,
+        slot_s,
+        round_utility(objective),
+        quotas_of(instance),
+        conflicts,
+        keep_all,
     )
 
 
@@ -221,10 +233,12 @@ def make_round_data(
     utility: RoundUtility,
     quotas: Mapping[str, int],
     conflicts: tuple[Conflict, ...] = (),
+    keep_all: bool = False,
 ) -> RoundData:
     """Merge equal jobs, drop dominated configurations, and lay out the columns.
 
-    With conflicts, a configuration is dominated only by one that stands wherever it does.
+    With conflicts, a configuration is dominated only by one that stands wherever it does. Where all
+    are kept, dominated ones stay: a constraint of one's own may forbid what dominates them.
     """
     shapes = {
         id(cs): shape_of(cs)
@@ -246,7 +260,8 @@ def make_round_data(
                 )
             use, fitting, order = burdens[shape]
             rate = np.array([c.rate for c in job.configurations])
-            front = fitting[pareto_front(order, rate[fitting])]
+            useful = rate[fitting] > 0 if keep_all else pareto_front(order, rate[fitting])
+            front = fitting[useful]
             fronts[table] = (front, use[front], rate[front])
         values = utility.of_rates(job, fronts[table][2], slot_s)
         # Jobs that gain the same from the same configurations are one class.

@@ -80,8 +80,11 @@ def _name(model: pyo.ConcreteModel, data: RoundData) -> None:
 def build_pyomo(
     instance: Instance, objective: str, conflicts: tuple[Conflict, ...] = ()
 ) -> BuiltModel:
-    """Build the first slot of an instance as a Pyomo model; see `build_arrays`."""
-    data = round_data(instance, objective, conflicts)
+    """Build the first slot of an instance as a Pyomo model; see `build_arrays`.
+
+    It holds every configuration: a constraint of one's own may forbid what dominates another.
+    """
+    data = round_data(instance, objective, conflicts, keep_all=True)
     model = concrete_model(data)
     variables = tuple(model.x[key] for key in model.KC)
     again = partial(build_pyomo, instance, objective)

@@ -115,7 +115,7 @@ def concrete_model(data: SharingData, objective: str) -> pyo.ConcreteModel:
         model,
         "run",
         {(jobs[k], names[k][c]): model.z[o] for o, (k, c) in enumerate(data.options)},
-        "job, configuration: whether it runs in it",
+        "job, configuration: how many of these jobs run in it",
     )
     return model
 

@@ -99,6 +99,8 @@ def test_the_checker_names_what_is_wrong(after, codes):
         (lambda: CheckpointProblem("r", (Phase(math.nan),), 1.0), "work_s is nan"),
         (lambda: CheckpointProblem("r", (Phase(60.0),), 1.0), "never ends"),
         (lambda: pretraining(0), "num_gpus"),
+        (lambda: CheckpointPlan((2.0, 5)), "after has 2.0"),
+        (lambda: CheckpointPlan((True,)), "after has True"),
     ],
 )
 def test_what_makes_no_sense_is_refused(build, part):

@@ -70,3 +70,6 @@ class InferenceReport:
     checks: tuple[GoalCheck, ...] = ()
     iterations: int = 1
     converged: bool = False
+
+    def __post_init__(self) -> None:
+        self.result.require_kind(InferencePlan, "inference report")

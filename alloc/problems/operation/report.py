@@ -50,3 +50,6 @@ class OperationReport:
 
     result: Result[OperationPlan]
     costs: OperationCosts
+
+    def __post_init__(self) -> None:
+        self.result.require_kind(OperationPlan, "operation report")

@@ -54,3 +54,6 @@ class QuotaReport:
     outlooks: tuple[TenantOutlook, ...] = ()
     iterations: int = 1
     converged: bool = False
+
+    def __post_init__(self) -> None:
+        self.result.require_kind(QuotaPlan, "quota report")

@@ -311,10 +311,13 @@ def solve_round(
     )
     bound, proof = answer.bound, answer.proof
     limit: Limit | None = "time" if answer.limit else None
-    allocation = data.allocation(answer.x, exact=True)
     conflict = None
-    if len(allocation.assignments) < round(answer.x.sum()) and limit is None:
-        conflict = data.conflict(answer.x)
+    try:
+        allocation = data.allocation(answer.x, exact=True)
+        if len(allocation.assignments) < round(answer.x.sum()) and limit is None:
+            conflict = data.conflict(answer.x)
+    except KeyboardInterrupt:
+        allocation, limit = data.allocation(answer.x), "interrupt"
     if conflict is not None:
         raw, allocation = _solve_on_hosts(
             instance, objective, settings, allocation, conflict, report

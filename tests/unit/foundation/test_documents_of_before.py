@@ -118,3 +118,15 @@ def test_a_malformed_document_of_version_1_is_refused(kind: str, body: dict[str,
     for wanted in ("result", *REPORTS.values()):
         with pytest.raises(InstanceError):
             format_of(wanted).parse(text)
+
+
+@pytest.mark.parametrize("kind", sorted(REPORTS.values()))
+def test_a_report_refuses_the_answer_of_another_family(kind: str) -> None:
+    """What a result may hold anywhere, a report holds of its own family only."""
+    name = next(old_name for old_name, now in REPORTS.items() if now == kind)
+    other = "quota_result" if kind != "quota_report" else "operation_result"
+    report = format_of(kind).encode(format_of(kind).parse(json.dumps(old(name))))
+    stranger = format_of("result").encode(parse_result(json.dumps(old(other))))
+    report["result"]["solution"] = stranger["solution"]
+    with pytest.raises(InstanceError, match="give a result whose solution is"):
+        format_of(kind).parse(json.dumps(report))

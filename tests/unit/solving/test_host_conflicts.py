@@ -7,7 +7,10 @@ from random import Random
 
 import pytest
 
+import alloc
+from alloc.backends import SolverOptions, highs
 from alloc.errors import SolverError
+from alloc.families import FAMILIES
 from alloc.models.capacity import burden_on_hosts, capacity_rows, pareto_front, use_order
 from alloc.models.host_conflicts import (
     Conflict,
@@ -18,9 +21,12 @@ from alloc.models.host_conflicts import (
     with_new,
 )
 from alloc.packing import Steps, Undecided, place_together
+from alloc.packing.alone import _smallest
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment
-from alloc.topology import Host, HostType, Topology
+from alloc.solving.outcome import Settings
+from alloc.solving.refinement import Question, solve_refined
+from alloc.topology import Host, HostType, Topology, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup, rigid_gang
 from benchmarks.tiny.cluster import packs, random_gang, random_topology
@@ -130,3 +136,43 @@ def test_a_conflict_met_again_is_the_solvers_fault() -> None:
     assert with_new((), [conflict]) == (conflict,)
     with pytest.raises(SolverError, match="forbids"):
         with_new((conflict,), [conflict])
+
+
+def test_a_search_is_ended_by_its_steps_whatever_it_spends_them_on() -> None:
+    """Comparing what is left over is work too: it took minutes where steps were not counted."""
+    with pytest.raises(Undecided):
+        _smallest([(i, 100 - i) for i in range(100)], Steps(1000))
+    kinds = [
+        Configuration((TaskGroup("w", 1, 5000, cpu_milli=1000 + 100 * k),), 1.0) for k in range(4)
+    ]
+    cluster = flat_cluster("many", HostType("h", 8, "v100", 64_000), 100)
+    hosts = Hosts(cluster)
+    assert hosts.holds([kinds[k % 4] for k in range(150)]) is None
+    assert hosts.conflict([kinds[k % 4] for k in range(150)]) is None
+
+
+def test_an_interrupt_keeps_what_was_found_and_proved() -> None:
+    """The first model is solved, its answer does not stand, and then the user has enough."""
+    cluster = flat_cluster("two", HostType("h", 4, "v100"), 2)
+    sizes = (3, 3, 2)
+    jobs = tuple(
+        Job(f"j{k}", 0.0, 100.0, (Configuration((TaskGroup("w", 1, 1000 * n),), 1.0),))
+        for k, n in enumerate(sizes)
+    )
+    instance = Instance("two", cluster, jobs, slot_s=1.0)
+    asked = []
+
+    def solve_once(built):
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(built)
+        return highs.solve(built.model, SolverOptions(10.0))
+
+    question = Question(instance, FAMILIES["round"], "progress")
+    built = FAMILIES["round"].build("arrays", instance)
+    raw, solution = solve_refined(question, built, solve_once, Settings(), lambda line: None)
+    assert raw.limit == "interrupt"
+    assert question.family.check(instance, solution) == []
+    assert len(solution.assignments) == 2
+    best = alloc.solve(instance, "round")
+    assert raw.bound >= best.objective

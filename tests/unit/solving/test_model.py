@@ -12,6 +12,7 @@ from alloc.errors import BackendUnavailableError, InstanceError, SolverError
 from alloc.families import FAMILIES, verify
 from alloc.instances import load
 from alloc.problems.colocation import ColocationProblem
+from alloc.topology import flat_cluster
 from benchmarks.tiny.assignment import ASSIGNMENT
 from benchmarks.tiny.families import FAMILIES as TINY
 
@@ -103,6 +104,32 @@ def test_a_job_is_kept_out_of_the_slots_that_a_constraint_names():
     built.pyomo.later = pyo.Constraint(expr=pyo.quicksum(early) == 0)
     runs = built.solve().require_solution().runs_of[job]
     assert min(run.start_s for run in runs) >= 2 * INSTANCE.slot_s
+
+
+@pytest.mark.parametrize("name", ["round", "malleable"])
+def test_a_constraint_may_forbid_what_dominates_another(name):
+    """A configuration that no optimum needs is needed where a constraint takes the better one."""
+    ways = tuple(
+        alloc.Configuration((alloc.TaskGroup("worker", 2, 1000),), rate) for rate in (1.5, 1.7)
+    )
+    ways = (alloc.Configuration((alloc.TaskGroup("worker", 1, 1000),), 1.0), *ways)
+    cluster = flat_cluster("one", alloc.HostType("k", 4, "a100"), 1)
+
+    def problem(configurations):
+        job = alloc.Job("a", 0.0, 90.0, configurations)
+        return alloc.Instance("one", cluster, (job,), slot_s=10.0)
+
+    built = alloc.model(problem(ways), name)
+    fast = [x for key, x in built.pyomo.run.items() if key[-1] == "2 worker #2"]
+    assert fast
+    built.pyomo.slower = pyo.Constraint(expr=pyo.quicksum(fast) == 0)
+    without = alloc.solve(problem(ways[:2]), name)
+    assert built.solve().objective == pytest.approx(without.objective)
+
+
+def test_limits_that_no_solver_of_pyomo_hears_are_refused():
+    with pytest.raises(InstanceError, match="options of the solver"):
+        alloc.model(INSTANCE, "round").solve(limits=alloc.Limits(seed=7))
 
 
 def test_another_objective_is_refused():
