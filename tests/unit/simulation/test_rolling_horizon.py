@@ -214,13 +214,15 @@ class Interrupted:
 
     def __init__(self, number: signal.Signals) -> None:
         self.calls = 0
+        self._sent = False
         self._number = number
 
     def __call__(self, instance: Instance, formulation: str, backend: str, /, **options) -> Result:
         self.calls += 1
 
         def progress(line: str) -> None:
-            if self.calls == 2:
+            if self.calls == 2 and not self._sent:
+                self._sent = True
                 os.kill(os.getpid(), self._number)
 
         return alloc.solve(instance, formulation, backend, progress=progress, **options)
