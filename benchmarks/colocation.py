@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -26,6 +24,7 @@ from alloc.problems.colocation import ColocationProblem, Packing
 from alloc.result import Result
 from alloc.solving import solve
 from alloc.workload import InterferenceTable
+from benchmarks.data import data_folder
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude, value_and_gap
 
@@ -35,8 +34,7 @@ TARGET_GAP = 1e-6
 
 def measured_table() -> InterferenceTable | None:
     """Return Gavel's V100 table, or None where the extracts are not."""
-    root = Path(__file__).parents[1]
-    traces = Path(os.environ.get("ALLOC_TRACES", root.parent / "shared" / "data" / "traces"))
+    traces = data_folder("traces")
     derived = traces / "gavel" / "derived"
     if not derived.is_dir():
         return None

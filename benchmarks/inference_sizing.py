@@ -13,11 +13,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
-import os
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -37,6 +35,7 @@ from alloc.result import Limits
 from alloc.solving.inference_sizing.method import solve_inference
 from alloc.solving.outcome import Settings
 from alloc.solving.quota_planning.method import solve_quotas
+from benchmarks.data import data_folder
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 
@@ -46,8 +45,7 @@ GPU = 1000
 
 def measured_options() -> tuple[ReplicaOption, ...] | None:
     """Return Splitwise's measurements as options, or None where the extracts are not."""
-    root = Path(__file__).parents[1]
-    traces = Path(os.environ.get("ALLOC_TRACES", root.parent / "shared" / "data" / "traces"))
+    traces = data_folder("traces")
     path = traces / "splitwise" / "perf_model.csv.gz"
     if not path.exists():
         return None

@@ -12,12 +12,10 @@ repository).
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -32,6 +30,7 @@ from alloc.solving import solve
 from alloc.topology import HostType, flat_cluster
 from alloc.topology.mig import mig_profiles
 from alloc.workload import Configuration, Job, TaskGroup
+from benchmarks.data import data_folder
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 
@@ -132,8 +131,7 @@ def run(case: Case) -> tuple[Result, float]:
 
 def real_pods() -> list[Case]:
     """Return openb pods on a part of its GPU nodes and on all nodes; none without the trace."""
-    root = Path(__file__).parents[1]
-    traces = Path(os.environ.get("ALLOC_TRACES", root.parent / "shared" / "data" / "traces"))
+    traces = data_folder("traces")
     folder = traces / "alibaba-gpu-v2023-openb"
     if not folder.is_dir():
         return []

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
-import os
 import statistics
 import sys
 from collections import Counter
@@ -50,6 +49,7 @@ from alloc.solving.sharing.offline_packing import bound_gpus, pack_offline
 from alloc.topology import Topology
 from alloc.units import MILLI
 from alloc.verification import verify
+from benchmarks.data import data_folder
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 
@@ -103,12 +103,6 @@ class Line:
             return None
         pairs = zip(self.bounds[percent], self.ratios[percent], strict=True)
         return statistics.mean(bound / ratio - 1 for bound, ratio in pairs)
-
-
-def traces_folder() -> Path:
-    """Return the folder of the trace extracts."""
-    root = Path(__file__).resolve().parent.parent
-    return Path(os.environ.get("ALLOC_TRACES", root.parent / "shared" / "data" / "traces"))
 
 
 def read_trace(folder: Path) -> Trace:
@@ -268,7 +262,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--plan-seconds", type=float, default=90.0, metavar="S")
     parser.add_argument("--skip-exact", action="store_true", help="no plans, no offline answer")
     arguments = parser.parse_args(argv)
-    trace = read_trace(traces_folder())
+    trace = read_trace(data_folder("traces"))
     seeds = [SEEDS[0] + k for k in range(arguments.seeds)]
     few = seeds[: arguments.other_seeds]
     mix = mix_of(trace.pods)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
 import resource
 import sys
 import time
@@ -29,6 +28,7 @@ from alloc.certificate import OPTIMALITY_GAP
 from alloc.instances.readers.rebalancing import read_rebalancing
 from alloc.result import Limits
 from alloc.units import MILLI
+from benchmarks.data import data_folder
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 
@@ -124,7 +124,7 @@ class Answer:
     gigabytes: float
 
 
-def data_folder() -> Path:
+def sets_folder() -> Path:
     """Return the folder of the sets.
 
     Raises
@@ -132,9 +132,7 @@ def data_folder() -> Path:
     FileNotFoundError
         If it is not there.
     """
-    given = os.environ.get("ALLOC_PLACEMENT")
-    beside = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "placement"
-    folder = Path(given) if given else beside
+    folder = data_folder("placement")
     if not folder.is_dir():
         raise FileNotFoundError(
             f"the placement sets are not in {folder}; point ALLOC_PLACEMENT to their folder."
@@ -259,7 +257,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name not in known:
             parser.error(f'unknown task "{name}"; known: {", ".join(known)}')
     try:
-        folder = data_folder()
+        folder = sets_folder()
     except FileNotFoundError as error:
         print(f"NOTHING IS MEASURED: {error}", file=sys.stderr)
         return 2

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 import statistics
 import sys
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from alloc.instances.qaplib import read_qaplib
 from alloc.problems.quadratic_assignment import Permutation
 from alloc.result import Limits, Result
 from alloc.solving import solve
+from benchmarks.data import data_folder
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude, value_and_gap
 
@@ -44,8 +44,7 @@ class Known:
 
 def folder() -> Path:
     """Return the folder of the problems."""
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data" / "orlib"
-    return Path(os.environ.get("ALLOC_ORLIB", beside)) / "qap"
+    return data_folder("orlib") / "qap"
 
 
 def known_values() -> list[Known]:

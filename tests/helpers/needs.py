@@ -5,6 +5,9 @@ that cannot even be imported without PyTorch begins with ``pytestmark = need_tor
 set a missing part fails the test; elsewhere the test is reported as not run, with what to install.
 So nobody has to install a database to try a change, and nothing is left out unseen.
 
+Published traces and sets of instances are not part of the repository: `need_data` finds them, or
+leaves the test out.
+
 ``ALLOC_TESTS_WITHOUT="postgres browser"`` hides what is installed, to see what a bare machine sees.
 """
 
@@ -14,6 +17,7 @@ import os
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -34,10 +38,36 @@ def need(mark: str) -> None:
     if mark not in os.environ.get("ALLOC_TESTS_WITHOUT", "").split() and _FIND[mark]():
         return
     what, cure = NEEDS[mark]
-    sentence = f"{NOT_RUN}{what} is not here; {cure}."
     if os.environ.get("CI"):
-        pytest.fail(sentence, pytrace=False)
-    pytest.skip(sentence, allow_module_level=True)
+        pytest.fail(f"{NOT_RUN}{what} is not here; {cure}.", pytrace=False)
+    not_run(f"{what} is not here; {cure}.")
+
+
+def not_run(why: str) -> NoReturn:
+    """Leave a test out: the only place where that is done, and the end of the run says why."""
+    __tracebackhide__ = True
+    pytest.skip(f"{NOT_RUN}{why}", allow_module_level=True)
+
+
+def need_data(kind: str, *inner: str) -> Path:
+    """Return a file or folder of data that are not part of the repository, or stop here.
+
+    Nobody but their publishers may hand them out, so that not even CI can ask for them.
+
+    Parameters
+    ----------
+    kind
+        ``traces``, ``placement`` or ``orlib``; see `benchmarks.data`.
+    inner
+        The path within their folder.
+    """
+    __tracebackhide__ = True
+    from benchmarks.data import VARIABLES, data_folder
+
+    path = data_folder(kind).joinpath(*inner)
+    if not path.exists():
+        not_run(f"{kind} data are not here; point {VARIABLES[kind]} to their folder.")
+    return path
 
 
 def need_torch() -> pytest.MarkDecorator:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import need_data
 
 from alloc.instances.readers.rebalancing import read_rebalancing
 from alloc.objectives import parse_level
@@ -87,12 +86,7 @@ def test_order_and_units_do_not_matter(seed: int, goal: str) -> None:
 @pytest.mark.parametrize(("goal", "listed"), [(GOALS[0], 9.501), (GOALS[1], 42.40)])
 def test_fifty_hosts_beat_local_search(goal: str, listed: float) -> None:
     """The smallest set of the benchmark, with time to spare: better than what is listed."""
-    given = os.environ.get("ALLOC_PLACEMENT")
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data" / "placement"
-    file = (Path(given) if given else beside) / "gpu_50h_200p_s1.json.gz"
-    if not file.exists():
-        pytest.skip(f"the placement sets are not there ({file}); set ALLOC_PLACEMENT")
-    instance = read_rebalancing(file)
+    instance = read_rebalancing(need_data("placement", "gpu_50h_200p_s1.json.gz"))
     outcome = solve_placement(instance, goal, Settings(15.0), None, lambda line: None)
     assert outcome.solution is not None
     assert verify(instance, outcome.solution) == []

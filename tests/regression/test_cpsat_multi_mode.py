@@ -10,12 +10,11 @@ Sprecher, "PSPLIB - a project scheduling problem library", EJOR 96 (1996).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+from needs import need_data
 from ortools.sat.python import cp_model
 
 from alloc.backends import SolverOptions
@@ -260,10 +259,7 @@ RESOURCEAVAILABILITIES:
 
 def stored_project(name: str) -> Project:
     """Read an instance of PSPLIB where it is at hand."""
-    beside = Path(__file__).parents[2].parent / "shared" / "data" / "orlib"
-    path = Path(os.environ.get("ALLOC_ORLIB", beside)) / "mrcpsp" / "j10" / f"{name}.mm"
-    if not path.exists():
-        pytest.skip(f"NOT CHECKED: {path} is not there; point ALLOC_ORLIB at the library folder.")
+    path = need_data("orlib", "mrcpsp", "j10", f"{name}.mm")
     return read_project(path.read_text(encoding="utf-8"))
 
 

@@ -7,6 +7,7 @@ The data is not part of the repository. It is looked for in the folder that the 
 from __future__ import annotations
 
 import pytest
+from needs import need_data
 
 from alloc.instances.inflation import inflated_arrivals
 from alloc.schedulers.placement import BestFit, Fgd, FirstFit, RandomFit
@@ -19,14 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def trace() -> openb.Trace:
-    """Return the trace, or skip with a loud reason."""
-    folder = openb.traces_folder()
-    if not (folder / "alibaba-gpu-v2023-openb").is_dir():
-        pytest.skip(
-            f"FGD IS NOT TESTED AGAINST ITS PUBLISHED RESULTS: openb is not in {folder}. "
-            "Set ALLOC_TRACES to the folder of the trace extracts."
-        )
-    return openb.read_trace(folder)
+    return openb.read_trace(need_data("traces", "alibaba-gpu-v2023-openb").parent)
 
 
 def test_the_trace_is_the_published_one(trace: openb.Trace) -> None:

@@ -6,10 +6,8 @@ The data is not part of the repository. It is looked for in the folder that the 
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
+from needs import need_data
 
 from alloc.instances.readers.rebalancing import read_rebalancing
 from alloc.models.placement.data import PlacementData
@@ -17,18 +15,14 @@ from alloc.objectives.goals import parse_goal
 from alloc.solving.placement.admission import solve_admission
 from alloc.solving.placement.bounds import placement_bound
 from alloc.verification import verify
+from benchmarks.data import data_folder
 
-ROOT = Path(__file__).parents[2]
-SETS = Path(os.environ.get("ALLOC_PLACEMENT", ROOT.parent / "shared" / "data" / "placement"))
+SETS = data_folder("placement")
 
 
 @pytest.fixture(autouse=True)
 def _sets_are_there() -> None:
-    if not SETS.is_dir():
-        pytest.skip(
-            f"BOUNDS ARE NOT TESTED ON THE PLACEMENT SETS: there is no folder {SETS}. Set "
-            "ALLOC_PLACEMENT to the folder of the sets."
-        )
+    need_data("placement")
 
 
 def data_of(name: str) -> PlacementData:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
-from pathlib import Path
 
 import pytest
+from needs import need_data
 
 from alloc.instances import readers
 from alloc.instances.readers import demand_of
 from alloc.problems.allocation.instance import Instance
 from alloc.units import MILLI
+from benchmarks.data import data_folder
 
-ROOT = Path(__file__).parents[2]
-TRACES = Path(os.environ.get("ALLOC_TRACES", ROOT.parent / "shared" / "data" / "traces"))
+TRACES = data_folder("traces")
 ITP = TRACES / "microsoft-itp-2021"
 PHILLY = TRACES / "microsoft-philly-2017"
 OPENB = TRACES / "alibaba-gpu-v2023-openb"
@@ -29,11 +28,7 @@ WEEK_S = 7 * 86400.0
 
 @pytest.fixture(autouse=True)
 def _traces_are_there() -> None:
-    if not TRACES.is_dir():
-        pytest.skip(
-            f"THE READERS ARE NOT TESTED AGAINST REAL TRACES: there is no folder {TRACES}. "
-            "Set ALLOC_TRACES to the folder of the trace extracts."
-        )
+    need_data("traces")
 
 
 def test_itp_has_as_many_jobs_and_gpu_hours_as_its_authors_say() -> None:

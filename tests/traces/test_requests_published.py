@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import need_data
 
 from alloc.instances.readers.requests import read_azure_llm, read_splitwise_option
 from alloc.planning.inference import size_inference
@@ -17,18 +16,14 @@ from alloc.problems.inference_sizing.report import InferenceReport
 from alloc.problems.inference_sizing.request_stream import RequestStream
 from alloc.problems.inference_sizing.requests import LatencyGoal
 from alloc.problems.inference_sizing.served import ServedModel
+from benchmarks.data import data_folder
 
-ROOT = Path(__file__).parents[2]
-TRACES = Path(os.environ.get("ALLOC_TRACES", ROOT.parent / "shared" / "data" / "traces"))
+TRACES = data_folder("traces")
 
 
 @pytest.fixture(autouse=True)
 def _traces_are_there() -> None:
-    if not TRACES.is_dir():
-        pytest.skip(
-            f"REQUESTS ARE NOT READ AS PUBLISHED: there is no folder {TRACES}. "
-            "Set ALLOC_TRACES to the folder of the trace extracts."
-        )
+    need_data("traces")
 
 
 def requests(name: str) -> RequestStream:

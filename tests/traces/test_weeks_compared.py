@@ -5,16 +5,14 @@ The data is not part of the repository; ``test_real_traces.py`` says where it is
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
+from needs import need_data
 
 from alloc.comparison import compare
 from alloc.instances.readers import read_instance
+from benchmarks.data import data_folder
 
-ROOT = Path(__file__).parents[2]
-TRACES = Path(os.environ.get("ALLOC_TRACES", ROOT.parent / "shared" / "data" / "traces"))
+TRACES = data_folder("traces")
 WINDOW = {"length_s": 7 * 86400.0, "slot_s": 1200.0}
 ITP = ("itp", "microsoft-itp-2021/raw/cluster06.csv.gz")
 PHILLY = ("philly", "microsoft-philly-2017/philly_jobs_pollux.csv.gz")
@@ -22,11 +20,7 @@ PHILLY = ("philly", "microsoft-philly-2017/philly_jobs_pollux.csv.gz")
 
 @pytest.fixture(autouse=True)
 def _traces_are_there() -> None:
-    if not TRACES.is_dir():
-        pytest.skip(
-            f"WEEKS OF REAL TRACES ARE NOT COMPARED: there is no folder {TRACES}. "
-            "Set ALLOC_TRACES to the folder of the trace extracts."
-        )
+    need_data("traces")
 
 
 @pytest.mark.slow

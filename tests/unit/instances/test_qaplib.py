@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from needs import need_data
 
 from alloc.errors import InstanceError
 from alloc.instances.qaplib import (
@@ -20,7 +20,6 @@ from alloc.instances.qaplib import (
 from alloc.problems.quadratic_assignment import QuadraticAssignment
 
 ROOT = Path(__file__).parents[3]
-ORLIB = Path(os.environ.get("ALLOC_ORLIB", ROOT.parent / "shared" / "data" / "orlib")) / "qap"
 
 # A file of our own: flows of a ring of three, lengths of a line, numbers over odd line ends.
 RING = " 3\n\n 0 4 0\n 0 0 4 4 0\n 0\n\n 0 1 2\n 1 0 1\n 2 1 0\n"
@@ -125,9 +124,7 @@ def test_what_is_written_is_read(numbers):
 
 def test_every_published_solution_has_the_value_it_states():
     """68 solutions by many hands: the reading of both files is right or this fails."""
-    if not ORLIB.is_dir():
-        pytest.skip(f"QAPLIB IS NOT READ: there is no folder {ORLIB}. Set ALLOC_ORLIB to orlib.")
-    files = sorted(ORLIB.glob("*.sln"))
+    files = sorted(need_data("orlib", "qap").glob("*.sln"))
     for path in files:
         problem = read_qaplib(path.with_suffix(".dat"))
         assert read_qaplib_solution(path, problem).value > -1

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import need_data
 
 from alloc.errors import InstanceError
 from alloc.instances.readers.interference import read_gavel_interference
@@ -56,11 +56,7 @@ def test_an_unknown_gpu_is_answered_with_the_known_ones(files: tuple[Path, Path]
 
 def test_the_real_tables_pack_a_thousand_jobs() -> None:
     """26 kinds on a V100: 636 of 676 ordered pairs can share (research notes, section 3)."""
-    root = Path(__file__).parents[3]
-    folder = Path(os.environ.get("ALLOC_TRACES", root.parent / "shared" / "data" / "traces"))
-    derived = folder / "gavel" / "derived"
-    if not derived.is_dir():
-        pytest.skip(f"the shared traces are not at {folder}; set ALLOC_TRACES")
+    derived = need_data("traces", "gavel", "derived")
     table, report = read_gavel_interference(
         derived / "throughputs_isolated.csv.gz", derived / "throughputs_colocated.csv.gz"
     )

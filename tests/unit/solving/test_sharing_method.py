@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from needs import need_data
 
 from alloc.instances.readers import openb_instance
 from alloc.models.sharing import patterns, sharing_data
@@ -298,11 +297,7 @@ def test_equal_things_are_counted() -> None:
 
 def test_real_pods_on_a_part_of_a_real_cluster() -> None:
     """openb: 600 pods, most of them shares, on 200 of the GPU nodes with the fewest GPUs proved."""
-    root = Path(__file__).parents[3]
-    traces = Path(os.environ.get("ALLOC_TRACES", root.parent / "shared" / "data" / "traces"))
-    folder = traces / "alibaba-gpu-v2023-openb"
-    if not folder.is_dir():
-        pytest.skip(f"the shared traces are not at {traces}; set ALLOC_TRACES")
+    folder = need_data("traces", "alibaba-gpu-v2023-openb")
     instance, _ = openb_instance(
         folder / "openb_node_list_gpu_node.csv.gz",
         folder / "openb_pod_list_default.csv.gz",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import networkx as nx
 import pytest
+from needs import need_data
 
 from alloc.errors import InstanceError
 from alloc.instances.topologies import read_topology, topology_text, write_topology
@@ -231,10 +231,7 @@ def test_a_table_of_one_column_is_no_topology(tmp_path):
 
 def test_the_hosts_of_lingjun_are_read():
     """The one public trace with network tiers: 847 hosts in 119 racks below three pods."""
-    traces = Path(os.environ.get("ALLOC_TRACES", ROOT.parent / "shared" / "data" / "traces"))
-    path = traces / "alibaba-lingjun-2023" / "topo.csv.gz"
-    if not path.exists():
-        pytest.skip(f"{path} is not there: set ALLOC_TRACES to the folder of the traces")
+    path = need_data("traces", "alibaba-lingjun-2023", "topo.csv.gz")
     topology, report = read_topology(path, host_type="8x-a100-sxm-80gb")
     counts = [sum(d.level == level for d in topology.domains) for level in topology.levels]
     assert (topology.levels, counts) == (("DSW", "PSW", "ASW"), [1, 3, 119])

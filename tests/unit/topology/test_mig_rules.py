@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-from pathlib import Path
 
 import pytest
+from needs import need_data
 
 from alloc.errors import InstanceError
 from alloc.topology.gpu_fit import gpu_misfit
@@ -25,14 +24,6 @@ from alloc.topology.topology import HostType, flat_cluster
 from alloc.workload import Configuration, TaskGroup
 
 FIVE = frozenset({"1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"})
-
-
-def traces() -> Path:
-    root = Path(__file__).parents[3]
-    folder = Path(os.environ.get("ALLOC_TRACES", root.parent / "shared" / "data" / "traces"))
-    if not folder.is_dir():
-        pytest.skip(f"the shared traces are not at {folder}; set ALLOC_TRACES")
-    return folder
 
 
 @pytest.mark.parametrize("gpu_type", MIG_PROFILES)
@@ -77,7 +68,7 @@ def test_layouts_are_what_trying_every_set_of_instances_finds() -> None:
 
 def test_miso_lists_all_full_layouts_but_one() -> None:
     """The published list of 18 has every multiset of ours except 4g + 3g."""
-    codes = json.loads((traces() / "miso" / "partition_code.json").read_text())
+    codes = json.loads((need_data("traces") / "miso" / "partition_code.json").read_text())
     theirs = {tuple(sorted(code)) for code in codes.values()}
     ours = {
         tuple(sorted(int(name[0]) for name, _ in layout))
