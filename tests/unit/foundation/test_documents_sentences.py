@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from week_document import INSTANCE, WORKER
 
 from alloc.documents import (
     json_schema,
@@ -18,29 +17,6 @@ from alloc.documents import (
 )
 from alloc.errors import InstanceError
 
-WORKER = {"role": "worker", "count": 1, "gpu_milli": 1000}
-INSTANCE: dict[str, Any] = {
-    "schema_version": 1,
-    "kind": "instance",
-    "name": "week",
-    "topology": {
-        "name": "lab",
-        "host_types": [
-            {"name": "dgx", "num_gpus": 4, "gpu_type": "v100", "cpu_milli": 64000,
-             "memory_mib": 100000}
-        ],
-        "levels": ["leaf"],
-        "domains": [{"id": "leaf-0", "level": "leaf"}],
-        "hosts": [{"id": "host-0", "type": "dgx", "domain": "leaf-0"}],
-    },
-    "configuration_sets": {"resnet": [{"tasks": [WORKER], "rate": 2}]},
-    "tenants": [{"name": "red", "gpu_quota_milli": 2000}],
-    "jobs": [
-        {"id": "train-17", "arrival_s": 0, "work": 10, "configurations": "resnet"},
-        {"id": "eval-3", "arrival_s": 5, "work": 10,
-         "configurations": [{"tasks": [WORKER], "rate": 1}]},
-    ],
-}  # fmt: skip
 Change = Callable[[dict[str, Any]], Any]
 
 
@@ -471,86 +447,3 @@ def test_of_a_list_that_is_wrong_everywhere_the_first_item_is_reported() -> None
     wrong = {"id": "x", "submit": 1, "gpus": 2, "duration": 3}
     with pytest.raises(InstanceError, match=r'^job "x": unknown field "submit".* \(and 4 more\)$'):
         parse_instance(json.dumps({**INSTANCE, "jobs": [wrong] * 10_000}))
-
-
-HOSTILE = """
-import json, os, re, sys
-from pathlib import Path
-from alloc.documents import parse_instance, parse_planning_problem
-from alloc.errors import InstanceError
-from alloc.documents.formats import record_of
-from alloc.problems.quota_planning.problem import QuotaProblem
-from alloc.server.bodies import read_request
-from alloc.server.problems import ProblemError
-from alloc.server.requests import SolveRequest
-
-def kib(name):
-    return int(re.search(name + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-
-def mib_of(read, text):
-    # In a child of its own: what others have freed would serve this one too.
-    reading, writing = os.pipe()
-    if os.fork() == 0:
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins afresh
-        before = kib("VmRSS")
-        try:
-            read(text)
-            said = "taken"
-        except (InstanceError, ProblemError) as error:
-            said = "long" if len(str(error)) > 2_000 else ""
-        os.write(writing, f"{(kib('VmHWM') - before) / 1024} {said}".encode())
-        os._exit(0)
-    os.wait()
-    mib, said = os.read(reading, 100).decode().split(" ")
-    assert not said, said
-    return float(mib)
-
-instance, size = json.loads(sys.argv[1]), 2**20
-def many(item):
-    return "[" + ",".join([item] * (size // (len(item) + 1))) + "]"
-def wide(value):
-    number = size // (8 + len(value))
-    return "{" + ",".join(f'"{name:x}":{value}' for name in range(number)) + "}"
-shapes = (
-    {"jobs": many("{}")}, {"jobs": many("[]")}, {"jobs": many("0")}, {"jobs": many('{"id":0}')},
-    {"tenants": many("{}")}, {"topology": '{"hosts":' + many("{}") + "}"}, {"a": many("[]")},
-    {"configuration_sets": wide("0")}, {"configuration_sets": wide("[{}]")},
-    {"configuration_sets": '{"a":' + many("{}") + "}"}, {"description": wide("0")},
-    {"running": many("{}")}, {"a": wide("0")},
-)
-record = lambda text: record_of(json.loads(text), QuotaProblem, "x")
-request = lambda text: read_request(text.encode(), SolveRequest)
-for read, kind in (
-    (parse_instance, "instance"), (parse_planning_problem, "planning"),
-    (record, "instance"), (request, "instance"),
-):
-    try:
-        read("{}")  # what is loaded once is no cost of a document
-    except (InstanceError, ProblemError):
-        pass
-    own = {name: json.dumps(value) for name, value in {**instance, "kind": kind}.items()}
-    texts = [{**own, **shape} for shape in shapes]
-    texts = ["{" + ",".join(f'"{n}":{value}' for n, value in t.items()) + "}" for t in texts]
-    texts.append(wide("0"))
-    if read is request:
-        texts = [wide("0"), *('{"instance":' + text + "}" for text in texts)]
-    for text in texts:
-        print(mib_of(read, text), read.__name__, text[-40:])
-"""
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak of memory is Linux's")
-def test_a_hostile_document_of_1_mib_costs_no_memory() -> None:
-    """Whatever its shape: of a list, a mapping or an object only the first bad items are errors."""
-    run = subprocess.run(
-        [sys.executable, "-c", HOSTILE, json.dumps(INSTANCE)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    costs = [(float(line.split()[0]), line) for line in run.stdout.splitlines()]
-    assert len(costs) > 50
-    # It was gigabytes; what is left is the text and its values.
-    assert max(costs)[0] < 50, max(costs)

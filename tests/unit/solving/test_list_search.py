@@ -19,7 +19,8 @@ from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
 from alloc.result import Limits
 from alloc.schedulers import make_scheduler
-from alloc.solving.malleable.list_search import ListScheduler, ListSearch, best_of, candidate_of
+from alloc.solving.malleable.list_scheduling import ListScheduler
+from alloc.solving.malleable.list_search import ListSearch, best_of, candidate_of
 from alloc.topology import HostType, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Job, rigid_gang
