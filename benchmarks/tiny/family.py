@@ -137,7 +137,9 @@ def disagreement(truth: Truth, answer: Answer, may_stay_open: bool = False) -> s
         return f"{answer.status} {answer.values}, but nothing is feasible"
     if "infeasible" in answer.statuses:
         return f"infeasible, but {truth.values} is possible"
-    if answer.status != "optimal" and not (answer.limited or may_stay_open):
+    if answer.status != "optimal" and not (
+        answer.limited or may_stay_open or _closed(truth, answer)
+    ):
         return f"{answer.status} {answer.values} without a limit"
     levels = zip(
         answer.statuses, answer.values, answer.bounds, truth.values, truth.senses, strict=False
@@ -154,3 +156,16 @@ def disagreement(truth: Truth, answer: Answer, may_stay_open: bool = False) -> s
         if value is None or abs(value - best) > off:
             return f"{value!r} is called optimal; the optimum is {best!r}"
     return None
+
+
+def _closed(truth: Truth, answer: Answer) -> bool:
+    """Return whether every level's bound is as near to its value as what counts as 0.
+
+    An optimum of 0, as costs of either sign cancel, has no relative gap: a bound within rounding
+    stays ``feasible``, and rightly.
+    """
+    off = CLOSE * truth.size
+    return all(
+        value is not None and abs(value - bound) <= off
+        for value, bound in zip(answer.values, answer.bounds, strict=True)
+    )

@@ -259,6 +259,7 @@ def branch_and_bound(
     deadline: float,
     root: DualAscent | None = None,
     rounds: int = 12,
+    margin: float = 1e-9,
 ) -> Proof:
     """Prove how good a permutation is, or find a cheaper one.
 
@@ -279,14 +280,15 @@ def branch_and_bound(
         State of an ascent to start from, or None.
     rounds
         Most rounds of ascent at a node.
+    margin
+        How far below the incumbent's cost a node is closed, relative to that cost or to 1; of costs
+        that come in steps, the steps say.
     """
-    search = _Search(problem, incumbent, deadline, rounds)
+    search = _Search(problem, incumbent, deadline, rounds, margin)
     state = root if root is not None else DualAscent.of(problem)
     everything = np.arange(problem.size)
     search.visit(state, everything, everything, {})
-    # Without a step nodes are closed a margin before the cost, and only that much is proved.
-    closed = search.cost if problem.step else search.enough
-    bound = round_up(min(search.open_bound, closed), search.cost, problem.step)
+    bound = round_up(min(search.open_bound, search.closed_bound), search.cost, problem.step)
     better = None if search.cost >= problem.cost(incumbent) else search.permutation
     return Proof(bound, search.nodes, better)
 
@@ -295,20 +297,31 @@ class _Search:
     """One branch and bound."""
 
     def __init__(
-        self, problem: QuadraticAssignment, incumbent: Permutation, deadline: float, rounds: int
+        self,
+        problem: QuadraticAssignment,
+        incumbent: Permutation,
+        deadline: float,
+        rounds: int,
+        margin: float,
     ) -> None:
-        self.problem, self.deadline, self.rounds = problem, deadline, rounds
+        self.problem, self.deadline, self.rounds, self.margin = problem, deadline, rounds, margin
         self.permutation, self.cost = incumbent, problem.cost(incumbent)
-        self.open_bound, self.nodes = math.inf, 0
+        self.open_bound, self.nodes, self.cut = math.inf, 0, False
+
+    @property
+    def closed_bound(self) -> float:
+        """What the nodes that were closed prove."""
+        # Without a step a bound closes nodes a margin before the cost; leaves are looked at whole.
+        return self.enough if self.cut and not self.problem.step else self.cost
 
     @property
     def enough(self) -> float:
         """Bound from which on a node holds nothing better."""
-        # A margin for rounding keeps a node that holds a cost of just one step less.
-        margin = 1e-10 * max(1.0, abs(self.cost))
+        size = max(1.0, abs(self.cost))
         if self.problem.step:
-            return self.cost - self.problem.step * (1 - 1e-3) + margin
-        return self.cost - 10 * margin
+            # A margin for rounding keeps a node that holds a cost of just one step less.
+            return self.cost - self.problem.step * (1 - 1e-3) + 1e-10 * size
+        return self.cost - self.margin * size
 
     def visit(
         self, state: DualAscent, rows: Permutation, columns: Permutation, fixed: dict[int, int]
@@ -322,6 +335,7 @@ class _Search:
             state, enough=self.enough, deadline=self.deadline, rounds=self.rounds, slowest=0.02
         )
         if bound >= self.enough:
+            self.cut = True
             return
         if time.perf_counter() >= self.deadline:
             self.open_bound = min(self.open_bound, bound)
@@ -331,6 +345,7 @@ class _Search:
         line = state.leaders[i] if by_row else state.leaders[:, i]
         for j in np.argsort(line, kind="stable").tolist():
             if state.bound + line[j] >= self.enough:
+                self.cut = True
                 break
             at = (i, j) if by_row else (j, i)
             child = state.fix(*at)

@@ -79,6 +79,13 @@ def test_where_nothing_is_feasible_only_infeasible_is_true() -> None:
         assert disagreement(Truth(None), Answer((status,), (value,), (0.0,))) is not None
 
 
+def test_an_optimum_of_0_is_closed_by_a_bound_that_counts_as_0() -> None:
+    """It has no relative gap; what is farther from it stays open."""
+    truth = Truth((0.0,), size=5.0)
+    assert disagreement(truth, Answer(("feasible",), (0.0,), (-5e-9,))) is None
+    assert disagreement(truth, Answer(("feasible",), (0.0,), (-5e-4,))) is not None
+
+
 def test_an_answer_that_the_checker_refuses_is_false() -> None:
     answer = Answer(("optimal",), (1.0,), (1.0,), violations=["a rule is broken"])
     assert disagreement(Truth((1.0,)), answer) == "the checker refuses it: a rule is broken"
