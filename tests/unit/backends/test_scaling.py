@@ -15,7 +15,7 @@ from alloc.backends.highs import highs_model, quiet_solver
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.scaling import Scaling, power_of_two
 from alloc.backends.second_proof import _Tree, solve_and_prove, with_proof
-from alloc.backends.weak_duality import proved_bound, proves_infeasible
+from alloc.backends.weak_duality import WeakDuality
 from alloc.errors import SolverError
 from alloc.formulation import ArrayModel, RawResult
 
@@ -154,7 +154,7 @@ def test_a_linear_program_answers_in_the_callers_units(size: float) -> None:
     )
     assert found.value == pytest.approx(expected.fun * size)
     assert found.values @ model.cost == pytest.approx(found.value)
-    assert proved_bound(bounded(model), found.duals) == pytest.approx(found.value, rel=1e-9)
+    assert WeakDuality(bounded(model)).bound(found.duals) == pytest.approx(found.value, rel=1e-9)
     reduced = model.cost - model.matrix.T @ found.duals
     assert found.reduced_costs == pytest.approx(reduced, abs=1e-9 * size)
     # A dearer column that covers more, then a cheaper one, then a limit, then a coefficient.
@@ -194,7 +194,7 @@ def test_any_multipliers_prove_a_bound(seed: int) -> None:
     optimum = best_of_all(model)
     size = float(np.abs(model.cost).max())
     for multipliers in rng.normal(0.0, 0.3 * size, (20, len(model.row_lower))):
-        bound = proved_bound(model, multipliers)
+        bound = WeakDuality(model).bound(multipliers)
         assert bound >= optimum if model.sense == "max" else bound <= optimum
 
 
@@ -210,8 +210,8 @@ def test_rounding_counts_against_a_bound() -> None:
         np.array([1e6]),
         np.zeros(1, dtype=bool),
     )
-    assert -1e-6 < proved_bound(model, np.array([0.3 + 1e-17])) <= 0.0
-    assert -1e-6 < proved_bound(model, np.array([0.1 + 0.2])) < 0.0
+    assert -1e-6 < WeakDuality(model).bound(np.array([0.3 + 1e-17])) <= 0.0
+    assert -1e-6 < WeakDuality(model).bound(np.array([0.1 + 0.2])) < 0.0
 
 
 def test_multipliers_prove_that_there_is_no_solution() -> None:
@@ -226,9 +226,11 @@ def test_multipliers_prove_that_there_is_no_solution() -> None:
         np.ones(2),
         np.ones(2, dtype=bool),
     )
-    assert proves_infeasible(model, np.array([1.0]))
-    assert not proves_infeasible(model, np.array([0.0]))
-    assert not proves_infeasible(replace(model, row_lower=np.array([2.0])), np.array([1.0]))
+    assert WeakDuality(model).proves_infeasible(np.array([1.0]))
+    assert not WeakDuality(model).proves_infeasible(np.array([0.0]))
+    assert not WeakDuality(replace(model, row_lower=np.array([2.0]))).proves_infeasible(
+        np.array([1.0])
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))

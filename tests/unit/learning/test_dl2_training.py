@@ -164,7 +164,7 @@ def test_killed_outright_it_ends_in_the_same_curve(tmp_path: Path) -> None:
     whole = DL2Trainer(tiny(updates=400, validate_every=50), seed=7)
     train(whole, tmp_path / "whole")
     folder = tmp_path / "killed"
-    script = KILLED.format(path=[p for p in sys.path if p.endswith("tests")], folder=str(folder))
+    script = KILLED.format(path=[p for p in sys.path if p.endswith("helpers")], folder=str(folder))
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for attempt in range(4):
         process = subprocess.Popen(
