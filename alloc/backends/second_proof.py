@@ -161,7 +161,7 @@ class _Tree:
                 continue
             proved = self.duality.bound(found.duals, lower, upper)
             bound = self._rounded_up(self.sign * proved)
-            if not np.isfinite(self.root):
+            if lower is self.model.lower and upper is self.model.upper:
                 self.root = self.sign * bound
             if bound >= self._target():
                 least = min(least, bound)

@@ -12,12 +12,13 @@ from scipy.optimize import linprog
 from alloc.backends import SolverOptions, highs
 from alloc.backends.column_bounds import bounded
 from alloc.backends.highs import highs_model, quiet_solver
+from alloc.backends.interrupts import Stop
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.scaling import Scaling, power_of_two
 from alloc.backends.second_proof import _Tree, solve_and_prove, with_proof
 from alloc.backends.weak_duality import WeakDuality
 from alloc.errors import SolverError
-from alloc.formulation import ArrayModel, RawResult
+from alloc.formulation import Array, ArrayModel, RawResult
 
 EXACT = SolverOptions(time_limit_s=20.0, gap=0.0)
 SIZES = [1e-300, 1e-12, 1e-9, 1e-3, 1.0, 7.3, 1e6, 1e12, 1e200]
@@ -285,6 +286,26 @@ def test_no_amount_that_integers_make_is_small_to_the_solver(size: float) -> Non
     scaled = Scaling.of(model).apply(model)
     entries = abs(scaled.matrix.toarray()[0])
     assert entries[0] / entries[1] <= 2.0**10
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_bound_of_a_branch_is_none_of_the_program(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing is proved at the root, the first bound proved is of a part only."""
+    model = bounded(random_program(seed))
+    sign = 1.0 if model.sense == "min" else -1.0
+    proved = WeakDuality.bound
+
+    def unproved_root(duality: WeakDuality, duals: Array, lower: Array, upper: Array) -> float:
+        whole = (lower == model.lower).all() and (upper == model.upper).all()
+        return -sign * np.inf if whole else proved(duality, duals, lower, upper)
+
+    monkeypatch.setattr(WeakDuality, "bound", unproved_root)
+    worst = sign * float(np.maximum(sign * model.cost, 0.0) @ model.upper) + model.offset
+    tree = _Tree(model, worst, model.upper, 60.0)
+    tree.run(Stop())
+    assert tree.root == -sign * np.inf
 
 
 def test_a_tree_too_large_is_confirmed_by_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
