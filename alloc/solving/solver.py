@@ -12,7 +12,7 @@ from alloc.backends import BACKENDS, SolverOptions
 from alloc.backends import backend as named_backend
 from alloc.backends.second_proof import with_proof
 from alloc.errors import CertificateError, UnsupportedFeatureError
-from alloc.families import AUTO, INSTANCE, Family, family_of, load
+from alloc.families import AUTO, SCHEDULE, Family, family_of, load
 from alloc.formulation import ArrayModel, BuiltModel, CpSatModel, ProvedInfeasible, RawResult
 from alloc.objectives import parse_goal
 from alloc.result import Limits, Result
@@ -241,7 +241,7 @@ def _at_least(
 
 def _loses_limits(chosen: Family, problem: Any, solution: Any) -> bool:
     """Return whether placing made a schedule miss its limits: capacity rows do not see hosts."""
-    if chosen.problem != INSTANCE:
+    if chosen.solution != SCHEDULE:
         return False
     violations = chosen.check(problem, solution)
     return bool(violations) and all(v.code in _LIMITS for v in violations)
