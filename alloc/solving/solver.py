@@ -119,7 +119,7 @@ def solve(
 def solve_within(
     problem: Any,
     settings: Settings,
-    report: Callable[[str], None],
+    report: Callable[[str], None] = lambda line: None,
     family: str | None = None,
     backend: str = AUTO,
     *,
