@@ -40,8 +40,9 @@ _FIXED = 3
 """Of the hosts that are left, at least one in so many is fixed in a round of a dive."""
 _KNOWN = 20
 """Patterns of a host that a linear master begins with."""
-CHOICE_S = 10.0
-"""Most seconds of an integer program: what it gains comes early."""
+_CHOICE_NODES = 20
+"""Most nodes of an integer program: what it gains comes at the root. Seconds would end it at
+another place on each machine, and a longer search might then be worse than a shorter one."""
 _CHOICE_GAP = 1e-3
 """Relative gap of an integer program: exchanges gain more than the rest of it, in less time."""
 _POOLED = 120
@@ -119,6 +120,8 @@ class Guide:
         self.pool = Pool.of(generated.columns)
         self.items = [self._items_of(problem, relaxation, b) for b in range(len(state.blocks))]
         self._pricing: Variety | None = None
+        self.solved = True
+        """Whether the last choice was solved within its nodes."""
         self.per_host = 6
         now = self.patterns.now
         row = np.repeat(np.arange(len(now)), [len(tasks) for tasks in now])
@@ -157,16 +160,25 @@ class Guide:
         cost = self.state.host_cost + gone @ self.patterns.move_weight
         self.pool.add(np.arange(len(cost)), cost, tasks)
 
-    def vary(self, spread: float, hosts: Counts | None = None) -> None:
+    def vary(self, spread: float, clock: Clock, hosts: Counts | None = None) -> None:
         """Add the patterns that pay at other prices.
 
         Parameters
         ----------
         spread
             Standard deviation of the factor by which prices change.
+        clock
+            Tells the seconds left.
+        hosts
+            The hosts, or None for all.
+
+        Raises
+        ------
+        OutOfTime
+            If there is no time to end it.
         """
         if self._pricing is None:
-            self._pricing = Variety(self.patterns)
+            self._pricing = Variety(self.patterns, clock)
         prices = self.prices
         noise = self.rng.normal(0.0, spread, len(prices))
         self.pool.add(
@@ -242,9 +254,7 @@ class Guide:
         lasting, self.prices = self.prices, prices
         try:
             for spread in (0.0, 0.05, 0.1):
-                if clock() <= 0:
-                    raise OutOfTime
-                self.vary(spread, free)
+                self.vary(spread, clock, free)
             self.tidy()
             # Tasks that no pattern covers may find no path: then it is worth more to cover them.
             return any(
@@ -322,13 +332,18 @@ class Guide:
         -------
         bool
             Whether the state changed and holds all its tasks. A state that does not is restored.
+
+        Raises
+        ------
+        OutOfTime
+            If there is no time to end it.
         """
         if clock() <= 0:
-            return False
-        tasks = self.tasks()
-        seconds = min(CHOICE_S, clock())
-        picked = self._master(tasks, hosts, seconds, most_columns, fixed or {}, penalty)
-        if picked is None or clock() <= 0:
+            raise OutOfTime
+        picked = self._master(self.tasks(), hosts, clock, most_columns, fixed or {}, penalty)
+        if clock() <= 0:
+            raise OutOfTime
+        if picked is None:
             return False
         before = self.state.snapshot()
         hand = self._follow(picked)
@@ -343,7 +358,7 @@ class Guide:
         self,
         tasks: csr_array,
         hosts: Counts,
-        seconds: float,
+        clock: Clock,
         most_columns: int,
         fixed: dict[int, Counts],
         penalty: float | None,
@@ -399,13 +414,15 @@ class Guide:
             np.arange(len(cost)) < num,
         )
         options = SolverOptions(
-            seconds,
-            0,
-            1,
-            _CHOICE_GAP,
-            start if penalty is not None or (lacking <= 0).all() else None,
+            clock(),
+            gap=_CHOICE_GAP,
+            start=start if penalty is not None or (lacking <= 0).all() else None,
+            nodes=_CHOICE_NODES,
         )
         raw = highs.solve(model, options)
+        if raw.limit == "time":
+            raise OutOfTime
+        self.solved = raw.limit is None
         if raw.values is None:
             return None
         for i in np.flatnonzero(raw.values[:num] > 0.5).tolist():

@@ -11,6 +11,7 @@ import pytest
 from pattern_worlds import BALANCE, crowded, patterns_of
 from placement_oracle import Oracle, random_instance
 
+from alloc.errors import OutOfTime
 from alloc.objectives.goals import parse_goal
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
@@ -19,7 +20,7 @@ from alloc.solving.placement.bounds import (
     rough_bounds,
     sharper_bounds,
 )
-from alloc.solving.placement.clock import timer
+from alloc.solving.placement.clock import endless, timer
 from alloc.solving.placement.pattern_master import generate, undecided_holds
 from alloc.solving.placement.patterns import Patterns, lagrangian
 from alloc.solving.placement.pricing import Pricing
@@ -198,7 +199,9 @@ def test_rough_bounds_are_bounds() -> None:
             useful += bound > 1e-6
     assert checked >= 20
     assert useful >= 5
-    assert not list(rough_bounds(patterns_of(crowded()), timer(1e-9)))
+    assert not list(rough_bounds(patterns_of(crowded()), endless, max_work=1.0))
+    with pytest.raises(OutOfTime):
+        list(rough_bounds(patterns_of(crowded()), timer(1e-9)))
 
 
 def test_a_sample_finds_the_rates_of_a_large_cluster() -> None:
