@@ -119,6 +119,10 @@ class Guide:
         self.prices = generated.prices
         self.pool = Pool.of(generated.columns)
         self.items = [self._items_of(problem, relaxation, b) for b in range(len(state.blocks))]
+        self.demand = np.zeros((self.patterns.num_items, state.capacity.shape[1]), dtype=np.int64)
+        for items, block in zip(self.items, state.blocks, strict=True):
+            self.demand[items] = block.demand
+        self.dearest = max(float(kind.cost.max()) for kind in self.patterns.kinds)
         self._pricing: Variety | None = None
         self.solved = True
         """Whether the last choice was solved within its nodes."""
@@ -234,17 +238,20 @@ class Guide:
             found = generate(rest, prices, clock, _silent, width=0.05, tolerance=1e-3, known=known)
             if found.stopped:
                 raise OutOfTime
-            prices, columns = found.prices, found.columns
+            # A task that finds no room any more has any price.
+            prices, columns = np.minimum(found.prices, self.dearest), found.columns
             if not fixed:
                 self.prices = np.where(left > 0, prices, self.prices)
                 report(f"{len(hosts)} hosts by linear programming: {found.value:.4f}")
             self.pool.add(
                 free[columns.host], columns.cost, csr_array(columns.counts).astype(np.int64)
             )
-            if len(free) <= _TAIL:
+            share = found.share * self._fits(free[columns.host], columns.counts)
+            surest = _surest(columns, share, len(free))
+            if len(free) <= _TAIL or not surest:
                 break
             sure = np.zeros(len(free), dtype=bool)
-            for column in _surest(found, len(free)):
+            for column in surest:
                 counts = columns.counts[column].astype(np.int64)
                 fixed[int(free[columns.host[column]])] = counts
                 sure[columns.host[column]] = True
@@ -340,7 +347,7 @@ class Guide:
         """
         if clock() <= 0:
             raise OutOfTime
-        picked = self._master(self.tasks(), hosts, clock, most_columns, fixed or {}, penalty)
+        picked = self._master(hosts, clock, most_columns, fixed or {}, penalty)
         if clock() <= 0:
             raise OutOfTime
         if picked is None:
@@ -356,7 +363,6 @@ class Guide:
 
     def _master(
         self,
-        tasks: csr_array,
         hosts: Counts,
         clock: Clock,
         most_columns: int,
@@ -364,7 +370,7 @@ class Guide:
         penalty: float | None,
     ) -> dict[int, Counts] | None:
         """Return the tasks of each item on each host that chooses, or None for no change."""
-        pool = self.pool
+        pool, tasks = self.pool, self.tasks()
         free = np.array([h for h in hosts.tolist() if h not in fixed], dtype=np.int64)
         wanted = np.asarray(tasks[hosts].sum(axis=0)).ravel()
         picked = dict(fixed)
@@ -375,7 +381,7 @@ class Guide:
         wanted = np.maximum(wanted, 0)
         position = np.full(self.patterns.num_hosts, -1, dtype=np.int64)
         position[free] = np.arange(len(free))
-        candidates = np.flatnonzero(position[pool.host] >= 0)
+        candidates = np.flatnonzero((position[pool.host] >= 0) & self._fits(pool.host, pool.counts))
         excess = self.reduced()[candidates]
         candidates = candidates[np.argsort(excess, kind="stable")[:most_columns]]
         own = tasks[free]
@@ -430,6 +436,15 @@ class Guide:
                 picked[int(free[host[i]])] = counts[[i]].toarray().ravel()
         return picked or None
 
+    def _fits(self, host: Counts, counts: csr_array | Counts) -> Mask:
+        """Return which patterns fit beside the tasks of a host that are in no block.
+
+        The relaxation lets these leave; here they stay, since only whole jobs of theirs move.
+        """
+        others = self.state.used - self.tasks() @ self.demand
+        fits: Mask = (counts @ self.demand <= (self.state.capacity - others)[host]).all(axis=1)
+        return fits
+
     def _follow(self, picked: dict[int, Counts]) -> list[tuple[int, int]]:
         """Put patterns on hosts; return the tasks that no pattern has."""
         state = self.state
@@ -477,9 +492,8 @@ def _still_possible(columns: Columns, gone: Mask, left: Counts) -> Columns:
     )
 
 
-def _surest(found: Generated, num_free: int) -> list[int]:
+def _surest(columns: Columns, share: Array, num_free: int) -> list[int]:
     """Return the columns to fix: what the linear master is sure of, but a third of the hosts."""
-    share = found.share
     order = np.argsort(-share, kind="stable")
     sure = int((share > _INTEGRAL).sum())
     # What is left must have enough hosts to put right what fits together badly.
@@ -487,7 +501,7 @@ def _surest(found: Generated, num_free: int) -> list[int]:
     seen: set[int] = set()
     chosen: list[int] = []
     for column in order[: 2 * num_free].tolist():
-        host = int(found.columns.host[column])
+        host = int(columns.host[column])
         if len(chosen) >= most or share[column] <= 0:
             break
         if host not in seen:

@@ -36,7 +36,7 @@ _IDLE = 5
 """Rounds without a gain or a new pattern that end the generation."""
 _BROKEN = 1e-3
 """How much of a gang must leave for (P6) to be worth having: less hardly moves the bound."""
-_WIDEST = 1e6
+_WIDEST = 1e3
 """Widest box, in units of what a full host costs: no task that has room is worth so much."""
 _SERIOUS = 0.1
 """Share of the promised gain from which a step moves the box."""
