@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 from placement_oracle import Oracle, random_instance
 
+from alloc.models.placement.data import PlacementData
 from alloc.objectives import parse_level
 from alloc.problems.allocation.instance import Affinity, Instance, Moves
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.placement.compiling import Problem, compile_state
 from alloc.solving.placement.method import solve_placement
 from alloc.solving.placement.ranges import fewest_hosts
 from alloc.topology import Domain, Host, HostType, Topology
@@ -176,6 +178,27 @@ def test_what_is_announced_is_true(goal: str, world: str) -> None:
     assert all(later <= value + 1e-4 for value, later in pairwise(values))
     assert value_of(instance, goal, outcome) <= values[-1] + 1e-4
     assert all(event.value >= outcome.bound - 1e-4 for event in events)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("goal", GOALS.values())
+def test_single_moves_made_together_end_where_none_gains(goal: str, world: str) -> None:
+    """Moves that share no host gain what each gains alone, within the budget and the capacities."""
+    instance = WORLDS[world]
+    level = parse_level(goal)
+    data = PlacementData.of(instance)
+    problem = Problem(data)
+    state = compile_state(problem, data.initial, [level])
+    values = [state.value]
+    while state.descend(1):
+        values.append(state.value)
+    assert values == sorted(values, reverse=True)
+    state.refresh()
+    assert state.value == pytest.approx(values[-1], abs=1e-9)
+    assert state.descend() == 0
+    assert state.budget is None or state.num_moves <= state.budget
+    over = state.used > np.maximum(state.capacity, problem.used(data.initial))
+    assert not over.any()
 
 
 @pytest.mark.parametrize("seed", range(2))

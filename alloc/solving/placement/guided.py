@@ -25,7 +25,7 @@ from alloc.formulation import Array, ArrayModel
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.exchange import Exchanger, Mask
-from alloc.solving.placement.pattern_master import Columns, Generated, generate
+from alloc.solving.placement.pattern_master import Columns, Generated, generate, price_scale
 from alloc.solving.placement.patterns import Patterns
 from alloc.solving.placement.relaxation import Relaxation
 from alloc.solving.placement.state import State
@@ -38,6 +38,9 @@ _TAIL = 24
 """Hosts that a dive leaves to an integer program."""
 _FIXED = 3
 """Of the hosts that are left, at least one in so many is fixed in a round of a dive."""
+_MAX_PRICE = 10.0
+"""Most that a task may be worth, in what a full host costs: one that finds no room on the hosts left
+would have any price, beside which all others are rounding."""
 _KNOWN = 20
 """Patterns of a host that a linear master begins with."""
 _CHOICE_NODES = 20
@@ -122,7 +125,7 @@ class Guide:
         self.demand = np.zeros((self.patterns.num_items, state.capacity.shape[1]), dtype=np.int64)
         for items, block in zip(self.items, state.blocks, strict=True):
             self.demand[items] = block.demand
-        self.dearest = max(float(kind.cost.max()) for kind in self.patterns.kinds)
+        self.max_price = _MAX_PRICE * price_scale(self.patterns)[0]
         self._pricing: Variety | None = None
         self.solved = True
         """Whether the last choice was solved within its nodes."""
@@ -238,8 +241,7 @@ class Guide:
             found = generate(rest, prices, clock, _silent, width=0.05, tolerance=1e-3, known=known)
             if found.stopped:
                 raise OutOfTime
-            # A task that finds no room any more has any price.
-            prices, columns = np.minimum(found.prices, self.dearest), found.columns
+            prices, columns = np.minimum(found.prices, self.max_price), found.columns
             if not fixed:
                 self.prices = np.where(left > 0, prices, self.prices)
                 report(f"{len(hosts)} hosts by linear programming: {found.value:.4f}")

@@ -309,7 +309,7 @@ def generate(
         If time is up before there is a bound at all.
     """
     pricing = Pricing(patterns, clock)
-    size, scale = _scale(patterns)
+    size, scale = price_scale(patterns)
     centre, move_price = prices.copy(), 0.0
     priced = pricing.solve(centre)
     best = lagrangian(patterns, centre, 0.0, priced.value)
@@ -382,7 +382,7 @@ def stand_still(patterns: Patterns, pricing: Pricing) -> Priced | None:
     return Priced(cost, counts, cost, moved)
 
 
-def _scale(patterns: Patterns) -> tuple[float, Array]:
+def price_scale(patterns: Patterns) -> tuple[float, Array]:
     """Return what a full host costs, and for each item its share of that."""
     largest = np.max([kind.cost.shape for kind in patterns.kinds], axis=0) - 1
     share = (patterns.demand / np.maximum(largest, 1)).sum(axis=1) / 3.0

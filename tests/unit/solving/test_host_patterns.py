@@ -140,7 +140,7 @@ def with_holds(p: Patterns) -> Patterns:
 
 
 def test_pricing_charges_a_host_for_the_gangs_that_it_keeps() -> None:
-    """Never more than is due, which would make bounds false, and hardly ever less."""
+    """Never more than is due, which would make bounds false; less for several gangs at most."""
     checked = exact = 0
     for seed in range(40):
         rng = np.random.default_rng(seed)
@@ -155,6 +155,8 @@ def test_pricing_charges_a_host_for_the_gangs_that_it_keeps() -> None:
             assert priced.value[h] <= least + 1e-9, seed
             checked += 1
             exact += bool(priced.value[h] >= least - 1e-9)
+            if sum(held == h for held, _ in p.holds) <= 1:
+                assert priced.value[h] >= least - 1e-9, seed
     assert checked >= 20
     assert exact >= 0.9 * checked
 
