@@ -39,7 +39,7 @@ _TAIL = 24
 _FIXED = 3
 """Of the hosts that are left, at least one in so many is fixed in a round of a dive."""
 _MAX_PRICE = 10.0
-"""Most that a task may be worth, in what a full host costs: one that finds no room on the hosts left
+"""Most that a task may be worth, in what a full host costs: one that finds no room on hosts left
 would have any price, beside which all others are rounding."""
 _KNOWN = 20
 """Patterns of a host that a linear master begins with."""
