@@ -114,7 +114,7 @@ def make_room(
     running = {a.job for a in instance.running}
     if instance.job(job_id).id in running:
         raise InstanceError(f'job "{job_id}" runs already; name a job that waits.')
-    known = only(instance, {*running, job_id}).replace(moves=Moves(move_budget))
+    known = only(instance, {*running, job_id}, Moves(move_budget))
     broken = initial_violations(known)
     standing = leave_broken(known, broken)
     # Whether the job starts is all that counts before the moves: not how large it starts, nor what
