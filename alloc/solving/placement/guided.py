@@ -14,7 +14,7 @@ With patterns p of host h, x_pi tasks of item i in p, cost k_p, tasks N_i to cov
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy.sparse import csr_array, hstack, vstack
@@ -26,6 +26,7 @@ from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.exchange import Exchanger, Mask
 from alloc.solving.placement.pattern_master import Columns, Generated, generate, price_scale
+from alloc.solving.placement.pattern_pool import Pool
 from alloc.solving.placement.patterns import Patterns
 from alloc.solving.placement.relaxation import Relaxation
 from alloc.solving.placement.state import State
@@ -52,41 +53,6 @@ _POOLED = 120
 """Patterns of a host that are kept, those that pay best."""
 _INTEGRAL = 0.99
 """Share in the linear master from which a pattern is taken as chosen."""
-
-
-@dataclass
-class Pool:
-    """Patterns of single hosts, each once.
-
-    Parameters
-    ----------
-    host, cost
-        Host and cost of each pattern, shape (patterns,).
-    counts
-        Tasks of each item, shape (patterns, items).
-    """
-
-    host: Counts
-    cost: Array
-    counts: csr_array
-
-    @staticmethod
-    def of(columns: Columns) -> Pool:
-        """Return the patterns that column generation has met."""
-        return Pool(columns.host, columns.cost, csr_array(columns.counts).astype(np.int64))
-
-    def add(self, host: Counts, cost: Array, counts: csr_array) -> None:
-        """Add patterns."""
-        self.host = np.concatenate([self.host, host])
-        self.cost = np.concatenate([self.cost, cost])
-        self.counts = csr_array(vstack([self.counts, counts]))
-
-    def tidy(self) -> None:
-        """Drop patterns that are there twice."""
-        weights = np.random.default_rng(0).random(self.counts.shape[1])
-        key = np.stack([self.host, np.round(self.counts @ weights, 9)], axis=1)
-        _, first = np.unique(key, axis=0, return_index=True)
-        self.host, self.cost, self.counts = self.host[first], self.cost[first], self.counts[first]
 
 
 class Guide:
