@@ -23,12 +23,16 @@ from alloc.workload import Configuration, TaskGroup
 Counts = tuple[int, ...]
 """Number of tasks of each group."""
 
+_MAX_STEPS = 500_000
+"""Steps of an exact search for one gang, about a second; usual gangs take some thousands."""
+
 
 def stands_alone(topology: Topology, configuration: Configuration) -> bool:
     """Return whether a gang can run on the empty cluster.
 
-    Exact but for MIG slices beside other tasks: there True may mean that a greedy rule found no
-    room. The answer is kept with the topology, since schedulers ask about the same gangs all along.
+    Exact but for MIG slices beside other tasks, and for gangs of which an exact search takes more
+    than `_MAX_STEPS`: there True may mean that a greedy rule found no room. The answer is kept with
+    the topology, since schedulers ask about the same gangs all along.
     """
     if configuration.within not in (None, *topology.domain_of_host):
         return False
@@ -36,25 +40,37 @@ def stands_alone(topology: Topology, configuration: Configuration) -> bool:
     known = topology.known_gangs
     if key not in known:
         cut = any(group.mig_profile is not None for group in configuration.tasks)
-        known[key] = (
-            _fits_one_host(topology, configuration)
-            or place_alone(topology, configuration) is not None
-            or cut
-        )
+        try:
+            known[key] = (
+                _fits_one_host(topology, configuration)
+                or place_alone(topology, configuration, Steps(_MAX_STEPS)) is not None
+                or cut
+            )
+        except Undecided:
+            known[key] = True
     return known[key]
 
 
 def place_alone(
-    topology: Topology, configuration: Configuration
+    topology: Topology, configuration: Configuration, steps: Steps | None = None
 ) -> tuple[TaskPlacement, ...] | None:
     """Place a gang on the empty cluster; None if it fits there in no way.
 
     A gang with MIG slices is placed by the greedy rule of `HostPool` alone.
 
+    Parameters
+    ----------
+    topology, configuration
+        The cluster and the gang.
+    steps
+        The steps that the search may take, or None for all that it needs.
+
     Raises
     ------
     InstanceError
         If its level is not in the topology.
+    Undecided
+        If the steps do not suffice.
     """
     pool = HostPool(topology)
     placed = pool.place(configuration)
@@ -62,10 +78,12 @@ def place_alone(
         return placed
     kinds = [topology.host_type(host) for host in topology.hosts]
     by_name = {kind.name: kind for kind in kinds}
-    contents = {n: HostContents(kind, configuration.tasks) for n, kind in by_name.items()}
+    contents = {
+        n: HostContents(kind, configuration.tasks, steps=steps) for n, kind in by_name.items()
+    }
     for hosts in _domains(topology, configuration):
         left = tuple(group.count for group in configuration.tasks)
-        chosen = cover(left, [contents[kinds[h].name].largest for h in hosts])
+        chosen = cover(left, [contents[kinds[h].name].largest for h in hosts], steps)
         if chosen is not None:
             return tuple(
                 task

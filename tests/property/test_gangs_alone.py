@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 
 import pytest
 
 from alloc.errors import InstanceError
 from alloc.packing import HostPool, place_alone, stands_alone
+from alloc.packing.alone import Steps, Undecided
 from alloc.problems.allocation.instance import Instance, misfit
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Job, TaskGroup
@@ -57,6 +59,25 @@ def test_the_greedy_rule_may_miss_what_the_exact_test_finds() -> None:
     for gang in missed:
         assert place_alone(topology, gang) is not None
     assert missed
+
+
+def test_a_search_without_steps_left_refuses_no_gang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gang that nobody has proved too large may start: the search for it always ends."""
+    undecided = 0
+    for seed in range(120):
+        rng = Random(seed)
+        topology = random_topology(rng, 3)
+        gang = random_gang(rng, 1.0)
+        exists = packs(topology, [gang])
+        with monkeypatch.context() as patched:
+            patched.setattr("alloc.packing.alone._MAX_STEPS", 0)
+            assert stands_alone(topology, gang) or not exists, seed
+            undecided += stands_alone(topology, gang) and not exists
+        for number in (0, 3, 30, 300):
+            with suppress(Undecided):
+                placed = place_alone(topology, gang, Steps(number))
+                assert (placed is not None) == exists, (seed, number)
+    assert undecided > 10
 
 
 def test_what_stands_nowhere_is_refused_with_the_reason() -> None:

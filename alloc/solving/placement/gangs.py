@@ -19,8 +19,8 @@ from alloc.topology.topology import HOST
 from alloc.workload import Slice
 
 Mask = npt.NDArray[np.bool_]
-Tasks = dict[int, Counts]
-"""For each task group of a gang, its tasks on each host, shape (hosts,)."""
+Tasks = dict[int, tuple[Counts, Counts]]
+"""For each task group of a gang, the hosts that it has tasks on, and how many on each."""
 
 
 class Gangs:
@@ -48,18 +48,17 @@ class Gangs:
         self.held = dict.fromkeys(self.tenants, 0)
         for (j, c), rows in problem.rows_of.items():
             if any(counts.indptr[k] < counts.indptr[k + 1] for k in rows):
-                self.placed[j] = (c, {k: _dense(counts, k) for k in rows})
+                self.placed[j] = (c, {k: _entries(counts, k) for k in rows})
                 self._charge(j, c, 1)
 
     def counts(self) -> csr_array:
         """Return where tasks stand, shape (groups, hosts)."""
         rows, columns, numbers = [], [], []
         for _, tasks in self.placed.values():
-            for k, row in tasks.items():
-                hosts = np.flatnonzero(row)
+            for k, (hosts, number) in tasks.items():
                 rows.append(np.full(len(hosts), k))
                 columns.append(hosts)
-                numbers.append(row[hosts])
+                numbers.append(number)
         shape = self.problem.data.initial.shape
         if not rows:
             return csr_array(shape, dtype=np.int64)
@@ -117,9 +116,8 @@ class Gangs:
         return sorted(ways, key=lambda c: its.configurations[c].demand, reverse=True)
 
     def _use(self, tasks: Tasks, sign: int) -> None:
-        for k, row in tasks.items():
-            hosts = np.flatnonzero(row)
-            self.used[hosts] += sign * row[hosts, None] * self.problem.data.demand[k]
+        for k, (hosts, number) in tasks.items():
+            self.used[hosts] += sign * number[:, None] * self.problem.data.demand[k]
 
     def _charge(self, job: int, configuration: int, sign: int) -> None:
         its = self.problem.instance.jobs[job]
@@ -177,8 +175,8 @@ class Gangs:
         hosts = np.zeros(self.topology.num_hosts, dtype=bool)
         for j in jobs:
             if j in self.placed:
-                for row in self.placed[j][1].values():
-                    hosts |= row > 0
+                for where, _ in self.placed[j][1].values():
+                    hosts[where] = True
         return hosts
 
     def _fill(
@@ -203,11 +201,14 @@ class Gangs:
             room = self._room(k, free, mask & self.problem.data.allowed[k])
             slices = its.placement.slices if ruled else ()
             dealer = _Dealer(self.topology.domain_of_host, spread if ruled else {}, rng)
-            dealer.favoured = _dense(self.problem.data.initial, k)
+            where, number = _entries(self.problem.data.initial, k)
+            dealer.favoured = np.zeros(len(free), dtype=np.int64)
+            dealer.favoured[where] = number
             row = dealer.deal(room, group.count, slices)
             if row is None:
                 return None
-            made[k] = row
+            where = np.flatnonzero(row)
+            made[k] = (where, row[where])
             free = free - row[:, None] * self.problem.data.demand[k]
         return made
 
@@ -221,12 +222,10 @@ class Gangs:
         return np.where(mask, np.maximum(room, 0), 0)
 
 
-def _dense(counts: csr_array, k: int) -> Counts:
-    """Return the tasks of a group on each host, without the cost of slicing a sparse matrix."""
-    row: Counts = np.zeros(counts.shape[1], dtype=np.int64)
+def _entries(counts: csr_array, k: int) -> tuple[Counts, Counts]:
+    """Return the hosts of a group and its tasks there, without the cost of slicing a matrix."""
     inside = slice(counts.indptr[k], counts.indptr[k + 1])
-    row[counts.indices[inside]] = counts.data[inside]
-    return row
+    return counts.indices[inside], counts.data[inside]
 
 
 class _Dealer:

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from alloc.problems.allocation.instance import Affinity, Instance, Tenant
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
 from alloc.solving.gang import domains_held
 from alloc.solving.gang.room import OUTSIDE
 from alloc.topology import HostType, Topology
@@ -68,7 +68,7 @@ def jobs_concerned(instance: Instance, broken: Sequence[Violation]) -> set[str]:
     }
 
 
-def only(instance: Instance, jobs: Collection[str]) -> Instance:
+def only(instance: Instance, jobs: Collection[str], moves: Moves | None = None) -> Instance:
     """Return the problem of some of its jobs, every running one among them.
 
     A job that must stand together with jobs left out keeps together by itself: in their place
@@ -80,6 +80,8 @@ def only(instance: Instance, jobs: Collection[str]) -> Instance:
         The whole problem.
     jobs
         Ids of the jobs to keep.
+    moves
+        What may move then; None for what might before.
     """
     kept: list[Affinity] = []
     absent: set[str] = set()
@@ -106,6 +108,7 @@ def only(instance: Instance, jobs: Collection[str]) -> Instance:
             ),
         ),
         affinities=tuple(kept),
+        moves=moves or instance.moves,
     )
 
 
