@@ -162,7 +162,7 @@ class Rollout(Policy):
             # What must not be paused takes part, too: its capacity comes back one day.
             views = [*competing, *(view for view, _ in round_.pinned.values())]
             jobs = [_known(view, ladders[tables[view.id]].positions) for view in views]
-            future = ListFuture(jobs, state.topology.capacity.sum(axis=0).tolist(), state.slot_s)
+            future = ListFuture(jobs, state.topology.totals.tolist(), state.slot_s)
             place = {job_id: k for k, job_id in enumerate(self._order)}
             before = [place.get(view.id) for view in views]
             order = best_order(future, before, self._moves, self._rng).order

@@ -47,7 +47,7 @@ def wires_of(topology):
     return {
         (
             kind.name,
-            kind.resources,
+            kind.capacity,
             kind.gpu_type,
             frozenset((frozenset((x.a, x.b)), x.kind, x.bandwidth_gb_per_s) for x in kind.links),
         )
