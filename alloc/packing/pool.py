@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from alloc.errors import InstanceError
+from alloc.errors import InstanceError, nearest
 from alloc.problems.allocation.solution import TaskPlacement
 from alloc.topology import Topology
 from alloc.topology.gpu_fit import gpu_memory_mib, tasks_on_gpu
@@ -91,6 +91,7 @@ class HostPool:
         tuple of TaskPlacement or None
             Where the tasks are, or None when the rule finds no room.
         """
+        configuration = self.on_axis(configuration)
         if not self.cluster_has(configuration):
             return None
         for hosts in self._candidates(configuration, required):
@@ -100,6 +101,25 @@ class HostPool:
             if placed is not None:
                 return placed
         return None
+
+    def on_axis(self, configuration: Configuration) -> Configuration:
+        """Return a configuration with the resources of the topology; an `Instance`'s has them.
+
+        Raises
+        ------
+        InstanceError
+            If it asks for what the topology does not know.
+        """
+        if len(configuration.demand) == self.free.shape[1]:
+            return configuration
+        names = self.topology.resource_names[_NATURAL:]
+        unknown = {name for group in configuration.tasks for name in group.resources} - {*names}
+        if unknown:
+            raise InstanceError(
+                f'{configuration.label} asks for "{min(unknown)}", which is not in topology '
+                f'"{self.topology.name}"{nearest(min(unknown), names, "; name it there.")}'
+            )
+        return configuration.with_resources(names)
 
     def free_in_all(self) -> npt.NDArray[np.int64]:
         """Return what is free in the whole cluster, shape (resources,)."""
