@@ -240,9 +240,11 @@ class Topology:
         Nodes carry ``level`` (a domain level, ``"host"``, ``"gpu"`` or ``"device"``), hosts and
         GPUs their type, and hosts their ``cpu_milli`` and ``memory_mib``; edges carry
         ``bandwidth_gb_per_s`` and ``kind``. Containment without a link of its own is an edge of
-        kind ``"contains"`` and unlimited bandwidth.
+        kind ``"contains"`` and unlimited bandwidth. Other resources are attributes of the host, or
+        of the graph if they are the cluster's: ``"resource:nvme_gib"``.
         """
         graph = nx.Graph(name=self.name, levels=[*self.levels, HOST, GPU])
+        graph.graph.update(_attributes(self.resources))
         for domain in self.domains:
             graph.add_node(domain.id, level=domain.level)
         for host in self.hosts:
@@ -271,6 +273,7 @@ class Topology:
             type=kind.name,
             cpu_milli=kind.cpu_milli,
             memory_mib=kind.memory_mib,
+            **_attributes(kind.resources),
         )
         for g in range(kind.num_gpus):
             gpu = f"{host.id}/gpu{g}"
@@ -294,6 +297,14 @@ def flat_cluster(name: str, host_type: HostType, num_hosts: int) -> Topology:
     width = len(str(num_hosts - 1))
     hosts = tuple(Host(f"host-{h:0{width}d}", host_type.name) for h in range(num_hosts))
     return Topology(name, (host_type,), hosts)
+
+
+RESOURCE = "resource:"
+"""What the attributes of a graph begin with that hold named resources."""
+
+
+def _attributes(resources: Mapping[str, int]) -> dict[str, int]:
+    return {f"{RESOURCE}{name}": amount for name, amount in resources.items()}
 
 
 def _require_unique(names: Iterable[str], where: str, what: str) -> None:

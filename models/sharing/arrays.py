@@ -61,7 +61,8 @@ def quota_rows(data: SharingData) -> tuple[Array, Array]:
     """
     topology = data.instance.topology
     tenants = {tenant.name: t for t, tenant in enumerate(data.instance.tenants)}
-    cluster = list(topology.cluster_columns)
+    asked = np.array([data.classes[k].configurations[c].demand for k, c in data.options])
+    cluster = [r for r in topology.cluster_columns if len(asked) and asked[:, r].any()]
     use = np.zeros((len(tenants) + len(cluster), len(data.options)))
     for o, (k, c) in enumerate(data.options):
         demand = data.classes[k].configurations[c].demand
