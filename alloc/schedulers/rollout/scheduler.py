@@ -325,7 +325,7 @@ def ahead_of(state: ClusterState, round_: JobSetRound, worth: Array) -> Ahead:
         columns.append(known.index(now) if now in known else -1)
     kept = {assignment.job: assignment.configuration for assignment in round_.kept}
     stay = [(v, v.configurations[kept[v.id]]) for v in state.jobs if v.id in kept]
-    demand = np.array([way.demand for _, way in stay], dtype=float)
+    demand = np.array([way.demand[: len(round_.free)] for _, way in stay], dtype=float)
     return Ahead(
         table=table,
         weight=jobs.weight,
