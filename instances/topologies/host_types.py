@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import fnmatch
 import re
 from collections.abc import Callable, Mapping
@@ -82,6 +81,8 @@ class HostTypeChoice:
         before any pattern; or None when nothing was chosen.
     file
         The file, for messages.
+    told
+        What the file itself says of some hosts, by id; what was chosen counts before it.
 
     Raises
     ------
@@ -89,12 +90,15 @@ class HostTypeChoice:
         If a machine is unknown or the choice is of another kind.
     """
 
-    def __init__(self, given: HostTypes | None, file: str) -> None:
+    def __init__(
+        self, given: HostTypes | None, file: str, told: Mapping[str, HostType] | None = None
+    ) -> None:
         self._file = file
+        self._given = given
+        self._told = told or {}
         self._for_all: HostType | None = None
         self._by_id: dict[str, HostType] = {}
         self._by_pattern: list[tuple[str, Callable[[str], object], HostType]] = []
-        self._told: Mapping[str, HostType] = {}
         if given is None:
             return
         if not isinstance(given, Mapping):
@@ -110,9 +114,7 @@ class HostTypeChoice:
 
     def beside(self, told: Mapping[str, HostType]) -> HostTypeChoice:
         """Return the choice with what the file itself says of hosts that nothing was chosen for."""
-        both = copy.copy(self)
-        both._told = told
-        return both
+        return HostTypeChoice(self._given, self._file, told)
 
     @property
     def given(self) -> bool:
