@@ -57,7 +57,7 @@ class Amounts(Mapping[str, int]):
 
     __slots__ = ("_amounts", "_hash", "names", "row")
 
-    def __init__(self, amounts: Mapping[str, int] = {}, names: Iterable[str] = ()) -> None:
+    def __init__(self, amounts: Mapping[str, int], names: Iterable[str] = ()) -> None:
         self._amounts = {name: amounts[name] for name in sorted(amounts) if amounts[name]}
         self.names = tuple(sorted({*amounts, *names}))
         self.row = tuple(self._amounts.get(name, 0) for name in self.names)
@@ -80,11 +80,15 @@ class Amounts(Mapping[str, int]):
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[type[Amounts], tuple[dict[str, int], tuple[str, ...]]]:
+        # Hashes of text differ from process to process: they are no part of what is sent.
+        return Amounts, (self._amounts, self.names)
+
     def __repr__(self) -> str:
         return repr(self._amounts)
 
 
-NO_AMOUNTS = Amounts()
+NO_AMOUNTS = Amounts({})
 """What asks for, or offers, nothing beyond GPU, CPU and memory."""
 
 

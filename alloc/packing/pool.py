@@ -54,6 +54,7 @@ class HostPool:
         self.open_memory: dict[int, dict[int, int]] = {}
         self.cut = CutGpus(topology.gpu_types)
         self._cluster = topology.cluster_columns
+        self._is_named = len(topology.resource_names) > _NATURAL
         self._type_mask: dict[str, npt.NDArray[np.bool_]] = {}
         self._tasks: dict[tuple[object, ...], TaskPlacement] = {}
 
@@ -91,9 +92,10 @@ class HostPool:
         tuple of TaskPlacement or None
             Where the tasks are, or None when the rule finds no room.
         """
-        configuration = self.on_axis(configuration)
-        if not self.cluster_has(configuration):
-            return None
+        if self._is_named or len(configuration.demand) > _NATURAL:
+            configuration = self.on_axis(configuration)
+            if not self.cluster_has(configuration):
+                return None
         for hosts in self._candidates(configuration, required):
             if within is not None:
                 hosts = within if hosts is None else hosts & within
@@ -174,14 +176,14 @@ class HostPool:
 
     def _add_tasks(self, h: int, group: TaskGroup, task: TaskPlacement, sign: int) -> None:
         """Add the demand of tasks of a group on one host, `sign` times."""
-        gpu, cpu, memory, *named = group.demand
+        gpu, cpu, memory = group.gpu_milli, group.cpu_milli, group.memory_mib
         free, count = self.free, sign * task.count
         # Item by item and only where needed: a stream of jobs passes here a million times.
         if cpu:
             free[h, 1] += cpu * count
         if memory:
             free[h, 2] += memory * count
-        for r, amount in enumerate(named, _NATURAL):
+        for r, amount in _named(group) if self._is_named else ():
             if amount:
                 free[slice(None) if r in self._cluster else h, r] += amount * count
         if group.mig_profile is not None:
@@ -300,12 +302,12 @@ class HostPool:
     def room(self, group: TaskGroup) -> npt.NDArray[np.int64]:
         """Return how many tasks of a group fit on each host, at most its count, shape (hosts,)."""
         room = np.full(len(self.free), group.count, dtype=np.int64)
-        gpu, cpu, memory, *named = group.demand
+        gpu, cpu, memory = group.gpu_milli, group.cpu_milli, group.memory_mib
         if cpu:
             np.minimum(room, self.free[:, 1] // cpu, out=room)
         if memory:
             np.minimum(room, self.free[:, 2] // memory, out=room)
-        for r, amount in enumerate(named, _NATURAL):
+        for r, amount in _named(group) if self._is_named else ():
             if amount:
                 np.minimum(room, self.free[:, r] // amount, out=room)
         if group.mig_profile is not None:
@@ -381,6 +383,11 @@ class HostPool:
             if not left:
                 break
         return chosen
+
+
+def _named(group: TaskGroup) -> Iterable[tuple[int, int]]:
+    """Return the columns of named resources, and what one task takes of each."""
+    return enumerate(group.demand[_NATURAL:], _NATURAL)
 
 
 def _fullest(hosts: npt.NDArray[np.int64], free: npt.NDArray[np.int64]) -> int:

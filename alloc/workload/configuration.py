@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from alloc.errors import InstanceError
-from alloc.resources import amounts_of, on_axis
+from alloc.resources import NO_AMOUNTS, amounts_of, on_axis
 from alloc.units import (
     MILLI,
     require_count,
@@ -137,8 +137,8 @@ class Configuration:
                 f"a configuration names a role twice ({', '.join(roles)}); merge the task groups."
             )
         require_non_negative(self.rate, f"configuration {self.label}", "rate")
-        names = {name for group in self.tasks for name in group.resources_on_axis}
-        if names:
+        if any(group.resources is not NO_AMOUNTS for group in self.tasks):
+            names = {name for group in self.tasks for name in group.resources_on_axis}
             object.__setattr__(self, "tasks", _on_axis(self.tasks, tuple(sorted(names))))
 
     @cached_property
