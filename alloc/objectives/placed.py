@@ -94,7 +94,7 @@ class Placed:
 
         Of the cluster's own resources a task uses nothing of its host.
         """
-        used = np.zeros(self.instance.topology.capacity.shape, dtype=np.int64)
+        used: Counts = np.zeros_like(self.instance.topology.capacity)
         demand = np.array([g.demand for g in self.groups], dtype=np.int64)
         amounts = demand.reshape(-1, used.shape[1])[self.group] * self.count[:, None]
         amounts[:, list(self.instance.topology.cluster_columns)] = 0

@@ -454,10 +454,10 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
         if need > have:
             if not have and resource not in RESOURCES and not topology.totals[r]:
                 offered = zip(topology.resource_names, topology.totals, strict=True)
-                known = [name for name, amount in offered if amount]
+                names = [name for name, amount in offered if amount]
                 return (
                     f"{configuration.label} needs {format_amount(resource, need)}, which no host "
-                    f"and not the cluster has{nearest(resource, known)}"
+                    f"and not the cluster has{nearest(resource, names)}"
                 )
             return (
                 f"{configuration.label} needs {format_amount(resource, need)} of "
