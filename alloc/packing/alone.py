@@ -17,7 +17,7 @@ from alloc.packing.pool import HostPool
 from alloc.problems.allocation.solution import TaskPlacement
 from alloc.topology import HostType, Topology
 from alloc.topology.gpu_fit import gpu_memory_mib, type_admits
-from alloc.units import MILLI
+from alloc.units import MILLI, RESOURCES
 from alloc.workload import Configuration, TaskGroup
 
 Counts = tuple[int, ...]
@@ -36,6 +36,7 @@ def stands_alone(topology: Topology, configuration: Configuration) -> bool:
     """
     if configuration.within not in (None, *topology.domain_of_host):
         return False
+    topology, configuration = on_one_axis(topology, configuration)
     key = (configuration.tasks, configuration.gpu_type, configuration.within)
     known = topology.known_gangs
     if key not in known:
@@ -49,6 +50,17 @@ def stands_alone(topology: Topology, configuration: Configuration) -> bool:
         except Undecided:
             known[key] = True
     return known[key]
+
+
+def on_one_axis(topology: Topology, configuration: Configuration) -> tuple[Topology, Configuration]:
+    """Return a topology and a configuration with the same axis of resources (`alloc.resources`).
+
+    Those of one `Instance` have it already, and come back as they are.
+    """
+    if len(configuration.demand) == len(topology.resource_names) == len(RESOURCES):
+        return topology, configuration
+    topology = topology.with_resources(configuration.tasks[0].resources_on_axis)
+    return topology, configuration.with_resources(topology.resource_names[len(RESOURCES) :])
 
 
 def place_alone(
@@ -72,14 +84,19 @@ def place_alone(
     Undecided
         If the steps do not suffice.
     """
+    topology, configuration = on_one_axis(topology, configuration)
     pool = HostPool(topology)
+    if not pool.cluster_has(configuration):
+        return None
     placed = pool.place(configuration)
     if placed is not None or any(group.mig_profile for group in configuration.tasks):
         return placed
     kinds = [topology.host_type(host) for host in topology.hosts]
     by_name = {kind.name: kind for kind in kinds}
+    row = {kind.name: topology.capacity[h].tolist() for h, kind in enumerate(kinds)}
     contents = {
-        n: HostContents(kind, configuration.tasks, steps=steps) for n, kind in by_name.items()
+        n: HostContents(kind, row[n], configuration.tasks, steps=steps)
+        for n, kind in by_name.items()
     }
     for hosts in _domains(topology, configuration):
         left = tuple(group.count for group in configuration.tasks)
@@ -156,6 +173,8 @@ class HostContents:
     ----------
     kind
         The type of the hosts.
+    capacity
+        What one of them can give, shape (resources,): a row of `Topology.capacity`.
     groups
         The task groups, with all their tasks.
     allowed
@@ -167,6 +186,7 @@ class HostContents:
     def __init__(
         self,
         kind: HostType,
+        capacity: Sequence[int],
         groups: Sequence[TaskGroup],
         allowed: Sequence[bool] | None = None,
         steps: Steps | None = None,
@@ -185,7 +205,7 @@ class HostContents:
         if allowed is not None:
             usable = [able and may for able, may in zip(usable, allowed, strict=True)]
         self.largest = _largest(
-            kind.resources,
+            capacity,
             [group.demand for group in groups],
             tuple(group.count * able for group, able in zip(groups, usable, strict=True)),
             self._steps,

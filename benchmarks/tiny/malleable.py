@@ -18,7 +18,14 @@ from alloc.solving import solve as solve_instance
 from alloc.units import MILLI
 from alloc.verification import verify
 from alloc.workload import Elasticity, Job
-from benchmarks.tiny.cluster import accepted, packs, random_gang, random_topology
+from benchmarks.tiny.cluster import (
+    NAMED,
+    accepted,
+    packs,
+    random_gang,
+    random_topology,
+    with_named_resources,
+)
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
 State = tuple[float, bool, int | None, int | None]
@@ -78,7 +85,7 @@ def make(rng: Random, scaled: bool, large: bool) -> Instance:
             continue
         if pays and rng.random() < 0.5:
             instance = _with_running(rng, instance)
-        return instance
+        return with_named_resources(rng, instance) if rng.random() < NAMED else instance
 
 
 def _with_running(rng: Random, instance: Instance) -> Instance:

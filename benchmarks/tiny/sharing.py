@@ -20,6 +20,7 @@ from alloc.topology.mig import mig_profiles
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup
 from alloc.workload.interference import InterferenceTable
+from benchmarks.tiny.cluster import NAMED, asking_for_names
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
 KINDS = (
@@ -79,7 +80,18 @@ def make(rng: Random, scaled: bool, large: bool) -> tuple[Instance, str]:
         tenants = (Tenant("t", quota),) if rng.random() < 0.5 else ()
         running = _running(rng, topology, jobs) if rng.random() < 0.5 else ()
         objective = rng.choice(FAMILIES["sharing"].objectives)
-        return Instance("tiny", topology, tuple(jobs), running=running, tenants=tenants), objective
+        instance = Instance("tiny", topology, tuple(jobs), running=running, tenants=tenants)
+        named = rng.random() < NAMED
+        return _with_names(rng, instance) if named else instance, objective
+
+
+def _with_names(rng: Random, instance: Instance) -> Instance:
+    """Return the instance with named resources, or as it is where not all jobs could run then."""
+    topology, jobs = asking_for_names(rng, instance)
+    try:
+        return instance.replace(topology=topology, jobs=jobs)
+    except InstanceError:
+        return instance
 
 
 def _running(rng: Random, topology: Topology, jobs: list[Job]) -> tuple[Assignment, ...]:

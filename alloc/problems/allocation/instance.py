@@ -12,8 +12,9 @@ from typing import Any, Literal
 import numpy as np
 
 from alloc.errors import InstanceError, nearest
-from alloc.packing import HostPool, stands_alone
+from alloc.packing import HostPool, on_one_axis, stands_alone
 from alloc.problems.allocation.solution import Assignment
+from alloc.resources import format_amount
 from alloc.serialisation import document_format
 from alloc.topology import Topology
 from alloc.topology.gpu_fit import gpu_misfit
@@ -166,6 +167,7 @@ class Instance:
         where = f'instance "{self.name}"'
         if not self.jobs:
             raise InstanceError(f"{where}: has no jobs; there is nothing to allocate.")
+        _share_axis(self)
         if self.slot_s is not None:
             require_slot_length(self.slot_s, where, "slot_s")
         if self.horizon_s is not None:
@@ -192,6 +194,11 @@ class Instance:
                 f"{reason}; correct running, or give moves, which say what may be done about it."
             )
         _check_rules(self)
+
+    @property
+    def resource_names(self) -> tuple[str, ...]:
+        """The axis of every vector of amounts; see `alloc.resources`."""
+        return self.topology.resource_names
 
     @cached_property
     def job_index(self) -> dict[str, int]:
@@ -270,6 +277,41 @@ class Instance:
     def load(path: str | PathLike[str]) -> Instance:
         """Read an instance from a JSON file (plain, or gzip when the name ends in ``.gz``)."""
         return document_format(Instance).load(path)
+
+
+def _share_axis(instance: Instance) -> None:
+    """Bring the topology and the jobs onto one axis of resources."""
+    sets = {id(job.configurations): job.configurations for job in instance.jobs}
+    asked = {
+        name
+        for configurations in sets.values()
+        for configuration in configurations
+        # All task groups of a configuration have the same names.
+        for name in configuration.tasks[0].resources_on_axis
+    }
+    topology = instance.topology.with_resources(asked)
+    names = topology.resource_names[len(RESOURCES) :]
+    if not names:
+        return
+    object.__setattr__(instance, "topology", topology)
+    # Jobs share configurations: so do those on the axis.
+    on_axis: dict[int, Configuration] = {}
+    jobs: dict[int, tuple[Configuration, ...]] = {}
+    for key, configurations in sets.items():
+        for configuration in configurations:
+            if id(configuration) not in on_axis:
+                on_axis[id(configuration)] = configuration.with_resources(names)
+        aligned = tuple(on_axis[id(configuration)] for configuration in configurations)
+        same = all(a is b for a, b in zip(aligned, configurations, strict=True))
+        jobs[key] = configurations if same else aligned
+    if any(jobs[key] is not configurations for key, configurations in sets.items()):
+        changed = tuple(
+            job
+            if jobs[id(job.configurations)] is job.configurations
+            else job.replace(configurations=jobs[id(job.configurations)])
+            for job in instance.jobs
+        )
+        object.__setattr__(instance, "jobs", changed)
 
 
 def _check_demands(instance: Instance) -> None:
@@ -397,6 +439,7 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
             f'its level "{configuration.within}" is not in the topology'
             f"{nearest(configuration.within, known)}"
         )
+    topology, configuration = on_one_axis(topology, configuration)
     capacity = topology.capacity
     if configuration.gpu_type is not None:
         of_type = np.array([t == configuration.gpu_type for t in topology.gpu_types])
@@ -404,11 +447,21 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
             return f'the cluster has no GPU of type "{configuration.gpu_type}"'
         capacity = capacity[of_type]
     totals = capacity.sum(axis=0)
-    for resource, need, have in zip(RESOURCES, configuration.demand, totals, strict=True):
+    for r, (resource, need) in enumerate(
+        zip(topology.resource_names, configuration.demand, strict=True)
+    ):
+        have = topology.totals[r] if r in topology.cluster_columns else totals[r]
         if need > have:
+            if not have and resource not in RESOURCES and not topology.totals[r]:
+                offered = zip(topology.resource_names, topology.totals, strict=True)
+                names = [name for name, amount in offered if amount]
+                return (
+                    f"{configuration.label} needs {format_amount(resource, need)}, which no host "
+                    f"and not the cluster has{nearest(resource, names)}"
+                )
             return (
-                f"{configuration.label} needs {_amount(resource, need)} of "
-                f"{_amount(resource, have)}"
+                f"{configuration.label} needs {format_amount(resource, need)} of "
+                f"{format_amount(resource, have)}"
             )
     if (reason := gpu_misfit(topology, configuration)) is not None:
         return reason
@@ -419,9 +472,10 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
             continue
         per_host = (capacity[:, needed] // demand[needed]).min(axis=1)
         if per_host.sum() < group.count:
+            own = "".join(f", {format_amount(n, a)}" for n, a in group.resources.items())
             return (
                 f"{group.count} {group.role} tasks of {group.gpu_milli / MILLI:g} GPU, "
-                f"{group.cpu_milli / MILLI:g} CPU, {group.memory_mib} MiB each, but the empty "
+                f"{group.cpu_milli / MILLI:g} CPU, {group.memory_mib} MiB{own} each, but the empty "
                 f"cluster holds {per_host.sum()}"
             )
     if stands_alone(topology, configuration):
@@ -431,10 +485,3 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
         f"{configuration.label} fit by their totals, but not on the {where} of the empty cluster, "
         "where no task may be split"
     )
-
-
-def _amount(resource: str, amount: float) -> str:
-    """Return an amount of a resource in words, for example ``8 GPU``."""
-    if resource == "memory_mib":
-        return f"{amount:g} MiB"
-    return f"{amount / MILLI:g} {'GPU' if resource == 'gpu_milli' else 'CPU'}"

@@ -136,7 +136,7 @@ class ListScheduler:
         self.ladders = [ladder_of(job) for job in instance.jobs]
         arrivals = sorted(range(len(instance.jobs)), key=lambda j: instance.jobs[j].arrival_s)
         self.arrivals = arrivals
-        self._totals = [int(total) for total in instance.topology.capacity.sum(axis=0)]
+        self._totals = [int(total) for total in instance.topology.totals]
         self._free = list(self._totals)
         self._held: dict[str, int] = {}
 
@@ -335,15 +335,15 @@ class ListScheduler:
     def _fits(self, job: _Job, c: int) -> bool:
         demand = job.job.configurations[c].demand
         free = self._free
-        if demand[0] > free[0] or demand[1] > free[1] or demand[2] > free[2]:
+        if any(need > left for need, left in zip(demand, free, strict=True)):
             return False
         tenant = job.job.tenant
         return tenant not in self._held or (self._held[tenant] + demand[0] <= self.quotas[tenant])
 
     def _count(self, job: _Job, c: int, sign: int) -> None:
         demand = job.job.configurations[c].demand
-        for r in range(3):
-            self._free[r] -= sign * demand[r]
+        for r, amount in enumerate(demand):
+            self._free[r] -= sign * amount
         tenant = job.job.tenant
         if tenant in self._held:
             self._held[tenant] += sign * demand[0]

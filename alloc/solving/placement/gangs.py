@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.terms import Counts
 from alloc.topology.topology import HOST
+from alloc.units import RESOURCES
 from alloc.workload import Slice
 
 Mask = npt.NDArray[np.bool_]
@@ -46,6 +47,8 @@ class Gangs:
                 self.affinities_of.setdefault(index[job], []).append(a)
         self.tenants = {t.name: t for t in problem.instance.tenants}
         self.held = dict.fromkeys(self.tenants, 0)
+        self.cluster = list(self.topology.cluster_columns)
+        self.cluster_left = self.topology.totals[self.cluster]
         for (j, c), rows in problem.rows_of.items():
             if any(counts.indptr[k] < counts.indptr[k + 1] for k in rows):
                 self.placed[j] = (c, {k: _entries(counts, k) for k in rows})
@@ -123,13 +126,18 @@ class Gangs:
         its = self.problem.instance.jobs[job]
         if its.tenant in self.held:
             self.held[its.tenant] += sign * its.configurations[configuration].demand[0]
+        for k, r in enumerate(self.cluster):
+            self.cluster_left[k] -= sign * its.configurations[configuration].demand[r]
 
     def _within_quota(self, job: int, configuration: int) -> bool:
         its = self.problem.instance.jobs[job]
+        asked = its.configurations[configuration].demand
+        if any(asked[r] > self.cluster_left[k] for k, r in enumerate(self.cluster)):
+            return False
         if its.tenant not in self.tenants:
             return True
         tenant = self.tenants[its.tenant]
-        gpu = its.configurations[configuration].demand[0]
+        gpu = asked[0]
         if self.held[tenant.name] + gpu > tenant.gpu_quota_milli + tenant.borrowing_milli:
             return False
         if tenant.cohort is None:
@@ -164,11 +172,14 @@ class Gangs:
             base = base & (topology.domain_of_host[level] >= 0)
         innermost = topology.domain_of_host[max(levels, key=(*topology.levels, HOST).index)]
         need = np.array(instance.jobs[job].configurations[configuration].demand)
+        need[self.cluster] = 0
         free = np.zeros((int(innermost.max()) + 1, len(need)), dtype=np.int64)
         room = np.maximum(topology.capacity - self.used, 0)
         np.add.at(free, innermost[base], room[base])
         roomy = np.flatnonzero((free >= need).all(axis=1))
-        for d in roomy[np.argsort(free[roomy].sum(axis=1), kind="stable")].tolist():
+        for d in roomy[
+            np.argsort(free[roomy, : len(RESOURCES)].sum(axis=1), kind="stable")
+        ].tolist():
             yield base & (innermost == d)
 
     def _hosts_of(self, jobs: list[int]) -> Mask:

@@ -241,7 +241,8 @@ def _pairs(state: State, hosts: Counts) -> _Pairs:
         first += len(rows)
     if not parts:
         none = np.zeros(0, dtype=np.int64)
-        return _Pairs(none, none, none, none, none, none, none.reshape(0, 3), none, none, none)
+        empty = np.zeros((0, state.used.shape[1]), dtype=np.int64)
+        return _Pairs(none, none, none, none, none, none, empty, none, none, none)
     return _Pairs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 

@@ -400,7 +400,8 @@ def _subset_loads(p: Patterns) -> tuple[list[tuple[Ints, Ints, npt.NDArray[np.in
                 continue
             tasks = np.array([p.now[h] for h in some], dtype=np.int64).reshape(len(some), n)
             size = shapes[some]
-            strides = np.stack([size[:, 1] * size[:, 2], size[:, 2], np.ones_like(some)], axis=1)
+            strides = np.ones_like(size)
+            strides[:, :-1] = np.cumprod(size[:, :0:-1], axis=1)[:, ::-1]
             loads = (p.base[some] * strides).sum(axis=1, keepdims=True).astype(np.int32)
             for column in range(n):
                 step = (p.demand[tasks[:, column]] * strides).sum(axis=1, keepdims=True)

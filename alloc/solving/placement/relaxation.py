@@ -21,7 +21,7 @@ from alloc.objectives.goals import WeightedSum
 from alloc.problems.allocation.instance import Instance
 from alloc.solving.placement.patterns import Kind, Patterns, Stay
 from alloc.solving.placement.tables import Ints
-from alloc.units import GB_PER_MIB, MILLI
+from alloc.units import GB_PER_MIB, MILLI, RESOURCES
 
 _MODELLED = (
     "balance",
@@ -312,6 +312,10 @@ class _Builder:
         limit = min(_MOST_CELLS, _MOST_FILLED / num_pieces)
         exact = True
         largest = capacity.max(axis=0)
+        # A named resource that no task takes of its host needs no axis of its own in a table.
+        idle = ~np.concatenate([demand, self.load]).any(axis=0, keepdims=True)[0]
+        idle[: len(RESOURCES)] = False
+        step[idle] = largest[idle] + 1
         while np.prod(largest // step + 1.0) > limit and (largest // step).max() > 1:
             r = int((largest // step).argmax())
             excess = float(np.prod(largest // step + 1.0)) / limit

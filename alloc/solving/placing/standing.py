@@ -12,7 +12,7 @@ from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
 from alloc.solving.gang import domains_held
 from alloc.solving.gang.room import OUTSIDE
 from alloc.topology import HostType, Topology
-from alloc.units import MILLI
+from alloc.units import MILLI, RESOURCES
 from alloc.verification.violation import Violation
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 
@@ -162,7 +162,7 @@ def keeping_size(job: Job) -> Job:
 
 
 def _grown(instance: Instance) -> Topology:
-    """Return the topology with over-full hosts as large as what is on them."""
+    """Return the topology with over-full hosts, and cluster, as large as what is on them."""
     topology = instance.topology
     used = np.zeros_like(topology.capacity)
     for a in instance.running:
@@ -173,17 +173,24 @@ def _grown(instance: Instance) -> Topology:
     hosts = list(topology.hosts)
     for h in np.flatnonzero((used > topology.capacity).any(axis=1)):
         kind = topology.host_type(hosts[h])
-        gpus, cpu, memory = np.maximum(used[h], topology.capacity[h]).tolist()
+        row = np.maximum(used[h], topology.capacity[h]).tolist()
+        gpus, cpu, memory = row[: len(RESOURCES)]
         large = HostType(
             f"{kind.name} with what is on {hosts[h].id}",
             -(-gpus // MILLI),
             kind.gpu_type or ("generic" if gpus else None),
             cpu,
             memory,
+            resources=topology.host_amounts(row),
         )
         types[large.name] = large
         hosts[h] = dataclasses.replace(hosts[h], type=large.name)
-    return topology.replace(host_types=tuple(types.values()), hosts=tuple(hosts))
+    held = np.maximum(used.sum(axis=0), topology.totals).tolist()
+    return topology.replace(
+        host_types=tuple(types.values()),
+        hosts=tuple(hosts),
+        resources=topology.cluster_amounts(held),
+    )
 
 
 def _grown_quotas(instance: Instance, cohorts: set[str]) -> tuple[Tenant, ...]:
