@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from alloc.certificate import OPTIMALITY_GAP, Certificate
-from alloc.objectives import Held, WeightedSum, parse_level
+from alloc.objectives import Held, WeightedSum, is_kept, parse_level
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Solution
 from alloc.result import Result
@@ -71,7 +71,7 @@ def solve_levels(
             if result.solution is None:
                 return result.replace(stages=(result.certificate,))
             best = result.solution
-        elif result.solution is not None:
+        elif result.solution is not None and is_kept(instance, result.solution, held):
             before = level.evaluate(instance, best)
             after = level.evaluate(instance, result.solution)
             if after > before if level.sense == "max" else after < before:

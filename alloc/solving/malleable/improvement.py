@@ -17,7 +17,7 @@ from alloc.backends import SolverOptions
 from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
 from alloc.solving.malleable.column_generation import Relaxation
-from alloc.solving.malleable.insertion import Builder, give_back, take, total_cost
+from alloc.solving.malleable.insertion import Builder, give_back, take, value_of
 from alloc.solving.malleable.master import Column, solve_integer_master
 from alloc.solving.outcome import Settings
 
@@ -41,7 +41,7 @@ def guided_plans(
         plan = builder.insert_all(order, builder.empty(), prices, settings.time_is_up)
         if plan is not None:
             plans.append(plan)
-    return sorted(plans, key=total_cost)
+    return sorted(plans, key=lambda plan: value_of(data, plan))
 
 
 class Improver:
@@ -87,15 +87,15 @@ class Improver:
 
     @property
     def value(self) -> float:
-        """Weighted JCT of the incumbent, weighted slots."""
-        return total_cost(self.plan)
+        """Objective of the incumbent, in slots."""
+        return value_of(self.data, self.plan)
 
     def adopt(self, plan: Plan) -> bool:
         """Take a plan as the incumbent if it is better; its columns are kept in any case."""
         for job, column in plan.items():
             if column is not self.plan.get(job):
                 self._remember(column)
-        if total_cost(plan) < self.value - 1e-9:
+        if value_of(self.data, plan) < self.value - 1e-9:
             self.plan = plan
             return True
         return False
@@ -184,7 +184,7 @@ class Improver:
         for job in order:
             give_back(room, placed[job])
             column = self.builder.insert(job, room, None)
-            if column is not None and column.cost < placed[job].cost:
+            if column is not None and column.profile.completion < placed[job].profile.completion:
                 placed[job] = column
             take(room, placed[job])
         return self.adopt({**self.plan, **placed})
@@ -205,7 +205,11 @@ class Improver:
             min(seconds, self.settings.seconds_left()), self.settings.seed, self.settings.workers
         )
         warm = start if len(start) == len(jobs) else None
-        chosen, _ = solve_integer_master(self.data, columns, room, jobs, options, warm)
+        left = set(jobs)
+        others = [column for job, column in self.plan.items() if job not in left]
+        chosen, _ = solve_integer_master(
+            self.data, columns, room, jobs, options, warm, others=others
+        )
         if chosen is None:
             return False
         return self.adopt({**self.plan, **{column.job: column for column in chosen}})
