@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -37,6 +38,8 @@ _FIRST_SHARE, _GUIDED_SHARE = 0.3, 0.3
 _MOST_ASKED = 1_000_000
 """Choices (job, slot, configuration) up to which HiGHS is asked for a schedule: building the model
 of more takes a minute and gigabytes."""
+_WORTH = 1e-3
+"""Share of its value by which the incumbent must fall for another turn to be worth it."""
 _NOTHING = 1e-11
 """Difference between value and bound that rounding explains, where costs are about 1: a tardiness
 of 0 has no relative gap."""
@@ -111,7 +114,34 @@ class Search:
         self.settings = self.settings.within(self.settings.seconds_left() - placing_s)
         if self.settings.time_is_up():
             return
-        self.num_slots = num_slots = self._num_slots()
+        self.num_slots = self._num_slots()
+        while True:
+            before = self.value
+            self._within_value()
+            self._improve()
+            # A better incumbent is an earlier deadline where the worst job counts.
+            worth = bool(self.data.target.level.peaks) and self.value < (1 - _WORTH) * before
+            if not worth or self.gap <= OPTIMALITY_GAP or self.settings.time_is_up():
+                break
+
+    def _within_value(self) -> None:
+        """Let no job complete so late that a peak alone exceeds the incumbent's value.
+
+        No better schedule has such a completion: what is proved of all others is proved up to that
+        value, and the relaxation of peaks, which are means over profiles there, gets far tighter.
+        """
+        target, alone = self.data.target, self.data.no_contention / self.data.slot_s
+        limit = self.data.limit
+        for peak, floor in zip(target.level.peaks, target.floors, strict=False):
+            most = self.value - (alone - floor)
+            limit = np.minimum(limit, peak.latest(most * (1 + OPTIMALITY_GAP)))
+        if target.level.peaks:
+            self.data = replace(self.data, limit=limit)
+
+    def _improve(self) -> None:
+        """Bound and improve the incumbent once, by prices from its own profiles on."""
+        assert self.plan is not None
+        num_slots = self.num_slots
         relaxation = generate_columns(
             self.data,
             num_slots,
@@ -120,7 +150,7 @@ class Search:
             0.5 * self.settings.seconds_left(),
             self.report,
         )
-        self.bound = max(self.bound, relaxation.bound)
+        self.bound = max(self.bound, min(relaxation.bound, self.value))
         self.prices, self.multipliers = relaxation.prices, relaxation.multipliers
         builder = Builder(self.data, num_slots)
         improver = Improver(self.data, builder, relaxation, self.plan, self.settings)
