@@ -286,11 +286,11 @@ def solve(problem: Problem, way: str, seconds: float) -> Answer:
     result = solve_instance(instance, "malleable", way, objective=goal, limits=limits)
     broken = [] if result.solution is None else verify(instance, result.solution)
     answer = of_result(result, broken)
+    if result.solution is None:
+        return answer
     # What rounding leaves of a tardiness of 0 is 0.
-    least = [
-        objective_of(c.objective_name).rounding(instance, None)
-        for c in result.stages or (result.certificate,)
-    ]
+    levels = [objective_of(c.objective_name) for c in result.stages or (result.certificate,)]
+    least = [level.rounding(instance, result.solution) for level in levels]
     values = tuple(
         value if value is None or value > off else 0.0
         for value, off in zip(answer.values, least, strict=True)

@@ -245,9 +245,9 @@ class _Builder:
         at, value, constant = [peaks], [np.ones(len(peaks))], 0.0
         for j, own in enumerate(columns):
             costs = self.grid.stay_costs(level.jobs, j)
-            rate = float(self.grid.data.table(j).rate.max())
+            over = costs.over / self.fastest(j)
             at += [own.e, np.array([own.o]), own.q]
-            value += [costs.each, np.array([costs.over / rate]), np.full(len(own.q), costs.late)]
+            value += [costs.each, np.array([over]), np.full(len(own.q), costs.late)]
             constant += costs.start
         return np.concatenate(at), np.concatenate(value), constant
 
@@ -262,11 +262,11 @@ class _Builder:
             top = max(float(peak.at(last).max()), floor)
             z = self.block((1,), top, False, floor)
             found.append(z)
-            for own, slope, begin, rate in zip(
-                columns, peak.slope, peak.at(first), self.fastest, strict=True
-            ):
-                terms = [(none, z, 1.0), (none, own.e, -slope), (none, own.o, -slope / rate)]
-                self.rows.add(1, terms, lower=begin)
+            begin = peak.at(first)
+            for j, own in enumerate(columns):
+                slope = float(peak.slope[j])
+                over = (none, own.o, -slope / self.fastest(j))
+                self.rows.add(1, [(none, z, 1.0), (none, own.e, -slope), over], lower=begin[j])
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
     def held(self, columns: list[Columns], peaks: Index) -> None:
@@ -282,11 +282,9 @@ class _Builder:
             unit = max(abs(limit), float(value.max(initial=0.0))) or 1.0
             self.rows.add(1, [(none, at, value / unit)], upper=(limit - constant) / unit)
 
-    @property
-    def fastest(self) -> list[float]:
-        """The highest rate of each job."""
-        data = self.grid.data
-        return [float(data.table(j).rate.max()) for j in range(data.num_jobs)]
+    def fastest(self, j: int) -> float:
+        """Return the highest rate of a job."""
+        return float(self.grid.data.table(j).rate.max())
 
     def hosts(self, columns: list[Columns]) -> None:
         """Add (C13): what the hosts do not hold together, after all other columns."""
@@ -321,8 +319,9 @@ def array_model(grid: Grid) -> tuple[ArrayModel, list[Columns]]:
     )
     slot_s, target = grid.data.slot_s, grid.data.target
     cost = np.zeros(builder.count)
-    at, value, constant = builder.level(target.level, columns, peaks[: len(target.level.peaks)])
-    cost[at] = value * slot_s
+    own = peaks[: len(target.level.peaks)]
+    positions, values, constant = builder.level(target.level, columns, own)
+    cost[positions] = values * slot_s
     model = ArrayModel(
         sense="min",
         cost=cost,

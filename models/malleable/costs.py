@@ -60,7 +60,8 @@ class JobCosts:
 
     def at(self, completion: Array) -> Array:
         """Return the cost of each job's completion, slots since the start, shape (J,)."""
-        return self.base + self.rate * completion + self.late * self._tardiness(completion)
+        beyond = np.maximum(completion - self.due, 0.0)
+        return np.asarray(self.base + self.rate * completion + self.late * beyond)
 
     def of(self, j: int, completion: float) -> float:
         """Return the cost of one job's completion."""
@@ -72,7 +73,9 @@ class JobCosts:
         """Return the cost of completing after a fraction of each slot, shape (num_slots,)."""
         end = np.arange(num_slots) + fraction
         cost = self.base[j] + self.rate[j] * end
-        return cost + self.late[j] * np.maximum(end - self.due[j], 0.0) if self.late[j] else cost
+        if self.late[j]:
+            cost = cost + self.late[j] * np.maximum(end - self.due[j], 0.0)
+        return np.asarray(cost)
 
     def plus(self, other: JobCosts, factor: float = 1.0) -> JobCosts:
         """Return the sum of these costs and a multiple of others."""
@@ -82,9 +85,6 @@ class JobCosts:
             self.late + factor * other.late,
             self.due,
         )
-
-    def _tardiness(self, completion: Array) -> Array:
-        return np.maximum(completion - self.due, 0.0)
 
 
 @dataclass(frozen=True)
