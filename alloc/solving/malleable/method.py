@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
@@ -33,7 +32,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
 from alloc.solving.malleable.list_search import ListSearch, best_of
 from alloc.solving.malleable.search import Search
-from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.outcome import Outcome, Progress, Settings
 from alloc.solving.refinement import Question, solve_refined
 
 _GRID_SLOTS = 300
@@ -48,15 +47,13 @@ _TOGETHER = (
     "together; add hosts, drop jobs, or move the limits"
 )
 
-Report = Callable[[str], None]
-
 
 def solve_malleable(
     instance: Instance,
     objective: str,
     settings: Settings,
     warm_start: Solution | None,
-    report: Report,
+    report: Progress,
 ) -> Outcome[Solution]:
     """Solve an instance of F2: the method behind ``solve(..., "malleable")``.
 
@@ -142,7 +139,7 @@ def _search_lists(
     bound: float,
     settings: Settings,
     limit: Limit | None,
-    report: Report,
+    report: Progress,
 ) -> tuple[Schedule | None, Limit | None]:
     """Return the best schedule in continuous time that is found in the time left, and its end."""
     schedules = [schedule for schedule in given if isinstance(schedule, Schedule)]
@@ -165,7 +162,7 @@ def _pays_restarts(instance: Instance) -> bool:
 
 
 def _time_indexed(
-    question: Question, schedule: Schedule, settings: Settings, report: Report
+    question: Question, schedule: Schedule, settings: Settings, report: Progress
 ) -> tuple[RawResult, Schedule | None]:
     """Return what the time-indexed program proves, and the better of a schedule and its own.
 
