@@ -14,7 +14,13 @@ from typing import Any
 
 from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
 from alloc.formulation import BuiltModel
-from alloc.objectives import PLACEMENT_OBJECTIVES, Held, Measure, parse_goal
+from alloc.objectives import (
+    PLACEMENT_OBJECTIVES,
+    SCHEDULE_OBJECTIVES,
+    Held,
+    Measure,
+    parse_goal,
+)
 from alloc.plugins import loaded
 from alloc.verification.violation import Violation
 
@@ -178,7 +184,7 @@ class Family:
         if name is None:
             return self.objective or str(problem.objective)
         if self.goals:
-            return parse_goal(name).text
+            return parse_goal(name, self.objectives).text
         if name not in self.objectives:
             raise InstanceError(
                 f'family "{self.name}" does not take objective "{name}"'
@@ -229,7 +235,8 @@ FAMILIES: dict[str, Family] = {
             solution=SCHEDULE,
             page="alloc.models.malleable",
             objective="weighted_jct",
-            objectives=("weighted_jct",),
+            objectives=tuple(o.name for o in SCHEDULE_OBJECTIVES),
+            goals=True,
             models=("arrays", "pyomo", "cpsat"),
             methods={AUTO: "alloc.solving.malleable.method:solve_malleable"},
             default=True,

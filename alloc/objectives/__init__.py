@@ -10,6 +10,7 @@ from alloc.objectives.base import Value as Value
 from alloc.objectives.goals import Goal as Goal
 from alloc.objectives.goals import Held as Held
 from alloc.objectives.goals import WeightedSum as WeightedSum
+from alloc.objectives.goals import is_kept as is_kept
 from alloc.objectives.goals import parse_goal as parse_goal
 from alloc.objectives.goals import parse_level as parse_level
 from alloc.objectives.placed import Placed as Placed
@@ -21,6 +22,7 @@ from alloc.objectives.rounds import RoundUtility as RoundUtility
 from alloc.objectives.rounds import require_slot as require_slot
 from alloc.objectives.schedules import SCHEDULE_OBJECTIVES as SCHEDULE_OBJECTIVES
 from alloc.objectives.schedules import ScheduleObjective as ScheduleObjective
+from alloc.objectives.schedules import due_dates as due_dates
 from alloc.objectives.sharing import SHARING_OBJECTIVES as SHARING_OBJECTIVES
 
 OBJECTIVES: dict[str, Objective] = {

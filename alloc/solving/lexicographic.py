@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from alloc.certificate import OPTIMALITY_GAP, Certificate
+from alloc.certificate import OPTIMALITY_GAP, Certificate, beats
 from alloc.objectives import Held, WeightedSum, parse_level
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Solution
@@ -71,7 +71,7 @@ def solve_levels(
             if result.solution is None:
                 return result.replace(stages=(result.certificate,))
             best = result.solution
-        elif result.solution is not None:
+        elif result.solution is not None and _keeps(instance, result.solution, held):
             before = level.evaluate(instance, best)
             after = level.evaluate(instance, result.solution)
             if after > before if level.sense == "max" else after < before:
@@ -81,6 +81,20 @@ def solve_levels(
     stages = [_settle(instance, best, stage) for stage in stages]
     weakest = next((s for s in stages if s.status != "optimal"), stages[-1])
     return Result(best, weakest, stages=tuple(stages))
+
+
+def _keeps(instance: Instance, solution: Solution, held: Sequence[Held]) -> bool:
+    """Return whether no earlier level is worse than it was, beyond what solvers' rounding makes."""
+    return not any(
+        beats(
+            each.value,
+            each.level.evaluate(instance, solution),
+            each.level.sense,
+            abs(each.limit - each.value),
+            OPTIMALITY_GAP,
+        )
+        for each in held
+    )
 
 
 def _untouched(

@@ -109,6 +109,21 @@ def test_a_single_level_has_no_stages() -> None:
     assert check_claims(INSTANCE, result) == []
 
 
+def test_an_answer_that_loses_an_earlier_level_is_not_taken() -> None:
+    """One pair fewer needs one host fewer: better on its level, and no answer to the goal."""
+    fewer = on(("h0", "h0"))
+    names = ("gpus_placed", "hosts_used")
+    result, _ = run(
+        {
+            names[0]: certified(names[0], TIGHT, 4.0, "optimal"),
+            names[1]: certified(names[1], fewer, 1.0, "optimal"),
+        }
+    )
+    assert result.solution == TIGHT
+    assert [stage.objective for stage in result.stages] == [4.0, 2.0]
+    assert [stage.status for stage in result.stages] == ["optimal", "feasible"]
+
+
 def test_stages_survive_their_file_and_are_held_against_the_solution() -> None:
     """A document that claims more for an earlier level is found out."""
     result = solve(INSTANCE, "placement", "highs", objective=GOAL)
