@@ -7,6 +7,8 @@ of them names a family by hand.
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -36,6 +38,11 @@ class Family:
         One line for people.
     problem, solution
         The types of what is asked and what answers it.
+    kind, solution_kind
+        What their documents are called; empty: as their classes are, ``quota_plan`` for
+        ``QuotaPlan``. Two families may share a kind only with one type of problem.
+    report
+        The type of what planning adds to a result, with documents of its own; empty: nothing.
     page
         The module whose docstring is the page of mathematics and whose functions
         ``build_<kind>(problem, objective)`` build the models.
@@ -77,6 +84,9 @@ class Family:
     objectives: tuple[str, ...]
     measure: str
     checker: str
+    kind: str = ""
+    solution_kind: str = ""
+    report: str = ""
     models: tuple[str, ...] = ()
     methods: Mapping[str, str] = field(default_factory=dict)
     features: tuple[str, ...] = ()
@@ -84,6 +94,16 @@ class Family:
     default: bool = False
     takes_hints: bool = False
     conflict: str = "capacity, deadlines and horizon together leave no schedule; add hosts or time"
+
+    def __post_init__(self) -> None:
+        for name, code in (("kind", self.problem), ("solution_kind", self.solution)):
+            object.__setattr__(self, name, getattr(self, name) or kind_of_class(code))
+
+    @property
+    def documents(self) -> Mapping[str, str]:
+        """The kinds of its documents, with the types that they hold."""
+        found = {self.kind: self.problem, self.solution_kind: self.solution}
+        return found | ({kind_of_class(self.report): self.report} if self.report else {})
 
     @property
     def page_text(self) -> str:
@@ -187,6 +207,12 @@ class Family:
         return name
 
 
+def kind_of_class(path: str) -> str:
+    """Return what the documents of a class are called: ``quota_plan`` for ``QuotaPlan``."""
+    name = path.rpartition(":")[2].rpartition(".")[2]
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
 def load(path: str) -> Any:
     """Return what ``module:name`` names."""
     module, name = path.split(":")
@@ -213,6 +239,7 @@ FAMILIES: dict[str, Family] = {
             title="Round allocation: which configuration does each job get for the coming slot?",
             problem=INSTANCE,
             solution=ALLOCATION,
+            solution_kind="solution",
             page="alloc.models.round",
             objective="progress",
             objectives=("progress", "remaining_time", "goodput"),
@@ -227,6 +254,7 @@ FAMILIES: dict[str, Family] = {
             title="Malleable jobs over time: who runs in which configuration in every slot?",
             problem=INSTANCE,
             solution=SCHEDULE,
+            solution_kind="solution",
             page="alloc.models.malleable",
             objective="weighted_jct",
             objectives=("weighted_jct",),
@@ -242,6 +270,7 @@ FAMILIES: dict[str, Family] = {
             title="Gang placement: which jobs run, and on which hosts do their tasks stand?",
             problem=INSTANCE,
             solution=ALLOCATION,
+            solution_kind="solution",
             page="alloc.models.placement",
             objective="gpus_placed",
             objectives=tuple(o.name for o in PLACEMENT_OBJECTIVES),
@@ -260,6 +289,7 @@ FAMILIES: dict[str, Family] = {
             title="GPU sharing: which shares, MIG slices and whole GPUs does every GPU hold?",
             problem=INSTANCE,
             solution=ALLOCATION,
+            solution_kind="solution",
             page="alloc.models.sharing",
             objective="weight_placed",
             objectives=("weight_placed", "gpus_placed", "gpus_used", "reconfigurations"),
@@ -277,6 +307,7 @@ FAMILIES: dict[str, Family] = {
             title="Right-sizing: which hosts to buy, reserve and rent for a forecast?",
             problem="alloc.problems.right_sizing.problem:PlanningProblem",
             solution="alloc.problems.right_sizing.plan:Plan",
+            kind="planning",
             page="alloc.models.right_sizing",
             objective="cost",
             objectives=("cost",),
@@ -297,6 +328,8 @@ FAMILIES: dict[str, Family] = {
             title="Operation: which nodes are on, and which job runs on how many GPUs of which?",
             problem="alloc.problems.operation.problem:OperationProblem",
             solution="alloc.problems.operation.problem:OperationPlan",
+            kind="operation",
+            report="alloc.problems.operation.report:OperationReport",
             page="alloc.models.operation",
             objective="operation-cost",
             objectives=("operation-cost", "expected-operation-cost"),
@@ -311,6 +344,7 @@ FAMILIES: dict[str, Family] = {
             title="Inference: how many replicas of which option serve the requests in time?",
             problem="alloc.problems.inference_sizing.problem:InferenceProblem",
             solution="alloc.problems.inference_sizing.plan:InferencePlan",
+            report="alloc.problems.inference_sizing.report:InferenceReport",
             page="alloc.models.inference_sizing",
             objective="cost",
             objectives=("cost",),
@@ -356,6 +390,7 @@ FAMILIES: dict[str, Family] = {
             title="Quadratic assignment: who goes where, when the cost lies between pairs?",
             problem="alloc.problems.quadratic_assignment:QuadraticAssignment",
             solution="numpy:ndarray",
+            solution_kind="permutation",
             page="alloc.models.quadratic_assignment",
             objective="cost",
             objectives=("cost",),
@@ -384,6 +419,7 @@ FAMILIES: dict[str, Family] = {
             title="Quotas: which GPUs is each tenant guaranteed, and who may borrow them?",
             problem="alloc.problems.quota_planning.problem:QuotaProblem",
             solution="alloc.problems.quota_planning.problem:QuotaPlan",
+            report="alloc.problems.quota_planning.report:QuotaReport",
             page="alloc.models.quota_planning",
             objective="",
             objectives=("expected_shortfall", "fair_service", "fair_coverage", "least_quota"),
@@ -400,8 +436,31 @@ FAMILIES: dict[str, Family] = {
 }
 """Every family by name; a problem of several families is one of the first that is asked for."""
 
-# A package announces a `Family`, and every door knows it.
-FAMILIES |= {f.name: f for f in loaded("alloc.families", Family, FAMILIES).values()}
+
+def _admit(family: Family) -> None:
+    """Take in a family that a package announces, and every door knows it.
+
+    A kind of document that is another's would make that one unreadable: it is left out.
+    """
+    owners = {"result", "topology", *(kind for f in FAMILIES.values() for kind in f.documents)}
+    taken = [
+        kind
+        for kind, code in family.documents.items()
+        if kind in owners
+        and not any(known.documents.get(kind) == code for known in FAMILIES.values())
+    ]
+    if taken:
+        warnings.warn(
+            f'alloc.families: "{family.name}" calls its documents "{taken[0]}", as others are '
+            "called; name another kind in the Family.",
+            stacklevel=2,
+        )
+    else:
+        FAMILIES[family.name] = family
+
+
+for _family in loaded("alloc.families", Family, FAMILIES).values():
+    _admit(_family)
 
 
 def family_of(problem: Any, name: str | None = None) -> Family:

@@ -47,6 +47,7 @@ import numpy.typing as npt
 
 from alloc.errors import InstanceError, nearest
 from alloc.fingerprint import digest
+from alloc.problems import Problem
 from alloc.topology.communication import GB, CommunicationGraph, CommunicationTree, Fabric
 from alloc.workload.parallelism import Parallelism
 
@@ -293,7 +294,7 @@ def _graph_all_to_all(fabric: CommunicationGraph, groups: Indices, size: float) 
 
 
 @dataclass(frozen=True, eq=False)
-class RankMappingProblem:
+class RankMappingProblem(Problem):
     """The ranks of a job, and the GPUs of its placement.
 
     Parameters
