@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from alloc.certificate import Certificate
 from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
 from alloc.formulation import BuiltModel
 from alloc.objectives import PLACEMENT_OBJECTIVES, Held, Measure, parse_goal
@@ -22,6 +23,8 @@ from alloc.verification.violation import Violation
 
 AUTO = "auto"
 """The family's own exact method."""
+CURRENCY = "the problem's currency"
+"""Unit of money, which each problem names itself."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,9 @@ class Family:
     methods
         The exact methods of its own by name, ``auto`` first: ``method(problem, objective,
         settings, start, report)`` returns an `alloc.solving.outcome.Outcome`.
+    units
+        Units of its objectives, where the objectives do not say them; `CURRENCY` for that of the
+        problem.
     features
         Which of `alloc.problems.allocation.instance.FEATURES` it models; an instance that asks for
         another is refused.
@@ -89,6 +95,7 @@ class Family:
     report: str = ""
     models: tuple[str, ...] = ()
     methods: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
     features: tuple[str, ...] = ()
     goals: bool = False
     default: bool = False
@@ -150,6 +157,13 @@ class Family:
         """Return an objective by name: its sense, and what recomputes its value."""
         measure: Measure = load(self.measure)(objective)
         return measure
+
+    def unit(self, problem: Any, objective: str) -> str:
+        """Return the unit of an objective of a problem, or of a level of one; empty: none."""
+        known = self.units.get(objective)
+        if known == CURRENCY:
+            return str(problem.currency)
+        return str(getattr(self.measure_of(objective), "unit", "")) if known is None else known
 
     def check(self, problem: Any, solution: Any) -> list[Violation]:
         """Return the rules that a solution breaks, recomputed without a solver.
@@ -313,6 +327,7 @@ FAMILIES: dict[str, Family] = {
             objectives=("cost",),
             measure="alloc.verification.right_sizing:objective",
             checker="alloc.verification.right_sizing:verify_plan",
+            units={"cost": CURRENCY},
             models=("arrays", "pyomo"),
             methods={
                 AUTO: "alloc.solving.right_sizing.method:solve_right_sizing",
@@ -335,6 +350,7 @@ FAMILIES: dict[str, Family] = {
             objectives=("operation-cost", "expected-operation-cost"),
             measure="alloc.verification.operation:objective",
             checker="alloc.verification.operation:verify_operation",
+            units={"operation-cost": CURRENCY, "expected-operation-cost": CURRENCY},
             models=("arrays", "pyomo"),
             methods={AUTO: "alloc.solving.operation.method:by_aggregation"},
         ),
@@ -350,6 +366,7 @@ FAMILIES: dict[str, Family] = {
             objectives=("cost",),
             measure="alloc.verification.inference_sizing:objective",
             checker="alloc.verification.inference_sizing:verify_inference",
+            units={"cost": CURRENCY},
             models=("arrays", "pyomo"),
             methods={
                 AUTO: "alloc.solving.inference_sizing.method:by_mixes",
@@ -382,6 +399,7 @@ FAMILIES: dict[str, Family] = {
             objectives=("step", "transfer"),
             measure="alloc.verification.rank_mapping:objective",
             checker="alloc.verification.rank_mapping:verify_mapping",
+            units={"step": "s", "transfer": "s"},
             methods={AUTO: "alloc.solving.rank_mapping.method:solve_mapping"},
         ),
         Family(
@@ -410,6 +428,7 @@ FAMILIES: dict[str, Family] = {
             objectives=("expected_time",),
             measure="alloc.verification.checkpointing:objective",
             checker="alloc.verification.checkpointing:verify_checkpoints",
+            units={"expected_time": "s"},
             models=("arrays", "pyomo"),
             methods={AUTO: "alloc.solving.checkpointing:save_points"},
         ),
@@ -425,6 +444,7 @@ FAMILIES: dict[str, Family] = {
             objectives=("expected_shortfall", "fair_service", "fair_coverage", "least_quota"),
             measure="alloc.verification.quota_planning:objective",
             checker="alloc.verification.quota_planning:verify_quota_plan",
+            units={"expected_shortfall": "GPU h"},
             models=("arrays", "pyomo"),
             methods={
                 AUTO: "alloc.solving.quota_planning.method:by_arrays",
@@ -519,6 +539,13 @@ def require_family(name: str) -> Family:
             f'unknown family "{name}"{nearest(name, FAMILIES, ".")} Known: {", ".join(FAMILIES)}.'
         )
     return FAMILIES[name]
+
+
+def family_of_result(problem: Any, certificate: Certificate) -> Family:
+    """Return the family that a certificate of a problem is of."""
+    name = certificate.formulation
+    known = name in FAMILIES and FAMILIES[name].takes(problem)
+    return FAMILIES[name] if known else family_of(problem)
 
 
 def verify(problem: Any, solution: Any) -> list[Violation]:

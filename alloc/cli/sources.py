@@ -3,11 +3,10 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from alloc.errors import InstanceError, nearest
 from alloc.problems.allocation.instance import Instance, Moves
-from alloc.problems.allocation.solution import Allocation, Schedule, Solution
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Result
 
@@ -107,41 +106,83 @@ def stored_ids() -> list[str]:
     return [entry.id for entry in manifest()]
 
 
-def read_answer(path: Path) -> Solution | Result[Solution]:
-    """Read a solution or a result, whichever the file (``-``: standard input) holds.
+def read_any(reference: str) -> Any:
+    """Return what a file or ``-`` (standard input) holds, whatever document of alloc it is.
 
     Raises
     ------
     InstanceError
-        If it holds neither, or is malformed.
+        If there is no such file, or the document is malformed.
     """
-    from alloc.documents import parse_result, parse_solution
-    from alloc.documents.files import read_bytes
-    from alloc.documents.parsing import parse_json
+    from alloc.documents.reading import load, parse
 
-    name = STDIN_NAME if str(path) == STDIN else str(path)
-    data = _read_stdin() if str(path) == STDIN else read_bytes(path)
-    raw = parse_json(data, name)
-    kind = raw.get("kind") if isinstance(raw, dict) else None
-    if kind not in ("result", "solution"):
+    return read_document(reference, parse, load)
+
+
+def read_problem(reference: str) -> Any:
+    """Return the problem of any family that a file, a stored id or ``-`` stands for.
+
+    Raises
+    ------
+    InstanceError
+        If there is no such file or id, or the document is malformed or is no problem's.
+    """
+    if not _is_document(reference):
+        from alloc.instances.stored_planning import stored_planning_ids
+
+        plans = reference in stored_planning_ids()
+        return read_planning_problem(reference) if plans else read_instance(reference)
+    from alloc.documents.formats import format_of_type
+    from alloc.documents.kinds import title_of
+    from alloc.families import FAMILIES
+
+    found = read_any(reference)
+    if not any(family.takes(found) for family in FAMILIES.values()):
+        kinds = dict.fromkeys(family.kind for family in FAMILIES.values())
         raise InstanceError(
-            f'{name}: is not an answer; expected a document of kind "solution" or "result", and '
-            f"its kind is {kind!r}."
+            f"{name_of(reference)}: is {title_of(format_of_type(type(found)).kind)}, and a problem "
+            f"was expected; give one of: {', '.join(kinds)}."
+        )
+    return found
+
+
+def read_answer(path: Path) -> Any:
+    """Read a solution or a result of any family, whichever the file (``-``: standard input) holds.
+
+    Of a report that holds a result, that.
+
+    Raises
+    ------
+    InstanceError
+        If it holds none of them, or is malformed.
+    """
+    from alloc.documents.formats import format_of
+    from alloc.documents.parsing import parse_json, require_head
+    from alloc.documents.reading import require_kind
+    from alloc.families import FAMILIES, kind_of_class
+
+    name = name_of(path)
+    raw = parse_json(_read_bytes(path), name)
+    kind = require_kind(raw) if isinstance(raw, dict) and "kind" in raw else None
+    reports = [kind_of_class(f.report) for f in FAMILIES.values() if f.report]
+    if kind not in ("result", *reports, *(f.solution_kind for f in FAMILIES.values())):
+        raise InstanceError(
+            f'{name}: is not an answer; expected a document of kind "solution" or "result", or '
+            f"another family's solution, and its kind is {kind!r}."
         )
     try:
-        answer = parse_result(data) if kind == "result" else parse_solution(data)
+        answer = format_of(kind).decode(require_head(raw, kind))
     except InstanceError as error:
         raise InstanceError(f"{name}: {error}") from None
-    given = answer.solution if isinstance(answer, Result) else answer
-    if not isinstance(given, Allocation | Schedule | None):
-        raise InstanceError(
-            f"{name}: is the result of another family, with a {type(given).__name__}; give an "
-            "allocation or a schedule."
-        )
-    return answer
+    return answer.result if kind in reports else answer
 
 
-def solution_of(answer: Solution | Result[Solution], name: object) -> Solution:
+def name_of(reference: object) -> str:
+    """Return what a file, or standard input, is called in messages."""
+    return STDIN_NAME if str(reference) == STDIN else str(reference)
+
+
+def solution_of(answer: Any, name: object) -> Any:
     """Return the solution that was read, alone or in a result.
 
     Raises
@@ -157,6 +198,12 @@ def solution_of(answer: Solution | Result[Solution], name: object) -> Solution:
             "give a result with one."
         )
     return answer.solution
+
+
+def _read_bytes(path: Path) -> bytes:
+    from alloc.documents.files import read_bytes
+
+    return _read_stdin() if str(path) == STDIN else read_bytes(path)
 
 
 def _read_stdin() -> bytes:

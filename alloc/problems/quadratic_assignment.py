@@ -80,8 +80,8 @@ class QuadraticAssignment(Problem):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of flows and distances."""
-        return digest(self.flow, self.distance)
+        """SHA-256 of name, flows and distances."""
+        return digest(self.name, self.flow, self.distance)
 
     @property
     def size(self) -> int:

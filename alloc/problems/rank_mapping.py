@@ -334,10 +334,10 @@ class RankMappingProblem(Problem):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of fabric, job and algorithm."""
+        """SHA-256 of name, fabric, job and algorithm."""
         fabric = self.fabric
         parts = (getattr(fabric, field.name) for field in fields(fabric))
-        return digest(type(fabric).__name__, *parts, self.parallelism, self.algorithm)
+        return digest(self.name, type(fabric).__name__, *parts, self.parallelism, self.algorithm)
 
     def places(self, mapping: RankMapping) -> Indices:
         """Return the position among the fabric's GPUs of the GPU of each rank, shape (ranks,)."""

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from problems_of_families import answered, tiny_problems
 
 import alloc
 from alloc.documents.kinds import KINDS
-from alloc.errors import InstanceError, UnsupportedFeatureError
+from alloc.errors import InstanceError
 from alloc.families import FAMILIES, load
-from benchmarks.tiny.families import FAMILIES as TINY
-
-SEEDS = range(8)
-
-
-def tiny_problems(name: str) -> Iterator[Any]:
-    """Yield random problems that are a family's to answer."""
-    for tiny in TINY.values():
-        for made in map(tiny.problem, SEEDS):
-            # Some come with what is wanted of them, such as an objective.
-            problem = made[0] if isinstance(made, tuple) else made
-            if FAMILIES[name].takes(problem):
-                yield problem
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -72,15 +59,7 @@ def test_a_field_of_a_wrong_type_is_refused_in_one_sentence(name: str) -> None:
 def test_an_answer_survives_its_document(name: str) -> None:
     """A solution alone, and in a result."""
     family = FAMILIES[name]
-    answered = 0
-    for problem in tiny_problems(name):
-        try:
-            result = alloc.solve(problem, name, limits=alloc.Limits(5.0))
-        except UnsupportedFeatureError:
-            continue  # of another family of instances
-        if result.solution is None:
-            continue
-        answered += 1
+    for problem, result in answered(name, 3):
         document = alloc.save(result.solution)
         assert json.loads(document)["kind"] == family.solution_kind
         again = alloc.load(document)
@@ -88,9 +67,6 @@ def test_an_answer_survives_its_document(name: str) -> None:
         assert np.array_equal(again, result.solution) or again == result.solution
         assert alloc.verify(problem, again) == []
         assert alloc.load(result.to_json()).certificate == result.certificate
-        if answered == 3:
-            return
-    assert answered
 
 
 def test_equal_numbers_are_one_problem() -> None:
