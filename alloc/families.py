@@ -17,7 +17,14 @@ from typing import Any
 from alloc.certificate import Certificate
 from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
 from alloc.formulation import BuiltModel
-from alloc.objectives import PLACEMENT_OBJECTIVES, Held, Measure, parse_goal
+from alloc.objectives import (
+    OBJECTIVES,
+    PLACEMENT_OBJECTIVES,
+    Held,
+    Measure,
+    RoundUtility,
+    parse_goal,
+)
 from alloc.plugins import loaded
 from alloc.verification.violation import Violation
 
@@ -256,7 +263,7 @@ FAMILIES: dict[str, Family] = {
             solution_kind="solution",
             page="alloc.models.round",
             objective="progress",
-            objectives=("progress", "remaining_time", "goodput"),
+            objectives=tuple(o.name for o in OBJECTIVES.values() if isinstance(o, RoundUtility)),
             models=("arrays", "pyomo", "cpsat"),
             methods={AUTO: "alloc.solving.round.method:solve_round"},
             measure=_MEASURE,

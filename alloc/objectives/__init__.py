@@ -22,6 +22,7 @@ from alloc.objectives.rounds import require_slot as require_slot
 from alloc.objectives.schedules import SCHEDULE_OBJECTIVES as SCHEDULE_OBJECTIVES
 from alloc.objectives.schedules import ScheduleObjective as ScheduleObjective
 from alloc.objectives.sharing import SHARING_OBJECTIVES as SHARING_OBJECTIVES
+from alloc.plugins import loaded
 
 OBJECTIVES: dict[str, Objective] = {
     o.name: o
@@ -33,6 +34,9 @@ OBJECTIVES: dict[str, Objective] = {
     )
 }
 """Every objective by name."""
+
+# A package announces an `Objective`; a round utility is maximised like those of alloc.
+OBJECTIVES |= loaded("alloc.objectives", Objective, OBJECTIVES)
 
 
 def objective(name: str) -> Objective:
