@@ -9,8 +9,10 @@ from alloc.errors import InstanceError, nearest
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Result
+from alloc.serialisation import Documented
 
 T = TypeVar("T")
+D = TypeVar("D", bound=Documented)
 
 STDIN, STDIN_NAME = "-", "standard input"
 
@@ -23,10 +25,8 @@ def read_instance(reference: str) -> Instance:
     InstanceError
         If there is no such file or id, or the document is malformed.
     """
-    from alloc.documents import load_instance, parse_instance
-
     if _is_document(reference):
-        return read_document(reference, parse_instance, load_instance)
+        return read_as(reference, Instance)
     from alloc.instances import load
 
     known = stored_ids()
@@ -42,10 +42,8 @@ def read_planning_problem(reference: str) -> PlanningProblem:
     InstanceError
         If there is no such file or id, or the document is malformed.
     """
-    from alloc.documents import load_planning_problem, parse_planning_problem
-
     if _is_document(reference):
-        return read_document(reference, parse_planning_problem, load_planning_problem)
+        return read_as(reference, PlanningProblem)
     from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
 
     known = stored_planning_ids()
@@ -58,14 +56,25 @@ def is_sample(reference: str) -> bool:
     return not _is_document(reference)
 
 
-def read_document(reference: str, parse: Callable[[str | bytes], T], load: Callable[[str], T]) -> T:
+def read_as(reference: str, record_class: type[D]) -> D:
     """Return what a file or ``-`` (standard input) holds; what is wrong is said with its name.
+
+    Parameters
+    ----------
+    reference
+        The file, or ``-``.
+    record_class
+        What it has to hold.
 
     Raises
     ------
     InstanceError
-        If there is no such file, or the document is malformed.
+        If there is no such file, or its document is malformed or another.
     """
+    return _read(reference, record_class.from_json, record_class.load)
+
+
+def _read(reference: str, parse: Callable[[str | bytes], T], load: Callable[[str], T]) -> T:
     if reference != STDIN:
         return load(reference)
     try:
@@ -116,7 +125,7 @@ def read_any(reference: str) -> Any:
     """
     from alloc.documents.reading import load, parse
 
-    return read_document(reference, parse, load)
+    return _read(reference, parse, load)
 
 
 def read_problem(reference: str) -> Any:
