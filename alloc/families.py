@@ -469,13 +469,11 @@ def _admit(family: Family) -> None:
 
     A kind of document that is another's would make that one unreadable: it is left out.
     """
-    owners = {"result", "topology", *(kind for f in FAMILIES.values() for kind in f.documents)}
-    taken = [
-        kind
-        for kind, code in family.documents.items()
-        if kind in owners
-        and not any(known.documents.get(kind) == code for known in FAMILIES.values())
-    ]
+    # A result calls its solution by its class where several classes have one kind of documents.
+    names = {"result", "topology", *(kind_of_class(f.solution) for f in FAMILIES.values())}
+    known = {document for f in FAMILIES.values() for document in f.documents.items()}
+    names |= {kind for kind, _ in known}
+    taken = [kind for kind, code in set(family.documents.items()) - known if kind in names]
     if taken:
         warnings.warn(
             f'alloc.families: "{family.name}" calls its documents "{taken[0]}", as others are '

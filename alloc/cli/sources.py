@@ -172,7 +172,10 @@ def read_answer(path: Path) -> Any:
 
     name = name_of(path)
     raw = parse_json(_read_bytes(path), name)
-    kind = require_kind(raw) if isinstance(raw, dict) and "kind" in raw else None
+    try:
+        kind = require_kind(raw) if isinstance(raw, dict) and "kind" in raw else None
+    except InstanceError as error:
+        raise InstanceError(f"{name}: {error}") from None
     reports = [kind_of_class(f.report) for f in FAMILIES.values() if f.report]
     if kind not in ("result", *reports, *(f.solution_kind for f in FAMILIES.values())):
         raise InstanceError(

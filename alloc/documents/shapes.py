@@ -203,10 +203,17 @@ def _record_class(code: str) -> Any:
 
 
 def _solution_classes() -> dict[Any, str]:
-    """Return the classes of the solutions of all families, and what documents call each."""
+    """Return the classes of the solutions of all families, and what documents call each.
+
+    It is the kind of the documents, or, where several classes have one, the class.
+    """
     known = classes_of_families()
     kinds = dict.fromkeys(f.solution_kind for f in FAMILIES.values() if f.solution_kind in known)
-    return {one: kind_of_class(one.__name__) for kind in kinds for one in known[kind]}
+    return {
+        one: kind if len(known[kind]) == 1 else kind_of_class(one.__name__)
+        for kind in kinds
+        for one in known[kind]
+    }
 
 
 def as_record(solution: Any, name: str) -> Any:

@@ -80,6 +80,23 @@ def test_equal_numbers_are_one_problem() -> None:
 
 
 @pytest.mark.parametrize(
+    ("flow", "sentence"),
+    [
+        ([[0, 1], [2]], "flow has rows of different lengths; give as many"),
+        ([0, 1], "flow has shape (2,); it must be a square matrix"),
+        ([[0, "1"], [2, 3]], 'flow[0][1] is "1"; give a number without quotes'),
+        (3, "flow is 3; give a list"),
+        ([], "flow has shape (0,)"),
+    ],
+)
+def test_an_array_is_refused_as_any_field_is(flow: Any, sentence: str) -> None:
+    """Lists of numbers are a vector or a matrix; which of them its class says."""
+    raw = {"schema_version": 1, "kind": "quadratic_assignment", "name": "pair"}
+    with pytest.raises(InstanceError, match=re.escape(sentence)):
+        alloc.load(json.dumps({**raw, "flow": flow, "distance": [[0, 1], [2, 0]]}))
+
+
+@pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("{}", 'the document has no "kind"; known: instance, solution'),
