@@ -18,6 +18,7 @@ from alloc.objectives.placement import PLACEMENT_OBJECTIVES as PLACEMENT_OBJECTI
 from alloc.objectives.placement import PlacementObjective as PlacementObjective
 from alloc.objectives.rounds import ROUND_UTILITIES as ROUND_UTILITIES
 from alloc.objectives.rounds import RoundUtility as RoundUtility
+from alloc.objectives.rounds import checked_utility as checked_utility
 from alloc.objectives.rounds import require_slot as require_slot
 from alloc.objectives.schedules import SCHEDULE_OBJECTIVES as SCHEDULE_OBJECTIVES
 from alloc.objectives.schedules import ScheduleObjective as ScheduleObjective
@@ -36,7 +37,10 @@ OBJECTIVES: dict[str, Objective] = {
 """Every objective by name."""
 
 # A package announces an `Objective`; a round utility is maximised like those of alloc.
-OBJECTIVES |= loaded("alloc.objectives", Objective, OBJECTIVES)
+OBJECTIVES |= {
+    name: checked_utility(found) if isinstance(found, RoundUtility) else found
+    for name, found in loaded("alloc.objectives", Objective, OBJECTIVES).items()
+}
 
 
 def objective(name: str) -> Objective:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from alloc import plugins
-from alloc.families import Family
+from alloc.errors import InstanceError
+from alloc.families import FAMILIES, Family
+from alloc.instances import load
+from alloc.objectives import OBJECTIVES, RoundUtility, checked_utility
+from alloc.solving import solve
 
 HELPERS = Path(__file__).parents[2] / "helpers"
 
@@ -113,10 +120,13 @@ from alloc.cli.completion import complete_objective
 assert "steps" in complete_objective("ste") and "learnt" in complete_objective("lear")
 assert "steps" in run("models", "show", "round", "--json")
 tiny = load("elastic-tiny/01")
+values = []
 for backend in ("auto", "highs", "pyomo", "cpsat"):
     one = alloc.solve(tiny, "round", backend, objective="steps")
     assert one.status == "optimal" and alloc.verify(tiny, one.solution) == []
     assert one.objective == alloc.objective("steps").evaluate(tiny, one.solution) > 0
+    values.append(one.objective)
+assert max(values) <= min(values) * (1 + 1e-6), values
 assert "steps" in run("solve", "elastic-tiny/01", "--family", "round", "--objective", "steps")
 """
 SERVED = """
@@ -198,3 +208,43 @@ def test_what_cannot_be_used_is_left_out_with_a_warning(monkeypatch, value, why)
     monkeypatch.setattr(plugins, "_points", lambda group: (point,))
     with pytest.warns(UserWarning, match=f'alloc.families: "theirs", {value}, {why}'):
         assert plugins.loaded("alloc.families", Family) == {}
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda rates, job, slot_s: 1.0 / rates, "falls as the rate rises"),
+        (lambda rates, job, slot_s: -rates, "does not return a number of 0 or more"),
+        (lambda rates, job, slot_s: rates * math.nan, "does not return a number of 0 or more"),
+        (lambda rates, job, slot_s: 3.0, "does not return a number of 0 or more"),
+    ],
+)
+def test_a_utility_whose_optimum_the_models_would_miss_is_refused(monkeypatch, function, why):
+    """The models leave out what is beaten in rate and demand: a false optimum otherwise."""
+    utility = checked_utility(RoundUtility("theirs", "max", "", "Somebody's.", function))
+    monkeypatch.setitem(OBJECTIVES, "theirs", utility)
+    known = FAMILIES["round"]
+    monkeypatch.setitem(FAMILIES, "round", replace(known, objectives=("theirs",)))
+    with pytest.raises(InstanceError, match=f'round utility "theirs", job .*: {why}'):
+        solve(load("elastic-tiny/01"), "round", objective="theirs")
+
+
+def test_a_utility_may_be_of_whole_numbers(monkeypatch):
+    """Every way to solve it finds the same."""
+    utility = checked_utility(
+        RoundUtility("theirs", "max", "", "", lambda rates, job, s: np.ceil(rates).astype(int))
+    )
+    monkeypatch.setitem(OBJECTIVES, "theirs", utility)
+    known = FAMILIES["round"]
+    monkeypatch.setitem(FAMILIES, "round", replace(known, objectives=("theirs",)))
+    instance = load("elastic-tiny/01")
+    found = {
+        solve(instance, "round", backend, objective="theirs").objective
+        for backend in ("auto", "highs", "cpsat")
+    }
+    assert len(found) == 1
+
+
+def test_a_round_is_maximised():
+    with pytest.raises(InstanceError, match='sense is "min"; rounds are maximised'):
+        RoundUtility("theirs", "min", "", "", lambda rates, job, slot_s: rates)
