@@ -253,3 +253,8 @@ class Result(Documented, Generic[S]):
             reason = self.conflict or f"status {self.certificate.status}"
             raise AllocError(f"there is no solution: {reason}")
         return self.solution
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Result[Any]:
+        """Read a result from the text of a JSON document; the document says of which family."""
+        return super().from_json(text)

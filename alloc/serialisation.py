@@ -64,7 +64,7 @@ class Documented:
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed."""
-        return dataclasses.replace(cast(Any, self), **changes)
+        return cast(Self, dataclasses.replace(cast(Any, self), **changes))
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return it as a JSON document, and write it if a path is given.

@@ -31,7 +31,7 @@ def any_of(kinds: Iterable[str]) -> Any:
         return f"<{said if said in known else known[0]}>"
 
     members = [Annotated[format_of(kind).document_type, Tag(f"<{kind}>")] for kind in known]
-    return Annotated[reduce(or_, members), Discriminator(choose)]  # type: ignore[arg-type]
+    return Annotated[reduce(or_, members), Discriminator(choose)]
 
 
 if TYPE_CHECKING:

@@ -118,9 +118,9 @@ def tables_of(solution: Any, problem: Any) -> list[Table]:
             rows = [(key, _cell(item)) for key, item in value.items()]
             tables.append(Table(("name", _words(name)), rows))
         elif value and dataclasses.is_dataclass(value[0]):
-            rows = [[_cell(cell) for _, cell in _members(item)] for item in value]
             columns = [_words(member) for member, _ in _members(value[0])]
-            tables.append(Table(columns, rows, _words(name).capitalize()))
+            cells = [[_cell(cell) for _, cell in _members(item)] for item in value]
+            tables.append(Table(columns, cells, _words(name).capitalize()))
         else:
             rows = [(number, _cell(item)) for number, item in enumerate(value)]
             if rows:
