@@ -10,13 +10,14 @@ import numpy.typing as npt
 
 from alloc.errors import InstanceError
 from alloc.fingerprint import digest
+from alloc.problems import Problem
 
 Array = npt.NDArray[np.float64]
 Permutation = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class QuadraticAssignment:
+@dataclass(frozen=True, eq=False)
+class QuadraticAssignment(Problem):
     """A quadratic assignment problem in the form of Koopmans and Beckmann.
 
     Facility i goes to location ``p[i]``; the cost is
@@ -79,8 +80,8 @@ class QuadraticAssignment:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of flows and distances."""
-        return digest(self.flow, self.distance)
+        """SHA-256 of name, flows and distances."""
+        return digest(self.name, self.flow, self.distance)
 
     @property
     def size(self) -> int:

@@ -53,6 +53,28 @@ async def list_formulations(request: Request) -> Response:
     )
 
 
+@router.get(
+    "/families", summary="List the families of problems.", response_model=None, responses=_LIST
+)
+async def list_families(request: Request) -> Response:
+    """Name, title, objectives and methods of what can be solved, and the kind of its documents."""
+    await client_of(request)
+    from alloc.families import FAMILIES
+
+    return _items(
+        {
+            "name": found.name,
+            "family": found.code,
+            "title": found.title,
+            "kind": found.kind,
+            "objective": found.objective,
+            "objectives": list(found.objectives),
+            "methods": list(found.methods),
+        }
+        for found in FAMILIES.values()
+    )
+
+
 @router.get("/schedulers", summary="List the schedulers.", response_model=None, responses=_LIST)
 async def list_schedulers(request: Request) -> Response:
     """Names of the schedulers that can be compared."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import PathLike
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from alloc.errors import InstanceError, nearest
 from alloc.packing import HostPool, on_one_axis, stands_alone
+from alloc.problems import Problem
 from alloc.problems.allocation.solution import Assignment
 from alloc.resources import format_amount
-from alloc.serialisation import document_format
 from alloc.topology import Topology
 from alloc.topology.gpu_fit import gpu_misfit
 from alloc.topology.topology import HOST
@@ -120,7 +118,7 @@ class Moves:
 
 
 @dataclass(frozen=True)
-class Instance:
+class Instance(Problem):
     """A scheduling instance: everything that the problem is, and nothing that is an answer.
 
     Parameters
@@ -221,11 +219,6 @@ class Instance:
         return self.jobs[self.job_index[job_id]]
 
     @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of the canonical JSON of the problem (without `description`)."""
-        return document_format(Instance).fingerprint(self)
-
-    @cached_property
     def features(self) -> Mapping[str, str]:
         """What the instance asks of a method beyond rounds and time, and who asks for it.
 
@@ -253,30 +246,6 @@ class Instance:
             if tenant.cohort is not None:
                 found.setdefault("borrowing", f'tenant "{tenant.name}"')
         return found
-
-    def replace(self, **changes: Any) -> Instance:
-        """Return a copy with some fields changed."""
-        return dataclasses.replace(self, **changes)
-
-    def to_json(self, path: str | PathLike[str] | None = None) -> str:
-        """Return the instance as a JSON document, and write it if a path is given."""
-        return document_format(Instance).write(self, path)
-
-    @staticmethod
-    def from_json(text: str | bytes) -> Instance:
-        """Read an instance from the text of a JSON document.
-
-        Raises
-        ------
-        InstanceError
-            If the document is malformed; the message names job, field, value and cure.
-        """
-        return document_format(Instance).parse(text)
-
-    @staticmethod
-    def load(path: str | PathLike[str]) -> Instance:
-        """Read an instance from a JSON file (plain, or gzip when the name ends in ``.gz``)."""
-        return document_format(Instance).load(path)
 
 
 def _share_axis(instance: Instance) -> None:

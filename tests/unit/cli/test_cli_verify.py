@@ -120,4 +120,7 @@ def test_the_result_of_another_family_is_refused(run, instance_file):
     text = Result.from_json(plan.read_text()).to_json()
     done = run("verify", instance_file, "-", input=text)
     assert done.exit_code == 2
-    assert "is the result of another family, with a Plan; give an allocation" in done.stderr
+    assert (
+        "Plan is not an answer to a problem of malleable; give Allocation or Schedule"
+        in done.stderr
+    )
