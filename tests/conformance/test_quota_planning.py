@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def test_both_models_find_the_value_of_trying_everything(problem):
         if problem.goal == "fair_coverage":
             found = np.sort(level_of(problem, outcome.solution.served_milli(problem)))
             assert found == pytest.approx(best, abs=1e-6), method
-            assert first(outcome).objective == pytest.approx(best[0], abs=1e-6)
+            assert first(outcome).objective == pytest.approx(best[0], abs=1e-6)  # type: ignore[index]
         else:
             assert first(outcome).objective == pytest.approx(best, abs=1e-6), method
         levels.append([stage.objective for stage in outcome.stages])
@@ -158,7 +159,9 @@ def _of_uneven_weights(seed):
     """Return a small problem whose weights differ by up to a billion, in any unit."""
     rng = Random(f"uneven {seed}")
     unit, spread = rng.choice((1e-9, 1.0, 1e9)), rng.choice((1e3, 1e6, 1e9))
-    goal = rng.choice(("expected_shortfall", "expected_shortfall", "fair_service", "fair_coverage"))
+    goal: Any = rng.choice(
+        ("expected_shortfall", "expected_shortfall", "fair_service", "fair_coverage")
+    )
     tenants = []
     for i in range(rng.randint(2, 3)):
         cohort = rng.choice(("c", "c", None))
@@ -201,7 +204,7 @@ def test_only_the_best_of_all_divisions_is_optimal(goal, ratio):
     values = [goal_value(problem, quota, served) for served, quota in served_and_quota]
     best = max(values) if goal == "fair_service" else min(values)
     for value, (served, quota) in zip(values, served_and_quota, strict=True):
-        sense = "max" if goal == "fair_service" else "min"
+        sense: Any = "max" if goal == "fair_service" else "min"
         bound = checked_bound(value, best, sense, rounding(problem, quota, served), "highs")
         assert is_within(value, bound, OPTIMALITY_GAP) == (value == best), (value, best)
         assert bound == pytest.approx(best, rel=1e-9, abs=0.0)

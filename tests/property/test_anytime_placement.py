@@ -39,7 +39,7 @@ _FEW_LOOKS = 150
 class Looks(Settings):
     """A limit counted in looks at the clock; some looks may take longer."""
 
-    jump: Callable[[int], float] = lambda look: 1.0
+    jump: Callable[..., float] = lambda look: 1.0
     past: list[float] = field(default_factory=lambda: [0.0, 0.0])
 
     def seconds_left(self) -> float:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,9 +105,13 @@ def test_seeds_share_errors_among_schedulers_but_not_instances(queue: Instance, 
 
 
 def test_a_second_run_computes_nothing(queue: Instance, tmp_path: Path):
-    events = []
+    events: list[Any] = []
     arguments = ([queue], ["fifo"])
-    options = {"seeds": (0, 1), "time_limit_s": LIMIT_S, "store": tmp_path / "runs.db"}
+    options: dict[str, Any] = {
+        "seeds": (0, 1),
+        "time_limit_s": LIMIT_S,
+        "store": tmp_path / "runs.db",
+    }
     first = compare(*arguments, **options)
     second = compare(*arguments, **options, progress=events.append)
     assert [event.stored for event in events] == [True] * 3
@@ -127,8 +132,8 @@ def test_a_second_run_computes_nothing(queue: Instance, tmp_path: Path):
 )
 def test_other_terms_are_other_cells(queue: Instance, tmp_path: Path, change: dict):
     """A cell run with exact knowledge must never stand in for one with estimates."""
-    events = []
-    options = {"time_limit_s": LIMIT_S, "store": tmp_path / "runs.db"}
+    events: list[Any] = []
+    options: dict[str, Any] = {"time_limit_s": LIMIT_S, "store": tmp_path / "runs.db"}
     compare([queue], ["fifo"], **options)
     compare([queue], ["fifo"], **options, **change, progress=events.append)
     assert [event.stored for event in events if event.kind == "cell"] == [False]
@@ -136,8 +141,8 @@ def test_other_terms_are_other_cells(queue: Instance, tmp_path: Path, change: di
 
 def test_a_changed_policy_is_another_cell(queue: Instance, tmp_path: Path, policy):
     """A retrained policy under an old name must not show the old one's numbers."""
-    options = {"time_limit_s": LIMIT_S, "store": tmp_path / "runs.db"}
-    events = []
+    options: dict[str, Any] = {"time_limit_s": LIMIT_S, "store": tmp_path / "runs.db"}
+    events: list[Any] = []
     compare([queue], [policy], **options)
     compare([queue], [policy], **options, progress=events.append)
     policy.weights = [0.5]
@@ -158,8 +163,8 @@ def test_a_broken_scheduler_takes_nobody_down(queue: Instance, other: Instance, 
 
 def test_failures_are_tried_again(queue: Instance, tmp_path: Path, broken):
     """What failed for want of memory yesterday may work today."""
-    events = []
-    options = {"time_limit_s": LIMIT_S, "store": tmp_path / "runs.db"}
+    events: list[Any] = []
+    options: dict[str, Any] = {"time_limit_s": LIMIT_S, "store": tmp_path / "runs.db"}
     compare([queue], [broken], **options)
     compare([queue], [broken], **options, progress=events.append)
     assert [(event.kind, event.stored) for event in events] == [("cell", False), ("bound", True)]
@@ -309,7 +314,7 @@ def test_killed_in_the_middle_nothing_is_lost(
     unfinished = Comparison.from_store(path)
     assert 0 < unfinished.missing <= 2
     assert unfinished.unbounded == ("queue-01",)
-    events = []
+    events: list[Any] = []
     finished = compare(
         [queue],
         ["fifo", "drf"],
@@ -379,7 +384,12 @@ def test_families_take_one_value_an_instance(queue: Instance, other: Instance):
 )
 def test_bad_requests_are_refused_in_a_sentence(queue: Instance, change: dict, sentence: str):
     """And before anything is solved."""
-    options = {"instances": [queue], "schedulers": ["fifo"], "time_limit_s": LIMIT_S, **change}
+    options: dict[str, Any] = {
+        "instances": [queue],
+        "schedulers": ["fifo"],
+        "time_limit_s": LIMIT_S,
+        **change,
+    }
     instances, schedulers = options.pop("instances"), options.pop("schedulers")
     with pytest.raises(InstanceError, match=sentence):
         compare(instances, schedulers, **options)

@@ -168,7 +168,7 @@ SAMPLES: dict[str, list[Any]] = {
         )
     ],
 }
-VALUES = (None, True, "x", 3, -1, 2.5, 10**30, [], {}, [3], {"a": 1})
+VALUES: tuple[Any, ...] = (None, True, "x", 3, -1, 2.5, 10**30, [], {}, [3], {"a": 1})
 """What a program or a person may write where something else belongs."""
 PYDANTIC = re.compile(r"pydantic|function-|constrained|Input should|\[type=|Part\b|<list>|<name>")
 BROKEN_ABBREVIATION = re.compile(r"\b[a-z][A-Z]{2}")

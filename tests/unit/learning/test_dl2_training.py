@@ -96,7 +96,7 @@ def test_stopped_anywhere_it_ends_in_the_same_weights(
     while True:
         trainer = DL2Trainer(tiny(name), seed=5, traces_at_a_time=1)
         asked = iter((False, True))
-        train(trainer, tmp_path / "parts", stop=lambda asked=asked: next(asked))
+        train(trainer, tmp_path / "parts", stop=asked.__next__)
         parts += 1
         if trainer.over:
             break

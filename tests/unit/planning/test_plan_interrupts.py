@@ -66,7 +66,7 @@ def test_an_interrupt_of_a_later_round_keeps_the_rounds_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of plan and replay in turn nothing was kept, though the first round had its plan."""
-    replays = loop.replay_all
+    replays = loop.replay_all  # type: ignore[attr-defined]
     calls: list[int] = []
 
     def interrupted(*arguments: Any, **named: Any) -> Any:

@@ -208,7 +208,7 @@ GOOD = a_quota_problem(PAIR, [[1, 1]], 4)
         (lambda: QuotaTenant("a", exceeding=1.0), "below 1"),
         (lambda: QuotaTenant("a", "c", 4), "less than 1 % of a GPU.*4000 for 4 GPU"),
         (lambda: QuotaTenant(""), "empty name"),
-        (lambda: a_quota_problem(PAIR, [[0.004, 0]], 4), "more than 4 milli-GPU.*write 4000"),
+        (lambda: a_quota_problem(PAIR, [[0.004, 0]], 4), "more than 4 milli-GPU.*write 4000"),  # type: ignore[list-item]
         (
             lambda: GOOD.replace(tenants=(QuotaTenant("alice"), PAIR[1])),
             'scenario "s0", tenant "a": there is no such tenant; there are: alice, b',
@@ -216,7 +216,7 @@ GOOD = a_quota_problem(PAIR, [[1, 1]], 4)
         (lambda: GpuCapacity("a100", -1), "gpu_milli is -1"),
         (lambda: GpuCapacity("a100", 30), "gpu_milli is 30, less than one GPU.*by 1,000"),
         (lambda: TenantDemand("a", "a100", (-5,)), "gpu_milli is -5"),
-        (lambda: a_quota_problem(PAIR, [[1, 1]], 4, "fair"), 'goal is "fair"'),
+        (lambda: a_quota_problem(PAIR, [[1, 1]], 4, "fair"), 'goal is "fair"'),  # type: ignore[arg-type]
         (lambda: a_quota_problem(PAIR, [[1, 1]], 4, probabilities=[0.5]), "sum to 0.5"),
         (lambda: GOOD.replace(tenants=(*PAIR, PAIR[0])), 'has tenant "a" twice'),
         (lambda: GOOD.replace(period_hours=(1.0, 1.0)), "has 1 numbers for 2 periods"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 from pools import FILLER, QUICK, SHORT, pool, problem
@@ -49,7 +50,7 @@ def test_only_where_there_are_hundreds_of_places_do_classes_settle() -> None:
     assert is_crowded(asked.replace(classes=many, scenarios=(Scenario("1", 1.0, arrivals),)))
 
 
-def found(*, last: bool = False, learned: Learned | None = None) -> dict[object, float]:
+def found(*, last: bool = False, learned: Learned | None = None) -> dict[Any, float]:
     """Return the margins after a pool of short jobs and fillers has missed its goal."""
     missed = pool(3, (SHORT, 6.0), (FILLER, 16.0))
     little = pool(1, (SHORT, 0.2), gpu_type="h100")

@@ -30,7 +30,7 @@ from alloc.verification.inference_sizing import verify_inference
 
 def test_a_plan_shows_both_fidelities_and_what_more_would_change():
     problem = a_problem(1.5, 0.4)
-    seen = []
+    seen: list[str] = []
     result = size_inference(problem, progress=seen.append)
     assert result.result.certificate.status == "optimal"
     assert result.result.certificate.verified

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -160,7 +161,7 @@ def test_an_interrupt_keeps_what_was_found_and_proved() -> None:
         for k, n in enumerate(sizes)
     )
     instance = Instance("two", cluster, jobs, slot_s=1.0)
-    asked = []
+    asked: list[Any] = []
 
     def solve_once(built):
         if asked:

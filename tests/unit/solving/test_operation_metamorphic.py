@@ -119,7 +119,7 @@ def test_a_gap_that_is_enough_ends_the_search():
 
 
 def test_progress_is_reported_line_by_line():
-    lines = []
+    lines: list[str] = []
     result = solve(generate_operation(num_nodes=2, num_jobs=6), progress=lines.append)
     assert tuple(lines) == result.log
     assert "bound" in lines[-1] or "cost" in lines[-1]

@@ -1,5 +1,7 @@
 """Named policies of operation: what each is for, and that a board keeps its books."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -130,7 +132,7 @@ def test_a_board_respects_the_power_cap():
 def test_jobs_that_go_on_keep_their_nodes():
     """The plan names nodes so that as few running jobs as possible move between equal ones."""
     first = solve(PROBLEM).solution
-    places = [
+    places: list[dict[str, Any]] = [
         {"job": job, "node": node.node, "type": node.type, "gpus": gpus}
         for node in first.nodes
         for job, gpus in node.jobs

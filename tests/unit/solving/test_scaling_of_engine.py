@@ -91,7 +91,7 @@ def test_free_slots_are_taken_from_the_front() -> None:
     """Without prices the earliest slots are best, and a limit leaves none beyond it."""
     cost = np.array([0.0, np.inf, 0.0, 0.0])
     delay = np.arange(4.0)
-    assert cheapest_slots(cost, 0, 2, delay).tolist() == [0, 2]  # type: ignore[union-attr]
+    assert cheapest_slots(cost, 0, 2, delay).tolist() == [0, 2]
     assert cheapest_slots(cost, 0, 2, delay, latest=1.5) is None
     assert cheapest_slots(cost, 1, 3, delay) is None
 

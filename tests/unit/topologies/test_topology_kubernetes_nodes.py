@@ -265,10 +265,10 @@ def test_gpus_are_counted_and_told(tmp_path, labels, offers, gpus, note):
 
 
 def test_what_labels_do_not_say_the_user_may(tmp_path):
-    bare = {"nvidia.com/gpu.product": None}
+    bare: dict[str, Any] = {"nvidia.com/gpu.product": None}
     path = written(tmp_path, node("n", bare, nvidia_com_gpu="8"))
     for options in ({"gpu_type": "h100"}, {"host_type": "dgx-h100"}):
-        (kind,) = read_topology(path, labels="none", **options)[0].host_types
+        (kind,) = read_topology(path, labels="none", **options)[0].host_types  # type: ignore[arg-type]
         assert kind.gpu_type == "h100-sxm-80gb"
     path = written(tmp_path, node("n", {}, nvidia_com_gpu=None))
     assert read_topology(path, labels="none", gpus_per_node="4")[0].num_gpus == 4
