@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,7 +118,8 @@ def test_the_costs_of_a_level_are_its_objective(goal: str) -> None:
         costs = level_costs(instance.jobs, level, slot_s)
         ends = np.array([job.arrival_s for job in instance.jobs])
         ends = ends + slot_s * rng.uniform(0.1, 9.0, len(ends))
-        expected = sum(w * term.of_completions(instance.jobs, ends) for w, term in level.terms)
+        terms: Any = level.terms
+        expected = sum(w * term.of_completions(instance.jobs, ends) for w, term in terms)
         assert slot_s * costs.value(ends / slot_s) == pytest.approx(expected, rel=1e-9)
         for j, end in enumerate(ends / slot_s):
             assert costs.jobs.of(j, end) == pytest.approx(costs.jobs.at(ends / slot_s)[j])

@@ -7,6 +7,7 @@ have named resources.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,8 +69,8 @@ def test_a_resource_that_nobody_asks_for_changes_no_entry_of_the_model(
     own = {**instance.topology.resources, "spare_seats": 2}
     more = instance.replace(topology=instance.topology.replace(host_types=kinds, resources=own))
     assert more.fingerprint != instance.fingerprint
-    before = FAMILIES[family].build("arrays", instance, objective).model
-    after = FAMILIES[family].build("arrays", more, objective).model
+    before: Any = FAMILIES[family].build("arrays", instance, objective).model
+    after: Any = FAMILIES[family].build("arrays", more, objective).model
     assert (before.matrix != after.matrix).nnz == 0
     for name in ("cost", "row_lower", "row_upper", "lower", "upper"):
         assert np.array_equal(getattr(before, name), getattr(after, name)), name

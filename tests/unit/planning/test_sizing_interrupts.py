@@ -186,7 +186,7 @@ def test_who_needs_the_whole_answer_is_interrupted():
     """Half an answer would be held against a whole one, as in a what-if or among policies."""
     base = solve(hard_problem(8, 3), limits=Limits(seconds=1)).certificate
     changes = [Changed("host", "a", 1.0, "hosts", lambda: hard_problem(8, 3))] * 3
-    lines = []
+    lines: list[str] = []
     with ctrl_c_in_highs(working):
         found, interrupted = solve_again(
             changes,

@@ -426,7 +426,7 @@ def test_reading_does_not_depend_on_what_a_node_says_besides(tmp_path):
 
 def test_extended_resources_are_read_by_their_names(tmp_path):
     """MIG profiles and devices of other plugins; disks and huge pages on request, in MiB."""
-    offers = {
+    offers: dict[str, Any] = {
         "nvidia.com/mig-1g.10gb": "7",
         "example.com/licence": "3",
         "example.com/none": "0",
