@@ -313,7 +313,7 @@ class _Builder:
         exact = True
         largest = capacity.max(axis=0)
         # A named resource that no task takes of its host needs no axis of its own in a table.
-        idle = ~np.concatenate([demand, self.load]).any(axis=0, keepdims=True)[0]
+        idle = np.concatenate([demand, self.load]).max(axis=0) == 0
         idle[: len(RESOURCES)] = False
         step[idle] = largest[idle] + 1
         while np.prod(largest // step + 1.0) > limit and (largest // step).max() > 1:
