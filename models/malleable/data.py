@@ -22,6 +22,7 @@ from alloc.models.capacity import (
     use_order,
 )
 from alloc.objectives import require_slot
+from alloc.packing import surely_stands_alone
 from alloc.problems.allocation.instance import Instance
 from alloc.workload import Job
 
@@ -136,7 +137,7 @@ def slot_data(instance: Instance, *, on_hosts: bool = False, keep_all: bool = Fa
     InstanceError
         If the instance has no slots.
     UnsupportedFeatureError
-        If a restart takes longer than a slot.
+        If a restart takes longer than a slot, or nobody knows whether a gang can run at all.
     """
     slot_s = require_slot(instance)
     quotas = quotas_of(instance)
@@ -169,6 +170,7 @@ def slot_data(instance: Instance, *, on_hosts: bool = False, keep_all: bool = Fa
             fitting = fitting_configurations(instance.topology, rows, job.configurations, use)
             if kept is not None:
                 fitting = fitting[fitting == kept]
+            _require_places(instance, job, fitting)
             weighed = weigh([job.configurations[c] for c in fitting], use[fitting])
             order = use_order(weighed)
             useful = rate[fitting] > 0 if keep_all else pareto_front(order, rate[fitting])
@@ -200,6 +202,17 @@ def slot_data(instance: Instance, *, on_hosts: bool = False, keep_all: bool = Fa
         lag=release - arrival,
         started=np.array([j.id in running and not j.preemptible for j in instance.jobs]),
     )
+
+
+def _require_places(instance: Instance, job: Job, configurations: npt.NDArray[np.int64]) -> None:
+    """Refuse configurations that may stand nowhere: a schedule that waits for them has no end."""
+    for c in configurations.tolist():
+        if not surely_stands_alone(instance.topology, job.configurations[c]):
+            raise UnsupportedFeatureError(
+                f'job "{job.id}": expected configurations with a known placement on the empty '
+                f"cluster, but configuration {c} has none that a search of limited length found, "
+                "nor a proof that there is none; drop it, or give it fewer task groups."
+            )
 
 
 def _no_way(instance: Instance, job: Job, kept: int | None) -> str:
