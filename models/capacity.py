@@ -104,8 +104,9 @@ def fitting_configurations(
 ) -> npt.NDArray[np.int64]:
     """Return the positions of the configurations that can run at all.
 
-    They fit all rows, and their tasks stand together on the empty hosts. Others must never reach a
-    model, which sees rows alone: it would choose what no placement can carry out.
+    They fit all rows, and their tasks stand together on the empty hosts, or nobody has proved that
+    they do not (`alloc.packing.stands_alone`). Others must never reach a model, which sees rows
+    alone: it would choose what no placement can carry out.
 
     Parameters
     ----------

@@ -34,6 +34,19 @@ def stands_alone(topology: Topology, configuration: Configuration) -> bool:
     than `_MAX_STEPS`: there True may mean that a greedy rule found no room. The answer is kept with
     the topology, since schedulers ask about the same gangs all along.
     """
+    return _verdict(topology, configuration) is not False
+
+
+def surely_stands_alone(topology: Topology, configuration: Configuration) -> bool:
+    """Return whether a way to run a gang on the empty cluster is known.
+
+    False where `stands_alone` is True for want of a proof that there is none.
+    """
+    return _verdict(topology, configuration) is True
+
+
+def _verdict(topology: Topology, configuration: Configuration) -> bool | None:
+    """Return whether a gang can run on the empty cluster, or None if that is not decided."""
     if configuration.within not in (None, *topology.domain_of_host):
         return False
     topology, configuration = on_one_axis(topology, configuration)
@@ -42,13 +55,13 @@ def stands_alone(topology: Topology, configuration: Configuration) -> bool:
     if key not in known:
         cut = any(group.mig_profile is not None for group in configuration.tasks)
         try:
-            known[key] = (
+            stands = (
                 _fits_one_host(topology, configuration)
                 or place_alone(topology, configuration, Steps(_MAX_STEPS)) is not None
-                or cut
             )
+            known[key] = None if cut and not stands else stands
         except Undecided:
-            known[key] = True
+            known[key] = None
     return known[key]
 
 

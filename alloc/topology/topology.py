@@ -229,7 +229,7 @@ class Topology:
         return {level: _read_only(array) for level, array in table.items()}
 
     @cached_property
-    def known_gangs(self) -> dict[Hashable, bool]:
+    def known_gangs(self) -> dict[Hashable, bool | None]:
         """Which gangs can run on the empty cluster: the memory of `alloc.packing.stands_alone`."""
         return {}
 

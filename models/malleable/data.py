@@ -24,6 +24,7 @@ from alloc.models.capacity import (
 )
 from alloc.models.malleable.costs import Target, peak_floor, target_of
 from alloc.objectives import Held, require_slot
+from alloc.packing import surely_stands_alone
 from alloc.problems.allocation.instance import Instance
 from alloc.workload import Job
 
@@ -180,7 +181,7 @@ def slot_data(
     InstanceError
         If the instance has no slots, or no due dates where tardiness is asked for.
     UnsupportedFeatureError
-        If a restart takes longer than a slot.
+        If a restart takes longer than a slot, or nobody knows whether a gang can run at all.
     """
     slot_s = require_slot(instance)
     target, latest = target_of(instance.jobs, objective, held, slot_s)
@@ -214,6 +215,7 @@ def slot_data(
             fitting = fitting_configurations(instance.topology, rows, job.configurations, use)
             if kept is not None:
                 fitting = fitting[fitting == kept]
+            _require_places(instance, job, fitting)
             weighed = weigh([job.configurations[c] for c in fitting], use[fitting])
             order = use_order(weighed)
             useful = rate[fitting] > 0 if keep_all else pareto_front(order, rate[fitting])
@@ -249,6 +251,17 @@ def slot_data(
     )
     floors = data.floors(data.release.astype(float))
     return replace(data, target=replace(target, floors=floors))
+
+
+def _require_places(instance: Instance, job: Job, configurations: npt.NDArray[np.int64]) -> None:
+    """Refuse configurations that may stand nowhere: a schedule that waits for them has no end."""
+    for c in configurations.tolist():
+        if not surely_stands_alone(instance.topology, job.configurations[c]):
+            raise UnsupportedFeatureError(
+                f'job "{job.id}": expected configurations with a known placement on the empty '
+                f"cluster, but configuration {c} has none that a search of limited length found, "
+                "nor a proof that there is none; drop it, or give it fewer task groups."
+            )
 
 
 def _no_way(instance: Instance, job: Job, kept: int | None) -> str:

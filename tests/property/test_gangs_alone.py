@@ -7,10 +7,11 @@ from random import Random
 
 import pytest
 
-from alloc.errors import InstanceError
+from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.packing import HostPool, place_alone, stands_alone
 from alloc.packing.alone import Steps, Undecided
 from alloc.problems.allocation.instance import Instance, misfit
+from alloc.solving import solve
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Job, TaskGroup
 from benchmarks.tiny.cluster import packs, random_gang, random_topology
@@ -91,3 +92,17 @@ def test_what_stands_nowhere_is_refused_with_the_reason() -> None:
     assert misfit(topology, Configuration((TaskGroup("a", 6, 300),), 1.0)) is None
     assert misfit(topology, shares) is None
     assert misfit(topology, Configuration((TaskGroup("a", 7, 300),), 1.0)) is not None
+
+
+def test_a_schedule_never_waits_for_a_gang_that_may_stand_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After the last profile a job that is behind gets the empty cluster: it must stand there."""
+    monkeypatch.setattr("alloc.packing.alone._MAX_STEPS", 0)
+    kinds = (HostType("k0", 1, "g", 4000, 9), HostType("k1", 1, "g", 2000, 9))
+    topology = Topology("two", kinds, (Host("h0", "k0"), Host("h1", "k1")))
+    groups = (TaskGroup("a", 1, 0, 2500, 1), TaskGroup("b", 1, 0, 2600, 1))
+    job = Job("big", 0.0, 2.0, (Configuration(groups, 1.0),), elasticity="rigid")
+    instance = Instance("undecided", topology, (job,), slot_s=1.0)
+    with pytest.raises(UnsupportedFeatureError, match=r'job "big".* configuration 0'):
+        solve(instance, "malleable")

@@ -399,8 +399,8 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
     """Say why a configuration can never run on a topology, or return None if it can.
 
     Totals, GPUs and single groups are looked at first, since they make the better sentences; what
-    passes them is placed on the empty cluster. The test is exact but for MIG slices beside other
-    tasks (`alloc.packing.stands_alone`).
+    passes them is placed on the empty cluster. What is said is proved; a gang that is not decided
+    on, seldom any but one with MIG slices, passes (`alloc.packing.stands_alone`).
     """
     if configuration.within is not None and configuration.within not in topology.domain_of_host:
         known = (*topology.levels, "host")

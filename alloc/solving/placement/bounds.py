@@ -78,7 +78,7 @@ def placement_bound(
     level
         A level of the goal, by itself: levels before it are relaxed.
     seconds
-        Wall time, seconds. It may be passed by the evaluation under way.
+        Wall time, seconds. It may be passed by the table that is being filled.
     report
         Takes a line of progress.
 

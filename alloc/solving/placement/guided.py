@@ -152,6 +152,7 @@ class Guide:
         """
         if self._pricing is None:
             self._pricing = Variety(self.patterns, clock)
+        self._pricing.clock = clock
         prices = self.prices
         noise = self.rng.normal(0.0, spread, len(prices))
         self.pool.add(

@@ -12,19 +12,23 @@ from pattern_worlds import BALANCE, crowded, patterns_of
 from placement_oracle import Oracle, random_instance
 
 from alloc.errors import OutOfTime
+from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import parse_goal
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving.placement import pricing as pricing_module
 from alloc.solving.placement.bounds import (
+    pattern_prices,
     rough_bounds,
     sharper_bounds,
 )
 from alloc.solving.placement.clock import endless, timer
+from alloc.solving.placement.compiling import Problem, compile_state
+from alloc.solving.placement.guided import Guide
 from alloc.solving.placement.pattern_master import generate, undecided_holds
 from alloc.solving.placement.patterns import Patterns, lagrangian
 from alloc.solving.placement.pricing import Pricing
-from alloc.solving.placement.relaxation import Weights
+from alloc.solving.placement.relaxation import Weights, relax
 from alloc.solving.placement.tables import fill_table, pieces, trace_back
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
@@ -239,3 +243,20 @@ def test_tables_take_every_number_of_pieces(seed: int) -> None:
     assert (counts[0] <= copies).all()
     assert np.array_equal(load[0], counts[0] @ demand)
     assert float(cost[tuple(load[0])] - counts[0] @ worth) == pytest.approx(best)
+
+
+def test_each_variation_keeps_the_limit_that_it_is_given() -> None:
+    """Tables are kept from one to the next, the clock is not."""
+    instance = crowded()
+    data, level = PlacementData.of(instance), parse_goal(BALANCE).levels[0]
+    problem = Problem(data)
+    relaxation = relax(data, Weights.read(level, instance))
+    generated = pattern_prices(relaxation.patterns, endless, lambda _: None)
+    assert generated is not None
+    state = compile_state(problem, data.initial, [level])
+    guide = Guide(problem, state, relaxation, generated, np.random.default_rng(0))
+    before = len(guide.pool.host)
+    guide.vary(0.1, endless)
+    assert len(guide.pool.host) > before
+    with pytest.raises(OutOfTime):
+        guide.vary(0.1, timer(0.0))
