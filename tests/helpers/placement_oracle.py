@@ -134,7 +134,10 @@ class Oracle:
         self.before = {a.job: a for a in instance.running}
         kinds = [self.topology.host_type(host) for host in self.topology.hosts]
         self.disks = sorted({name for kind in self.topology.host_types for name in kind.resources})
-        self.seats = sorted({*self.topology.resources})
+        # Whatever no host offers is the cluster's, if only none of it.
+        groups = (g for job in instance.jobs for c in job.configurations for g in c.tasks)
+        asked = {name for group in groups for name in group.resources}
+        self.seats = sorted({*self.topology.resources, *asked}.difference(self.disks))
         self.capacity = np.array(
             [
                 (
@@ -146,7 +149,7 @@ class Oracle:
                 for kind in kinds
             ]
         )
-        most = np.array([self.topology.resources[name] for name in self.seats])
+        most = np.array([self.topology.resources.get(name, 0) for name in self.seats])
         self.load = np.zeros((1, *self.capacity.shape), dtype=np.int64)
         # Moves, moved GB, GPUs, weight, and what is held of the cluster's own resources.
         self.figures = np.zeros((1, 4 + len(most)))
