@@ -143,11 +143,14 @@ def _untouched(
 def _settle(instance: Instance, solution: Solution | None, stage: Certificate) -> Certificate:
     """Return a level's certificate with the value that the last answer has."""
     assert solution is not None
-    value = parse_level(stage.objective_name).evaluate(instance, solution)
+    level = parse_level(stage.objective_name)
+    value = level.evaluate(instance, solution)
     worst = math.inf if stage.sense == "max" else -math.inf
     # A later level cannot be infeasible: the answer before it is a solution. Rounding may say so.
     bound = worst if stage.status == "infeasible" else stage.bound
     bound = max(bound, value) if stage.sense == "max" else min(bound, value)
+    if abs(bound - value) <= level.rounding(instance, solution):
+        bound = value
     proof = stage.bound_proof if math.isfinite(bound) else "none"
     found = stage.replace(objective=value, bound=bound, bound_proof=proof, verified=True)
     proved = found.gap is not None and found.gap <= OPTIMALITY_GAP

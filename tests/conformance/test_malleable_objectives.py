@@ -143,6 +143,21 @@ def test_a_goal_may_be_written_with_a_sign_and_names_are_looked_up() -> None:
         solve(instance, "malleable", objective="makespan + balance")
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_loses_the_start_of_a_goal(way: str) -> None:
+    """Whatever finds nothing in no time."""
+    instance = load("elastic-tiny/04")
+    goal = "makespan then mean_jct"
+    start = solve(instance, "malleable", objective=goal)
+    again = solve(
+        instance, "malleable", way, objective=goal, warm_start=start, limits=Limits(seconds=1e-3)
+    )
+    for before, after in zip(start.stages, again.stages, strict=True):
+        assert before.objective is not None
+        assert after.objective is not None
+        assert after.objective <= before.objective * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("name", SINGLE)
 def test_a_start_is_never_made_worse_and_a_second_level_keeps_the_first(name: str) -> None:
     """By any of the objectives, from the optimum of another."""
