@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from alloc.documents.building import built
 from alloc.documents.shapes import from_record
 from alloc.families import family_of, require_family
-from alloc.objectives import parse_goal
 from alloc.result import Limits as SolveLimits
 from alloc.server.operations import Limits, Tell
 from alloc.server.problems import blame
@@ -66,7 +65,7 @@ def run_place(request: PlaceRequest, tell: Tell, limits: Limits) -> dict[str, An
     from alloc.solving.placing.place import place
 
     with blame("/goal"):
-        parse_goal(request.goal)
+        require_family("placement").require_objective(None, request.goal)
     placement = place(
         with_moves(problem_of(request), request.move_budget, request.evict),
         request.goal,

@@ -15,7 +15,7 @@ from random import Random
 
 from alloc.objectives import objective as objective_of
 from alloc.problems.allocation.instance import Instance, Tenant
-from alloc.problems.allocation.solution import Assignment
+from alloc.problems.allocation.solution import Assignment, Schedule
 from alloc.result import Limits
 from alloc.solving import solve as solve_instance
 from alloc.units import MILLI
@@ -157,8 +157,9 @@ def truth(problem: Problem) -> Truth:
     values = []
     for level in goal.split(" then "):
         each = {ends: _value(instance, level, ends) for ends in left}
-        values.append(min(each.values()))
-        left = [ends for ends, value in each.items() if value <= values[-1] * (1 + _TIED)]
+        least = min(each.values())
+        values.append(_without_rounding(instance, level, least))
+        left = [ends for ends, value in each.items() if value <= least * (1 + _TIED)]
     return Truth(tuple(values), ("min",) * len(values))
 
 
@@ -295,15 +296,21 @@ def solve(problem: Problem, way: str, seconds: float) -> Answer:
     answer = of_result(result, broken)
     if result.solution is None:
         return answer
-    # What rounding leaves of a tardiness of 0 is 0.
-    levels = [objective_of(c.objective_name) for c in result.stages or (result.certificate,)]
-    least = [level.rounding(instance, result.solution) for level in levels]
-    values = tuple(
-        value if value is None or value > off else 0.0
-        for value, off in zip(answer.values, least, strict=True)
+    levels = [c.objective_name for c in result.stages or (result.certificate,)]
+    values, bounds = (
+        tuple(
+            None if of is None else _without_rounding(instance, level, of)
+            for level, of in zip(levels, claimed, strict=True)
+        )
+        for claimed in (answer.values, answer.bounds)
     )
-    bounds = tuple(0.0 if 0 < b <= off else b for b, off in zip(answer.bounds, least, strict=True))
     return replace(answer, values=values, bounds=bounds)
+
+
+def _without_rounding(instance: Instance, level: str, value: float) -> float:
+    """Return a value, 0 for what rounding leaves of a tardiness of 0."""
+    least = objective_of(level).rounding(instance, Schedule(()))
+    return 0.0 if 0 < value <= least else value
 
 
 MALLEABLE = Family("malleable", make, ("auto", "highs", "pyomo", "cpsat"), truth, solve)

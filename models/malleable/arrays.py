@@ -278,8 +278,9 @@ class _Builder:
             own = peaks[first : first + len(level.peaks)]
             first += len(level.peaks)
             at, value, constant = self.level(level, columns, own)
-            # In units of the limit: what is held may be of any size.
-            unit = max(abs(limit), float(value.max(initial=0.0))) or 1.0
+            # In units of its largest cost of a slot: what is held may be of any size, and solvers'
+            # tolerances are absolute.
+            unit = level.size
             self.rows.add(1, [(none, at, value / unit)], upper=(limit - constant) / unit)
 
     def fastest(self, j: int) -> float:

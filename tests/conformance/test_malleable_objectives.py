@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from alloc.backends import SolverOptions
 from alloc.errors import InstanceError
 from alloc.instances import load
 from alloc.models.malleable import lagrangian_bound, slot_data
@@ -25,6 +26,8 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
 from alloc.result import Limits
 from alloc.solving import solve
+from alloc.solving.malleable.enumeration import enumerate_profiles
+from alloc.solving.malleable.master import make_column, solve_integer_master
 from alloc.verification import verify
 from benchmarks.tiny.families import FAMILIES
 from benchmarks.tiny.family import disagreement
@@ -108,6 +111,43 @@ def test_any_prices_and_multipliers_prove_a_bound(goal: str) -> None:
                 assert fluid_bound(loose, size * prices, given) <= truth[-1] * (1 + 1e-6) + 1e-9
 
 
+@pytest.mark.parametrize("goal", ["mean_jct", "tardiness", "makespan + mean_jct"])
+def test_the_profiles_listed_for_a_proof_hold_the_optimum_on_any_grid(goal: str) -> None:
+    """Also on a grid of work that proves less than another did: what it cuts off is its own."""
+    rng = np.random.default_rng(11)
+    listed = 0
+    for instance in problems(900, 40):
+        if any(job.restart_cost_s for job in instance.jobs):
+            continue
+        truth = FAMILIES["malleable"].truth((instance, goal)).values
+        assert truth is not None
+        data = slot_data(instance, goal)
+        prices = rng.random((14, len(data.rows.names))) * rng.choice([0.0, 1e-3, 0.1])
+        shares = tuple(np.full(data.num_jobs, 0.1) for _ in data.target.peaks)
+        costs, constant = data.target.relaxed(Multipliers(shares, np.zeros(0)))
+        best = truth[0] / data.slot_s
+        profiles = enumerate_profiles(
+            data,
+            prices,
+            best - constant + float((prices @ data.rows.capacity).sum()),
+            num_states=int(rng.integers(5, 40)),
+            most=20_000,
+            job_costs=costs,
+        )
+        if profiles is None:
+            continue
+        listed += 1
+        columns = [make_column(data, j, p) for j, own in enumerate(profiles) for p in own]
+        room = np.tile(data.rows.capacity, (14, 1))
+        chosen, raw = solve_integer_master(
+            data, columns, room, list(range(data.num_jobs)), SolverOptions(10.0)
+        )
+        assert chosen is not None
+        assert raw.objective is not None
+        assert raw.objective <= best * (1 + 1e-6) + 1e-9
+    assert listed > 5
+
+
 @pytest.mark.parametrize("goal", [goal for goal in EACH if "then" not in goal])
 def test_the_costs_of_a_level_are_its_objective(goal: str) -> None:
     """The models minimise what the checker measures, whatever the completions."""
@@ -143,6 +183,21 @@ def test_a_goal_may_be_written_with_a_sign_and_names_are_looked_up() -> None:
     assert [s.objective for s in by_sign.stages] == [s.objective for s in by_word.stages]
     with pytest.raises(InstanceError, match=r'unknown objective "balance".* known: weighted_jct'):
         solve(instance, "malleable", objective="makespan + balance")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_loses_the_start_of_a_goal(way: str) -> None:
+    """Whatever finds nothing in no time."""
+    instance = load("elastic-tiny/04")
+    goal = "makespan then mean_jct"
+    start = solve(instance, "malleable", objective=goal)
+    again = solve(
+        instance, "malleable", way, objective=goal, warm_start=start, limits=Limits(seconds=1e-3)
+    )
+    for before, after in zip(start.stages, again.stages, strict=True):
+        assert before.objective is not None
+        assert after.objective is not None
+        assert after.objective <= before.objective * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("name", SINGLE)

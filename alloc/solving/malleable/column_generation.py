@@ -71,9 +71,9 @@ class Relaxation:
     mastered: bool = True
     multipliers: Multipliers | None = None
 
-    def job_costs(self, data: SlotData) -> JobCosts:
-        """Return what completions cost in the bound."""
-        return data.target.relaxed(self.multipliers or data.target.nothing())[0]
+    def relaxed(self, data: SlotData) -> tuple[JobCosts, float]:
+        """Return what completions cost in the bound, and its constant (`Target.relaxed`)."""
+        return data.target.relaxed(self.multipliers or data.target.nothing())
 
     def completion(self, num_jobs: int) -> Array:
         """Return each job's mean completion in the linear master, slots, shape (J,)."""

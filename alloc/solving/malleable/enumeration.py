@@ -25,14 +25,18 @@ _FIT = 1e-9
 def enumerate_profiles(
     data: SlotData,
     prices: Array,
-    slack: float,
+    value: float,
     *,
     num_states: int,
     most: int,
     stop: Callable[[], bool] = never,
     job_costs: JobCosts | None = None,
 ) -> list[list[Profile]] | None:
-    """Return every profile of every job within `slack` of the job's cheapest at these prices.
+    """Return every profile that a schedule better than a value may hold, by these prices.
+
+    In such a schedule no job costs more than its cheapest profile by as much as the value is above
+    the sum of them all. That sum is taken from the same programs as the cheapest profiles: another
+    grid may prove more, and cut off too much here.
 
     Parameters
     ----------
@@ -40,8 +44,9 @@ def enumerate_profiles(
         The instance on its slots, without restart costs.
     prices
         Price of each row in each slot, shape (slots, R).
-    slack
-        Distance between the incumbent's value and the bound that the prices prove, weighted slots.
+    value
+        What all jobs together may cost: the incumbent's value, less what the bound holds besides
+        the jobs (`Target.relaxed`, capacity at its prices).
     num_states
         Grid of the dynamic program that cuts off.
     most
@@ -64,6 +69,8 @@ def enumerate_profiles(
         return None
     found: list[list[Profile]] = [[] for _ in range(data.num_jobs)]
     total = 0
+    slack = value - float(pricing.costs(solved_groups).sum())
+    slack += 1e-9 * abs(slack) + 1e-9
     for (_, jobs), programs in zip(pricing.groups, solved_groups, strict=True):
         for j in jobs:
             release, work = int(data.release[j]), float(data.work[j])

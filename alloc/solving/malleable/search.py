@@ -169,8 +169,10 @@ class Search:
             # Better profiles are not better schedules here; leave the time to the exact program.
             return
         while self.gap > OPTIMALITY_GAP and not self.settings.time_is_up():
-            improver.search(share * self.settings.seconds_left(), self.report)
-            self._adopt(improver)
+            try:
+                improver.search(share * self.settings.seconds_left(), self.report)
+            finally:  # also at Ctrl-C
+                self._adopt(improver)
             if self._prove(relaxation):
                 break
             if share >= 1.0:
@@ -297,12 +299,12 @@ class Search:
 
     def _prove(self, relaxation: Relaxation) -> bool:
         """Try to prove the incumbent, or find the optimum, by enumerating profiles."""
-        slack = self.value - relaxation.bound
-        job_costs = relaxation.job_costs(self.data)
+        job_costs, constant = relaxation.relaxed(self.data)
+        sold = float((relaxation.prices @ self.data.rows.capacity).sum())
         profiles = enumerate_profiles(
             self.data,
             relaxation.prices,
-            slack * (1 + 1e-9) + 1e-9,
+            self.value - constant + sold,
             num_states=bound_states(self.data, len(relaxation.prices)),
             most=_MOST_PROFILES,
             stop=self.settings.time_is_up,
@@ -311,7 +313,7 @@ class Search:
         if profiles is None:
             return False
         columns = [make_column(self.data, j, p) for j, own in enumerate(profiles) for p in own]
-        self.report(f"{len(columns)} profiles are within {slack:.4f} of their job's cheapest")
+        self.report(f"{len(columns)} profiles may be in a schedule below {self.value:.4f}")
         if len(columns) > _FEW_PROFILES:
             # The cheapest of them alone often hold a better schedule, and then fewer are left.
             before = self.value

@@ -18,7 +18,9 @@ import pytest
 from alloc import solving
 from alloc.comparison import Comparison, Entry, compare
 from alloc.comparison.bounds import solve_bound, stronger
+from alloc.comparison.rows import gap_to
 from alloc.comparison.settings import OPTIMUM, Settings
+from alloc.comparison.tables import certificate_sentence
 from alloc.errors import CertificateError, InstanceError, SolverError, UnsupportedFeatureError
 from alloc.problems.allocation.instance import Instance
 from alloc.result import Result
@@ -53,6 +55,27 @@ def test_gap_and_mean_bound_against_hand_numbers(queue: Instance):
     assert fifo.metrics["makespan_s"] == pytest.approx(40.0)
     assert fifo.metrics["median_decision_s"] > 0
     assert comparison.mean_jct_bound("queue-01") == pytest.approx(25.0, rel=1e-6)
+
+
+def test_nobody_late_is_no_gap_and_somebody_late_has_no_ratio_to_it(queue: Instance):
+    """The short job first is in time, so the bound is 0; FIFO makes it 20 s late."""
+    due = (40.0, 20.0)
+    jobs = tuple(job.replace(due_date_s=d) for job, d in zip(queue.jobs, due, strict=True))
+    comparison = compare(
+        [queue.replace(jobs=jobs)], ["fifo"], objective="tardiness", time_limit_s=LIMIT_S
+    )
+    optimum, fifo = comparison.rows
+    assert (optimum.objective, optimum.bound, optimum.gap) == (0.0, 0.0, 0.0)
+    assert (fifo.objective, fifo.bound, fifo.gap) == (pytest.approx(20.0), 0.0, None)
+    assert "has a tardiness below 0 s" in certificate_sentence(comparison.bound("queue-01"))
+
+
+def test_what_rounding_leaves_of_a_bound_of_0_refuses_no_schedule():
+    """A tardiness of 1e-13 s is none; one of 1 s below a bound of 2 s has a false bound."""
+    assert gap_to(1e-13, 0.0, rounding=1e-12) == 0.0
+    assert gap_to(0.0, 0.0) == 0.0
+    assert gap_to(0.0, 5.0) is None
+    assert gap_to(2.0, 1.0, rounding=1e-12) == pytest.approx(-0.5)
 
 
 def test_mean_bound_only_for_equal_weights(queue: Instance):

@@ -262,6 +262,7 @@ def test_a_body_too_large_for_the_door_is_checked_by_the_worker(open_client, set
         ("solve", {"instance": "elastic-tiny/1"}, "/instance"),
         ("solve", {"formulation": "malleble"}, "/formulation"),
         ("place", {"goal": "gpus_plaecd"}, "/goal"),
+        ("place", {"goal": "makespan"}, "/goal"),
         ("explain", {"job": "nobody"}, "/job"),
         ("compare", {"schedulers": ["fifo", "fofi"]}, "/schedulers/1"),
         ("compare", {"instances": ["elastic-tiny/01", "x/01"]}, "/instances/1"),
