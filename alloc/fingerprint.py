@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -14,8 +15,8 @@ def digest(*parts: object) -> str:
     Parameters
     ----------
     parts
-        Numbers, strings, arrays of numbers, dataclasses, and tuples of them; anything else by its
-        ``repr``, which must say all there is to it.
+        Numbers, strings, arrays of numbers, dataclasses, and tuples or lists of them; anything else
+        by its ``repr``, which must say all there is to it.
     """
     found = hashlib.sha256()
     for part in parts:
@@ -24,14 +25,20 @@ def digest(*parts: object) -> str:
             # Of the two zeros the one without a sign.
             plain = np.ascontiguousarray(part + 0, dtype=np.int64 if whole else np.float64)
             head, body = f"{plain.dtype.str}{part.shape}", plain.tobytes()
-        elif isinstance(part, tuple):
+        elif isinstance(part, tuple | list):
             head, body = f"tuple{len(part)}", digest(*part).encode()
         elif dataclasses.is_dataclass(part) and not isinstance(part, type):
             fields = (getattr(part, field.name) for field in dataclasses.fields(part))
             head, body = type(part).__name__, digest(*fields).encode()
-        elif isinstance(part, float | int):
-            whole = float(part).is_integer()
-            head, body = "number", repr(int(part) if whole else part).encode()
+        elif isinstance(part, Real):
+            # As documents write it, so that what is saved and loaded has the same: whole numbers
+            # of 64 bits as they are, all others as floats.
+            exact = isinstance(part, Integral) and abs(int(part)) < 2**63
+            value = part if exact else float(part)
+            whole = exact or float(value).is_integer()
+            head, body = "number", repr(int(value) if whole else value).encode()
+        elif isinstance(part, str):
+            head, body = "str", repr(str(part)).encode()
         else:
             head, body = type(part).__name__, repr(part).encode()
         found.update(f"{head}:{len(body)}:".encode() + body)

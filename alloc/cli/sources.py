@@ -194,8 +194,8 @@ def name_of(reference: object) -> str:
     return STDIN_NAME if str(reference) == STDIN else str(reference)
 
 
-def solution_of(answer: Any, name: object) -> Any:
-    """Return the solution that was read, alone or in a result.
+def solution_of(answer: Any, path: Path) -> Any:
+    """Return the solution that was read from a file, alone or in a result.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def solution_of(answer: Any, name: object) -> Any:
         return answer
     if answer.solution is None:
         raise InstanceError(
-            f"{name}: holds no solution, its status is {answer.certificate.status}; "
+            f"{name_of(path)}: holds no solution, its status is {answer.certificate.status}; "
             "give a result with one."
         )
     return answer.solution

@@ -57,8 +57,9 @@ def verify_command(
 
     claims = isinstance(found, Result)
     family = family_of_result(asked, found.certificate) if claims else family_of(asked)
+    solution = solution_of(found, answer)
     try:
-        violations = family.check(asked, solution_of(found, answer))
+        violations = family.check(asked, solution)
     except InstanceError as error:
         raise InstanceError(f"{name_of(answer)}: {error}") from None
     if claims:

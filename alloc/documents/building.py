@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -118,6 +118,8 @@ def _conversion(hint: Any) -> Convert | None:
         return _conversion(arguments[0])
     if is_record(hint):
         return _build
+    if origin is Sequence:
+        return _conversion(tuple[arguments[0], ...])  # type: ignore[valid-type]
     if origin is tuple:
         inner = [_conversion(a) for a in arguments if a is not Ellipsis]
         if not any(inner):

@@ -109,6 +109,8 @@ def _type(hint: Any) -> Any:
         return _array_type(Whole if issubclass(scalar_of(hint), np.integer) else float)
     if is_record(hint):
         return model_of(origin or hint)
+    if origin is Sequence:
+        return _type(tuple[arguments[0], ...])  # type: ignore[valid-type]
     if origin is tuple:
         # JSON has lists for tuples, Python may give either; what is in them is as strict as ever.
         if len(arguments) == 2 and arguments[1] is Ellipsis:

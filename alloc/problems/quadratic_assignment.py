@@ -15,6 +15,10 @@ from alloc.problems import Problem
 Array = npt.NDArray[np.float64]
 Permutation = npt.NDArray[np.int64]
 
+_MAX_COST = 1e300
+"""Largest cost that the entries may add up to: numbers end at 1.8e308, and methods add and scale
+costs before they compare them."""
+
 
 @dataclass(frozen=True, eq=False)
 class QuadraticAssignment(Problem):
@@ -32,6 +36,11 @@ class QuadraticAssignment(Problem):
         What facility i sends to facility k, shape (n, n), finite.
     distance
         Cost of a unit sent from one location to another, shape (n, n), finite.
+
+    Raises
+    ------
+    InstanceError
+        If they are no such matrices, or so large that a cost would not be a number.
 
     References
     ----------
@@ -76,6 +85,12 @@ class QuadraticAssignment(Problem):
                 f'quadratic assignment "{self.name}": flow is of size {len(self.flow)} and '
                 f"distance of size {len(self.distance)}; give as many facilities as locations, "
                 "with rows of zeros for facilities that send nothing."
+            )
+        flow, distance = (float(np.abs(matrix).max()) for matrix in (self.flow, self.distance))
+        if not flow * distance * self.size**2 <= _MAX_COST:
+            raise InstanceError(
+                f'quadratic assignment "{self.name}": flows up to {flow:g} times distances up to '
+                f"{distance:g} may cost more than {_MAX_COST:g}; give them in larger units."
             )
 
     @cached_property

@@ -45,7 +45,8 @@ def check_claims(
     require_same_instance(problem, certificate)
     if result.solution is None:
         return []
-    claims = result.stages or (certificate,)
+    # The certificate is that of a stage, unless the document was changed.
+    claims = dict.fromkeys((*result.stages, certificate))
     solution = result.solution
     return [
         violation

@@ -15,6 +15,9 @@ import alloc
 from alloc.documents.kinds import KINDS
 from alloc.errors import InstanceError
 from alloc.families import FAMILIES, load
+from alloc.problems.rank_mapping import RankMappingProblem
+from alloc.topology.communication import CommunicationGraph
+from alloc.workload.parallelism import Parallelism
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -52,7 +55,9 @@ def test_a_field_of_a_wrong_type_is_refused_in_one_sentence(name: str) -> None:
             sentence = str(refused.value)
             assert field in sentence
             assert "\n" not in sentence
-            assert not re.search(r"pydantic|Part\b|validation", sentence)
+            assert not re.search(
+                r"pydantic|Part\b|validation|[Ii]nput should|Sequence|'str'", sentence
+            )
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -77,6 +82,42 @@ def test_equal_numbers_are_one_problem() -> None:
     assert whole == kind("pair", np.array(flow, dtype=float), -0.0 + np.array(distance, float))
     assert whole != kind("pair", np.array(flow), np.array(flow))
     assert len({whole, kind("pair", flow, distance)}) == 1
+
+
+@pytest.mark.parametrize("number", [int, float, np.int64, np.float64, np.float32])
+def test_a_mapping_of_any_numbers_is_that_of_its_document(number: Any) -> None:
+    """What a program takes from an array or a list has the fingerprint that a file of it has."""
+
+    def made(gpus: Any, degree: Any, size: Any) -> Any:
+        width = np.full((2, 2), number(10))
+        job = Parallelism(tensor=degree, tensor_bytes=size)
+        return RankMappingProblem(CommunicationGraph(gpus, width, number(0)), job)
+
+    whole = np.int64 if issubclass(number, np.generic) else int
+    plain = made(("a", "b"), 2, 6)
+    for gpus in (("a", "b"), ["a", "b"], tuple(np.array(["a", "b"]))):
+        problem = made(gpus, whole(2), number(6))
+        assert problem == plain
+        assert alloc.load(alloc.save(problem)) == problem
+    assert made(("a", "b"), 2, number(7)) != plain
+    half = made(("a", "b"), 2, 6 + number(1) / 2)
+    assert alloc.load(alloc.save(half)) == half != plain
+    huge = made(("a", "b"), 2, 10**30)
+    assert alloc.load(alloc.save(huge)) == huge == made(("a", "b"), 2, 1e30)
+
+
+@pytest.mark.parametrize("cost", [1e308, 1e299])
+def test_costs_beyond_all_numbers_are_refused(cost: float) -> None:
+    """Below, the answer is proved as any other; above, no method would have a number to prove."""
+    raw = {"schema_version": 1, "kind": "quadratic_assignment", "name": "pair"}
+    document = {**raw, "flow": [[0, cost], [0.5, 0]], "distance": [[0, 1], [1.5, 0]]}
+    if cost > 1e300:
+        with pytest.raises(InstanceError, match=r'"pair": flows up to 1e\+308 times'):
+            alloc.load(json.dumps(document))
+        return
+    certificate = alloc.solve(alloc.load(json.dumps(document))).certificate
+    assert certificate.status == "optimal"
+    assert certificate.objective == pytest.approx(cost)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,9 @@ def test_a_result_without_a_solution_has_nothing_to_verify(run, instance_file, r
     type(result)(None, claims).to_json(path)
     done = run("verify", instance_file, path)
     assert done.exit_code == 2
-    assert "holds no solution" in done.stderr
+    assert done.stderr.startswith(f"error: {path}: holds no solution")
+    done = run("verify", instance_file, "-", input=path.read_text())
+    assert done.stderr.startswith("error: standard input: holds no solution")
 
 
 def test_an_answer_comes_from_standard_input(run, instance_file, result):
