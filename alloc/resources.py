@@ -34,8 +34,11 @@ MAX_AMOUNT = 10**9
 """Most of a named resource on one host, for one task, or of the cluster: as many as the milli-GPU
 of a million GPUs, so that sums over many hosts and tasks stay within the 64 bits of the arrays."""
 
-_FIELDS = (*RESOURCES, "num_gpus", "gpu_memory_mib", "gpu", "cpu", "memory")
-"""Names of what has a field of its own, and short forms of them."""
+_FIELDS = (*RESOURCES, "num_gpus", "gpu_memory_mib", "gpu", "gpus", "cpu", "cpus", "memory")
+"""Names of what has a field of its own, and short forms of them, in small letters."""
+
+_RULES = ("affinity", "level", "quota", "slices", "spread")
+"""What else a job may be told that it lacks: a resource of that name could not be told from it."""
 
 
 class Amounts(Mapping[str, int]):
@@ -105,7 +108,7 @@ def amounts_of(given: Mapping[str, int], where: str = "resources") -> Amounts:
     Raises
     ------
     InstanceError
-        If a name is empty or that of a field, or an amount is no whole number in range.
+        If a name is no word, or that of a field or rule, or an amount no whole number in range.
     """
     if isinstance(given, Amounts):
         return given
@@ -118,13 +121,18 @@ def amounts_of(given: Mapping[str, int], where: str = "resources") -> Amounts:
         return NO_AMOUNTS
     found = {}
     for name, value in given.items():
-        if not isinstance(name, str) or not name.strip():
+        if not isinstance(name, str) or not name or " " in name or not name.isprintable():
             raise InstanceError(
                 f'{where}: resources has the name {name!r}; use a word, for example "nvme_gib".'
             )
-        if name in _FIELDS:
+        if name.lower() in _FIELDS:
             raise InstanceError(
                 f'{where}: resources names "{name}", which has a field of its own; give it there.'
+            )
+        if name in _RULES:
+            raise InstanceError(
+                f'{where}: resources names "{name}", which is the name of a rule of placement; '
+                "give it another name."
             )
         try:
             if isinstance(value, bool):

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from placement_oracle import Oracle
 
 from alloc.families import FAMILIES
+from alloc.objectives.goals import parse_goal
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.result import Limits
 from alloc.solving import solve
-from alloc.topology import Host, HostType, Topology
+from alloc.topology import Domain, Host, HostType, Topology
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup
 from benchmarks.tiny.families import FAMILIES as TINY
@@ -151,3 +153,16 @@ def test_a_seat_a_job_is_a_cardinality_row(backend: str, limit: int) -> None:
     instance = Instance("seats", topology, jobs)
     # Without seats the gangs of two GPUs still run: four of them.
     assert value("placement", instance, "weight_placed", backend) == (limit or 4)
+
+
+def test_the_oracle_knows_that_nobody_offers_a_name() -> None:
+    """Hosts with a disk of 0 have none: a gang that asks for one stays out."""
+    group = TaskGroup("w", 1, 1000, resources={"disk": 2})
+    ways = (Configuration((group,), 1.0), Configuration((TaskGroup("w", 2, 1000),), 1.0))
+    kind = HostType("k", 1, "a", 8000, 1024, resources={"disk": 0})
+    hosts = (Host("h0", "k", "r"), Host("h1", "k", "r"))
+    topology = Topology("t", (kind,), hosts, ("rack",), (Domain("r", "rack"),))
+    jobs = tuple(Job(f"j{k}", 0.0, 1.0, ways) for k in range(2))
+    instance = Instance("none", topology, jobs)
+    assert Oracle(instance).best(parse_goal("weight_placed").levels[0]) == 1.0
+    assert value("placement", instance, "weight_placed") == 1.0

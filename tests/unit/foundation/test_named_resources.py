@@ -67,7 +67,13 @@ def test_jobs_that_share_configurations_share_them_on_the_axis_too() -> None:
         ({"x": "4"}, "\"x\" is '4'; give a whole number"),
         ({"x": 10**10}, "more than a billion; use a larger unit"),
         ({"cpu_milli": 1}, '"cpu_milli", which has a field of its own'),
+        ({"GPU": 1}, '"GPU", which has a field of its own'),
+        ({"quota": 1}, '"quota", which is the name of a rule of placement'),
         ({" ": 1}, "has the name ' '; use a word"),
+        ({"": 1}, "has the name ''; use a word"),
+        ({"GPU type": 1}, "has the name 'GPU type'; use a word"),
+        ({"a\nb": 1}, "; use a word"),
+        ({"\ud800": 1}, "; use a word"),
         (["x"], "give amounts by name"),
     ],
 )
