@@ -171,6 +171,19 @@ def test_tardiness_without_due_dates_is_refused_in_a_sentence(way: str) -> None:
     undated = instance.replace(jobs=tuple(job.replace(due_date_s=None) for job in instance.jobs))
     with pytest.raises(InstanceError, match="has a due date; set due_date_s on those that may"):
         solve(undated, "malleable", way, objective="tardiness + makespan")
+    told: list[str] = []
+    with pytest.raises(InstanceError, match="has a due date"):
+        solve(undated, "malleable", way, objective="makespan then tardiness", progress=told.append)
+    assert told == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("weight", ["5e-324", "1e-320", "1e308"])
+def test_weights_out_of_all_range_are_refused_in_a_sentence(way: str, weight: str) -> None:
+    """They overflowed in one solver and were nothing in another."""
+    instance = next(problems(1, 1))
+    with pytest.raises(InstanceError, match=r"weight of makespan is .*; give one from 1e-100"):
+        solve(instance, "malleable", way, objective=f"mean_jct then {weight} makespan")
 
 
 def test_a_goal_may_be_written_with_a_sign_and_names_are_looked_up() -> None:
