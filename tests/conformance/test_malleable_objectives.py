@@ -110,6 +110,21 @@ def test_any_prices_and_multipliers_prove_a_bound(goal: str) -> None:
                 assert fluid_bound(loose, size * prices, given) <= truth[-1] * (1 + 1e-6) + 1e-9
 
 
+@pytest.mark.parametrize("weight", [1e-9, 1e13])
+def test_a_held_level_of_any_weight_is_one_to_the_master(weight: float) -> None:
+    """Its rows had the weights' own size, and HiGHS called the master unbounded."""
+    for instance in problems(40, 5):
+        jobs = tuple(job.replace(weight=weight * job.weight) for job in instance.jobs)
+        result = solve(
+            instance.replace(jobs=jobs), "malleable", objective="tardiness then max_slowdown"
+        )
+        same = solve(instance, "malleable", objective="tardiness then max_slowdown")
+        assert [stage.status for stage in result.stages] == ["optimal", "optimal"]
+        values = [stage.objective for stage in result.stages]
+        expected = [same.stages[0].objective * weight, same.stages[1].objective]
+        assert values == pytest.approx(expected, rel=1e-6, abs=1e-9 * weight)
+
+
 @pytest.mark.parametrize("goal", ["mean_jct", "tardiness", "makespan + mean_jct"])
 def test_the_profiles_listed_for_a_proof_hold_the_optimum_on_any_grid(goal: str) -> None:
     """Also on a grid of work that proves less than another did: what it cuts off is its own."""
