@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from alloc.errors import InstanceError, nearest
 from alloc.objectives.base import Objective
 from alloc.objectives.placement import PLACEMENT_OBJECTIVES
-from alloc.objectives.schedules import SCHEDULE_OBJECTIVES
+from alloc.objectives.schedules import SCHEDULE_OBJECTIVES, ScheduleObjective
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Solution
 
 _KNOWN: dict[str, Objective] = {o.name: o for o in (*PLACEMENT_OBJECTIVES, *SCHEDULE_OBJECTIVES)}
 """The objectives that goals are made of."""
+_SCHEDULE_WEIGHTS = 1e-100, 1e100
+"""Weights of objectives of schedules: beyond, their products with weights of jobs and times leave
+double precision."""
 _LEVELS = re.compile(r"\bthen\b|>")
 _TERM = re.compile(r"(?:(?P<weight>[0-9.eE+-]+)\s*\*?\s*)?(?P<name>[a-z_][a-z0-9_]*)")
 
@@ -73,7 +76,7 @@ def parse_goal(text: str, known: Iterable[str] | None = None) -> Goal:
     Raises
     ------
     InstanceError
-        If a term cannot be read, a name is unknown, or a weight is not above 0.
+        If a term cannot be read, a name is unknown, or a weight is not above 0 or out of range.
     """
     names = _KNOWN
     if known is not None:
@@ -166,6 +169,12 @@ def _level(text: str, known: Mapping[str, Objective]) -> WeightedSum:
         if not 0.0 < weight < float("inf"):
             raise InstanceError(
                 f'goal: the weight of {name} is "{match["weight"]}"; give a number above 0.'
+            )
+        least, largest = _SCHEDULE_WEIGHTS
+        if isinstance(known[name], ScheduleObjective) and not least <= weight <= largest:
+            raise InstanceError(
+                f"goal: the weight of {name} is {match['weight']}; give one from {least:g} to "
+                f"{largest:g}: only its ratio to the others of its level matters."
             )
         terms.append((weight, known[name]))
     name = " + ".join(o.name if w == 1.0 else f"{_in_full(w)} {o.name}" for w, o in terms)

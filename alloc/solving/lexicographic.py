@@ -52,7 +52,14 @@ def solve_levels(
         The last answer. Its certificate is that of the first level that is not proved optimal, or
         of the last one; `Result.stages` holds those of all levels. The bound of a level holds for
         solutions that keep what the earlier levels reached.
+
+    Raises
+    ------
+    InstanceError
+        If the instance does not say what a level asks for.
     """
+    # Before any work: a later level may ask for what the instance does not say.
+    sizes = [parse_level(name).size(instance) for name in levels]
     held: list[Held] = []
     stages: list[Certificate] = []
     best: Solution | None = None
@@ -89,7 +96,7 @@ def solve_levels(
         if stage.limit == "interrupt":
             limit = "interrupt"
         stages.append(stage)
-        held.append(Held(level, level.evaluate(instance, best), level.size(instance)))
+        held.append(Held(level, level.evaluate(instance, best), sizes[n]))
     stages = [_settle(instance, best, stage) for stage in stages]
     weakest = next((s for s in stages if s.status != "optimal"), stages[-1])
     return Result(best, weakest, stages=tuple(stages))

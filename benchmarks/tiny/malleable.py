@@ -297,12 +297,13 @@ def solve(problem: Problem, way: str, seconds: float) -> Answer:
     if result.solution is None:
         return answer
     levels = [c.objective_name for c in result.stages or (result.certificate,)]
-    values, bounds = (
-        tuple(
-            None if of is None else _without_rounding(instance, level, of)
-            for level, of in zip(levels, claimed, strict=True)
-        )
-        for claimed in (answer.values, answer.bounds)
+    values = tuple(
+        None if value is None else _without_rounding(instance, level, value)
+        for level, value in zip(levels, answer.values, strict=True)
+    )
+    bounds = tuple(
+        _without_rounding(instance, level, bound)
+        for level, bound in zip(levels, answer.bounds, strict=True)
     )
     return replace(answer, values=values, bounds=bounds)
 

@@ -258,11 +258,16 @@ class Target:
             constant += (weight - total) * floor
         return costs, constant
 
-    def scaled(self, factor: float) -> Target:
-        """Return the same target with the level's costs times a factor."""
-        level, num = self.level.scaled(factor), len(self.level.peaks)
-        floors = (*(factor * f for f in self.floors[:num]), *self.floors[num:])
-        return replace(self, level=level, floors=floors)
+    def scaled(self, factor: float, held: Sequence[float]) -> Target:
+        """Return the same target with the costs of the level and the held ones times factors."""
+        levels = [
+            (own.scaled(f), f * limit) for f, (own, limit) in zip(held, self.held, strict=True)
+        ]
+        factors = [factor] * len(self.level.peaks)
+        for f, (own, _) in zip(held, self.held, strict=True):
+            factors += [f] * len(own.peaks)
+        floors = tuple(f * floor for f, floor in zip(factors, self.floors, strict=True))
+        return replace(self, level=self.level.scaled(factor), held=tuple(levels), floors=floors)
 
 
 def level_costs(jobs: Sequence[Job], level: WeightedSum, slot_s: float) -> LevelCosts:

@@ -111,6 +111,21 @@ def test_any_prices_and_multipliers_prove_a_bound(goal: str) -> None:
                 assert fluid_bound(loose, size * prices, given) <= truth[-1] * (1 + 1e-6) + 1e-9
 
 
+@pytest.mark.parametrize("weight", [1e-9, 1e13])
+def test_a_held_level_of_any_weight_is_one_to_the_master(weight: float) -> None:
+    """Its rows had the weights' own size, and HiGHS called the master unbounded."""
+    for instance in problems(40, 5):
+        jobs = tuple(job.replace(weight=weight * job.weight) for job in instance.jobs)
+        result = solve(
+            instance.replace(jobs=jobs), "malleable", objective="tardiness then max_slowdown"
+        )
+        same = solve(instance, "malleable", objective="tardiness then max_slowdown")
+        assert [stage.status for stage in result.stages] == ["optimal", "optimal"]
+        values = [stage.objective for stage in result.stages]
+        expected = [same.stages[0].objective * weight, same.stages[1].objective]
+        assert values == pytest.approx(expected, rel=1e-6, abs=1e-9 * weight)
+
+
 @pytest.mark.parametrize("goal", ["mean_jct", "tardiness", "makespan + mean_jct"])
 def test_the_profiles_listed_for_a_proof_hold_the_optimum_on_any_grid(goal: str) -> None:
     """Also on a grid of work that proves less than another did: what it cuts off is its own."""
@@ -173,6 +188,19 @@ def test_tardiness_without_due_dates_is_refused_in_a_sentence(way: str) -> None:
     undated = instance.replace(jobs=tuple(job.replace(due_date_s=None) for job in instance.jobs))
     with pytest.raises(InstanceError, match="has a due date; set due_date_s on those that may"):
         solve(undated, "malleable", way, objective="tardiness + makespan")
+    told: list[str] = []
+    with pytest.raises(InstanceError, match="has a due date"):
+        solve(undated, "malleable", way, objective="makespan then tardiness", progress=told.append)
+    assert told == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("weight", ["5e-324", "1e-320", "1e308"])
+def test_weights_out_of_all_range_are_refused_in_a_sentence(way: str, weight: str) -> None:
+    """They overflowed in one solver and were nothing in another."""
+    instance = next(problems(1, 1))
+    with pytest.raises(InstanceError, match=r"weight of makespan is .*; give one from 1e-100"):
+        solve(instance, "malleable", way, objective=f"mean_jct then {weight} makespan")
 
 
 def test_a_goal_may_be_written_with_a_sign_and_names_are_looked_up() -> None:

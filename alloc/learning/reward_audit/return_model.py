@@ -94,7 +94,7 @@ class _Drawn:
 
     def schedule(self, values: Array) -> Schedule:
         found = self.grid.schedule(held_columns(self.grid, self.columns, values))
-        assert found is not None  # there is no earlier level to keep
+        assert found is not None  # no earlier level of a goal is held
         return found
 
 

@@ -65,11 +65,13 @@ def solve_malleable(
     if continuous:
         instance = instance.replace(slot_s=_grid_slot_s(instance))
     data = slot_data(instance, objective, settings.held)
-    # The search compares values with fixed tolerances, so the largest cost is about 1 to it.
+    # The search and the solver of its masters compare with fixed tolerances, so the largest cost of
+    # every level is about 1 to them.
     unit = power_of_two(data.target.level.size)
     if unit != 1.0:
         report(f"costs are counted in units of {1 / unit:g}")
-        data = replace(data, target=data.target.scaled(unit))
+    units = [power_of_two(level.size) for level, _ in data.target.held]
+    data = replace(data, target=data.target.scaled(unit, units))
     version = highs.version()
     # Checking the answer takes its part of the time limit.
     settings = replace(settings, time_limit_s=_SEARCH_SHARE * settings.time_limit_s)
