@@ -34,8 +34,8 @@ def digest(*parts: object) -> str:
             # As documents write it, so that what is saved and loaded has the same: whole numbers
             # of 64 bits as they are, all others as floats.
             exact = isinstance(part, Integral) and abs(int(part)) < 2**63
-            value = part if exact else float(part)
-            whole = exact or float(value).is_integer()
+            value = int(part) if exact else float(part)
+            whole = exact or float(part).is_integer()
             head, body = "number", repr(int(value) if whole else value).encode()
         elif isinstance(part, str):
             head, body = "str", repr(str(part)).encode()
