@@ -33,9 +33,9 @@ def digest(*parts: object) -> str:
         elif isinstance(part, Real):
             # As documents write it, so that what is saved and loaded has the same: whole numbers
             # of 64 bits as they are, all others as floats.
-            exact = isinstance(part, Integral) and abs(int(part)) < 2**63
-            value = part if exact else float(part)
-            whole = exact or float(value).is_integer()
+            short = isinstance(part, Integral) and abs(int(part)) < 2**63
+            value = int(part) if isinstance(part, Integral) and short else float(part)
+            whole = float(value).is_integer()
             head, body = "number", repr(int(value) if whole else value).encode()
         elif isinstance(part, str):
             head, body = "str", repr(str(part)).encode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,16 +15,15 @@ from alloc.documents.models import Part
 from alloc.families import FAMILIES
 
 
-def any_of(kinds: Iterable[str]) -> Any:
+def any_of(known: Sequence[str]) -> Any:
     """Return what a field has as its type to hold a document of any of these kinds.
 
     Parameters
     ----------
-    kinds
+    known
         The kinds. A document that says none of them is taken for one of the first, whose model
         then says what is wrong.
     """
-    known = list(kinds)
 
     def choose(value: Any) -> str:
         said = value.get("kind") if isinstance(value, dict) else None
@@ -34,6 +33,12 @@ def any_of(kinds: Iterable[str]) -> Any:
     return Annotated[reduce(or_, members), Discriminator(choose)]
 
 
+# Those of a package whose types are not there have no documents.
+PROBLEM_KINDS = tuple(dict.fromkeys(f.kind for f in FAMILIES.values() if f.kind in KINDS))
+SOLUTION_KINDS = tuple(
+    dict.fromkeys(f.solution_kind for f in FAMILIES.values() if f.solution_kind in KINDS)
+)
+
 if TYPE_CHECKING:
     AnyProblem = Part
     AnySolution = Part
@@ -42,11 +47,7 @@ if TYPE_CHECKING:
     ResultDocument = Part
     TopologyDocument = Part
 else:
-    # Those of a package whose types are not there have no documents.
-    AnyProblem = any_of(dict.fromkeys(f.kind for f in FAMILIES.values() if f.kind in KINDS))
-    AnySolution = any_of(
-        dict.fromkeys(f.solution_kind for f in FAMILIES.values() if f.solution_kind in KINDS)
-    )
+    AnyProblem, AnySolution = any_of(PROBLEM_KINDS), any_of(SOLUTION_KINDS)
     InstanceDocument = format_of("instance").document_type
     PlanningDocument = format_of("planning").document_type
     ResultDocument = format_of("result").document_type

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from alloc.documents import format_of
 from alloc.documents.first_errors import first_errors, validated
+from alloc.documents.kinds import title_of
 from alloc.documents.parsing import parse_json
 from alloc.documents.reading import require_kind
 from alloc.errors import InstanceError
@@ -79,7 +80,7 @@ def _is_tag(step: str | int, value: Any) -> bool:
     return typed or step[:1] == "<" or step[:1].isupper()
 
 
-def _document_sentence(raw: Any, open_fields: Collection[str]) -> str | None:
+def _document_sentence(raw: Any, open_fields: Mapping[str, Sequence[str]]) -> str | None:
     """Return what alloc itself says of the first document in a body that is malformed.
 
     Parameters
@@ -87,18 +88,20 @@ def _document_sentence(raw: Any, open_fields: Collection[str]) -> str | None:
     raw
         The body, plain JSON values.
     open_fields
-        Fields whose document says itself of which kind it is.
+        Fields whose document says itself of which kind it is, and the kinds that they take.
     """
     if not isinstance(raw, dict):
         return None
-    documents = [(raw.get(name), kind, name in open_fields) for name, kind in _DOCUMENTS.items()]
+    documents = [(raw.get(name), kind, open_fields.get(name)) for name, kind in _DOCUMENTS.items()]
     several = raw.get("instances")
     if isinstance(several, list):
-        documents += [(one, "instance", False) for one in several]
-    for document, kind, is_open in documents:
+        documents += [(one, "instance", None) for one in several]
+    for document, kind, kinds in documents:
         if isinstance(document, dict):
             try:
-                found = require_kind(document) if is_open and "kind" in document else kind
+                found = require_kind(document) if kinds and "kind" in document else kind
+                if kinds and found not in kinds:
+                    return f"this is {title_of(found)}; give one of: {', '.join(kinds)}."
                 format_of(found).require_structure(document)
             except InstanceError as error:
                 return str(error)

@@ -6,7 +6,7 @@ wanted that is stored with alloc, its id does. No field is a path.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -14,7 +14,14 @@ from pydantic import Discriminator, Field, Tag
 from alloc.certificate import OPTIMALITY_GAP
 from alloc.documents.building import built
 from alloc.documents.models import Part, Whole
-from alloc.documents.typed import AnyProblem, AnySolution, InstanceDocument, TopologyDocument
+from alloc.documents.typed import (
+    PROBLEM_KINDS,
+    SOLUTION_KINDS,
+    AnyProblem,
+    AnySolution,
+    InstanceDocument,
+    TopologyDocument,
+)
 from alloc.errors import InstanceError, nearest
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.server.problems import blame
@@ -54,14 +61,17 @@ Backend = Annotated[
 class Request(Part):
     """Base of all requests."""
 
-    OPEN: ClassVar[tuple[str, ...]] = ()
-    """Fields that take documents of several kinds."""
+    OPEN: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Fields that take documents of several kinds, and which."""
 
 
 class SolveRequest(Request):
     """Solve a problem of any family, with a proof of how good the answer is."""
 
-    OPEN = ("instance", "warm_start")
+    OPEN: ClassVar[Mapping[str, Sequence[str]]] = {
+        "instance": PROBLEM_KINDS,
+        "warm_start": SOLUTION_KINDS,
+    }
 
     instance: AnyProblemField = Field(
         description="The problem: an instance, or the document of any other problem of "

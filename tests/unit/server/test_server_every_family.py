@@ -11,6 +11,9 @@ from server_harness import wait_for
 import alloc
 from alloc.client import Client
 from alloc.families import FAMILIES
+from alloc.server.bodies import read_request
+from alloc.server.problems import ProblemError
+from alloc.server.requests import SolveRequest
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +50,15 @@ def test_the_families_are_listed_with_the_kinds_of_their_documents(shared):
         assert item["kind"] == family.kind
         assert item["objectives"] == list(family.objectives)
         assert item["methods"] == list(family.methods)
+
+
+@pytest.mark.parametrize("kind", ["topology", "permutation", "result", "plan"])
+def test_a_document_of_another_kind_is_not_completed_but_refused(kind):
+    """Whoever sends a topology to be solved is not asked for what is missing in it."""
+    with pytest.raises(ProblemError) as refused:
+        read_request(json.dumps({"instance": {"kind": kind}}).encode(), SolveRequest)
+    said = f"this is a {kind}; give one of: instance, planning, operation"
+    assert refused.value.problem.detail.startswith(said)
 
 
 def test_a_malformed_problem_of_any_family_is_refused_at_the_door(shared):
