@@ -8,6 +8,7 @@ none. On the empty cluster `place_alone` is exact for a single gang, and `place_
 
 from alloc.packing.alone import Steps as Steps
 from alloc.packing.alone import Undecided as Undecided
+from alloc.packing.alone import is_known_to_stand as is_known_to_stand
 from alloc.packing.alone import on_one_axis as on_one_axis
 from alloc.packing.alone import place_alone as place_alone
 from alloc.packing.alone import stands_alone as stands_alone

@@ -45,13 +45,17 @@ def surely_stands_alone(topology: Topology, configuration: Configuration) -> boo
     return _verdict(topology, configuration) is True
 
 
+def is_known_to_stand(topology: Topology, configuration: Configuration) -> bool:
+    """Return whether an earlier question found a way to run a gang; takes no search."""
+    return topology.known_gangs.get(configuration.gang) is True
+
+
 def _verdict(topology: Topology, configuration: Configuration) -> bool | None:
     """Return whether a gang can run on the empty cluster, or None if that is not decided."""
     if configuration.within not in (None, *topology.domain_of_host):
         return False
     topology, configuration = on_one_axis(topology, configuration)
-    key = (configuration.tasks, configuration.gpu_type, configuration.within)
-    known = topology.known_gangs
+    key, known = configuration.gang, topology.known_gangs
     if key not in known:
         cut = any(group.mig_profile is not None for group in configuration.tasks)
         try:

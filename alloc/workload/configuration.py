@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from weakref import WeakValueDictionary
 
 from alloc.errors import InstanceError
 from alloc.resources import NO_AMOUNTS, amounts_of, on_axis
@@ -105,6 +106,36 @@ class TaskGroup:
         return self.gpu_milli > 0 or self.mig_profile is not None
 
 
+class Gang:
+    """Tasks, GPU type and level of a configuration, as a key whose hash is worked out once.
+
+    Parameters
+    ----------
+    parts
+        What makes two gangs equal.
+    """
+
+    __slots__ = ("__weakref__", "_hash", "parts")
+
+    def __init__(self, parts: tuple[object, ...]) -> None:
+        self.parts = parts
+        self._hash = hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Gang) and self.parts == other.parts)
+
+    def __reduce__(self) -> tuple[type[Gang], tuple[tuple[object, ...]]]:
+        # Hashes of text differ from process to process: they are no part of what is sent.
+        return Gang, (self.parts,)
+
+
+_GANGS: WeakValueDictionary[Gang, Gang] = WeakValueDictionary()
+"""Gangs in use: a dictionary finds a key that is the very same object without comparing it."""
+
+
 @dataclass(frozen=True)
 class Configuration:
     """One way to run a job: its tasks and the rate at which they get work done.
@@ -149,6 +180,12 @@ class Configuration:
             for r, amount in enumerate(group.demand):
                 totals[r] += group.count * amount
         return tuple(totals)
+
+    @cached_property
+    def gang(self) -> Gang:
+        """What decides where the tasks can be placed together; equal ones are one object."""
+        gang = Gang((self.tasks, self.gpu_type, self.within))
+        return _GANGS.setdefault(gang, gang)
 
     def with_resources(self, names: tuple[str, ...]) -> Configuration:
         """Return the configuration with all task groups on one axis (`alloc.resources`).

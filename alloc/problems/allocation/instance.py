@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from alloc.errors import InstanceError, nearest
-from alloc.packing import HostPool, on_one_axis, stands_alone
+from alloc.packing import HostPool, is_known_to_stand, on_one_axis, stands_alone
 from alloc.problems import Problem
 from alloc.problems.allocation.solution import Assignment
 from alloc.resources import format_amount
@@ -409,6 +409,8 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
             f"{nearest(configuration.within, known)}"
         )
     topology, configuration = on_one_axis(topology, configuration)
+    if is_known_to_stand(topology, configuration):
+        return None
     capacity = topology.capacity
     if configuration.gpu_type is not None:
         of_type = np.array([t == configuration.gpu_type for t in topology.gpu_types])
