@@ -85,7 +85,7 @@ with warnings.catch_warnings(record=True) as said:
     from alloc.families import FAMILIES
 assert any('"taken" calls its documents "instance"' in str(one.message) for one in said)
 assert "taken" not in FAMILIES
-from strangers import WEEK, Choice
+from third_party import WEEK, Choice
 from typer.testing import CliRunner
 from alloc.cli.application import app
 from alloc.documents import json_schema
@@ -134,7 +134,7 @@ import tempfile, warnings
 warnings.simplefilter("ignore")
 from pathlib import Path
 from server_harness import Running
-from strangers import WEEK
+from third_party import WEEK
 from alloc.client import Client
 from alloc.server import Settings
 
@@ -158,9 +158,9 @@ with Running(settings) as running, Client(str(running.client.base_url)) as clien
 
 def announce(folder: Path, points: str) -> dict[str, str]:
     """Install a package that announces these entry points; return the variables that find it."""
-    about = folder / "strangers-1.0.dist-info"
+    about = folder / "third_party-1.0.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: strangers\nVersion: 1.0\n")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: third_party\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text(points)
     path = [str(folder), str(HELPERS), os.environ.get("PYTHONPATH")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
@@ -186,11 +186,11 @@ def test_a_familys_every_door_opens_without_an_edit(tmp_path: Path, script: str)
     """Documents, schema, solve, verify, models, completion, server, client and page."""
     points = """
 [alloc.families]
-lessons = strangers_announced:family
-taken = strangers_announced:taken
+lessons = third_party_announced:family
+taken = third_party_announced:taken
 
 [alloc.objectives]
-steps = strangers_objective:steps
+steps = third_party_objective:steps
 """
     run(script, announce(tmp_path, points))
 
@@ -200,7 +200,7 @@ steps = strangers_objective:steps
     [
         ("nowhere:nothing", "cannot be loaded"),
         ("math:pi", "is float; announce Family"),
-        ("strangers_announced:family", 'is called "lessons"; announce it by that name'),
+        ("third_party_announced:family", 'is called "lessons"; announce it by that name'),
     ],
 )
 def test_what_cannot_be_used_is_left_out_with_a_warning(monkeypatch, value, why):

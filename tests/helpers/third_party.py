@@ -1,4 +1,4 @@
-"""A package of somebody else: a family of its own; `strangers_announced` says so.
+"""A package of somebody else: a family of its own; `third_party_announced` says so.
 
 Which lessons to take so that the hours suffice and most is learnt: a knapsack.
 

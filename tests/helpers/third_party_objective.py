@@ -1,4 +1,4 @@
-"""What the package of `strangers` announces as an objective: the steps made in a round."""
+"""What the package of `third_party` announces as an objective: the steps made in a round."""
 
 from alloc.objectives import RoundUtility
 
