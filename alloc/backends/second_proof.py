@@ -176,7 +176,8 @@ class _Tree:
             below, above = upper.copy(), lower.copy()
             below[split], above[split] = point, point + 1.0
             leaves += [(lower, below), (above, upper)]
-        self.bound = self.sign * min(least, self.sign * self.value)
+        # A solution that keeps its rows within a tolerance only may cost less than is proved.
+        self.bound = self.sign * float(least) if np.isfinite(least) else self.value
         return True
 
     def _target(self) -> float:

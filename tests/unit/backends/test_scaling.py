@@ -251,6 +251,19 @@ def test_a_false_optimum_is_found_out(seed: int) -> None:
     assert model.cost @ raw.values == pytest.approx(true)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_value_within_the_tolerance_of_rows_does_not_weaken_the_bound(seed: int) -> None:
+    """A solver keeps rows to 1e-6, and may claim a value that no solution has."""
+    model = random_program(seed, integer=False)
+    found = highs.solve(model, EXACT)
+    assert found.objective is not None
+    better = -2e-6 if model.sense == "min" else 2e-6
+    claim = replace(found, objective=found.objective * (1 + better))
+    raw = with_proof(model, claim, EXACT)
+    assert raw.bound_proof == "recomputed"
+    assert raw.bound == pytest.approx(found.objective, rel=1e-9)
+
+
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
 def test_what_misses_a_limit_by_a_tolerance_is_no_better_solution(size: float) -> None:
     """HiGHS keeps the limits of columns to 1e-7, which is all of an amount of a billionth."""
