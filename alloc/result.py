@@ -34,7 +34,7 @@ class Limits:
     workers
         Threads of the solver, 1 or more.
     memory_mib
-        Memory that the search may take beyond what the libraries take, MiB, 1 or more; None
+        Memory that the search may take beyond what a fresh process holds, MiB, 1 or more; None
         without limit. `alloc.solve` then works in a process of its own, as with ``isolated``. At
         nine tenths the search ends as at Ctrl-C, and the best solution found is returned with the
         bound proved by then, limit ``"memory"``. A step that asks for more than is left at once

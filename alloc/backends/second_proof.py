@@ -20,8 +20,8 @@ from alloc.backends.interrupts import Stop, stoppable
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.scaling import Scaling
 from alloc.backends.weak_duality import WeakDuality
-from alloc.certificate import OPTIMALITY_GAP, beats, is_within
-from alloc.formulation import Array, ArrayModel, RawResult, RawStatus
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, beats, is_within
+from alloc.formulation import Array, ArrayModel, RawResult
 
 MOST_ENTRIES = 2_000
 """Entries of the matrix up to which a program is small: a relaxation takes about a millisecond."""
@@ -79,25 +79,21 @@ def _proved_again(
     search = _Tree(bounded(model), raw.objective, raw.values, max(options.time_limit_s, _BRIEF_S))
     search.program.end_with(stop)
     proved = search.run(stop)
-    if search.is_better:
-        # The claim was false; of its bound nothing is left.
-        bound = search.bound if proved else search.root
-        status: RawStatus = "optimal" if proved else "feasible"
-        return replace(
-            raw,
-            status=status,
-            values=search.values,
-            objective=search.value,
-            bound=bound,
-            bound_proof="recomputed",
-        )
+    found = replace(raw, values=search.values, objective=search.value)
     if proved:
-        return replace(raw, bound=search.bound, bound_proof="recomputed")
-    return raw if stop.pressed else _confirmed(model, raw, options)
+        return replace(found, bound=search.bound, bound_proof="recomputed")
+    confirmed = None if stop.pressed else _confirmed(model, found, options)
+    if confirmed is not None or not search.is_better:
+        return confirmed or raw
+    # The claim was false; of its bound nothing is left.
+    return replace(found, status="feasible", bound=search.root, bound_proof="recomputed")
 
 
-def _confirmed(model: ArrayModel, raw: RawResult, options: SolverOptions) -> RawResult:
-    """Return an optimum that a second run of HiGHS proves too as confirmed."""
+def _confirmed(model: ArrayModel, raw: RawResult, options: SolverOptions) -> RawResult | None:
+    """Return an optimum that a second run of HiGHS proves too, as confirmed; None if it does not.
+
+    Where a solution refutes the first run, the word of the second is a claim for itself.
+    """
     brief = replace(
         options,
         time_limit_s=min(options.time_limit_s, _BRIEF_S),
@@ -107,15 +103,23 @@ def _confirmed(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
         stoppable=False,
     )
     if brief.time_limit_s <= 0 or raw.limit == "interrupt" or raw.objective is None:
-        return raw
+        return None
     again = highs.solve(model, brief)
-    if again.objective is not None and beats(again.objective, raw.bound, model.sense):
+    closer = min if model.sense == "min" else max
+    if (
+        again.objective is not None
+        and beats(again.objective, raw.bound, model.sense)
+        and closer(again.objective, raw.objective) == again.objective
+    ):
         # Whatever the first run says, here is a better solution.
         return replace(again, limit=raw.limit)
     if not is_within(raw.objective, again.bound, OPTIMALITY_GAP):
-        return raw
-    closer = min if model.sense == "min" else max
-    return replace(raw, bound=closer(raw.bound, again.bound), bound_proof="confirmed")
+        return None
+    # A bound that is beaten confirms nothing.
+    proof: BoundProof = "confirmed"
+    if beats(raw.objective, raw.bound, model.sense):
+        proof = "claimed"
+    return replace(raw, bound=closer(raw.bound, again.bound), bound_proof=proof)
 
 
 class _Tree:

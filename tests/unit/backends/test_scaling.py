@@ -327,6 +327,28 @@ def test_a_tree_too_large_is_confirmed_by_another_run(monkeypatch: pytest.Monkey
     assert "confirmed" in {solve_and_prove(program, EXACT).bound_proof for program in programs}
 
 
+@pytest.mark.parametrize("nodes", [1, 2, 3, 5])
+def test_a_false_optimum_that_the_tree_cannot_put_right_is_asked_for_again(
+    nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the tree found better stays, and the second run's bound is a claim for itself."""
+    monkeypatch.setattr("alloc.backends.second_proof._MOST_NODES", nodes)
+    proofs = set()
+    for seed in range(12):
+        model = random_program(seed)
+        sign = 1.0 if model.sense == "min" else -1.0
+        worse = np.zeros(len(model.cost))
+        worse[int((sign * model.cost).argmax())] = 2.0
+        value = float(model.cost @ worse)
+        raw = with_proof(model, RawResult("optimal", worse, value, value, None, "Optimal"), EXACT)
+        assert raw.status == "optimal"
+        assert raw.objective == pytest.approx(best_of_all(model))
+        assert raw.bound == pytest.approx(raw.objective)
+        proofs.add(raw.bound_proof)
+    assert "claimed" in proofs
+    assert "confirmed" not in proofs
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_derived_bounds_lose_no_optimum(seed: int) -> None:
     """Every column has them here, because every program has an optimum of finite size."""
