@@ -106,13 +106,12 @@ def _confirmed(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
         return None
     again = highs.solve(model, brief)
     closer = min if model.sense == "min" else max
-    if (
-        again.objective is not None
-        and beats(again.objective, raw.bound, model.sense)
-        and closer(again.objective, raw.objective) == again.objective
-    ):
-        # Whatever the first run says, here is a better solution.
-        return replace(again, limit=raw.limit)
+    other = None if again.values is None else _kept(model, again.values)
+    if other is not None:
+        value = float(model.cost @ other) + model.offset
+        if beats(value, raw.bound, model.sense) and closer(value, raw.objective) == value:
+            # Whatever the first run says, here is a better solution.
+            return replace(again, values=other, objective=value, limit=raw.limit)
     if not is_within(raw.objective, again.bound, OPTIMALITY_GAP):
         return None
     # A bound that is beaten confirms nothing.
@@ -208,20 +207,26 @@ class _Tree:
 
     def _take(self, values: Array) -> bool:
         """Take a solution that a relaxation found if it holds; return whether it did."""
-        values = np.where(self.model.integer, np.rint(values), values)
-        # HiGHS lets a column miss its limits by a tolerance, which may be worth all of its cost.
-        values = np.clip(values, self.model.lower, self.model.upper)
-        row = self.model.matrix @ values
-        # Relative to what a row adds up: what is nothing beside 1 may be all of a small row.
-        size = abs(self.model.matrix) @ np.abs(values)
-        kept = (row >= self.model.row_lower - 1e-9 * size) & (
-            row <= self.model.row_upper + 1e-9 * size
-        )
-        value = float(self.model.cost @ values) + self.model.offset
-        if not kept.all() or self.sign * value >= self._target():
+        kept = _kept(self.model, values)
+        if kept is None:
             return False
-        self.value, self.values, self.is_better = value, values, True
+        value = float(self.model.cost @ kept) + self.model.offset
+        if self.sign * value >= self._target():
+            return False
+        self.value, self.values, self.is_better = value, kept, True
         return True
+
+
+def _kept(model: ArrayModel, values: Array) -> Array | None:
+    """Return a solver's solution without the tolerances of its columns, None if rows break."""
+    values = np.where(model.integer, np.rint(values), values)
+    # HiGHS lets a column miss its limits by a tolerance, which may be worth all of its cost.
+    values = np.clip(values, model.lower, model.upper)
+    row = model.matrix @ values
+    # Relative to what a row adds up: what is nothing beside 1 may be all of a small row.
+    slack = 1e-9 * (abs(model.matrix) @ np.abs(values))
+    holds = (row >= model.row_lower - slack) & (row <= model.row_upper + slack)
+    return np.asarray(values) if holds.all() else None
 
 
 def _cheapest(model: ArrayModel, scaling: Scaling) -> float:
