@@ -19,7 +19,7 @@ from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop, stoppable
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.scaling import Scaling
-from alloc.backends.weak_duality import WeakDuality
+from alloc.backends.weak_duality import WeakDuality, plain
 from alloc.certificate import OPTIMALITY_GAP, beats, is_within
 from alloc.formulation import Array, ArrayModel, RawResult, RawStatus
 
@@ -28,6 +28,8 @@ MOST_ENTRIES = 2_000
 _WORK = 50_000
 """Entries times leaves that may be looked at, some twenty milliseconds."""
 _MOST_NODES = 100
+_FEW_NODES = 10
+"""Relaxations that take as long as HiGHS does with a small program and the proof after it."""
 _BRIEF_S = 0.25
 """For the second run of HiGHS at most, for the tree at least, seconds."""
 _WHOLE = 1e-6
@@ -35,6 +37,37 @@ _WHOLE = 1e-6
 _NOTHING = 1e-9
 """Amount of the cheapest column that counts as none: an objective of 0 has no relative gap, and
 rounding makes 1e-16 of it."""
+
+
+def solve_small(model: ArrayModel, options: SolverOptions) -> RawResult | None:
+    """Solve a small program by the search of the second proof alone: one proof, no second needed.
+
+    Most small programs end after a relaxation or two. HiGHS' branch and bound takes as long before
+    it begins, and its word would be proved again.
+
+    Parameters
+    ----------
+    model
+        A minimisation or maximisation whose columns are all integer.
+    options
+        Its time limit; the gap is that of an optimum.
+
+    Returns
+    -------
+    RawResult or None
+        The optimum, with its bound recomputed; None where a few nodes do not prove one, or where
+        the lower bounds of the columns are no solution to begin with.
+    """
+    if model.matrix.nnz > MOST_ENTRIES or not model.integer.all():
+        return None
+    model = bounded(model)
+    value = float(model.cost @ model.lower) + model.offset
+    search = _Tree(model, value, model.lower, options.time_limit_s, is_claimed=False)
+    if not search.holds(model.lower) or not search.run(Stop(), _FEW_NODES):
+        return None
+    return RawResult(
+        "optimal", search.values, search.value, search.bound, None, "Optimal", "recomputed"
+    )
 
 
 def solve_and_prove(model: ArrayModel, options: SolverOptions) -> RawResult:
@@ -121,12 +154,24 @@ def _confirmed(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
 class _Tree:
     """Depth-first branch and bound that closes a leaf only by a bound proved in numpy."""
 
-    def __init__(self, model: ArrayModel, value: float, values: Array, seconds: float) -> None:
+    def __init__(
+        self,
+        model: ArrayModel,
+        value: float,
+        values: Array,
+        seconds: float,
+        *,
+        is_claimed: bool = True,
+    ) -> None:
         self.sign = 1.0 if model.sense == "min" else -1.0
         self.model, self.value, self.values = model, value, values
-        self.is_better = False
-        scaling = Scaling.of(model)
-        finer = highs.finer_scaling(model, scaling, value * scaling.objective)
+        self.is_claimed, self.is_better = is_claimed, False
+        finer, units = None, np.ones(len(model.cost))
+        # Where the value is no more than a beginning, it says nothing of the size of an optimum.
+        if is_claimed:
+            scaling = Scaling.of(model)
+            units = scaling.columns
+            finer = highs.finer_scaling(model, scaling, value * scaling.objective)
         self.program = LinearProgram(
             model,
             presolve=False,
@@ -134,16 +179,18 @@ class _Tree:
             cost_size=None if finer is None else 1.0 / finer.objective,
         )
         self.duality = WeakDuality(model)
+        self.matrix = plain(model.matrix)
+        self.sizes = abs(self.matrix)
         self.step = _step(model)
-        self.nothing = _NOTHING * _cheapest(model, scaling)
+        self.nothing = _NOTHING * _cheapest(model, units)
         self.root = -self.sign * np.inf
         self.bound = value
         self.ends = time.perf_counter() + seconds
 
-    def run(self, stop: Stop) -> bool:
+    def run(self, stop: Stop, max_nodes: int | None = None) -> bool:
         """Search until Ctrl-C; return whether every leaf is closed, which proves `bound`."""
         leaves = [(self.model.lower, self.model.upper)]
-        left = max(min(_MOST_NODES, _WORK // max(self.model.matrix.nnz, 1)), 1)
+        left = max(min(max_nodes or _MOST_NODES, _WORK // max(self.model.matrix.nnz, 1)), 1)
         columns = np.arange(len(self.model.cost))
         least = np.inf
         while leaves:
@@ -167,6 +214,11 @@ class _Tree:
                 least = min(least, bound)
                 continue
             split = self._fractional(found.values)
+            if split is not None and not self.is_claimed:
+                self._round(found.values)
+                if bound >= self._target():
+                    least = min(least, bound)
+                    continue
             if split is None:
                 if not self._take(found.values):
                     return False
@@ -201,27 +253,39 @@ class _Tree:
         column = int(off.argmax()) if len(off) else 0
         return column if len(off) and off[column] > _WHOLE else None
 
+    def holds(self, values: Array) -> bool:
+        """Return whether values between their columns' limits keep every row."""
+        row = self.matrix @ values
+        # Relative to what a row adds up: what is nothing beside 1 may be all of a small row.
+        slack = 1e-9 * (self.sizes @ np.abs(values))
+        kept = (row >= self.model.row_lower - slack) & (row <= self.model.row_upper + slack)
+        return bool(kept.all())
+
+    def _round(self, values: Array) -> None:
+        """Take what whole numbers make of a relaxation: all down, then up again where rows hold."""
+        down = np.floor(values + _WHOLE)
+        part = values - down
+        for column in np.argsort(-part)[: np.count_nonzero(part > _WHOLE)].tolist():
+            down[column] += 1.0
+            if not self.holds(down):
+                down[column] -= 1.0
+        self._take(down)
+
     def _take(self, values: Array) -> bool:
         """Take a solution that a relaxation found if it holds; return whether it did."""
         values = np.where(self.model.integer, np.rint(values), values)
         # HiGHS lets a column miss its limits by a tolerance, which may be worth all of its cost.
         values = np.clip(values, self.model.lower, self.model.upper)
-        row = self.model.matrix @ values
-        # Relative to what a row adds up: what is nothing beside 1 may be all of a small row.
-        size = abs(self.model.matrix) @ np.abs(values)
-        kept = (row >= self.model.row_lower - 1e-9 * size) & (
-            row <= self.model.row_upper + 1e-9 * size
-        )
         value = float(self.model.cost @ values) + self.model.offset
-        if not kept.all() or self.sign * value >= self._target():
+        if not self.holds(values) or self.sign * value >= self._target():
             return False
         self.value, self.values, self.is_better = value, values, True
         return True
 
 
-def _cheapest(model: ArrayModel, scaling: Scaling) -> float:
+def _cheapest(model: ArrayModel, units: Array) -> float:
     """Return the least cost of an ordinary amount of any column, 0 without costs."""
-    costs = np.abs(model.cost * scaling.columns)
+    costs = np.abs(model.cost * units)
     return float(costs[costs > 0].min(initial=np.inf)) if costs.any() else 0.0
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from alloc.algorithms.multipliers import DualMinimum, minimise_dual
 from alloc.backends import SolverOptions, highs
 from alloc.backends.scaling import power_of_two
-from alloc.backends.second_proof import solve_and_prove
+from alloc.backends.second_proof import solve_and_prove, solve_small
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
 from alloc.families import FAMILIES
 from alloc.formulation import Array, ArrayModel, BuiltModel, RawResult
@@ -283,13 +283,14 @@ def _solve_columns(
     fixed_value = float(data.utility @ x)
     if not len(free):
         return x, fixed_value, "recomputed", False
-    model = array_model(_restrict(data, free, left))
-    seconds = settings.seconds_left()
-    solve = solve_and_prove if prove else highs.solve
-    raw = solve(
-        replace(model, offset=fixed_value),
-        SolverOptions(seconds, settings.seed, settings.workers, gap=gap / 2, nodes=settings.nodes),
+    model = replace(array_model(_restrict(data, free, left)), offset=fixed_value)
+    options = SolverOptions(
+        settings.seconds_left(), settings.seed, settings.workers, gap=gap / 2, nodes=settings.nodes
     )
+    if prove:
+        raw = solve_small(model, options) or solve_and_prove(model, options)
+    else:
+        raw = highs.solve(model, options)
     if raw.status == "infeasible":
         # It is not: nothing need run. So nothing is proved; the prices' bound stands.
         return x, np.inf, "none", False
