@@ -175,12 +175,26 @@ def _optimise(
 ) -> RoundSolution:
     """Solve a round whose largest utility is about 1."""
     priced = PricedRound(data)
+    if prove and known == 0 and (plentiful := _without_prices(priced)) is not None:
+        return plentiful
     # Prices choose the core; where that is all columns, HiGHS' root relaxation has them again.
     if known == 0 and len(data.utility) <= _FIRST_CORE:
         prices = np.zeros(len(data.rows.names))
         return _solve_core(priced, prices, priced.dual(prices)[0], gap, settings, prove, known)
     minimum = _dual_minimum(priced)
     return _solve_core(priced, minimum.multipliers, minimum.value, gap, settings, prove, known)
+
+
+def _without_prices(priced: PricedRound) -> RoundSolution | None:
+    """Return every job's best choice if there is room for all of them: prices of 0 prove it."""
+    data = priced.data
+    best = priced.best(data.utility)
+    x = priced.chosen(data.utility, best)
+    if (x @ data.use > data.rows.capacity).any():
+        return None
+    value = float(data.utility @ x)
+    bound = max(float(priced.count @ best), value)
+    return RoundSolution(x, value, bound, np.zeros(len(data.rows.names)), bound, 0, False)
 
 
 def dual_prices(data: RoundData) -> Array:

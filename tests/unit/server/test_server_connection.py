@@ -2,13 +2,15 @@
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 from alloc.server.connection import _Joined
 
 
-def joined():
-    sent = []
-    transport = SimpleNamespace(
+def joined() -> tuple[_Joined, list[bytes | None]]:
+    """Return a connection, and what it sends; None for its end."""
+    sent: list[bytes | None] = []
+    transport: Any = SimpleNamespace(
         write=sent.append, close=lambda: sent.append(None), is_closing=lambda: sent[-1:] == [None]
     )
     return _Joined(transport, asyncio.get_running_loop()), sent
