@@ -3,7 +3,8 @@
 A small program is searched again by branch and bound of our own: linear relaxations from HiGHS say
 which multipliers to take, and weak duality in numpy says what they prove, at every leaf. So neither
 presolve nor cuts nor a tolerance of the solver is in the bound. A program whose tree is too large
-for that is solved once more by HiGHS without presolve and from another seed.
+for that is solved once more by HiGHS without presolve and from another seed. The same search alone
+solves a program that ends after a few nodes (`solve_small`).
 """
 
 from __future__ import annotations
@@ -48,19 +49,23 @@ def solve_small(model: ArrayModel, options: SolverOptions) -> RawResult | None:
     Parameters
     ----------
     model
-        A minimisation or maximisation whose columns are all integer.
+        A minimisation or maximisation.
     options
         Its time limit; the gap is that of an optimum.
 
     Returns
     -------
     RawResult or None
-        The optimum, with its bound recomputed; None where a few nodes do not prove one, or where
-        the lower bounds of the columns are no solution to begin with.
+        The optimum, with its bound recomputed; None where a few nodes do not prove one, where not
+        all columns and their limits are whole numbers, or where the lower limits are no solution to
+        begin with.
     """
     if model.matrix.nnz > MOST_ENTRIES or not model.integer.all():
         return None
     model = bounded(model)
+    limits = np.concatenate([model.lower, model.upper])
+    if not np.isfinite(model.lower).all() or (limits != np.rint(limits)).any():
+        return None
     value = float(model.cost @ model.lower) + model.offset
     search = _Tree(model, value, model.lower, options.time_limit_s, is_claimed=False)
     if not search.holds(model.lower) or not search.run(Stop(), _FEW_NODES):

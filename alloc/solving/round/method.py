@@ -3,7 +3,9 @@
 The Lagrangian dual has one price per capacity row. It is found by cutting planes in milliseconds;
 at its optimum the relaxation is as strong as the LP. A column whose reduced cost exceeds the
 distance between the dual bound and an incumbent is in no better solution, so what is left, the core
-(Balas and Zemel 1980), is small, and HiGHS solves it exactly.
+(Balas and Zemel 1980), is small, and HiGHS solves it exactly. With a proof, what a few relaxations
+decide takes no integer solver (`alloc.backends.second_proof.solve_small`), and where there is room
+for every job's best choice, prices of 0 prove it.
 """
 
 from __future__ import annotations

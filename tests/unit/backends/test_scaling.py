@@ -289,6 +289,10 @@ def test_the_search_alone_leaves_what_it_cannot_prove_to_others(
     assert None in [solve_small(model, EXACT) for model in packing]
     partly = replace(packing[0], integer=np.arange(len(packing[0].cost)) > 0)
     assert solve_small(partly, EXACT) is None
+    half = replace(packing[0], upper=np.full(len(packing[0].cost), 1.5))
+    assert solve_small(half, EXACT) is None
+    endless = replace(packing[0], lower=np.full(len(packing[0].cost), -np.inf))
+    assert solve_small(endless, EXACT) is None
     assert solve_small(packing[0], replace(EXACT, time_limit_s=0.0)) is None
 
 
