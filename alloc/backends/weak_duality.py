@@ -13,11 +13,22 @@ Mathematical Programming 99 (2004).
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from alloc.formulation import Array, ArrayModel
 
 _EPSILON = float(np.finfo(float).eps)
+_PLAIN = 20_000
+"""Numbers of a matrix, zeros included, up to which it is multiplied as a plain array: SciPy takes
+ten microseconds before it begins, in which NumPy has multiplied so many."""
+
+
+def plain(matrix: Any) -> Any:
+    """Return a sparse matrix as a plain array where it is small, else as it is."""
+    return matrix.toarray() if math.prod(matrix.shape) <= _PLAIN else matrix
 
 
 class WeakDuality:
@@ -32,9 +43,10 @@ class WeakDuality:
     def __init__(self, model: ArrayModel) -> None:
         self._model = model
         self._sign = 1.0 if model.sense == "min" else -1.0
-        self._columns = model.matrix.T.tocsr()
+        columns = model.matrix.tocsc()
+        self._length = np.diff(columns.indptr) + 2
+        self._columns = plain(columns).T
         self._sizes = abs(self._columns)
-        self._length = np.diff(self._columns.indptr) + 2
 
     def bound(
         self, multipliers: Array, lower: Array | None = None, upper: Array | None = None

@@ -15,7 +15,7 @@ from alloc.backends.highs import highs_model, quiet_solver
 from alloc.backends.interrupts import Stop
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.scaling import Scaling, power_of_two
-from alloc.backends.second_proof import _Tree, solve_and_prove, with_proof
+from alloc.backends.second_proof import _Tree, solve_and_prove, solve_small, with_proof
 from alloc.backends.weak_duality import WeakDuality
 from alloc.errors import SolverError
 from alloc.formulation import Array, ArrayModel, RawResult
@@ -262,6 +262,51 @@ def test_a_value_within_the_tolerance_of_rows_does_not_weaken_the_bound(seed: in
     raw = with_proof(model, claim, EXACT)
     assert raw.bound_proof == "recomputed"
     assert raw.bound == pytest.approx(found.objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_the_search_alone_calls_optimal_is(size: float) -> None:
+    """Costs of both signs, so that doing nothing is neither all nor none of it."""
+    solved = 0
+    for seed in range(30):
+        plain = random_program(seed)
+        sign = np.where(np.arange(len(plain.cost)) % 3 == 2, -1.0, 1.0)
+        if plain.sense == "min":
+            sign = -sign
+        free = replace(
+            plain, cost=plain.cost * sign, row_lower=np.full(len(plain.row_lower), -np.inf)
+        )
+        raw = solve_small(replace(free, cost=free.cost * size, offset=size), EXACT)
+        if raw is None:
+            continue
+        solved += 1
+        expected = (best_of_all(free) + 1.0) * size
+        assert raw.objective == pytest.approx(expected, rel=1e-6, abs=0.0)
+        assert raw.bound == pytest.approx(expected, rel=1e-6, abs=0.0)
+        assert raw.bound_proof == "recomputed"
+    assert solved >= 10
+
+
+def test_the_search_alone_leaves_what_it_cannot_prove_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    covering = random_program(0)  # whose least columns are no solution
+    assert solve_small(covering, EXACT) is None
+    packing = [
+        replace(
+            random_program(seed), row_lower=np.full(len(random_program(seed).row_lower), -np.inf)
+        )
+        for seed in range(1, 31, 2)
+    ]
+    monkeypatch.setattr("alloc.backends.second_proof._FEW_NODES", 1)
+    assert None in [solve_small(model, EXACT) for model in packing]
+    partly = replace(packing[0], integer=np.arange(len(packing[0].cost)) > 0)
+    assert solve_small(partly, EXACT) is None
+    half = replace(packing[0], upper=np.full(len(packing[0].cost), 1.5))
+    assert solve_small(half, EXACT) is None
+    endless = replace(packing[0], lower=np.full(len(packing[0].cost), -np.inf))
+    assert solve_small(endless, EXACT) is None
+    assert solve_small(packing[0], replace(EXACT, time_limit_s=0.0)) is None
 
 
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
