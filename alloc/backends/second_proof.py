@@ -224,16 +224,16 @@ class _Tree:
                 least = min(least, bound)
                 continue
             split = self._fractional(found.values)
-            if split is not None and not self.is_claimed:
-                self._round(found.values)
-                if bound >= self._target():
-                    least = min(least, bound)
-                    continue
             if split is None:
-                if not self._take(found.values):
-                    return False
+                self._take(found.values)
+            elif not self.is_claimed:
+                self._round(found.values)
+            if bound >= self._target():
                 least = min(least, bound)
                 continue
+            if split is None:
+                # What HiGHS calls optimal misses what is proved: its tolerances decide here.
+                return False
             point = np.floor(found.values[split])
             below, above = upper.copy(), lower.copy()
             below[split], above[split] = point, point + 1.0
@@ -289,16 +289,14 @@ class _Tree:
                 down[column] -= 1.0
         self._take(down)
 
-    def _take(self, values: Array) -> bool:
-        """Take a solution that a relaxation found if it holds; return whether it did."""
+    def _take(self, values: Array) -> None:
+        """Take a solution that a relaxation found if it holds and is better."""
         kept = self.kept(values)
         if kept is None:
-            return False
+            return
         value = float(self.model.cost @ kept) + self.model.offset
-        if self.sign * value >= self._target():
-            return False
-        self.value, self.values, self.is_better = value, kept, True
-        return True
+        if self.sign * value < self._target():
+            self.value, self.values, self.is_better = value, kept, True
 
 
 def _cheapest(model: ArrayModel, units: Array) -> float:

@@ -102,9 +102,11 @@ class WeakDuality:
         price = np.where(np.isposinf(model.row_upper), np.maximum(price, 0.0), price)
         limit = np.where(price > 0, model.row_lower, model.row_upper)
         paid = price * np.where(price == 0, 0.0, limit)
-        reduced = cost - self._columns @ price
-        off = _EPSILON * self._length * (np.abs(cost) + self._sizes @ np.abs(price))
-        with np.errstate(invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
+            reduced = cost - self._columns @ price
+            off = _EPSILON * self._length * (np.abs(cost) + self._sizes @ np.abs(price))
+            if not (np.isfinite(reduced) & np.isfinite(off)).all():
+                return -np.inf, 0.0
             corners = np.array(
                 [(reduced + side * off) * limit for side in (-1.0, 1.0) for limit in (lower, upper)]
             )

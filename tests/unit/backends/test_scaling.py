@@ -264,6 +264,24 @@ def test_a_value_within_the_tolerance_of_rows_does_not_weaken_the_bound(seed: in
     assert raw.bound == pytest.approx(found.objective, rel=1e-9)
 
 
+def test_multipliers_past_the_largest_number_prove_nothing() -> None:
+    """What infinity less infinity leaves of a reduced cost is not 0."""
+    model = ArrayModel(
+        "min",
+        np.array([-1.0, -1.0]),
+        sparse.csr_array(np.array([[1e10, -1e10], [-1e10, 1e10]])),
+        np.full(2, -np.inf),
+        np.zeros(2),
+        np.zeros(2),
+        np.full(2, 5.0),
+        np.ones(2, dtype=bool),
+    )
+    duality = WeakDuality(model)
+    for size in (0.0, 1.0, 1e290, 1e299, 1e308):
+        assert duality.bound(np.full(2, -size)) <= -10.0
+        assert not duality.proves_infeasible(np.full(2, -size))
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_what_the_search_alone_calls_optimal_is(size: float) -> None:
     """Costs of both signs, so that doing nothing is neither all nor none of it."""
@@ -285,6 +303,30 @@ def test_what_the_search_alone_calls_optimal_is(size: float) -> None:
         assert raw.bound == pytest.approx(expected, rel=1e-6, abs=0.0)
         assert raw.bound_proof == "recomputed"
     assert solved >= 10
+
+
+def test_what_misses_its_own_bound_is_not_called_optimal() -> None:
+    """HiGHS' reduced costs hold to 1e-7 of the largest cost, which may be all of a small one."""
+    solved = 0
+    for ratio in 10.0 ** np.arange(3, 13):
+        for cost in ([1.0, ratio], [1.0, -ratio]):
+            model = ArrayModel(
+                "max",
+                np.array(cost),
+                sparse.csr_array(np.ones((1, 2))),
+                np.array([-np.inf]),
+                np.array([2.0]),
+                np.array([-2.0, -2.0]),
+                np.array([1.0, 0.0]),
+                np.ones(2, dtype=bool),
+                offset=2.0 * min(cost[1], 0.0),
+            )
+            raw = solve_small(model, EXACT)
+            if raw is not None:
+                solved += 1
+                assert raw.objective == pytest.approx(1.0, rel=1e-6)
+                assert raw.bound == pytest.approx(1.0, rel=1e-6)
+    assert solved >= 8
 
 
 def test_the_search_alone_leaves_what_it_cannot_prove_to_others(
@@ -323,9 +365,12 @@ def test_what_misses_a_limit_by_a_tolerance_is_no_better_solution(size: float) -
         np.array([False, False, True]),
     )
     tree = _Tree(model, 2 * size, np.array([2 * size, 0.0, 1.0]), 1.0)
-    assert not tree._take(np.array([0.9 * size, 0.0, 1.0]))  # the row
-    assert not tree._take(np.array([2 * size, -0.5 * size, 1.0]))  # a column
-    assert tree._take(np.array([size, 0.0, 1.0]))
+    tree._take(np.array([0.9 * size, 0.0, 1.0]))  # the row
+    tree._take(np.array([2 * size, -0.5 * size, 1.0]))  # a column
+    assert not tree.is_better
+    tree._take(np.array([size, 0.0, 1.0]))
+    assert tree.is_better
+    assert tree.value == size
 
 
 @pytest.mark.parametrize("size", [2.0**-300, 2.0**-21, 2.0**-12, 1.0, 2.0**12, 2.0**300])
