@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import h11
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
@@ -25,18 +26,23 @@ class _Joined:
     """A transport that sends what is written in one turn of the event loop in one piece.
 
     Uvicorn writes head and body of an answer one after the other: two system calls here, two
-    packets, and two turns of whoever waits for them.
+    packets, and two turns of whoever waits for them. What is large goes out at once: only the
+    transport says when a writer must wait for a slow reader.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
         self._parts: list[bytes] = []
+        self._size = 0
 
     def write(self, data: bytes) -> None:
         """Send some bytes before the loop goes on to what comes next."""
         if not self._parts:
             self._loop.call_soon(self._send)
         self._parts.append(data)
+        self._size += len(data)
+        if self._size > HIGH_WATER_LIMIT:
+            self._send()
 
     def close(self) -> None:
         """Close the connection when all is sent."""
@@ -44,7 +50,7 @@ class _Joined:
         self._transport.close()
 
     def _send(self) -> None:
-        parts, self._parts = self._parts, []
+        parts, self._parts, self._size = self._parts, [], 0
         if parts:
             self._transport.write(b"".join(parts))
 

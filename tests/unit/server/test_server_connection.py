@@ -40,3 +40,19 @@ def test_what_was_written_goes_out_before_the_end():
         return sent
 
     assert asyncio.run(work()) == [b"last", None]
+
+
+def test_a_stream_that_never_pauses_is_not_kept_back():
+    """The transport would not learn of it, and so could not ask the writer to wait."""
+
+    async def work():
+        connection, sent = joined()
+        for _ in range(100):
+            connection.write(bytes(10_000))
+        written = sum(map(len, sent))
+        await asyncio.sleep(0)
+        return written, sum(map(len, sent))
+
+    written, all_in_all = asyncio.run(work())
+    assert written >= 1_000_000 - 2**16
+    assert all_in_all == 1_000_000
