@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle, islice
 from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 
 _PAUSE_S = 1.0
+_START_S = 60.0
 _HEAD = (
     "POST /v1/solve HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     "{headers}Content-Length: {length}\r\n\r\n"
@@ -45,18 +47,29 @@ Behaviour = Callable[[int, str], Awaitable[None]]
 
 
 @contextmanager
-def hostile_clients(port: int, number: int, headers: str) -> Iterator[None]:
-    """Let so many clients be hostile while the block runs; `headers` hold their token."""
-    process = get_context("spawn").Process(target=_work, args=(port, number, headers), daemon=True)
+def hostile_clients(port: int, number: int, headers: str) -> Iterator[int]:
+    """Let so many clients be hostile while the block runs, which gets the id of their process.
+
+    `headers` hold their token.
+    """
+    context = get_context("spawn")
+    begun = context.Event()
+    arguments = (port, number, headers, begun)
+    process = context.Process(target=_work, args=arguments, daemon=True)
     process.start()
+    assert process.pid is not None
     try:
-        yield
+        # What it takes to load is no part of what hostile clients cost.
+        if not begun.wait(_START_S):
+            raise RuntimeError("the hostile clients do not start")
+        yield process.pid
     finally:
         process.terminate()
         process.join()
 
 
-def _work(port: int, number: int, headers: str) -> None:
+def _work(port: int, number: int, headers: str, begun: Event) -> None:
+    begun.set()
     asyncio.run(_all(port, number, headers))
 
 

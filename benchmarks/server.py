@@ -31,6 +31,7 @@ from alloc.instances import load, manifest
 from alloc.server.tables import open_database
 from alloc.server.tokens import add_token
 from benchmarks.contract_fuzz import fuzz
+from benchmarks.cpu_time import cpu_s
 from benchmarks.environment import describe_environment
 from benchmarks.hostile_clients import hostile_clients
 from benchmarks.request_load import generate_load
@@ -94,14 +95,6 @@ class ServerProcess:
             self.process.send_signal(number)
         self.process.wait()
 
-    def cpu_s(self) -> float:
-        """Return the CPU time that the server used, without its workers, seconds."""
-        try:
-            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return float("nan")
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def _port(self, begin: int) -> int:
         end = time.monotonic() + _READY_S
         while time.monotonic() < end and self.process.poll() is None:
@@ -132,10 +125,10 @@ def small_solves(folder: Path, rate: float, seconds: float, hostile: int) -> Ver
     with ServerProcess(folder, workers=2, require_tokens="true") as server:
         headers = f"{good}Prefer: wait=30\r\n"
         generate_load(server.port, "/v1/solve", requests, rate / 2, _WARM_S, headers)
-        with hostile_clients(server.port, hostile, bad):
-            before = server.cpu_s()
+        with hostile_clients(server.port, hostile, bad) as hostile_pid:
+            before = np.array([*cpu_s(server.process.pid), cpu_s(hostile_pid)[0]])
             found = generate_load(server.port, "/v1/solve", requests, rate, seconds, headers)
-            used = server.cpu_s() - before
+            used = np.array([*cpu_s(server.process.pid), cpu_s(hostile_pid)[0]]) - before
     ms = 1e3 * np.asarray(found.latencies_s or [float("inf")])
     achieved = len(found.latencies_s) / found.seconds
     p50, p95, p99 = np.quantile(ms, [0.5, 0.95, 0.99])
@@ -145,9 +138,14 @@ def small_solves(folder: Path, rate: float, seconds: float, hostile: int) -> Ver
         f"{found.failures} failures {found.first_failure}"
     )
     print(f"latency ms: p50 {p50:.1f}  p95 {p95:.1f}  p99 {p99:.1f}  most {ms.max():.1f}")
+    server_ms, workers_ms, hostile_ms = 1e3 * used / number
+    generator_ms = 1e3 * found.cpu_s / number
+    cores = len(os.sched_getaffinity(0))
     print(
-        f"CPU a request: server {1e3 * used / number:.2f} ms, generator "
-        f"{1e3 * found.cpu_s / number:.2f} ms",
+        f"CPU ms a request: server {server_ms:.2f}, workers {workers_ms:.2f}, generator "
+        f"{generator_ms:.2f}, hostile clients {hostile_ms:.2f}; in all "
+        f"{1e3 * used.sum() / number + generator_ms:.2f} of the {1e3 * cores / rate:.2f} that "
+        f"{cores} cores have",
         flush=True,
     )
     return Verdict(

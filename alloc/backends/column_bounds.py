@@ -30,6 +30,8 @@ def bounded(model: ArrayModel) -> ArrayModel:
     lower, upper = model.lower.copy(), model.upper.copy()
     # One sign convention: minimise, and bound columns from above; from below by reflection.
     cost = model.cost if model.sense == "min" else -model.cost
+    if np.isfinite(lower).all() and np.isfinite(upper).all():
+        return model
     matrix = model.matrix.tocsc()
     for _ in range(_PASSES):
         before = int(np.isinf(lower).sum() + np.isinf(upper).sum())

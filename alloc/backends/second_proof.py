@@ -3,7 +3,8 @@
 A small program is searched again by branch and bound of our own: linear relaxations from HiGHS say
 which multipliers to take, and weak duality in numpy says what they prove, at every leaf. So neither
 presolve nor cuts nor a tolerance of the solver is in the bound. A program whose tree is too large
-for that is solved once more by HiGHS without presolve and from another seed.
+for that is solved once more by HiGHS without presolve and from another seed. The same search alone
+solves a program that ends after a few nodes (`solve_small`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop, stoppable
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.scaling import Scaling
-from alloc.backends.weak_duality import WeakDuality
+from alloc.backends.weak_duality import WeakDuality, plain
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, beats, is_within
 from alloc.formulation import Array, ArrayModel, RawResult
 
@@ -28,6 +29,8 @@ MOST_ENTRIES = 2_000
 _WORK = 50_000
 """Entries times leaves that may be looked at, some twenty milliseconds."""
 _MOST_NODES = 100
+_FEW_NODES = 10
+"""Relaxations that take as long as HiGHS does with a small program and the proof after it."""
 _BRIEF_S = 0.25
 """For the second run of HiGHS at most, for the tree at least, seconds."""
 _WHOLE = 1e-6
@@ -35,6 +38,41 @@ _WHOLE = 1e-6
 _NOTHING = 1e-9
 """Amount of the cheapest column that counts as none: an objective of 0 has no relative gap, and
 rounding makes 1e-16 of it."""
+
+
+def solve_small(model: ArrayModel, options: SolverOptions) -> RawResult | None:
+    """Solve a small program by the search of the second proof alone: one proof, no second needed.
+
+    Most small programs end after a relaxation or two. HiGHS' branch and bound takes as long before
+    it begins, and its word would be proved again.
+
+    Parameters
+    ----------
+    model
+        A minimisation or maximisation.
+    options
+        Its time limit; the gap is that of an optimum.
+
+    Returns
+    -------
+    RawResult or None
+        The optimum, with its bound recomputed; None where a few nodes do not prove one, where not
+        all columns and their limits are whole numbers, or where the lower limits are no solution to
+        begin with.
+    """
+    if model.matrix.nnz > MOST_ENTRIES or not model.integer.all():
+        return None
+    model = bounded(model)
+    limits = np.concatenate([model.lower, model.upper])
+    if not np.isfinite(model.lower).all() or (limits != np.rint(limits)).any():
+        return None
+    value = float(model.cost @ model.lower) + model.offset
+    search = _Tree(model, value, model.lower, options.time_limit_s, is_claimed=False)
+    if not search.holds(model.lower) or not search.run(Stop(), _FEW_NODES):
+        return None
+    return RawResult(
+        "optimal", search.values, search.value, search.bound, None, "Optimal", "recomputed"
+    )
 
 
 def solve_and_prove(model: ArrayModel, options: SolverOptions) -> RawResult:
@@ -82,14 +120,16 @@ def _proved_again(
     found = replace(raw, values=search.values, objective=search.value)
     if proved:
         return replace(found, bound=search.bound, bound_proof="recomputed")
-    confirmed = None if stop.pressed else _confirmed(model, found, options)
+    confirmed = None if stop.pressed else _confirmed(model, found, options, search)
     if confirmed is not None or not search.is_better:
         return confirmed or raw
     # The claim was false; of its bound nothing is left.
     return replace(found, status="feasible", bound=search.root, bound_proof="recomputed")
 
 
-def _confirmed(model: ArrayModel, raw: RawResult, options: SolverOptions) -> RawResult | None:
+def _confirmed(
+    model: ArrayModel, raw: RawResult, options: SolverOptions, search: _Tree
+) -> RawResult | None:
     """Return an optimum that a second run of HiGHS proves too, as confirmed; None if it does not.
 
     Where a solution refutes the first run, the word of the second is a claim for itself.
@@ -106,7 +146,7 @@ def _confirmed(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
         return None
     again = highs.solve(model, brief)
     closer = min if model.sense == "min" else max
-    other = None if again.values is None else _kept(model, again.values)
+    other = None if again.values is None else search.kept(again.values)
     if other is not None:
         value = float(model.cost @ other) + model.offset
         if beats(value, raw.bound, model.sense) and closer(value, raw.objective) == value:
@@ -124,12 +164,24 @@ def _confirmed(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
 class _Tree:
     """Depth-first branch and bound that closes a leaf only by a bound proved in numpy."""
 
-    def __init__(self, model: ArrayModel, value: float, values: Array, seconds: float) -> None:
+    def __init__(
+        self,
+        model: ArrayModel,
+        value: float,
+        values: Array,
+        seconds: float,
+        *,
+        is_claimed: bool = True,
+    ) -> None:
         self.sign = 1.0 if model.sense == "min" else -1.0
         self.model, self.value, self.values = model, value, values
-        self.is_better = False
-        scaling = Scaling.of(model)
-        finer = highs.finer_scaling(model, scaling, value * scaling.objective)
+        self.is_claimed, self.is_better = is_claimed, False
+        finer, units = None, np.ones(len(model.cost))
+        # Where the value is no more than a beginning, it says nothing of the size of an optimum.
+        if is_claimed:
+            scaling = Scaling.of(model)
+            units = scaling.columns
+            finer = highs.finer_scaling(model, scaling, value * scaling.objective)
         self.program = LinearProgram(
             model,
             presolve=False,
@@ -137,16 +189,18 @@ class _Tree:
             cost_size=None if finer is None else 1.0 / finer.objective,
         )
         self.duality = WeakDuality(model)
+        self.matrix = plain(model.matrix)
+        self.sizes = abs(self.matrix)
         self.step = _step(model)
-        self.nothing = _NOTHING * _cheapest(model, scaling)
+        self.nothing = _NOTHING * _cheapest(model, units)
         self.root = -self.sign * np.inf
         self.bound = value
         self.ends = time.perf_counter() + seconds
 
-    def run(self, stop: Stop) -> bool:
+    def run(self, stop: Stop, max_nodes: int | None = None) -> bool:
         """Search until Ctrl-C; return whether every leaf is closed, which proves `bound`."""
         leaves = [(self.model.lower, self.model.upper)]
-        left = max(min(_MOST_NODES, _WORK // max(self.model.matrix.nnz, 1)), 1)
+        left = max(min(max_nodes or _MOST_NODES, _WORK // max(self.model.matrix.nnz, 1)), 1)
         columns = np.arange(len(self.model.cost))
         least = np.inf
         while leaves:
@@ -171,10 +225,15 @@ class _Tree:
                 continue
             split = self._fractional(found.values)
             if split is None:
-                if not self._take(found.values):
-                    return False
+                self._take(found.values)
+            elif not self.is_claimed:
+                self._round(found.values)
+            if bound >= self._target():
                 least = min(least, bound)
                 continue
+            if split is None:
+                # What HiGHS calls optimal misses what is proved: its tolerances decide here.
+                return False
             point = np.floor(found.values[split])
             below, above = upper.copy(), lower.copy()
             below[split], above[split] = point, point + 1.0
@@ -205,33 +264,44 @@ class _Tree:
         column = int(off.argmax()) if len(off) else 0
         return column if len(off) and off[column] > _WHOLE else None
 
-    def _take(self, values: Array) -> bool:
-        """Take a solution that a relaxation found if it holds; return whether it did."""
-        kept = _kept(self.model, values)
+    def holds(self, values: Array) -> bool:
+        """Return whether values between their columns' limits keep every row."""
+        row = self.matrix @ values
+        # Relative to what a row adds up: what is nothing beside 1 may be all of a small row.
+        slack = 1e-9 * (self.sizes @ np.abs(values))
+        kept = (row >= self.model.row_lower - slack) & (row <= self.model.row_upper + slack)
+        return bool(kept.all())
+
+    def kept(self, values: Array) -> Array | None:
+        """Return a solver's solution without the tolerances of its columns, None if rows break."""
+        values = np.where(self.model.integer, np.rint(values), values)
+        # HiGHS lets a column miss its limits by a tolerance, which may be worth all of its cost.
+        values = np.clip(values, self.model.lower, self.model.upper)
+        return values if self.holds(values) else None
+
+    def _round(self, values: Array) -> None:
+        """Take what whole numbers make of a relaxation: all down, then up again where rows hold."""
+        down = np.floor(values + _WHOLE)
+        part = values - down
+        for column in np.argsort(-part)[: np.count_nonzero(part > _WHOLE)].tolist():
+            down[column] += 1.0
+            if not self.holds(down):
+                down[column] -= 1.0
+        self._take(down)
+
+    def _take(self, values: Array) -> None:
+        """Take a solution that a relaxation found if it holds and is better."""
+        kept = self.kept(values)
         if kept is None:
-            return False
+            return
         value = float(self.model.cost @ kept) + self.model.offset
-        if self.sign * value >= self._target():
-            return False
-        self.value, self.values, self.is_better = value, kept, True
-        return True
+        if self.sign * value < self._target():
+            self.value, self.values, self.is_better = value, kept, True
 
 
-def _kept(model: ArrayModel, values: Array) -> Array | None:
-    """Return a solver's solution without the tolerances of its columns, None if rows break."""
-    values = np.where(model.integer, np.rint(values), values)
-    # HiGHS lets a column miss its limits by a tolerance, which may be worth all of its cost.
-    values = np.clip(values, model.lower, model.upper)
-    row = model.matrix @ values
-    # Relative to what a row adds up: what is nothing beside 1 may be all of a small row.
-    slack = 1e-9 * (abs(model.matrix) @ np.abs(values))
-    holds = (row >= model.row_lower - slack) & (row <= model.row_upper + slack)
-    return np.asarray(values) if holds.all() else None
-
-
-def _cheapest(model: ArrayModel, scaling: Scaling) -> float:
+def _cheapest(model: ArrayModel, units: Array) -> float:
     """Return the least cost of an ordinary amount of any column, 0 without costs."""
-    costs = np.abs(model.cost * scaling.columns)
+    costs = np.abs(model.cost * units)
     return float(costs[costs > 0].min(initial=np.inf)) if costs.any() else 0.0
 
 

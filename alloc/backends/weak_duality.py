@@ -13,11 +13,22 @@ Mathematical Programming 99 (2004).
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from alloc.formulation import Array, ArrayModel
 
 _EPSILON = float(np.finfo(float).eps)
+_PLAIN = 20_000
+"""Numbers of a matrix, zeros included, up to which it is multiplied as a plain array: SciPy takes
+ten microseconds before it begins, in which NumPy has multiplied so many."""
+
+
+def plain(matrix: Any) -> Any:
+    """Return a sparse matrix as a plain array where it is small, else as it is."""
+    return matrix.toarray() if math.prod(matrix.shape) <= _PLAIN else matrix
 
 
 class WeakDuality:
@@ -32,9 +43,10 @@ class WeakDuality:
     def __init__(self, model: ArrayModel) -> None:
         self._model = model
         self._sign = 1.0 if model.sense == "min" else -1.0
-        self._columns = model.matrix.T.tocsr()
+        columns = model.matrix.tocsc()
+        self._length = np.diff(columns.indptr) + 2
+        self._columns = plain(columns).T
         self._sizes = abs(self._columns)
-        self._length = np.diff(self._columns.indptr) + 2
 
     def bound(
         self, multipliers: Array, lower: Array | None = None, upper: Array | None = None
@@ -90,9 +102,11 @@ class WeakDuality:
         price = np.where(np.isposinf(model.row_upper), np.maximum(price, 0.0), price)
         limit = np.where(price > 0, model.row_lower, model.row_upper)
         paid = price * np.where(price == 0, 0.0, limit)
-        reduced = cost - self._columns @ price
-        off = _EPSILON * self._length * (np.abs(cost) + self._sizes @ np.abs(price))
-        with np.errstate(invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
+            reduced = cost - self._columns @ price
+            off = _EPSILON * self._length * (np.abs(cost) + self._sizes @ np.abs(price))
+            if not (np.isfinite(reduced) & np.isfinite(off)).all():
+                return -np.inf, 0.0
             corners = np.array(
                 [(reduced + side * off) * limit for side in (-1.0, 1.0) for limit in (lower, upper)]
             )

@@ -82,9 +82,10 @@ def encode_part(part: Any, leave_out: Sequence[str] = ()) -> dict[str, Any]:
     shape = shape_of(kind)
     plain: dict[str, Any] = {"type": shape.tag} if shape.tag and shape.typed else {}
     for name, default, write in _fields(kind):
-        if name in leave_out:
-            continue
         value = getattr(part, name)
+        # What is not the default may still be equal to it, but an array has no one answer.
+        if value is default or (leave_out and name in leave_out):
+            continue
         if default is dataclasses.MISSING or isinstance(value, np.ndarray) or value != default:
             plain[name] = encode(value, name) if write is None else write(value, name)
     return plain
@@ -108,14 +109,14 @@ def encode(value: Any, field: str = "value") -> Any:
         return _number(value, field)
     if kind is tuple:
         return [encode(item, field) for item in value]
+    if dataclasses.is_dataclass(value):
+        return encode_part(value)
     if isinstance(value, str | bool):
         return value
     if isinstance(value, numbers.Integral):
         return int(value) if abs(int(value)) < _MOST_WHOLE else float(value)
     if isinstance(value, numbers.Real):
         return _number(float(value), field)
-    if dataclasses.is_dataclass(value):
-        return encode_part(value)
     if isinstance(value, Mapping):
         return {name: encode(item, field) for name, item in value.items()}
     if isinstance(value, Sequence):

@@ -18,6 +18,7 @@ MOST_ERRORS = 200
 in another format; the first ones say it all."""
 _DEEPEST = 50
 """Levels of a document that are looked at: those of alloc have 8, hostile ones up to 1,000."""
+_HOLDERS = (dict, list)
 
 
 def validated(raw: Any, validate: Callable[[Any], T]) -> T:
@@ -79,7 +80,8 @@ def _is_wide(value: Any) -> bool:
             one = one.values()
         elif not isinstance(one, list):
             continue
-        left += [inner for inner in one if isinstance(inner, dict | list)]
+        # A hostile document has hundreds of thousands of empty ones.
+        left += [inner for inner in one if isinstance(inner, _HOLDERS) and inner]
     return False
 
 

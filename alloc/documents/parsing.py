@@ -125,6 +125,8 @@ def _decode(text: str | bytes, where: str) -> str:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a key that appears twice; JSON readers would silently keep the last value."""
+    if not pairs:  # of which a hostile document has hundreds of thousands
+        return {}
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()

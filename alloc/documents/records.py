@@ -69,15 +69,21 @@ def new_model(
     for member in dataclasses.fields(record_class):
         default = default_of(member, ...)
         if shared is not None and default is not ...:
-            fields[shared.name] = (_type(shared.type), Field({}, description=shared.meaning))
+            fields[shared.name] = (_type(shared.type), _field({}, shared.meaning))
             shared = None
-        fields[member.name] = (
-            _type(hints[member.name]),
-            Field(default, description=meanings.get(member.name)),
-        )
+        meaning = meanings.get(member.name)
+        fields[member.name] = (_type(hints[member.name]), _field(default, meaning))
     model: type[Part] = create_model(name, __base__=base, __doc__=meanings[""], **fields)
     CLASSES[model] = record_class
     return model
+
+
+def _field(default: Any, meaning: str | None) -> Any:
+    """Return a field; `default` is ... where there is none."""
+    if isinstance(default, dict) and not default:
+        # Pydantic would make a deep copy of the default for every part of every document.
+        return Field(default_factory=dict, json_schema_extra={"default": {}}, description=meaning)
+    return Field(default, description=meaning)
 
 
 def record_class_of(model: type[Part]) -> Any:

@@ -16,12 +16,18 @@ from alloc.problems.allocation.instance import Instance
 def array_model(data: RoundData) -> ArrayModel:
     """Return the integer program of a round."""
     num_columns = len(data.utility)
-    one = sparse.csr_array(
-        (np.ones(num_columns), np.arange(num_columns), data.first),
-        shape=(data.num_classes, num_columns),
-    )
     conflicts, switches = data.conflict_rows
-    matrix = sparse.vstack([one, sparse.csr_array(data.use.T)], format="csr")
+    # Row by row: every column is in the row of its class, and in those of what it uses.
+    row, column = np.nonzero(data.use.T)
+    ends = num_columns + np.cumsum(np.bincount(row, minlength=len(data.rows.capacity)))
+    matrix = sparse.csr_array(
+        (
+            np.concatenate([np.ones(num_columns), data.use.T[row, column]]),
+            np.concatenate([np.arange(num_columns), column]),
+            np.concatenate([data.first, ends]),
+        ),
+        shape=(data.num_classes + len(data.rows.capacity), num_columns),
+    )
     if conflicts:
         matrix.resize((matrix.shape[0], num_columns + switches))
         block = conflict_matrix(conflicts, num_columns, switches)

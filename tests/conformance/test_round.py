@@ -220,6 +220,32 @@ def test_the_dynamic_program_agrees_where_one_row_is_scarce(
     assert value == close(optimise_round(data).value)
 
 
+@some
+@given(packable(max_jobs=6), st.sampled_from(UTILITIES))
+def test_a_round_that_is_proved_has_the_value_of_one_that_is_not(
+    instance: Instance, utility: str
+) -> None:
+    """What is proved takes no solver's branch and bound, nor any where there is room for all."""
+    data = round_data(instance, utility)
+    proved, searched = optimise_round(data, prove=True), optimise_round(data)
+    assert proved.value == close(searched.value)
+    assert proved.bound == close(searched.value)
+    assert (proved.x @ data.use <= data.rows.capacity).all()
+
+
+@pytest.mark.parametrize(("gpus", "value"), [(4, 4.0), (3, 3.0)])
+def test_where_there_is_room_for_all_nothing_is_searched(gpus: int, value: float) -> None:
+    """Two jobs run best on two GPUs each; with three, one of them makes do with one."""
+    topology = Topology("few", (HostType("k", gpus, "v100", 0, 0),), (Host("h", "k"),))
+    ways = (rigid_gang(1, rate=1.0), rigid_gang(2, rate=2.0))
+    jobs = tuple(Job(f"job-{n}", 0.0, 1000.0 + n, ways) for n in range(2))
+    data = round_data(Instance("few", topology, jobs, slot_s=1.0), "goodput")
+    answer = optimise_round(data, prove=True)
+    assert answer.value == answer.bound == close(value)
+    assert answer.proof == "recomputed"
+    assert (answer.core > 0) == (gpus < 4)
+
+
 def test_the_dynamic_program_refuses_two_scarce_rows_by_name() -> None:
     """It would be wrong with two; the sentence names them and the cure."""
     topology = Topology("two", (HostType("k", 2, "v100", 2000, 0),), (Host("h", "k"),))

@@ -3,7 +3,9 @@
 The Lagrangian dual has one price per capacity row. It is found by cutting planes in milliseconds;
 at its optimum the relaxation is as strong as the LP. A column whose reduced cost exceeds the
 distance between the dual bound and an incumbent is in no better solution, so what is left, the core
-(Balas and Zemel 1980), is small, and HiGHS solves it exactly.
+(Balas and Zemel 1980), is small, and HiGHS solves it exactly. With a proof, what a few relaxations
+decide takes no integer solver (`alloc.backends.second_proof.solve_small`), and where there is room
+for every job's best choice, prices of 0 prove it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 from alloc.algorithms.multipliers import DualMinimum, minimise_dual
 from alloc.backends import SolverOptions, highs
 from alloc.backends.scaling import power_of_two
-from alloc.backends.second_proof import solve_and_prove
+from alloc.backends.second_proof import solve_and_prove, solve_small
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
 from alloc.families import FAMILIES
 from alloc.formulation import Array, ArrayModel, BuiltModel, RawResult
@@ -175,12 +177,26 @@ def _optimise(
 ) -> RoundSolution:
     """Solve a round whose largest utility is about 1."""
     priced = PricedRound(data)
+    if prove and known == 0 and (plentiful := _without_prices(priced)) is not None:
+        return plentiful
     # Prices choose the core; where that is all columns, HiGHS' root relaxation has them again.
     if known == 0 and len(data.utility) <= _FIRST_CORE:
         prices = np.zeros(len(data.rows.names))
         return _solve_core(priced, prices, priced.dual(prices)[0], gap, settings, prove, known)
     minimum = _dual_minimum(priced)
     return _solve_core(priced, minimum.multipliers, minimum.value, gap, settings, prove, known)
+
+
+def _without_prices(priced: PricedRound) -> RoundSolution | None:
+    """Return every job's best choice if there is room for all of them: prices of 0 prove it."""
+    data = priced.data
+    best = priced.best(data.utility)
+    x = priced.chosen(data.utility, best)
+    if (x @ data.use > data.rows.capacity).any():
+        return None
+    value = float(data.utility @ x)
+    bound = max(float(priced.count @ best), value)
+    return RoundSolution(x, value, bound, np.zeros(len(data.rows.names)), bound, 0, False)
 
 
 def dual_prices(data: RoundData) -> Array:
@@ -283,13 +299,14 @@ def _solve_columns(
     fixed_value = float(data.utility @ x)
     if not len(free):
         return x, fixed_value, "recomputed", False
-    model = array_model(_restrict(data, free, left))
-    seconds = settings.seconds_left()
-    solve = solve_and_prove if prove else highs.solve
-    raw = solve(
-        replace(model, offset=fixed_value),
-        SolverOptions(seconds, settings.seed, settings.workers, gap=gap / 2, nodes=settings.nodes),
+    model = replace(array_model(_restrict(data, free, left)), offset=fixed_value)
+    options = SolverOptions(
+        settings.seconds_left(), settings.seed, settings.workers, gap=gap / 2, nodes=settings.nodes
     )
+    if prove:
+        raw = solve_small(model, options) or solve_and_prove(model, options)
+    else:
+        raw = highs.solve(model, options)
     if raw.status == "infeasible":
         # It is not: nothing need run. So nothing is proved; the prices' bound stands.
         return x, np.inf, "none", False

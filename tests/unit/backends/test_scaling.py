@@ -15,7 +15,7 @@ from alloc.backends.highs import highs_model, quiet_solver
 from alloc.backends.interrupts import Stop
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.scaling import Scaling, power_of_two
-from alloc.backends.second_proof import _Tree, solve_and_prove, with_proof
+from alloc.backends.second_proof import _Tree, solve_and_prove, solve_small, with_proof
 from alloc.backends.weak_duality import WeakDuality
 from alloc.errors import SolverError
 from alloc.formulation import Array, ArrayModel, RawResult
@@ -264,6 +264,93 @@ def test_a_value_within_the_tolerance_of_rows_does_not_weaken_the_bound(seed: in
     assert raw.bound == pytest.approx(found.objective, rel=1e-9)
 
 
+def test_multipliers_past_the_largest_number_prove_nothing() -> None:
+    """What infinity less infinity leaves of a reduced cost is not 0."""
+    model = ArrayModel(
+        "min",
+        np.array([-1.0, -1.0]),
+        sparse.csr_array(np.array([[1e10, -1e10], [-1e10, 1e10]])),
+        np.full(2, -np.inf),
+        np.zeros(2),
+        np.zeros(2),
+        np.full(2, 5.0),
+        np.ones(2, dtype=bool),
+    )
+    duality = WeakDuality(model)
+    for size in (0.0, 1.0, 1e290, 1e299, 1e308):
+        assert duality.bound(np.full(2, -size)) <= -10.0
+        assert not duality.proves_infeasible(np.full(2, -size))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_the_search_alone_calls_optimal_is(size: float) -> None:
+    """Costs of both signs, so that doing nothing is neither all nor none of it."""
+    solved = 0
+    for seed in range(30):
+        plain = random_program(seed)
+        sign = np.where(np.arange(len(plain.cost)) % 3 == 2, -1.0, 1.0)
+        if plain.sense == "min":
+            sign = -sign
+        free = replace(
+            plain, cost=plain.cost * sign, row_lower=np.full(len(plain.row_lower), -np.inf)
+        )
+        raw = solve_small(replace(free, cost=free.cost * size, offset=size), EXACT)
+        if raw is None:
+            continue
+        solved += 1
+        expected = (best_of_all(free) + 1.0) * size
+        assert raw.objective == pytest.approx(expected, rel=1e-6, abs=0.0)
+        assert raw.bound == pytest.approx(expected, rel=1e-6, abs=0.0)
+        assert raw.bound_proof == "recomputed"
+    assert solved >= 10
+
+
+def test_what_misses_its_own_bound_is_not_called_optimal() -> None:
+    """HiGHS' reduced costs hold to 1e-7 of the largest cost, which may be all of a small one."""
+    solved = 0
+    for ratio in 10.0 ** np.arange(3, 13):
+        for cost in ([1.0, ratio], [1.0, -ratio]):
+            model = ArrayModel(
+                "max",
+                np.array(cost),
+                sparse.csr_array(np.ones((1, 2))),
+                np.array([-np.inf]),
+                np.array([2.0]),
+                np.array([-2.0, -2.0]),
+                np.array([1.0, 0.0]),
+                np.ones(2, dtype=bool),
+                offset=2.0 * min(cost[1], 0.0),
+            )
+            raw = solve_small(model, EXACT)
+            if raw is not None:
+                solved += 1
+                assert raw.objective == pytest.approx(1.0, rel=1e-6)
+                assert raw.bound == pytest.approx(1.0, rel=1e-6)
+    assert solved >= 8
+
+
+def test_the_search_alone_leaves_what_it_cannot_prove_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    covering = random_program(0)  # whose least columns are no solution
+    assert solve_small(covering, EXACT) is None
+    packing = [
+        replace(
+            random_program(seed), row_lower=np.full(len(random_program(seed).row_lower), -np.inf)
+        )
+        for seed in range(1, 31, 2)
+    ]
+    monkeypatch.setattr("alloc.backends.second_proof._FEW_NODES", 1)
+    assert None in [solve_small(model, EXACT) for model in packing]
+    partly = replace(packing[0], integer=np.arange(len(packing[0].cost)) > 0)
+    assert solve_small(partly, EXACT) is None
+    half = replace(packing[0], upper=np.full(len(packing[0].cost), 1.5))
+    assert solve_small(half, EXACT) is None
+    endless = replace(packing[0], lower=np.full(len(packing[0].cost), -np.inf))
+    assert solve_small(endless, EXACT) is None
+    assert solve_small(packing[0], replace(EXACT, time_limit_s=0.0)) is None
+
+
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
 def test_what_misses_a_limit_by_a_tolerance_is_no_better_solution(size: float) -> None:
     """HiGHS keeps the limits of columns to 1e-7, which is all of an amount of a billionth."""
@@ -278,9 +365,12 @@ def test_what_misses_a_limit_by_a_tolerance_is_no_better_solution(size: float) -
         np.array([False, False, True]),
     )
     tree = _Tree(model, 2 * size, np.array([2 * size, 0.0, 1.0]), 1.0)
-    assert not tree._take(np.array([0.9 * size, 0.0, 1.0]))  # the row
-    assert not tree._take(np.array([2 * size, -0.5 * size, 1.0]))  # a column
-    assert tree._take(np.array([size, 0.0, 1.0]))
+    tree._take(np.array([0.9 * size, 0.0, 1.0]))  # the row
+    tree._take(np.array([2 * size, -0.5 * size, 1.0]))  # a column
+    assert not tree.is_better
+    tree._take(np.array([size, 0.0, 1.0]))
+    assert tree.is_better
+    assert tree.value == size
 
 
 @pytest.mark.parametrize("size", [2.0**-300, 2.0**-21, 2.0**-12, 1.0, 2.0**12, 2.0**300])
