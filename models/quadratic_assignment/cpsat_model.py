@@ -11,7 +11,13 @@ from alloc.formulation import BuiltModel, CpSatModel
 from alloc.problems.quadratic_assignment import QuadraticAssignment
 
 _LARGEST_COEFFICIENT = 10**9
-"""Costs are scaled to integers up to this; whole numbers up to it stay as they are."""
+"""Costs are scaled to integers up to this; whole numbers stay as they are while sums are exact."""
+
+_LARGEST_EXACT = 2.0**53
+"""Up to here every whole number is a float of its own."""
+
+_MAX_SCALE = 1e300
+"""Largest factor, so that costs of almost nothing give no infinite one."""
 
 
 def build_cpsat(problem: QuadraticAssignment, objective: str = "cost") -> BuiltModel:
@@ -20,8 +26,8 @@ def build_cpsat(problem: QuadraticAssignment, objective: str = "cost") -> BuiltM
     n = problem.size
     place = [model.new_int_var(0, n - 1, f"p[{i}]") for i in range(n)]
     model.add_all_different(place)
-    whole = problem.integral
     largest = float(np.abs(problem.flow).max() * np.abs(problem.distance).max())
+    whole = problem.integral and largest * n * n <= _LARGEST_EXACT
     scale = 1.0 if whole else _scale(largest)
     terms: list[Any] = []
     for i in range(n):
@@ -52,4 +58,4 @@ def _pair_costs(problem: QuadraticAssignment, i: int, k: int, scale: float) -> A
 
 
 def _scale(largest: float) -> float:
-    return _LARGEST_COEFFICIENT / largest if largest > 0 else 1.0
+    return min(_LARGEST_COEFFICIENT / largest, _MAX_SCALE) if largest > 0 else 1.0
