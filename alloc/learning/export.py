@@ -246,8 +246,8 @@ def _with_heads(
 
     if query.dim() >= 4:
         return NotImplemented  # it stays as it is
-    sides = (tensor.unsqueeze(-3) for tensor in (query, key, value))
-    return scaled_dot_product_attention(*sides, *given, **options).squeeze(-3)
+    query, key, value = (tensor.unsqueeze(-3) for tensor in (query, key, value))
+    return scaled_dot_product_attention(query, key, value, *given, **options).squeeze(-3)
 
 
 @contextmanager

@@ -269,7 +269,8 @@ def _boundaries(fabric: Fabric, chains: Indices, size: float) -> Array:
 
 def _longest_s(fabric: Fabric, job: Parallelism) -> float:
     """Return seconds that no mapping takes longer than, infinite or no number if they are none."""
-    sizes = (job.tensor_bytes, job.data_bytes, job.expert_bytes, job.pipeline_bytes)
+    bytes_of = (job.tensor_bytes, job.data_bytes, job.expert_bytes, job.pipeline_bytes)
+    sizes = [float(size) for size in bytes_of]
     operations = (job.tensor_operations, job.data_operations, job.expert_operations)
     # Each operation is at most two rounds of messages between all pairs, as is a micro-batch.
     rounds = 2.0 * job.num_ranks**2 * (sum(operations) + 2 * job.micro_batches)
