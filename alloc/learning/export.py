@@ -240,7 +240,7 @@ def _to_onnx(
 
 def _with_heads(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *given: Any, **options: Any
-) -> torch.Tensor:
+) -> Any:
     """Give attention an axis of heads, without which the exporter does not know it."""
     from torch.nn.functional import scaled_dot_product_attention
 

@@ -92,7 +92,7 @@ def test_schedulers_that_give_out_single_tasks_refuse_what_they_do_not_count(nam
     assert outcome(make_scheduler(name), 10.0, plain) == ""
 
 
-PARAMETERS = {
+PARAMETERS: dict[str, dict[str, Any]] = {
     "host-choice/1": {"classes": ("a", "b")},
     "dl2-window/1": {"window": 6},
     "gang-domain/1": {"level": "host", "domains": 3},
@@ -104,11 +104,11 @@ def at_random(kind: str, seed: int) -> Any:
     spec, rng = feature_spec(kind, **PARAMETERS.get(kind, {})), np.random.default_rng(seed)
 
     def network(given: Mapping[str, Any]) -> dict[str, Any]:
-        lengths: dict[Any, int] = {}
+        lengths: dict[Any, Any] = {n: n for t in spec.outputs for n in t.shape}
         for tensor in spec.inputs:
             lengths |= dict(zip(tensor.shape, given[tensor.name].shape, strict=True))
         return {
-            tensor.name: rng.normal(size=[lengths.get(a, a) for a in tensor.shape]).astype("f4")
+            tensor.name: rng.normal(size=[lengths[a] for a in tensor.shape]).astype("f4")
             for tensor in spec.outputs
         }
 
