@@ -249,3 +249,17 @@ def test_sizes_are_refused_by_the_problem_or_proved(power: int, other: int, back
         certificate = solve(problem, backend=backend, limits=Limits(seconds=5.0)).certificate
         assert certificate.objective == pytest.approx(optimum(problem), rel=1e-6, abs=0.0)
         assert certificate.bound <= certificate.objective
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+@pytest.mark.parametrize("small", [-6e-10, -4e-10, -1e-12, 4e-10])
+def test_pairs_that_round_to_nothing_are_in_the_bound_of_cpsat(n: int, small: float) -> None:
+    """One flow sets the scale; the others pay less than half of a whole number, and add up."""
+    flow, distance = np.triu(np.full((n, n), small), 1), np.ones((n, n)) - np.eye(n)
+    flow[0, 0] = 1.0
+    problem = QuadraticAssignment("dust", flow, distance)
+    certificate = solve(problem, backend="cpsat").certificate
+    best = optimum(problem)
+    assert certificate.objective >= best - 1e-15 * n**2
+    assert certificate.bound <= best + 1e-15 * n**2
+    assert certificate.bound >= best - 1e-9 * n**2
