@@ -13,6 +13,8 @@ EXTRAS := torch or postgres or browser
 # PyTorch: the version that is tested, and an index of its CPU builds, if pip knows none.
 TORCH ?= 2.13.0
 TORCH_INDEX ?=
+# What PyTorch's exporter to ONNX is written in.
+ONNXSCRIPT ?= 0.7.2
 # The floor holds for a whole run; a part of the tests would never reach it. CI collects coverage in
 # its first run and holds the floor after the last (COVER).
 FLOOR := --cov --cov-report=term:skip-covered --cov-fail-under=90
@@ -54,6 +56,7 @@ install-learn: $(READY)  ## Add PyTorch, for training learned schedulers
 	       echo "    To have the CPU build: make install-learn TORCH_INDEX=ADDRESS, with the address for"; \
 	       echo "    pip and CPU that PyTorch's page on installing it names."; \
 	       $(BIN)/python $(PIP) install "torch==$(TORCH)"; }; }
+	@$(BIN)/python -c 'import onnxscript' 2>/dev/null || $(BIN)/python $(PIP) install "onnxscript==$(ONNXSCRIPT)"
 	@$(BIN)/python -c 'import torch, alloc.learning.dl2.trainer; print("PyTorch", torch.__version__, "is ready.")'
 
 demo: $(READY)  ## Compare schedulers with the certified optimum on a small cluster

@@ -102,7 +102,8 @@ def compare(
     knowledge, work_error, speed_error
         What every scheduler is told, see `Settings`.
     objective
-        Name of the objective that the gap is about, a cost of schedules.
+        What the gap is about: the name of a cost of schedules, or a weighted sum of some, such as
+        ``weighted_jct + 10 makespan``.
     formulation, backend, time_limit_s
         The solve for the bound of each instance, its time in seconds. It begins from the best
         schedule that was simulated, and improves it until the gap is closed or the time is over.

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from alloc.errors import InstanceError, nearest
 from alloc.families import require_family
-from alloc.objectives import ScheduleObjective, objective
+from alloc.objectives import ScheduleObjective, WeightedSum, objective
 from alloc.schedulers.state import Knowledge, Scheduler
 from alloc.units import require_non_negative, require_positive
 
@@ -100,7 +100,8 @@ class Settings:
     speed_error
         Relative error of the estimate of speed, 0 or more.
     objective
-        Name of the schedule objective that the gap is about.
+        What the gap is about: the name of a cost of schedules, or a weighted sum of some, such as
+        ``weighted_jct + 10 makespan``.
     formulation, backend
         What is solved for the bound, and by what.
     time_limit_s
@@ -130,7 +131,8 @@ class Settings:
         require_non_negative(self.speed_error, where, "speed_error")
         require_positive(self.time_limit_s, where, "time_limit_s")
         found = objective(self.objective)
-        if not isinstance(found, ScheduleObjective) or found.sense != "min":
+        terms = [term for _, term in found.terms] if isinstance(found, WeightedSum) else [found]
+        if not all(isinstance(term, ScheduleObjective) and term.sense == "min" for term in terms):
             raise InstanceError(
                 f'{where}: objective "{self.objective}" is not a cost of schedules; '
                 "choose for example weighted_jct."

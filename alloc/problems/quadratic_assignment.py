@@ -87,10 +87,12 @@ class QuadraticAssignment(Problem):
                 "with rows of zeros for facilities that send nothing."
             )
         flow, distance = (float(np.abs(matrix).max()) for matrix in (self.flow, self.distance))
-        if not flow * distance * self.size**2 <= _MAX_COST:
+        # Also alone: methods hold them before they multiply, when the others are small or zero.
+        if not max(flow, 1.0) * max(distance, 1.0) * self.size**2 <= _MAX_COST:
             raise InstanceError(
                 f'quadratic assignment "{self.name}": flows up to {flow:g} times distances up to '
-                f"{distance:g} may cost more than {_MAX_COST:g}; give them in larger units."
+                f"{distance:g} may cost more than {_MAX_COST:g}, or are as large alone; give them "
+                "in larger units."
             )
 
     @cached_property

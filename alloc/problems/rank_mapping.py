@@ -38,6 +38,7 @@ SC 2021. doi:10.1145/3458817.3476209 (one forward, one backward).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Literal, get_args
@@ -53,6 +54,10 @@ from alloc.workload.parallelism import Parallelism
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+
+_MAX_S = 1e300
+"""Longest time that messages may add up to: numbers end at 1.8e308, and methods add and scale times
+before they compare them."""
 
 Algorithm = Literal["auto", "ring", "tree"]
 """How all-reduces run; ``auto`` takes the faster one for each group, as NCCL does."""
@@ -262,6 +267,19 @@ def _boundaries(fabric: Fabric, chains: Indices, size: float) -> Array:
     return np.asarray(seconds.max(axis=0))
 
 
+def _longest_s(fabric: Fabric, job: Parallelism) -> float:
+    """Return seconds that no mapping takes longer than, infinite or no number if they are none."""
+    bytes_of = (job.tensor_bytes, job.data_bytes, job.expert_bytes, job.pipeline_bytes)
+    sizes = [float(size) for size in bytes_of]
+    operations = (job.tensor_operations, job.data_operations, job.expert_operations)
+    # Each operation is at most two rounds of messages between all pairs, as is a micro-batch.
+    rounds = 2.0 * job.num_ranks**2 * (sum(operations) + 2 * job.micro_batches)
+    with np.errstate(over="ignore", invalid="ignore"):
+        per_byte = float((1.0 / (fabric.bandwidth_gb_per_s * GB)).max())
+        way = float(fabric.latency_s.max()) + max(1.0, *sizes) * per_byte
+        return rounds * way if max(sizes) <= _MAX_S else math.inf
+
+
 def _way(fabric: CommunicationGraph, a: Indices, b: Indices, size: float) -> Array:
     """Return the seconds of a message from each GPU to another."""
     return np.asarray(fabric.latency_s[a, b] + size * fabric.seconds_per_byte[a, b])
@@ -325,6 +343,11 @@ class RankMappingProblem(Problem):
             raise InstanceError(
                 f"{self.name}: the job has {self.parallelism.num_ranks} ranks and its placement "
                 f"{self.fabric.num_gpus} GPUs; each rank needs one of its own."
+            )
+        if not _longest_s(self.fabric, self.parallelism) <= _MAX_S:
+            raise InstanceError(
+                f"{self.name}: its messages may take more than {_MAX_S:g} s by the latencies and "
+                "bandwidths of its GPUs; give bytes, GB/s and seconds."
             )
 
     @property

@@ -50,6 +50,9 @@ class InterferenceTable:
         number = len(self.kinds)
         if len(set(self.kinds)) != number:
             raise InstanceError(f"{where}: a kind appears twice; names must be unique.")
+        if not number and not self.beside.size:
+            # Lists of no rows have one axis; a matrix has two.
+            object.__setattr__(self, "beside", self.beside.reshape(0, 0))
         if self.alone.shape != (number,) or self.beside.shape != (number, number):
             raise InstanceError(
                 f"{where}: has {number} kinds, but alone has shape {self.alone.shape} and beside "

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import alloc
 from alloc.errors import CertificateError, InstanceError
 from alloc.problems.colocation import ColocationProblem, Packing
 from alloc.result import Result
@@ -151,3 +152,19 @@ def test_what_the_table_lacks_is_refused() -> None:
         InterferenceTable("v100", ("a",), np.zeros(1), np.ones((1, 1)))
     with pytest.raises(InstanceError, match="negative or no number"):
         InterferenceTable("v100", ("a",), np.ones(1), np.full((1, 1), np.nan))
+
+
+@pytest.mark.parametrize("num_kinds", range(3))
+@pytest.mark.parametrize("num_jobs", range(3))
+def test_tables_and_jobs_of_any_number_come_back_from_their_document(
+    num_kinds: int, num_jobs: int
+) -> None:
+    """No kinds and no jobs included: lists of no rows are still a matrix."""
+    kinds = tuple("ab"[:num_kinds])
+    table = InterferenceTable("gpu", kinds, np.ones(num_kinds), np.ones((num_kinds, num_kinds)))
+    jobs = tuple(kinds[k % num_kinds] for k in range(num_jobs)) if num_kinds else ()
+    problem = ColocationProblem(jobs, table, 2)
+    again = alloc.load(alloc.save(problem))
+    assert again == problem
+    assert again.table.beside.shape == (num_kinds, num_kinds)
+    assert solve(again).certificate.objective == len(jobs)

@@ -6,18 +6,21 @@ have named resources.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
 from placement_oracle import Oracle
 
-from alloc.families import FAMILIES
+from alloc.errors import UnsupportedFeatureError
+from alloc.families import FAMILIES, load
 from alloc.objectives.goals import parse_goal
 from alloc.problems.allocation.instance import Instance, Tenant
+from alloc.problems.operation.from_instance import operation_from_instance
 from alloc.result import Limits
 from alloc.solving import solve
+from alloc.solving.sharing.offline_packing import pack_offline
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup
@@ -166,3 +169,44 @@ def test_the_oracle_knows_that_nobody_offers_a_name() -> None:
     instance = Instance("none", topology, jobs)
     assert Oracle(instance).best(parse_goal("weight_placed").levels[0]) == 1.0
     assert value("placement", instance, "weight_placed") == 1.0
+
+
+def stated_in(hint: Any, seen: set[Any]) -> set[Any]:
+    """Return every class that a value of a type may hold, at any depth."""
+    if hint in seen or isinstance(hint, str):
+        return seen
+    seen.add(hint)
+    for inner in get_args(hint):
+        stated_in(inner, seen)
+    if isinstance(hint, type) and is_dataclass(hint):
+        own = get_type_hints(hint)
+        for field in fields(hint):
+            stated_in(own[field.name], seen)
+    return seen
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_that_can_be_asked_for_a_name_is_held_to_it(name: str) -> None:
+    """The problems of the others have no tasks, so nobody can ask them for a licence in vain."""
+    asks = TaskGroup in stated_in(load(FAMILIES[name].problem), set())
+    assert asks == (name in ALL)
+
+
+@pytest.mark.parametrize("own", ["hosts", "cluster"])
+def test_doors_from_an_instance_refuse_what_their_family_cannot_keep(own: str) -> None:
+    """A job that runs only with a seat; one that can do without is operated without."""
+    kind = HostType("k", 4, "a", 8000, 1024, resources={"seat": 1} if own == "hosts" else {})
+    seats = {"seat": 1} if own == "cluster" else {}
+    topology = Topology("t", (kind,), (Host("h", "k"),), resources=seats)
+    seated = Configuration((TaskGroup("w", 1, 1000, resources={"seat": 1}),), 9.0)
+    plain = Configuration((TaskGroup("w", 2, 1000),), 1.0)
+
+    def asking(*ways: Configuration) -> Instance:
+        return Instance("seats", topology, (Job("j", 0.0, 30.0, ways, due_date_s=10.0),))
+
+    with pytest.raises(UnsupportedFeatureError, match=r"operation has .* no named resources"):
+        operation_from_instance(asking(seated))
+    with pytest.raises(UnsupportedFeatureError, match=r"named resources .* offline packing"):
+        pack_offline(asking(seated))
+    (job,) = operation_from_instance(asking(seated, plain)).jobs
+    assert job.duration_s == {"k": (None, 30.0, None, None)}

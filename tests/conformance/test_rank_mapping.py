@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from alloc.backends import SolverOptions, cpsat, pyomo_highs
+from alloc.errors import InstanceError
 from alloc.families import FAMILIES
 from alloc.models import rank_mapping
 from alloc.models.rank_mapping.counts import CountProblem, DomainTree
 from alloc.models.rank_mapping.cpsat_model import counts_of, cpsat_counts
 from alloc.models.rank_mapping.pyomo_model import pyomo_counts
 from alloc.problems.quadratic_assignment import QuadraticAssignment
-from alloc.problems.rank_mapping import step_time, transfer_time
+from alloc.problems.rank_mapping import RankMappingProblem, step_time, transfer_time
 from alloc.solving import solve
 from alloc.solving.rank_mapping.block_plans import _most_filled, block_chains_of, plans
 from alloc.solving.rank_mapping.method import assignment_problem, map_ranks
@@ -310,3 +311,34 @@ def test_the_page_tells_every_constraint_of_the_drawings():
     assert rank_mapping.cpsat_counts is cpsat_counts
     with pytest.raises(AttributeError, match="no attribute"):
         _ = rank_mapping.cpsat_count
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-300, 1.0, 1e200, 1e290, 1e308])
+@pytest.mark.parametrize("bandwidth", [1e-300, 1e-9, 1e200, 1e298])
+@pytest.mark.parametrize("latency", [0.0, 1e-300, 1e290, 8e307])
+def test_messages_beyond_all_numbers_are_refused_by_the_problem(
+    size: float, bandwidth: float, latency: float
+) -> None:
+    """What it takes has a time that adds up, whatever the mapping; the rest never gets to it."""
+    tree = CommunicationTree(
+        tuple("abcd"),
+        ("rack", "host"),
+        np.array([[0, 0], [0, 0], [0, 1], [0, 1]]),
+        np.array([bandwidth / 10, bandwidth]),
+        np.array([2 * latency, latency]),
+    )
+    for fabric in (tree, tree.graph()):
+        for degrees in (
+            {"tensor": 2, "data": 2, "tensor_bytes": size, "tensor_operations": 3},
+            {"pipeline": 2, "data": 2, "pipeline_bytes": size, "micro_batches": 4},
+        ):
+            job = Parallelism(data_bytes=size, **degrees)
+            if max(size, latency, max(size, 1.0) / bandwidth / 1e9) > 1e295:
+                with pytest.raises(InstanceError, match=r"may take more than 1e\+300 s"):
+                    RankMappingProblem(fabric, job)
+                continue
+            problem = RankMappingProblem(fabric, job)
+            for objective in ("step", "transfer") if fabric is tree else ("transfer",):
+                certificate = solve(problem, objective=objective).certificate
+                assert certificate.status == "optimal"
+                assert np.isfinite(certificate.objective)

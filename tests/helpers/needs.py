@@ -22,7 +22,7 @@ from typing import NoReturn
 import pytest
 
 NEEDS = {
-    "torch": ("PyTorch", "run `make install-learn`"),
+    "torch": ("PyTorch with onnxscript", "run `make install-learn`"),
     "postgres": ("PostgreSQL", "install the package postgresql"),
     "browser": ("Chromium", "install the packages chromium and chromium-driver"),
 }
@@ -93,7 +93,7 @@ def chromium_programs() -> tuple[str, str] | None:
 
 
 _FIND = {
-    "torch": lambda: find_spec("torch"),
+    "torch": lambda: find_spec("torch") and find_spec("onnxscript"),
     "postgres": postgres_programs,
     "browser": chromium_programs,
 }

@@ -19,8 +19,8 @@ from alloc.schedulers.learned.feature_spec import FeatureSpec, TensorSpec, shown
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-OPSET = 17
-"""Operator set that alloc writes: the first with LayerNormalization."""
+OPSET = 18
+"""Operator set that alloc writes: the one for which PyTorch's exporter has its operators."""
 
 OPSETS = range(13, 22)
 """Operator sets that are read: those that every ONNX Runtime since 1.18 runs."""

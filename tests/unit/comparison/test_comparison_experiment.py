@@ -399,7 +399,7 @@ def test_families_take_one_value_an_instance(queue: Instance, other: Instance):
         ({"time_limit_s": 0}, r"time_limit_s is 0; it must be more than 0"),
         ({"objective": "goodput"}, r'"goodput" is not a cost of schedules'),
         ({"objective": "makespan then mean_jct"}, r"has 2 levels.* makespan, mean_jct"),
-        ({"objective": "makespan + mean_jct"}, r'"makespan \+ mean_jct" is not a cost'),
+        ({"objective": "makespan + gpus_placed"}, r'"makespan \+ gpus_placed" is not a cost'),
         ({"work_error": 0.5}, r'work_error is 0.5 but knowledge is "exact".*"estimate"'),
         ({"objective": "jct"}, r'unknown objective "jct"'),
         ({"jobs": 0}, r"jobs is 0; give 1 or more"),

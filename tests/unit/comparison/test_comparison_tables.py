@@ -25,7 +25,10 @@ from alloc.comparison.tables import (
     to_rich,
 )
 from alloc.errors import UnsupportedFeatureError
+from alloc.instances import load
+from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
+from alloc.report import write_report
 from alloc.result import Result
 
 
@@ -286,3 +289,28 @@ def test_numbers_to_a_sensible_length(value: float, text: str):
 )
 def test_intervals_in_a_cell(interval: Interval, text: str):
     assert show_interval(interval) == text
+
+
+@pytest.mark.parametrize(
+    ("goal", "weights"),
+    [
+        ("weighted_jct + 10 makespan", {"weighted_jct": 1.0, "makespan": 10.0}),
+        ("0.5 makespan", {"makespan": 0.5}),
+        ("2 mean_jct + max_slowdown", {"mean_jct": 2.0, "max_slowdown": 1.0}),
+    ],
+)
+def test_rows_and_bound_are_of_a_weighted_sum(goal, weights, tmp_path):
+    """Each row is the sum of its terms, measured one by one, and none is below the bound."""
+    instance = load("elastic-tiny/01")
+    found = compare([instance], ["fifo", "srtf"], objective=goal)
+    bound = found.bounds[instance.fingerprint]
+    assert bound.certificate.status == "optimal"
+    for row in found.rows:
+        schedule = found.schedule(instance.name, row.scheduler)
+        terms = [w * objective(name).evaluate(instance, schedule) for name, w in weights.items()]
+        assert row.objective == pytest.approx(sum(terms))
+        assert row.objective >= bound.value * (1 - 1e-6)
+        assert row.gap == pytest.approx(row.objective / bound.value - 1.0, abs=1e-9)
+    page = tmp_path / "report.html"
+    write_report(found, page)
+    assert goal in page.read_text(encoding="utf-8")

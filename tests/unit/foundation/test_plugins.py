@@ -14,10 +14,17 @@ import numpy as np
 import pytest
 
 from alloc import plugins
+from alloc.comparison import compare
 from alloc.errors import InstanceError
-from alloc.families import FAMILIES, Family
+from alloc.families import FAMILIES, Family, instance_families
 from alloc.instances import load
-from alloc.objectives import OBJECTIVES, RoundUtility, checked_utility
+from alloc.objectives import (
+    OBJECTIVES,
+    RoundUtility,
+    ScheduleObjective,
+    checked_utility,
+    objective,
+)
 from alloc.solving import solve
 
 HELPERS = Path(__file__).parents[2] / "helpers"
@@ -227,6 +234,28 @@ def test_a_utility_whose_optimum_the_models_would_miss_is_refused(monkeypatch, f
     monkeypatch.setitem(FAMILIES, "round", replace(known, objectives=("theirs",)))
     with pytest.raises(InstanceError, match=f'round utility "theirs", job .*: {why}'):
         solve(load("elastic-tiny/01"), "round", objective="theirs")
+
+
+class Runs(ScheduleObjective):
+    """Somebody's measure: how many jobs run."""
+
+    def evaluate(self, instance, solution):
+        return float(len(getattr(solution, "runs", getattr(solution, "assignments", ()))))
+
+
+@pytest.mark.parametrize("goal", ["runs", "2 runs", "runs + makespan", "moves then runs"])
+def test_a_measure_of_somebody_is_optimised_by_no_family(monkeypatch, goal):
+    """No model states it, so no certificate may name it: it is refused before any work."""
+    theirs = Runs("runs", "min", "jobs", "Jobs that run.", lambda instance, done: 0.0)
+    monkeypatch.setitem(OBJECTIVES, "runs", theirs)
+    instance = load("elastic-tiny/01")
+    for family in instance_families():
+        with pytest.raises(InstanceError, match=r'objective "(2 )?runs|objective "moves'):
+            solve(instance, family, objective=goal)
+    with pytest.raises(InstanceError, match="objective"):
+        compare([instance], ["fifo"], objective=goal)
+    done = solve(instance, "placement").solution
+    assert objective("runs").evaluate(instance, done) == len(done.assignments) > 0
 
 
 def test_a_utility_may_be_of_whole_numbers(monkeypatch):

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 
 from alloc.errors import UnsupportedFeatureError
 from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler, scheduler_names
+from alloc.schedulers.learned import kind_names, policy_kind
+from alloc.schedulers.learned.kinds import feature_spec, parameters_of
 from alloc.simulation import simulate
 from alloc.topology import Host, HostType, Topology
 from alloc.units import MILLI
@@ -54,11 +61,11 @@ TASK_BY_TASK = ("dl2", "dl2-rl-only", "window-policy")
 """They give out workers and parameter servers one by one, by GPU, CPU and memory, in slots."""
 
 
-def outcome(name: str, slot_s: float | None, waiting: tuple[Job, ...]) -> str:
+def outcome(scheduler: Any, slot_s: float | None, waiting: tuple[Job, ...]) -> str:
     """Let a scheduler run jobs; return what is wrong, or that it does not take them."""
     instance = Instance("named", CLUSTER, waiting, slot_s=slot_s)
     try:
-        result = simulate(instance, make_scheduler(name))
+        result = simulate(instance, scheduler)
     except UnsupportedFeatureError:
         return "refused"
     broken = verify(instance, result.schedule)
@@ -69,7 +76,8 @@ def outcome(name: str, slot_s: float | None, waiting: tuple[Job, ...]) -> str:
 @pytest.mark.parametrize("name", [n for n in scheduler_names() if n not in TASK_BY_TASK])
 def test_jobs_wait_for_licences_disks_and_power(name: str) -> None:
     """With slots or without, whichever the scheduler takes: all jobs end, no limit is broken."""
-    found = {outcome(name, slot, jobs(with_servers=slot is not None)) for slot in (None, 10.0)}
+    scheduler = make_scheduler(name)
+    found = {outcome(scheduler, slot, jobs(with_servers=slot is not None)) for slot in (None, 10.0)}
     assert "" in found
     assert found <= {"", "refused"}
 
@@ -80,5 +88,53 @@ def test_schedulers_that_give_out_single_tasks_refuse_what_they_do_not_count(nam
     plain = tuple(
         job.replace(elasticity="malleable") for job in everything if job.id.startswith("plain")
     )
-    assert outcome(name, 10.0, everything) == "refused"
-    assert outcome(name, 10.0, plain) == ""
+    assert outcome(make_scheduler(name), 10.0, everything) == "refused"
+    assert outcome(make_scheduler(name), 10.0, plain) == ""
+
+
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "host-choice/1": {"classes": ("a", "b")},
+    "dl2-window/1": {"window": 6},
+    "gang-domain/1": {"level": "host", "domains": 3},
+}
+
+
+def at_random(kind: str, seed: int) -> Any:
+    """Return a policy of a kind whose network answers anything, as one that never saw a licence."""
+    spec, rng = feature_spec(kind, **PARAMETERS.get(kind, {})), np.random.default_rng(seed)
+
+    def network(given: Mapping[str, Any]) -> dict[str, Any]:
+        lengths: dict[Any, Any] = {n: n for t in spec.outputs for n in t.shape}
+        for tensor in spec.inputs:
+            lengths |= dict(zip(tensor.shape, given[tensor.name].shape, strict=True))
+        return {
+            tensor.name: rng.normal(size=[lengths[a] for a in tensor.shape]).astype("f4")
+            for tensor in spec.outputs
+        }
+
+    own = policy_kind(kind)
+    decider = own.make_decider(network, parameters_of(spec), name="random")
+    return SimpleNamespace(
+        name="random",
+        needs=own.needs,
+        features=own.features,
+        decide=decider.decide,
+        reset=decider.reset,
+    )
+
+
+@pytest.mark.parametrize("kind", kind_names())
+@pytest.mark.parametrize("seed", range(5))
+def test_a_policy_that_sees_no_names_keeps_their_limits_or_takes_none(kind: str, seed: int) -> None:
+    """Whatever its network answers, on jobs that ask for several resources it is not shown."""
+    single = tuple(
+        job.replace(configurations=job.configurations[:1], elasticity="rigid")
+        for job in jobs(with_servers=False)
+    )
+    found = {
+        outcome(at_random(kind, seed), slot, waiting)
+        for slot in (None, 10.0)
+        for waiting in (single, jobs(with_servers=slot is not None))
+    }
+    assert found <= {"", "not all ran", "refused"}
+    assert kind == "dl2-window/1" or found != {"refused"}

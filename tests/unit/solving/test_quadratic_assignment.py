@@ -231,3 +231,35 @@ def test_malformed_requests_are_refused():
         solve(problem, limits=Limits(seconds=0))
     with pytest.raises(InstanceError, match="not a permutation"):
         solve(problem, warm_start=np.array([0, 1]))
+
+
+@pytest.mark.parametrize("power", [-300, -200, 0, 20, 100, 149, 290, 299, 308])
+@pytest.mark.parametrize("other", [-200, 0, 100, 149, 299, 308])
+@pytest.mark.parametrize("backend", ["auto", "cpsat", "pyomo"])
+def test_sizes_are_refused_by_the_problem_or_proved(power: int, other: int, backend: str) -> None:
+    """Never an error of a solver or a false bound, and never a number that is none."""
+    far = 10.0**other * np.array([[0, 1.0], [1, 0]])
+    for largest in (0.0, 10.0**power):
+        flow = largest * np.array([[0, 0.5], [1, 0.25]])
+        if max(largest, 1.0) * max(10.0**other, 1.0) * 4 > 1e300:
+            with pytest.raises(InstanceError, match=r'"q": flows up to .* give them in larger'):
+                QuadraticAssignment("q", flow, far)
+            continue
+        problem = QuadraticAssignment("q", flow, far)
+        certificate = solve(problem, backend=backend, limits=Limits(seconds=5.0)).certificate
+        assert certificate.objective == pytest.approx(optimum(problem), rel=1e-6, abs=0.0)
+        assert certificate.bound <= certificate.objective
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+@pytest.mark.parametrize("small", [-6e-10, -4e-10, -1e-12, 4e-10])
+def test_pairs_that_round_to_nothing_are_in_the_bound_of_cpsat(n: int, small: float) -> None:
+    """One flow sets the scale; the others pay less than half of a whole number, and add up."""
+    flow, distance = np.triu(np.full((n, n), small), 1), np.ones((n, n)) - np.eye(n)
+    flow[0, 0] = 1.0
+    problem = QuadraticAssignment("dust", flow, distance)
+    certificate = solve(problem, backend="cpsat").certificate
+    best = optimum(problem)
+    assert certificate.objective >= best - 1e-15 * n**2
+    assert certificate.bound <= best + 1e-15 * n**2
+    assert certificate.bound >= best - 1e-9 * n**2
