@@ -21,7 +21,7 @@ from alloc.topology import Topology
 _OPENB = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _DOCUMENT = re.compile(r'"kind"\s*:\s*"(topology|instance)"')
 _VERSION = re.compile(r'"schema_version"\s*:')
-_MOST_COLUMNS = 32
+_MAX_COLUMNS = 32
 
 
 def is_document(text: TopologyText) -> bool:
@@ -95,10 +95,10 @@ def read_table(text: TopologyText, request: Request) -> tuple[Topology, ReadRepo
     log = ReportLog()
     log.files.append(text.file)
     names = _header(text)
-    if not 2 <= len(names) <= _MOST_COLUMNS:
+    if not 2 <= len(names) <= _MAX_COLUMNS:
         raise text.place(1).error(
             f"its first line names {len(names)} columns; a table has a column of hosts and one for "
-            f"each level, at most {_MOST_COLUMNS}, with commas between them."
+            f"each level, at most {_MAX_COLUMNS}, with commas between them."
         )
     for k, name in enumerate(names):
         if not name or name in names[:k]:

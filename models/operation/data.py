@@ -64,7 +64,7 @@ class OperationData:
         return len(self.gpus)
 
     @cached_property
-    def most_nodes(self) -> Whole:
+    def max_nodes(self) -> Whole:
         """Most nodes that can be of each type, shape (V,)."""
         return self.nodes_of @ self.offers.astype(np.int64)
 

@@ -80,7 +80,7 @@ def test_patterns_close_the_gap_of_a_small_cluster(kind):
 
 @pytest.mark.long
 @settings(max_examples=20, deadline=None)
-@given(operation_problems(most_jobs=5, most_gpus=4))
+@given(operation_problems(max_jobs=5, most_gpus=4))
 def test_bounds_and_policies_are_on_their_sides(problem: OperationProblem):
     """No policy beats the optimum, no multipliers prove more than it, plans fit the model."""
     data = operation_data(problem)

@@ -17,7 +17,7 @@ from alloc.problems.operation.problem import (
 
 
 @st.composite
-def operation_problems(draw: Any, *, most_jobs: int = 3, most_gpus: int = 2) -> OperationProblem:
+def operation_problems(draw: Any, *, max_jobs: int = 3, most_gpus: int = 2) -> OperationProblem:
     """Random decisions of up to three jobs on up to two nodes, with all that a problem can have."""
     types = []
     for k in range(draw(st.integers(1, 2))):
@@ -34,7 +34,7 @@ def operation_problems(draw: Any, *, most_jobs: int = 3, most_gpus: int = 2) -> 
     gpus_of = {t.name: t.num_gpus for t in types}
     now = float(draw(st.integers(0, 2)) * 1800)
     jobs, running = [], []
-    for k in range(draw(st.integers(1, most_jobs))):
+    for k in range(draw(st.integers(1, max_jobs))):
         must = draw(st.sampled_from(offered))
         duration = {}
         whole = st.integers(1, 20)

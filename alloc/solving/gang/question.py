@@ -203,7 +203,7 @@ class GangFeasibility:
                     room[units] = np.minimum(room[units], spread.most)
         return room
 
-    def most_tasks(self, drop: frozenset[str] = frozenset()) -> int:
+    def max_tasks(self, drop: frozenset[str] = frozenset()) -> int:
         """Return the most tasks of the main group, on its own, that the best place has room for."""
         room = self.reach(self.main, drop)
         most = int(room.sum() if self.level(drop) is None else room.max())
