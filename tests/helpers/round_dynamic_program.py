@@ -1,4 +1,4 @@
-"""The exact dynamic program of F1 for one resource."""
+"""The exact dynamic program of F1 for one resource: an oracle of another kind than enumeration."""
 
 from __future__ import annotations
 
