@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Iterator
 
-from alloc.documents import parse_instance, parse_topology, write_topology
+from alloc.documents import format_of
 from alloc.errors import InstanceError, nearest
 from alloc.instances.readers.openb import read_openb_nodes
 from alloc.instances.readers.registry import Option
@@ -54,9 +54,9 @@ def read_document(text: TopologyText, request: Request) -> tuple[Topology, ReadR
     found = _DOCUMENT.search(text.head[:4000])
     try:
         if found is not None and found[1] == "instance":
-            topology = parse_instance(text.text).topology
+            topology = format_of("instance").parse(text.text).topology
         else:
-            topology = parse_topology(text.text)
+            topology = format_of("topology").parse(text.text)
     except InstanceError as error:
         raise text.place().error(str(error)) from None
     if request.name != text.stem:
@@ -168,7 +168,7 @@ FORMATS = (
         "A topology of alloc in JSON, or the topology of an instance.",
         is_document,
         read_document,
-        write_topology,
+        format_of("topology").write,
         file_names=("*.json",),
         tells_hosts=True,
     ),
