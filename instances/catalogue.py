@@ -255,7 +255,15 @@ def read_manifest(path: str | PathLike[str]) -> Manifest:
 
 
 def write_manifest(manifest: Manifest, path: str | PathLike[str]) -> None:
-    """Write a manifest, as a whole or not at all."""
+    """Write a manifest, as a whole or not at all.
+
+    Parameters
+    ----------
+    manifest
+        What is known of the stored instances.
+    path
+        Path of the JSON file.
+    """
     write_text(path, manifest.model_dump_json(indent=2) + "\n")
 
 

@@ -57,6 +57,13 @@ def read_qaplib(path: str | PathLike[str]) -> QuadraticAssignment:
 def parse_qaplib(text: str, name: str = "qaplib") -> QuadraticAssignment:
     """Read a problem from the text of a file.
 
+    Parameters
+    ----------
+    text
+        The text: the size n, then two n x n matrices.
+    name
+        Name of the problem, for messages too.
+
     Examples
     --------
     >>> parse_qaplib("2  0 1 1 0  0 5 5 0", "pair").cost([0, 1])

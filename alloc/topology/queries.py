@@ -14,6 +14,13 @@ from alloc.topology.topology import HOST, Topology
 def domains_at(topology: Topology, level: str) -> tuple[Domain, ...]:
     """Return the domains of a level, in the order of `Topology.domains`.
 
+    Parameters
+    ----------
+    topology
+        The cluster.
+    level
+        One of `Topology.levels`.
+
     Raises
     ------
     InstanceError
@@ -27,6 +34,13 @@ def hosts_in(topology: Topology, domain_id: str) -> npt.NDArray[np.int64]:
     """Return the positions in `Topology.hosts` of the hosts in a domain, in increasing order.
 
     Hosts of the domains inside it are in it.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    domain_id
+        Id of a domain of any level.
 
     Raises
     ------
@@ -46,6 +60,13 @@ def meeting_level(topology: Topology, a: str, b: str) -> str | None:
     """Return the innermost level at which two hosts meet, or None if they share no domain.
 
     A host meets itself at level ``"host"``.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    a, b
+        Ids of hosts.
 
     Raises
     ------

@@ -24,6 +24,13 @@ def check_capacity(instance: Instance, runs: Sequence[Run]) -> Iterator[Violatio
     """Yield hosts, GPUs, cluster and tenants over their capacity, each at its worst moment.
 
     Runs hold their resources from start to end, end excluded.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    runs
+        Runs of its jobs in known configurations.
     """
     topology = instance.topology
     host_ids: list[int] = []

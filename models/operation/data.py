@@ -82,7 +82,15 @@ class OperationData:
 
 
 def operation_data(problem: OperationProblem, objective: str = "operation-cost") -> OperationData:
-    """Return the numbers of a decision for an objective of the checker."""
+    """Return the numbers of a decision for an objective of the checker.
+
+    Parameters
+    ----------
+    problem
+        The decision.
+    objective
+        ``operation-cost`` or ``expected-operation-cost``.
+    """
     expected = require_operation_objective(objective) == "expected-operation-cost"
     gpus = np.array([t.num_gpus for t in problem.types], dtype=np.int64)
     most = int(gpus.max())

@@ -396,6 +396,13 @@ class QuotaPlan:
 
         The quota of a tenant of an instance is over all GPU types: the sum of its quotas here.
 
+        Parameters
+        ----------
+        problem
+            The problem that it answers.
+        instance
+            What the quotas are for.
+
         Raises
         ------
         InstanceError
