@@ -16,9 +16,6 @@ from alloc.documents.parsing import describe, parse_json
 from alloc.errors import CertificateError, InstanceError, nearest
 from alloc.objectives import OBJECTIVES
 
-MANIFEST_VERSION = 1
-"""Version of the manifest's format."""
-
 OBJECTIVE = "weighted_jct"
 """The objective of the best known bounds."""
 

@@ -12,7 +12,7 @@ GIVEN_UP = {
     "whiteboard": ".*",
     "fast lane": ".*",
     # A figure is drawn, and a report has drawings; a random number comes by drawing it.
-    "drawings|(a|the|each|one|this) drawing|drawing of": (
+    "(?-i:Drawing)|drawings|(a|the|each|one|this) drawing|drawing of": (
         r"alloc/(?!report|plotting|server).*|models/.*|benchmarks/.*"
     ),
     "the judge|judge of": ".*",
