@@ -69,7 +69,7 @@ def measure(action: Callable[[], object], repetitions: int) -> float:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the medians with the environment; return 0 if reading keeps the target."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.load_instance", description=__doc__)
     parser.add_argument("--jobs", type=int, default=NUM_JOBS, help="number of jobs")
     parser.add_argument("--repetitions", type=int, default=5, help="runs to take the median of")
     arguments = parser.parse_args(argv)
