@@ -108,13 +108,15 @@ test-lowest:  ## Run a smoke set with the oldest versions that pyproject.toml de
 	@$(LOWEST_BIN)/python -m pytest -n 2 -W default::DeprecationWarning \
 	  -m "not slow and not ($(EXTRAS))" $(SMOKE) $(PYTEST_FLAGS)
 
-lint: $(READY)  ## Check style, types and the direction of imports; after `make install-learn`
+lint: $(READY)  ## Check style, spelling, types and the direction of imports; after `make install-learn`
 	@$(BIN)/python -c 'import torch' 2>/dev/null \
 	  || { echo "mypy reads the types of PyTorch, which is not here; run make install-learn first."; exit 1; }
 	@echo "==> ruff check"
 	@$(BIN)/ruff check
 	@echo "==> ruff format --check"
 	@$(BIN)/ruff format --check
+	@echo "==> codespell"
+	@$(BIN)/codespell
 	@echo "==> mypy"
 	@$(BIN)/mypy
 	@echo "==> lint-imports"

@@ -26,6 +26,13 @@ def relative_gap(objective: float | None, bound: float) -> float | None:
     It has no unit: an objective of 1e-12 is measured like one of 1e12. An objective of 0 has a gap
     of 0 if the bound is 0, and else an infinite one. The formula is alloc's own for every backend
     (HiGHS and CP-SAT each use another).
+
+    Parameters
+    ----------
+    objective
+        Value of the incumbent, or None.
+    bound
+        Value that no solution can be better than; infinite if nothing is proved.
     """
     if objective is None:
         return None
@@ -37,7 +44,17 @@ def relative_gap(objective: float | None, bound: float) -> float | None:
 
 
 def is_within(objective: float, bound: float, gap: float) -> bool:
-    """Return whether an objective is within a relative gap of its bound."""
+    """Return whether an objective is within a relative gap of its bound.
+
+    Parameters
+    ----------
+    objective
+        Value of the incumbent.
+    bound
+        Value that no solution can be better than.
+    gap
+        The relative gap, 0 or more.
+    """
     found = relative_gap(objective, bound)
     return found is not None and found <= gap
 

@@ -79,7 +79,17 @@ _LONGEST = 100
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return ``'; did you mean "x"?'`` for the known name nearest to `name`, or `otherwise`."""
+    """Return ``'; did you mean "x"?'`` for the known name nearest to `name`, or `otherwise`.
+
+    Parameters
+    ----------
+    name
+        The name that is not known.
+    known
+        The names that are.
+    otherwise
+        What to return where none of them is near.
+    """
     if len(name) > _LONGEST:
         return otherwise
     short = [word for word in known if len(word) <= _LONGEST]

@@ -332,7 +332,16 @@ def require_family(name: str) -> Family:
 
 
 def family_of_result(problem: Any, certificate: Certificate) -> Family:
-    """Return the family that a certificate of a problem is of."""
+    """Return the family that a certificate of a problem is of.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    certificate
+        What is claimed about an answer to it. Where it names no family that takes the problem, that
+        of the problem is returned.
+    """
     name = certificate.formulation
     known = name in FAMILIES and FAMILIES[name].takes(problem)
     return FAMILIES[name] if known else family_of(problem)

@@ -151,7 +151,15 @@ class Family:
         return measure
 
     def unit(self, problem: Any, objective: str) -> str:
-        """Return the unit of an objective of a problem, or of a level of one; empty: none."""
+        """Return the unit of an objective of a problem, or of a level of one; empty: none.
+
+        Parameters
+        ----------
+        problem
+            The problem; its currency is the unit of costs.
+        objective
+            Name of the objective or of the level.
+        """
         known = self.units.get(objective)
         if known == CURRENCY:
             return str(problem.currency)
@@ -159,6 +167,13 @@ class Family:
 
     def check(self, problem: Any, solution: Any) -> list[Violation]:
         """Return the rules that a solution breaks, recomputed without a solver.
+
+        Parameters
+        ----------
+        problem
+            A problem of the family.
+        solution
+            An answer to it, whoever made it.
 
         Raises
         ------
@@ -195,6 +210,14 @@ class Family:
         """Return the objective to use, the default when None.
 
         A goal is returned as `alloc.objectives.Goal.text` writes it.
+
+        Parameters
+        ----------
+        problem
+            The problem, which may name its own objective.
+        name
+            Name of an objective, or the text of a goal where the family takes goals; None: the
+            default.
 
         Raises
         ------

@@ -115,7 +115,18 @@ class ModelBuilder:
         lower: float = -np.inf,
         upper: float = np.inf,
     ) -> int:
-        """Add one row of columns and their values; return its position."""
+        """Add one row of columns and their values; return its position.
+
+        Parameters
+        ----------
+        family
+            Name of the constraint, as on the page of mathematics.
+        terms
+            Columns and their values; an array of columns has a value for each, or one for all. What
+            names a column twice adds up.
+        lower, upper
+            Limits of the row.
+        """
         columns, values, lowers, uppers = self._waiting
         before = len(columns)
         for column, value in terms:

@@ -45,12 +45,12 @@ def end_with_parent(channel: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def limit_memory(most_mib: float) -> None:
+def limit_memory(max_mib: float) -> None:
     """Let allocations fail in this process that take it far beyond a limit; on Linux only.
 
     Parameters
     ----------
-    most_mib
+    max_mib
         What may be added to what is held now, MiB.
     """
     if not sys.platform.startswith("linux"):
@@ -60,7 +60,7 @@ def limit_memory(most_mib: float) -> None:
 
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     held = pages * resource.getpagesize()
-    most = held + int((most_mib + _RESERVED_MIB) * 2**20)
+    most = held + int((max_mib + _RESERVED_MIB) * 2**20)
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     if hard != resource.RLIM_INFINITY:
         most = min(most, hard)
@@ -75,12 +75,12 @@ class MemoryWatch:
 
 
 @contextlib.contextmanager
-def memory_watch(most_mib: float) -> Iterator[MemoryWatch]:
+def memory_watch(max_mib: float) -> Iterator[MemoryWatch]:
     """Interrupt this process, as Ctrl-C does, before it takes more than a limit of memory.
 
     Parameters
     ----------
-    most_mib
+    max_mib
         What may be added to what is held now, MiB.
 
     Notes
@@ -91,7 +91,7 @@ def memory_watch(most_mib: float) -> Iterator[MemoryWatch]:
     import threading
 
     watch, ended = MemoryWatch(), threading.Event()
-    most = _peak_mib() + _SOFT * most_mib
+    most = _peak_mib() + _SOFT * max_mib
 
     def look() -> None:
         while not ended.wait(_LOOK_S):

@@ -27,8 +27,10 @@ class Limits:
         Wall time, seconds, more than 0. The best solution found by then is returned with the
         bound proved by then.
     gap
-        Relative gap between value and bound at which the search may stop, 0 or more: for
-        right-sizing, operation and general solvers; the other methods go on to the optimum.
+        Relative gap between value and bound at which the search may stop, 0 or more. General
+        solvers, right-sizing, inference sizing, operation and quadratic assignment stop there;
+        the other methods look only at the time and go on to the optimum. Whatever is given here,
+        an answer is called optimal only where its gap is at most 1e-6.
     seed
         Random seed, 0 to 2,147,483,647.
     workers

@@ -22,13 +22,13 @@ RESOURCES = ("gpu_milli", "cpu_milli", "memory_mib")
 # A century. Anything later is a Unix time stamp or a time in milliseconds.
 _LATEST_S = 100 * 365 * 86400.0
 # 64 TiB in MiB. No server has more; bytes and KiB do exceed it.
-_MOST_MEMORY_MIB = 64 * 1024 * 1024
+_MAX_MEMORY_MIB = 64 * 1024 * 1024
 # Smallest believable share; a smaller positive number is a count of GPUs or cores.
 _LEAST_MILLI = 10
 # A million GPUs or cores on one host or for one task: also a model with the whole cluster as one
 # host fits, and sums over many hosts stay within 64 bits.
-_MOST_COUNT = 1_000_000
-_MOST_MILLI = _MOST_COUNT * MILLI
+_MAX_COUNT = 1_000_000
+_MAX_MILLI = _MAX_COUNT * MILLI
 # Slots are seconds to hours; a smaller number is a mistake, and times are compared to 1e-6 s.
 _SHORTEST_SLOT_S = 0.001
 
@@ -81,7 +81,7 @@ def require_count(value: int, where: str, field: str, least: int = 0) -> None:
     """Refuse counts below `least` and beyond a million."""
     if not value >= least:
         raise InstanceError(f"{where}: {field} is {value}; it must be {least} or more.")
-    if value > _MOST_COUNT:
+    if value > _MAX_COUNT:
         raise InstanceError(
             f"{where}: {field} is {_shown(value)}, more than a million; counts are whole things, "
             "not thousandths."
@@ -97,7 +97,7 @@ def require_share(value: int, where: str, field: str) -> None:
             f"{where}: {field} is {value}, less than 1 % of a {unit}; "
             f"the unit is a thousandth, so write {value * MILLI} for {value} {unit}(s)."
         )
-    if value > _MOST_MILLI:
+    if value > _MAX_MILLI:
         unit = "cores" if field.startswith("cpu") else "GPUs"
         raise InstanceError(
             f"{where}: {field} is {_shown(value)}, more than a million {unit}; the unit is a "
@@ -108,7 +108,7 @@ def require_share(value: int, where: str, field: str) -> None:
 def require_memory(value: int, where: str, field: str) -> None:
     """Refuse negative memory and bytes mistaken for MiB."""
     require_non_negative(value, where, field)
-    if value > _MOST_MEMORY_MIB:
+    if value > _MAX_MEMORY_MIB:
         raise InstanceError(
             f"{where}: {field} is {_shown(value)} MiB, more than 64 TiB; the unit is MiB, "
             "so divide bytes by 1,048,576."

@@ -18,7 +18,7 @@ from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Elasticity, Job, PlacementRules, Slice, Spread, TaskGroup
 from benchmarks.gang_oracle import Oracle, Standing
 
-_MOST_PLACEMENTS = 150_000
+_MAX_PLACEMENTS = 150_000
 """Combinations of placements up to which a world is small enough to enumerate."""
 
 
@@ -30,7 +30,7 @@ def random_world(seed: int) -> Instance:
             world = _draw(rng, seed)
         except InstanceError:
             continue  # a job that fits no empty cluster, or a quota above all GPUs: draw again
-        if world is not None and _size(world) <= _MOST_PLACEMENTS:
+        if world is not None and _size(world) <= _MAX_PLACEMENTS:
             return world
 
 

@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from alloc.documents import canonical_json, load_instance, write_instance
+from alloc.documents import canonical_json
+from alloc.documents.reading import load, save
 from alloc.problems.allocation.instance import Instance
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
@@ -76,17 +77,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     repetitions = arguments.repetitions
     with tempfile.TemporaryDirectory() as folder:
         plain, packed = Path(folder) / "large.json", Path(folder) / "large.json.gz"
-        write_instance(instance, plain)
-        write_instance(instance, packed)
+        save(instance, plain)
+        save(instance, packed)
         sizes = [path.stat().st_size / 2**20 for path in (plain, packed)]
-        reading = measure(lambda: load_instance(plain), repetitions)
+        reading = measure(lambda: load(plain), repetitions)
         rows = {
             f"read and validate ({sizes[0]:.1f} MiB)": reading,
-            f"the same from .gz ({sizes[1]:.1f} MiB)": measure(
-                lambda: load_instance(packed), repetitions
-            ),
+            f"the same from .gz ({sizes[1]:.1f} MiB)": measure(lambda: load(packed), repetitions),
             "fingerprint": measure(lambda: canonical_json(instance), repetitions),
-            "write": measure(lambda: write_instance(instance, plain), repetitions),
+            "write": measure(lambda: save(instance, plain), repetitions),
         }
     print(describe_environment())
     print(f"pydantic   {version('pydantic')}")

@@ -112,7 +112,7 @@ def measure(case: Case, name: str, traces: Path) -> dict[str, object]:
         **row,
         "jct_s": weighted_mean_jct_s(result),
         "jobs": len(instance.jobs),
-        "most_jobs": max(jobs for jobs, _ in timed.spent),
+        "max_jobs": max(jobs for jobs, _ in timed.spent),
         "decisions": len(timed.spent),
         "mean_ms": 1e3 * float(np.mean([spent for _, spent in timed.spent])),
         "p99_ms": 1e3 * float(np.percentile(of_200, 99)),

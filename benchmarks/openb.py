@@ -30,7 +30,7 @@ from alloc.instances.inflation import arrivals_in_order, inflated_arrivals
 from alloc.instances.readers.openb import Pod, pod_configurations, read_openb_nodes, read_openb_pods
 from alloc.models.offline_packing.data import PackingData
 from alloc.problems.allocation.instance import Instance
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.schedulers.placement import (
     BestFit,
     ExactPlan,
@@ -211,7 +211,7 @@ def offline(instance: Instance, seconds: float) -> dict[int, Result]:
     """Return the offline answer for what has arrived by each percentage."""
     everything = place_in_order(instance, FirstFit())
     return {
-        percent: pack_offline(arrived_by(everything, percent), time_limit_s=seconds, seed=percent)
+        percent: pack_offline(arrived_by(everything, percent), limits=Limits(seconds, seed=percent))
         for percent in POINTS
     }
 
@@ -249,8 +249,8 @@ def _plans(trace: Trace, seconds: float) -> dict[str, Callable[[], PlacementPoli
     exact = expected_jobs(trace, 1.0, None).jobs
     drawn = expected_jobs(trace, 1.0, 7).jobs
     return {
-        "exact-plan (numbers known)": lambda: ExactPlan(exact, plan_s=seconds),
-        "exact-plan (mix known)": lambda: ExactPlan(drawn, plan_s=seconds),
+        "exact-plan (numbers known)": lambda: ExactPlan(exact, limits=Limits(seconds)),
+        "exact-plan (mix known)": lambda: ExactPlan(drawn, limits=Limits(seconds)),
     }
 
 

@@ -19,7 +19,7 @@ from alloc.result import Limits
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
 
-MOST_ROUNDS = 5
+MAX_ROUNDS = 5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             load_stored_planning(problem_id),
             limits=Limits(seconds=given.seconds, gap=0.01),
             replay=ReplaySettings(given.scheduler, jobs=given.jobs, workers=given.workers),
-            max_iterations=MOST_ROUNDS,
+            max_iterations=MAX_ROUNDS,
         )
         found = report.replayed
         assert found is not None
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         verdicts.append(
             Verdict(
-                f"{problem_id}: the loop converges in at most {MOST_ROUNDS} rounds",
+                f"{problem_id}: the loop converges in at most {MAX_ROUNDS} rounds",
                 f"{rounds} rounds, {found.outcome}",
                 found.outcome in ("holds", "impossible"),
             )

@@ -25,7 +25,7 @@ _CPU_TASK_CORES = (2, 4, 8, 16)
 _CPU_TASK_GIB = (4, 8, 16, 32, 64)
 _FILLED, _LEFT = 0.97, 0.80
 """Share of GPUs used before gangs depart, and after: departures leave holes."""
-_MOST_MISSES = 200
+_MAX_MISSES = 200
 """Gangs in a row that find no room, after which the cluster counts as full."""
 _MIB_PER_GIB = 1024
 
@@ -60,7 +60,7 @@ def _fill(used: np.ndarray, rng: np.random.Generator) -> list[Gang]:
     popularity = rng.dirichlet(np.full(num_racks, 3.0))
     gangs: list[Gang] = []
     misses = 0
-    while used[:, 0].sum() < _FILLED * len(used) * _HOST[0] and misses < _MOST_MISSES:
+    while used[:, 0].sum() < _FILLED * len(used) * _HOST[0] and misses < _MAX_MISSES:
         gpus = int(rng.choice(list(_GANGS), p=list(_GANGS.values())))
         parts = [n for n in (1, 2, 4, 8) if gpus % n == 0 and gpus // n <= _HOST[0]]
         number = parts[0] if rng.random() < 0.6 else int(rng.choice(parts))

@@ -23,7 +23,7 @@ DIURNAL_SWING = 0.9
 """Amplitude of the daily wave relative to its mean: between 0.1 and 1.9 times the mean rate."""
 DAY_S = 86400.0
 _LARGEST_MEAN = 500.0  # exp(-745) is 0
-_MOST_SLOTS = 1e6
+_MAX_SLOTS = 1e6
 
 
 def draw_arrival_slots(
@@ -62,7 +62,7 @@ def draw_arrival_slots(
         return [0] * num_jobs
     require_positive(per_slot, f'arrival pattern "{pattern}"', "arrivals_per_slot")
     require_positive(slots_per_day, f'arrival pattern "{pattern}"', "slots_per_day")
-    if num_jobs / per_slot > _MOST_SLOTS:
+    if num_jobs / per_slot > _MAX_SLOTS:
         raise InstanceError(
             f'arrival pattern "{pattern}": arrivals_per_slot is {per_slot:g}, so {num_jobs} jobs '
             "take more than a million slots to arrive; raise the rate."

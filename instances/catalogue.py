@@ -16,9 +16,6 @@ from alloc.documents.parsing import describe, parse_json
 from alloc.errors import CertificateError, InstanceError, nearest
 from alloc.objectives import OBJECTIVES
 
-MANIFEST_VERSION = 1
-"""Version of the manifest's format."""
-
 OBJECTIVE = "weighted_jct"
 """The objective of the best known bounds."""
 
@@ -255,7 +252,15 @@ def read_manifest(path: str | PathLike[str]) -> Manifest:
 
 
 def write_manifest(manifest: Manifest, path: str | PathLike[str]) -> None:
-    """Write a manifest, as a whole or not at all."""
+    """Write a manifest, as a whole or not at all.
+
+    Parameters
+    ----------
+    manifest
+        What is known of the stored instances.
+    path
+        Path of the JSON file.
+    """
     write_text(path, manifest.model_dump_json(indent=2) + "\n")
 
 

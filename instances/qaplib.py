@@ -22,7 +22,7 @@ import numpy as np
 from alloc.errors import InstanceError
 from alloc.problems.quadratic_assignment import Permutation, QuadraticAssignment
 
-MOST_FACILITIES = 1000
+MAX_FACILITIES = 1000
 """Largest size that is read: the largest of QAPLIB is 256."""
 
 
@@ -56,6 +56,13 @@ def read_qaplib(path: str | PathLike[str]) -> QuadraticAssignment:
 
 def parse_qaplib(text: str, name: str = "qaplib") -> QuadraticAssignment:
     """Read a problem from the text of a file.
+
+    Parameters
+    ----------
+    text
+        The text: the size n, then two n x n matrices.
+    name
+        Name of the problem, for messages too.
 
     Examples
     --------
@@ -158,10 +165,10 @@ def _words(text: str, name: str) -> list[tuple[str, int]]:
 def _size(words: list[tuple[str, int]], name: str) -> int:
     word, line = words[0]
     size = int(word) if word.isascii() and word.isdigit() and len(word) < 10 else 0
-    if not 1 <= size <= MOST_FACILITIES:
+    if not 1 <= size <= MAX_FACILITIES:
         raise InstanceError(
             f'{name}, line {line}: starts with "{word[:40]}"; expected the size of the problem, a '
-            f"whole number from 1 to {MOST_FACILITIES}."
+            f"whole number from 1 to {MAX_FACILITIES}."
         )
     return size
 

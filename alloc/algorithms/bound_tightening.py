@@ -28,7 +28,7 @@ _MARGIN = 1e-6
 
 
 def upper_bounds_in_better(
-    model: ArrayModel, most_cost: float, columns: Ints, limits: Array, seconds: float
+    model: ArrayModel, max_cost: float, columns: Ints, limits: Array, seconds: float
 ) -> Array:
     """Return upper bounds on some columns in every solution that costs at most so much.
 
@@ -36,7 +36,7 @@ def upper_bounds_in_better(
     ----------
     model
         A relaxation of the problem; its own integers are relaxed.
-    most_cost
+    max_cost
         Cost of the best solution known, in the model's unit.
     columns
         The columns.
@@ -47,7 +47,7 @@ def upper_bounds_in_better(
     """
     program = LinearProgram(replace(model, sense="max", cost=np.zeros(len(model.cost))))
     used = np.flatnonzero(model.cost)
-    limit = most_cost + _MARGIN * abs(most_cost)
+    limit = max_cost + _MARGIN * abs(max_cost)
     program.add_rows(np.array([-np.inf]), np.array([limit]), [0], used, model.cost[used])
     found, ends = limits.copy(), time.perf_counter() + seconds
     for i, column in enumerate(columns.tolist()):

@@ -36,11 +36,15 @@ class DualMinimum:
     evaluations: int
 
 
+_CLOSE = 1e-7
+"""Relative distance between the best value and the cutting-plane model at which the search stops:
+what rounding leaves of it."""
+
+
 def minimise_dual(
     function: DualFunction,
     upper: Array,
     *,
-    relative_gap: float = 1e-7,
     max_evaluations: int = 200,
 ) -> DualMinimum:
     """Minimise a convex piecewise linear function over a box by Kelley's cutting planes.
@@ -55,8 +59,6 @@ def minimise_dual(
         Returns the value and a subgradient at given multipliers.
     upper
         Upper limits of the multipliers, shape (R,); the lower ones are 0.
-    relative_gap
-        Stop when the best value is this close to the cutting-plane model.
     max_evaluations
         Stop after so many evaluations.
     """
@@ -89,7 +91,7 @@ def minimise_dual(
             break
         point = found.values
         model_value = max(model_value, float(point[size]))
-        if best_value - model_value <= relative_gap * abs(best_value):
+        if best_value - model_value <= _CLOSE * abs(best_value):
             break
         query = np.clip(point[:size], 0.0, upper)
         if evaluation % 2:

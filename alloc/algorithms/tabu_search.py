@@ -60,7 +60,6 @@ def tabu_search(
     *,
     time_limit_s: float = 10.0,
     max_steps: int | None = None,
-    searches: int | None = None,
     seed: int = 0,
     target: float = -math.inf,
     start: npt.ArrayLike | None = None,
@@ -76,8 +75,6 @@ def tabu_search(
         Wall time, seconds; one step is always taken.
     max_steps
         Most steps of each search, or None.
-    searches
-        Number of searches side by side; None for as many as keep numpy busy.
     seed
         Random seed. With `max_steps` and enough time the answer depends on nothing else.
     target
@@ -92,7 +89,7 @@ def tabu_search(
     n = problem.size
     if n < 3:
         return _enumerated(problem)
-    count = searches or max(2, min(16, 40_000 // n**2))
+    count = max(2, min(16, 40_000 // n**2))  # as many side by side as keep numpy busy
     batch = _Batch(problem, count, np.random.default_rng(seed))
     if start is not None:
         problem.cost(start)

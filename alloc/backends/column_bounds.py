@@ -53,7 +53,7 @@ def _bounded_above(
     if not len(open_ended):
         return upper
     least, unknown = _least_activity(matrix, lower, upper)
-    most, unknown_most = (-each for each in _least_activity(-matrix, lower, upper))
+    most, unknown_max = (-each for each in _least_activity(-matrix, lower, upper))
     found = upper.copy()
     for j in open_ended.tolist():
         at = slice(matrix.indptr[j], matrix.indptr[j + 1])
@@ -62,19 +62,19 @@ def _bounded_above(
         low, high = rows[0][row], rows[1][row]
         # Without this column, whose own part is at its lower bound in one and open in the other.
         others_least = least[row] - np.where(positive, value * lower[j], 0.0)
-        others_most = most[row] - np.where(positive, 0.0, value * lower[j])
+        others_max = most[row] - np.where(positive, 0.0, value * lower[j])
         known_least = unknown[row] - ~positive == 0
-        known_most = -unknown_most[row] - positive == 0
+        known_max = -unknown_max[row] - positive == 0
         # No feasible solution has more.
-        holds = np.where(positive, np.isfinite(high) & known_least, np.isfinite(low) & known_most)
-        limit = np.where(positive, high - others_least, low - others_most) / value
+        holds = np.where(positive, np.isfinite(high) & known_least, np.isfinite(low) & known_max)
+        limit = np.where(positive, high - others_least, low - others_max) / value
         feasible = float(limit[holds].min(initial=np.inf))
         # No row asks for more, and less costs no more.
         asks = np.where(positive, np.isfinite(low), np.isfinite(high))
-        known = np.where(positive, known_least, known_most)
+        known = np.where(positive, known_least, known_max)
         need = np.inf
         if cost[j] >= 0 and known[asks].all():
-            asked = np.where(positive, low - others_least, high - others_most) / value
+            asked = np.where(positive, low - others_least, high - others_max) / value
             need = float(asked[asks].max(initial=lower[j]))
         found[j] = _rounded(feasible, need, float(lower[j]), bool(integer[j]))
     return found

@@ -25,7 +25,7 @@ one unit of what the row counts (MiB, milli-GPU), and still less than that below
 _LARGEST_COLUMN = 2.0**10
 """The same for columns: the amount of one whose entries are larger is so small beside rows of
 ordinary size that the tolerance of its own limits, 1e-7, would be a visible part of it."""
-_MOST_EXPONENT = 1022
+_MAX_EXPONENT = 1022
 """Double precision ends a little above 2^1023."""
 
 
@@ -34,14 +34,14 @@ def power_of_two(size: float) -> float:
     if size == 0.0 or not math.isfinite(size):
         return 1.0
     exponent = math.frexp(size)[1] - 1
-    return math.ldexp(1.0, -max(-_MOST_EXPONENT, min(exponent, _MOST_EXPONENT)))
+    return math.ldexp(1.0, -max(-_MAX_EXPONENT, min(exponent, _MAX_EXPONENT)))
 
 
 def powers_of_two(sizes: Array) -> Array:
     """Return for each size the power of two that brings it into [1, 2), 1 for 0 and infinity."""
     ordinary = np.isfinite(sizes) & (sizes != 0)
     exponent = np.frexp(np.where(ordinary, sizes, 1.0))[1] - 1
-    found: Array = np.ldexp(1.0, -np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT))
+    found: Array = np.ldexp(1.0, -np.clip(exponent, -_MAX_EXPONENT, _MAX_EXPONENT))
     return found
 
 
@@ -122,7 +122,7 @@ class Scaling:
 
     def finer(self, factor: float) -> Scaling:
         """Return the same with a larger scaled objective."""
-        most = 2.0**_MOST_EXPONENT / self.objective
+        most = 2.0**_MAX_EXPONENT / self.objective
         return replace(self, objective=self.objective * min(factor, most))
 
 

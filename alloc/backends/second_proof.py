@@ -24,11 +24,11 @@ from alloc.backends.weak_duality import WeakDuality, plain
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, beats, is_within
 from alloc.formulation import Array, ArrayModel, RawResult
 
-MOST_ENTRIES = 2_000
+MAX_ENTRIES = 2_000
 """Entries of the matrix up to which a program is small: a relaxation takes about a millisecond."""
 _WORK = 50_000
 """Entries times leaves that may be looked at, some twenty milliseconds."""
-_MOST_NODES = 100
+_MAX_NODES = 100
 _FEW_NODES = 10
 """Relaxations that take as long as HiGHS does with a small program and the proof after it."""
 _BRIEF_S = 0.25
@@ -100,7 +100,7 @@ def with_proof(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
     """
     if raw.status != "optimal" or raw.values is None or raw.objective is None:
         return raw
-    if model.matrix.nnz > MOST_ENTRIES:
+    if model.matrix.nnz > MAX_ENTRIES:
         return raw
     with stoppable() if options.stoppable else nullcontext(Stop()) as stop:
         found = _proved_again(model, raw, options, stop)
@@ -200,7 +200,7 @@ class _Tree:
     def run(self, stop: Stop, max_nodes: int | None = None) -> bool:
         """Search until Ctrl-C; return whether every leaf is closed, which proves `bound`."""
         leaves = [(self.model.lower, self.model.upper)]
-        left = max(min(max_nodes or _MOST_NODES, _WORK // max(self.model.matrix.nnz, 1)), 1)
+        left = max(min(max_nodes or _MAX_NODES, _WORK // max(self.model.matrix.nnz, 1)), 1)
         columns = np.arange(len(self.model.cost))
         least = np.inf
         while leaves:

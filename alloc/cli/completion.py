@@ -38,12 +38,6 @@ def _families() -> Iterable[str]:
     return families()
 
 
-def _formulations() -> Iterable[str]:
-    from alloc.families import instance_families
-
-    return instance_families()
-
-
 def _problem_families() -> Iterable[str]:
     from alloc.families import FAMILIES
 
@@ -129,7 +123,6 @@ complete_operation_policy = _offer(_operation_policies)
 complete_problem = _offer(lambda: [*_instances(), *_planning_problems()])
 complete_method = _offer(_methods)
 complete_family = _offer(_families)
-complete_formulation = _offer(_formulations)
 complete_problem_family = _offer(_problem_families)
 complete_objective = _offer(_objectives)
 complete_backend = _offer(_backends)

@@ -26,13 +26,6 @@ ProblemArgument = Annotated[
         show_default=False,
     ),
 ]
-FormulationOption = Annotated[
-    str,
-    typer.Option(
-        help="What is solved; `alloc models list` lists the formulations.",
-        autocompletion=completion.complete_formulation,
-    ),
-]
 FamilyOption = Annotated[
     str | None,
     typer.Option(

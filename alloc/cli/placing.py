@@ -235,11 +235,11 @@ def _show_levels(stages: Sequence[Certificate]) -> None:
 
 
 def _show_reasons(unplaced: Any) -> None:
-    from alloc.cli.tables import MOST_ROWS
+    from alloc.cli.tables import MAX_ROWS
 
     for k, reason in enumerate(unplaced.values()):
-        if k == MOST_ROWS:
-            print_text(f"... and {len(unplaced) - MOST_ROWS} more jobs wait (--json lists them).")
+        if k == MAX_ROWS:
+            print_text(f"... and {len(unplaced) - MAX_ROWS} more jobs wait (--json lists them).")
             return
         print_text(reason)
 

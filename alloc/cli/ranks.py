@@ -328,10 +328,10 @@ def _times(answer: "Result[RankMapping]", naive: "RankMapping") -> "Table":
 
 
 def _mapping(job: "Parallelism", answer: "Result[RankMapping]") -> "Table":
-    from alloc.cli.tables import MOST_ROWS, table
+    from alloc.cli.tables import MAX_ROWS, table
 
     rows, mapping = [], answer.require_solution()
-    for group in job.groups("tensor")[:MOST_ROWS].tolist():
+    for group in job.groups("tensor")[:MAX_ROWS].tolist():
         stage, data = divmod(group[0] // job.tensor, job.data)
         rows.append((f"{stage}/{data}", _listed([mapping.gpus[rank] for rank in group])))
     more = job.pipeline * job.data - len(rows)

@@ -79,9 +79,9 @@ def simulate_command(
             keep_interrupted=True,
         )
     if output is not None:
-        from alloc.documents import write_solution
+        from alloc.documents.reading import save as save_document
 
-        save(lambda path: write_solution(outcome.schedule, path), output)
+        save(lambda path: save_document(outcome.schedule, path), output)
     summary = _summary(outcome)
     if json:
         print_json(summary)

@@ -22,7 +22,7 @@ processes within milliseconds; nobody presses Ctrl-C twice in a twentieth of a s
 """
 _ON_PURPOSE = (*_SIGNALS, signal.SIGQUIT, signal.SIGPIPE)
 """Signals that somebody sent: the process ends by the same one, without a word."""
-_MOST_BYTES = 2**16
+_MAX_BYTES = 2**16
 """What a pipe holds, on Linux."""
 
 _words: int | None = None
@@ -87,7 +87,7 @@ def _wait(child: int, heard: int, mask: set[int]) -> int:
         ready, _, _ = select.select(ends, [], [], wait)
         now = time.monotonic()
         if heard in ready:
-            numbers = os.read(heard, _MOST_BYTES)
+            numbers = os.read(heard, _MAX_BYTES)
             if not numbers:
                 ends.remove(heard)
             for number in numbers:
@@ -97,7 +97,7 @@ def _wait(child: int, heard: int, mask: set[int]) -> int:
                     heard_at[number] = now
                     due.pop(number, None)
         if woken in ready:
-            for number in os.read(woken, _MOST_BYTES):
+            for number in os.read(woken, _MAX_BYTES):
                 if number != signal.SIGCHLD and now - heard_at.get(number, -math.inf) > _SAME_S:
                     due.setdefault(number, now + _SAME_S)
         for number in [number for number, moment in due.items() if moment <= now]:
@@ -119,7 +119,7 @@ def _end(code: int, words: int) -> None:
         os.set_blocking(words, False)
         last = ""
         with contextlib.suppress(BlockingIOError):
-            last = b" ".join(os.read(words, _MOST_BYTES).splitlines()[-1:]).decode()
+            last = b" ".join(os.read(words, _MAX_BYTES).splitlines()[-1:]).decode()
         cursor = "\x1b[?25h\n" if os.isatty(2) else ""  # a live line hides it
         with contextlib.suppress(OSError):
             os.write(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from alloc.families import Family
     from alloc.report.answers import Table as AnswerTable
 
-MOST_ROWS = 30
+MAX_ROWS = 30
 """Rows that a person reads; a file holds the rest."""
 
 
@@ -183,8 +183,8 @@ def shortened(
     title: str = "",
 ) -> "Table":
     """Return a table of as many rows as a person reads, which says how many more there are."""
-    made = table(columns, rows[:MOST_ROWS], title)
-    left_out = len(rows) - MOST_ROWS
+    made = table(columns, rows[:MAX_ROWS], title)
+    left_out = len(rows) - MAX_ROWS
     if left_out > 0:
         more = f"and {left_out} more rows; --output writes them all"
         caption = f"{caption}, {more}" if caption else more

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Topology files: show, convert, formats.", no_args_is_help=True)
 
 STDIN = "-"
-MOST_BRANCHES = 24
+MAX_BRANCHES = 24
 """Branches under one domain that a person reads; --unfold shows all."""
 LONGEST_ID = 40
 """Longest id in a tree; longer ones lose their middle."""
@@ -396,7 +396,7 @@ def _links_table(links: "Iterable[LinkOutline]") -> "Table | None":
     from alloc.cli.tables import table
 
     rows = [
-        (" - ".join(x.between), x.links, _span(x.least_gb_per_s, x.most_gb_per_s)) for x in links
+        (" - ".join(x.between), x.links, _span(x.least_gb_per_s, x.max_gb_per_s)) for x in links
     ]
     return table(("links", "count", "GB/s each"), rows) if rows else None
 
@@ -418,7 +418,7 @@ def _tree(topology: "Topology", fold: bool) -> "Tree":
 
 
 def _grow(tree: "Tree", parts: "tuple[Branch, ...]", fold: bool) -> None:
-    shown = parts[:MOST_BRANCHES] if fold else parts
+    shown = parts[:MAX_BRANCHES] if fold else parts
     for part in shown:
         _grow(tree.add(_label(part)), part.below, fold)
     left = parts[len(shown) :]

@@ -253,6 +253,11 @@ class Comparison:
         """Return the job completion times, seconds, in the order of the jobs.
 
         Infinite for jobs that never complete. Parameters and errors as for `schedule`.
+
+        Parameters
+        ----------
+        name, scheduler, seed
+            As of `schedule`.
         """
         instance = self.instance(name)
         ends = completions(instance, self.schedule(name, scheduler, seed))

@@ -136,6 +136,13 @@ class Store:
     def get(self, keys: Iterable[str], *, blobs: bool = False) -> dict[str, Item]:
         """Return the stored items of the given keys, with their bulky parts if asked for.
 
+        Parameters
+        ----------
+        keys
+            Keys of items; those that are not stored are left out.
+        blobs
+            Whether the bulky parts are wanted.
+
         Raises
         ------
         StoreError

@@ -77,6 +77,13 @@ class Format(Generic[T]):
     def write(self, value: T, path: Path | None = None) -> str:
         """Return a value as a JSON document, and write it if a path is given.
 
+        Parameters
+        ----------
+        value
+            What the document holds.
+        path
+            Path of the file, compressed where its name ends in ``.gz``; None writes none.
+
         Raises
         ------
         InstanceError
@@ -183,7 +190,15 @@ def format_of_type(record_class: type[T]) -> Format[T]:
 
 
 def record_format(record_class: type[T], kind: str) -> Format[T]:
-    """Return the format of the documents of any dataclass, of a kind of their own."""
+    """Return the format of the documents of any dataclass, of a kind of their own.
+
+    Parameters
+    ----------
+    record_class
+        The dataclass.
+    kind
+        What the documents are called.
+    """
     return Format(kind, Kind((record_class,)))
 
 

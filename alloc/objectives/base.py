@@ -29,14 +29,30 @@ class Measure(Protocol):
         """Whether less or more is better."""
 
     def evaluate(self, problem: Any, solution: Any, /) -> float:
-        """Return the value of a solution, recomputed from the problem."""
+        """Return the value of a solution, recomputed from the problem.
+
+        Parameters
+        ----------
+        problem
+            The problem.
+        solution
+            An answer to it.
+        """
 
     @property
     def tolerance(self) -> float:
         """Difference of value and bound, relative, that proves no bound false."""
 
     def rounding(self, problem: Any, solution: Any, /) -> float:
-        """Return by how much rounding may move a solution's value, in the objective's unit."""
+        """Return by how much rounding may move a solution's value, in the objective's unit.
+
+        Parameters
+        ----------
+        problem
+            The problem.
+        solution
+            An answer to it.
+        """
 
 
 @dataclass(frozen=True)
@@ -64,11 +80,27 @@ class Value:
     tolerance: float = CONTRADICTION
 
     def evaluate(self, problem: Any, solution: Any) -> float:
-        """Return the value of a solution, recomputed from the problem."""
+        """Return the value of a solution, recomputed from the problem.
+
+        Parameters
+        ----------
+        problem
+            The problem.
+        solution
+            An answer to it.
+        """
         return self.of(problem, solution)
 
     def rounding(self, problem: Any, solution: Any) -> float:
-        """Return by how much rounding may move a solution's value, in the objective's unit."""
+        """Return by how much rounding may move a solution's value, in the objective's unit.
+
+        Parameters
+        ----------
+        problem
+            The problem.
+        solution
+            An answer to it.
+        """
         return self.off(problem, solution)
 
 
@@ -99,7 +131,15 @@ class Objective:
         return CONTRADICTION
 
     def evaluate(self, instance: Instance, solution: Solution) -> float:
-        """Return the value of a solution; infinite (worst) if a job that counts never completes."""
+        """Return the value of a solution; infinite (worst) if a job that counts never completes.
+
+        Parameters
+        ----------
+        instance
+            The problem.
+        solution
+            A decision of one round, or a plan over time; whichever the objective is of.
+        """
         raise TypeError(f"{type(self).__name__} is abstract; take one from OBJECTIVES.")
 
     def size(self, instance: Instance) -> float:
@@ -110,5 +150,13 @@ class Objective:
         return 0.0
 
     def rounding(self, instance: Instance, solution: Solution) -> float:
-        """Return by how much rounding may move a solution's value, in the objective's unit."""
+        """Return by how much rounding may move a solution's value, in the objective's unit.
+
+        Parameters
+        ----------
+        instance
+            The problem.
+        solution
+            A decision of one round, or a plan over time; whichever the objective is of.
+        """
         return ROUNDING * self.size(instance)

@@ -132,7 +132,17 @@ class Held:
 
 
 def is_kept(instance: Instance, solution: Solution, held: Sequence[Held]) -> bool:
-    """Return whether a solution keeps what earlier levels of a goal have reached."""
+    """Return whether a solution keeps what earlier levels of a goal have reached.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    solution
+        An answer to it.
+    held
+        The earlier levels, and the value that each has to keep.
+    """
     for each in held:
         value = each.level.evaluate(instance, solution)
         if value < each.limit if each.level.sense == "max" else value > each.limit:

@@ -48,7 +48,15 @@ class Placed:
 
     @staticmethod
     def of(instance: Instance, allocation: Allocation) -> Placed:
-        """Gather the placed tasks of an allocation."""
+        """Gather the placed tasks of an allocation.
+
+        Parameters
+        ----------
+        instance
+            The problem.
+        allocation
+            A decision of one round.
+        """
         host_index, job_index = instance.topology.host_index, instance.job_index
         number: dict[int, dict[str, int]] = {}
         groups: list[TaskGroup] = []
@@ -168,6 +176,13 @@ def moved_tasks(instance: Instance, allocation: Allocation) -> dict[str, int]:
 
     Tasks of a role are alike: it is the sum over hosts and roles of those a host has less of. A
     job that is stopped moves all its tasks.
+
+    Parameters
+    ----------
+    instance
+        The problem, with what runs.
+    allocation
+        A decision of one round.
     """
     found = moved_tasks_by_role(instance, allocation)
     return {job: sum(roles.values()) for job, roles in found.items()}

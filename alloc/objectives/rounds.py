@@ -45,7 +45,17 @@ class RoundUtility(Objective):
             )
 
     def of_rates(self, job: Job, rates: Array, slot_s: float) -> Array:
-        """Return the utility of running the job at each rate for one slot, shape as `rates`."""
+        """Return the utility of running the job at each rate for one slot, shape as `rates`.
+
+        Parameters
+        ----------
+        job
+            The job, with the work that is left.
+        rates
+            Rates, work units per second, 0 or more, of any shape.
+        slot_s
+            Length of the slot, seconds, more than 0.
+        """
         return self.function(rates, job, slot_s)
 
     def evaluate(self, instance: Instance, solution: Solution) -> float:

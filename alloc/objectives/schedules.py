@@ -47,7 +47,15 @@ class ScheduleObjective(Objective):
         return _CANCELLED * float((_weights(instance.jobs)[dated] * due[dated]).max())
 
     def of_completions(self, jobs: Sequence[Job], completions_s: Sequence[float]) -> float:
-        """Return the value for given completions, seconds, in the order of the jobs."""
+        """Return the value for given completions, seconds, in the order of the jobs.
+
+        Parameters
+        ----------
+        jobs
+            The jobs.
+        completions_s
+            When each completes, seconds since the start of the instance; infinite if never.
+        """
         return self.function(jobs, np.asarray(completions_s, dtype=float))
 
 

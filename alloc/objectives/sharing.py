@@ -68,7 +68,15 @@ def _named(allocation: Allocation) -> set[tuple[str, int]]:
 
 
 def gpus_cut_anew(instance: Instance, allocation: Allocation) -> int:
-    """Return the GPUs whose new use does not fit beside the MIG instances in use on them now."""
+    """Return the GPUs whose new use does not fit beside the MIG instances in use on them now.
+
+    Parameters
+    ----------
+    instance
+        The problem, with what runs.
+    allocation
+        A decision of one round.
+    """
     topology = instance.topology
     before = gpu_layouts(instance, instance.running)
     after = gpu_layouts(instance, allocation.assignments)

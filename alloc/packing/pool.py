@@ -20,7 +20,7 @@ from alloc.workload import Configuration, TaskGroup
 
 Rule = Literal["best_fit", "least_loaded", "first_fit"]
 
-_NATURAL = len(RESOURCES)
+_NUM_BASE = len(RESOURCES)
 """GPU, CPU and memory come first: the rules go by them, and a resource that nobody asks for changes
 nothing."""
 
@@ -54,7 +54,7 @@ class HostPool:
         self.open_memory: dict[int, dict[int, int]] = {}
         self.cut = CutGpus(topology.gpu_types)
         self._cluster = topology.cluster_columns
-        self._is_named = len(topology.resource_names) > _NATURAL
+        self._is_named = len(topology.resource_names) > _NUM_BASE
         self._type_mask: dict[str, npt.NDArray[np.bool_]] = {}
         self._tasks: dict[tuple[object, ...], TaskPlacement] = {}
 
@@ -92,7 +92,7 @@ class HostPool:
         tuple of TaskPlacement or None
             Where the tasks are, or None when the rule finds no room.
         """
-        if self._is_named or len(configuration.demand) > _NATURAL:
+        if self._is_named or len(configuration.demand) > _NUM_BASE:
             configuration = self.on_axis(configuration)
             if not self.cluster_has(configuration):
                 return None
@@ -114,7 +114,7 @@ class HostPool:
         """
         if len(configuration.demand) == self.free.shape[1]:
             return configuration
-        names = self.topology.resource_names[_NATURAL:]
+        names = self.topology.resource_names[_NUM_BASE:]
         unknown = {name for group in configuration.tasks for name in group.resources} - {*names}
         if unknown:
             raise InstanceError(
@@ -245,7 +245,7 @@ class HostPool:
         np.add.at(free, domain[inside], self.free[inside])
         roomy = np.flatnonzero((free >= demand).all(axis=1))
         # The domain with the least room that may do: the others keep theirs for larger gangs.
-        for k in roomy[np.argsort(free[roomy, :_NATURAL].sum(axis=1), kind="stable")]:
+        for k in roomy[np.argsort(free[roomy, :_NUM_BASE].sum(axis=1), kind="stable")]:
             yield inside & (domain == k)
 
     def hosts_of_type(self, gpu_type: str) -> npt.NDArray[np.bool_]:
@@ -387,7 +387,7 @@ class HostPool:
 
 def _named(group: TaskGroup) -> Iterable[tuple[int, int]]:
     """Return the columns of named resources, and what one task takes of each."""
-    return enumerate(group.demand[_NATURAL:], _NATURAL)
+    return enumerate(group.demand[_NUM_BASE:], _NUM_BASE)
 
 
 def _fullest(hosts: npt.NDArray[np.int64], free: npt.NDArray[np.int64]) -> int:
@@ -395,7 +395,7 @@ def _fullest(hosts: npt.NDArray[np.int64], free: npt.NDArray[np.int64]) -> int:
 
     GPUs count first, so that tasks without GPUs keep away from free ones, then CPU, then memory.
     """
-    for resource in range(_NATURAL):
+    for resource in range(_NUM_BASE):
         if hosts.size == 1:
             break
         left = free[hosts, resource]
@@ -426,10 +426,10 @@ def _spread(
     free: npt.NDArray[np.int64],
 ) -> Sequence[tuple[int, int]]:
     """Deal tasks out one by one to the host with the most free capacity that has room."""
-    heap = [(-int(free[h, :_NATURAL].sum()), int(h)) for h in open_hosts]
+    heap = [(-int(free[h, :_NUM_BASE].sum()), int(h)) for h in open_hosts]
     heapq.heapify(heap)
     counts: dict[int, int] = {}
-    size = sum(group.demand[:_NATURAL])
+    size = sum(group.demand[:_NUM_BASE])
     for _ in range(group.count):
         load, h = heapq.heappop(heap)
         counts[h] = counts.get(h, 0) + 1

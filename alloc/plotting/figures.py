@@ -22,6 +22,11 @@ def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of that size in inches, laid out by itself.
 
     Unlike pyplot's, it opens no window, needs no closing, and is safe in threads.
+
+    Parameters
+    ----------
+    width, height
+        Size, inches.
     """
     from matplotlib.figure import Figure
 

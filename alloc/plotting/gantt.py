@@ -27,7 +27,7 @@ _THIN_POINTS = 5.0
 _LABEL_POINTS = 7.0
 """A row thinner than this many points gets no label: labels would overlap."""
 _LABEL_LENGTH = 20
-_MOST_LEVELS = 7
+_MAX_LEVELS = 7
 """Up to so many sizes get a legend entry each; more get a few round ones."""
 
 
@@ -244,7 +244,7 @@ def _draw_jobs(
         markersize=min(max(0.95 * points, 2.0), 11.0),
         markeredgewidth=min(max(0.15 * points, 0.6), 1.6),
         # Seen on every colour of a bar, and on the page.
-        color=OKABE_ITO["vermillion"],
+        color=OKABE_ITO["vermilion"],
         label="completion",
         gid="completions",
         zorder=4,
@@ -282,8 +282,8 @@ def _short(name: str) -> str:
 def _explain_colours(ax: Axes, scale: _Scale, gpus: bool) -> None:
     """Put a few sizes into the legend, as empty bars."""
     sizes = scale.sizes
-    if len(sizes) > _MOST_LEVELS:
-        picks = np.linspace(0, len(sizes) - 1, _MOST_LEVELS).round().astype(int)
+    if len(sizes) > _MAX_LEVELS:
+        picks = np.linspace(0, len(sizes) - 1, _MAX_LEVELS).round().astype(int)
         sizes = [sizes[k] for k in picks]
     for size in sizes:
         word = ("GPU" if gpus else "task") + ("" if 0 < size <= 1 else "s")

@@ -18,7 +18,7 @@ OKABE_ITO: Mapping[str, str] = MappingProxyType(
         "blue": "#0072B2",
         "orange": "#E69F00",
         "green": "#009E73",
-        "vermillion": "#D55E00",
+        "vermilion": "#D55E00",
         "sky blue": "#56B4E9",
         "purple": "#CC79A7",
     }

@@ -29,11 +29,11 @@ _HEAD, _HEAD_SHARE, _HOST_HEAD = 0.55, 0.03, 0.3
 # Width over height that boxes are packed to: that of a page across.
 _ASPECT = 1.5
 # Inches: of a whole figure, of a cell in which GPUs can be told apart, and of the smallest cell.
-_WIDTH, _LEAST_HEIGHT, _MOST_HEIGHT = 10.0, 2.2, 14.0
+_WIDTH, _LEAST_HEIGHT, _MAX_HEIGHT = 10.0, 2.2, 14.0
 _ROOMY_CELL = 0.3
 _WIDEST_CELL = 0.9
 # Above so many hosts, hosts of one type in one domain are drawn as one block.
-_MOST_CELLS = 20_000
+_MAX_CELLS = 20_000
 _POINTS = 72.0
 # Width of a letter over its height, on average.
 _LETTER = 0.6
@@ -63,7 +63,7 @@ def draw_topology(topology: Topology) -> Figure:
     boxes, width, height = _pack([_box(part) for part in _parts(topology)])
     del boxes
     wide = min(_WIDTH, max(4.0, _WIDEST_CELL * width))
-    high = min(max(wide * height / width + 0.9, _LEAST_HEIGHT), _MOST_HEIGHT)
+    high = min(max(wide * height / width + 0.9, _LEAST_HEIGHT), _MAX_HEIGHT)
     figure = new_figure(wide, high)
     plot_topology(topology, title=_title(topology), ax=figure.subplots())
     return figure
@@ -147,7 +147,7 @@ def plot_topology(topology: Topology, *, title: str | None = None, ax: Axes | No
 def _parts(topology: Topology) -> tuple[Branch, ...]:
     """Return the branches to draw: every host by itself, unless there are too many."""
     parts = branches(topology, fold=False)
-    if topology.num_hosts <= _MOST_CELLS:
+    if topology.num_hosts <= _MAX_CELLS:
         return parts
     return tuple(_blocks(parts))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 
 _WORDS = {"gpu_milli": "GPUs", "cpu_milli": "CPU cores", "memory_mib": "host memory"}
-_MOST_STEPS = 400
+_MAX_STEPS = 400
 """A line with more steps is a grey smear; it is averaged over as many equal stretches instead."""
 
 
@@ -130,8 +130,8 @@ def plot_utilisation(
     averaged = False
     for name, schedule in schedules.items():
         edges, held = held_over_time(instance, schedule, resource)
-        if held.size > _MOST_STEPS:
-            edges, held = mean_over_stretches(edges, held, _MOST_STEPS)
+        if held.size > _MAX_STEPS:
+            edges, held = mean_over_stretches(edges, held, _MAX_STEPS)
             averaged = True
         style = styles[name]
         ax.stairs(

@@ -58,7 +58,7 @@ def plot_validation_curve(
     ax.plot(
         steps[lowest],
         values[lowest],
-        color=OKABE_ITO["vermillion"],
+        color=OKABE_ITO["vermilion"],
         marker="o",
         linestyle="none",
         label="lowest",

@@ -132,7 +132,17 @@ def value_mapping(
 
 
 def require_places(parallelism: Parallelism, fabric: Fabric, places: npt.ArrayLike) -> Indices:
-    """Return the places as whole numbers, refusing what is not a mapping of all ranks."""
+    """Return the places as whole numbers, refusing what is not a mapping of all ranks.
+
+    Parameters
+    ----------
+    parallelism
+        What the ranks do and send.
+    fabric
+        The GPUs, and how fast they reach each other.
+    places
+        Position of each rank's GPU in the fabric, shape (ranks,).
+    """
     array = np.asarray(places)
     if array.shape != (parallelism.num_ranks,) or array.dtype.kind not in "iu":
         raise InstanceError(
@@ -156,7 +166,19 @@ def require_places(parallelism: Parallelism, fabric: Fabric, places: npt.ArrayLi
 def step_time(
     parallelism: Parallelism, fabric: Fabric, places: Indices, algorithm: Algorithm = "auto"
 ) -> StepTime:
-    """Return the predicted communication time of a step; see the module for the formulas."""
+    """Return the predicted communication time of a step; see the module for the formulas.
+
+    Parameters
+    ----------
+    parallelism
+        What the ranks do and send.
+    fabric
+        The GPUs, and how fast they reach each other.
+    places
+        Position of each rank's GPU in the fabric, shape (ranks,).
+    algorithm
+        How all-reduces run: ``ring``, ``tree``, or ``auto`` for the faster one of each group.
+    """
     require_algorithm(algorithm)
     p = parallelism
     groups = {kind: places[p.groups(kind)] for kind in ("tensor", "expert", "data", "pipeline")}
@@ -184,6 +206,15 @@ def transfer_time(parallelism: Parallelism, fabric: Fabric, places: Indices) -> 
 
     It is the cost of a quadratic assignment: traffic of the ranks times seconds per byte of the
     GPUs. Latency is not in it.
+
+    Parameters
+    ----------
+    parallelism
+        What the ranks do and send.
+    fabric
+        The GPUs, and how fast they reach each other.
+    places
+        Position of each rank's GPU in the fabric, shape (ranks,).
     """
     senders, receivers, sizes = parallelism.messages()
     a, b = places[senders], places[receivers]
@@ -205,7 +236,15 @@ def require_algorithm(algorithm: str) -> None:
 
 
 def block_chains(tree: CommunicationTree, groups: Indices) -> Indices:
-    """Return the blocks c of groups of GPUs, shape (groups, levels + 1), outermost first."""
+    """Return the blocks c of groups of GPUs, shape (groups, levels + 1), outermost first.
+
+    Parameters
+    ----------
+    tree
+        The fabric.
+    groups
+        Positions of GPUs in the tree, shape (groups, ranks of a group).
+    """
     count, k = groups.shape
     chains = np.ones((count, len(tree.levels) + 1), dtype=np.int64)
     for level in range(len(tree.levels)):
@@ -222,7 +261,19 @@ def block_chains(tree: CommunicationTree, groups: Indices) -> Indices:
 def all_reduce_s(
     tree: CommunicationTree, chains: Indices, size: float, algorithm: Algorithm
 ) -> Array:
-    """Return the seconds of an all-reduce of `size` bytes, by blocks, shape (groups,)."""
+    """Return the seconds of an all-reduce of `size` bytes, by blocks, shape (groups,).
+
+    Parameters
+    ----------
+    tree
+        The fabric.
+    chains
+        Blocks of the groups, as `block_chains` returns them.
+    size
+        Bytes, 0 or more.
+    algorithm
+        As in `step_time`.
+    """
     k = chains[:, 0]
     crossed = chains[:, 1:] < k[:, None]
     per_byte = np.where(crossed, 1.0 / (chains[:, 1:] * tree.bandwidth_gb_per_s * GB), 0.0)
@@ -242,7 +293,17 @@ def _all_reduce(
 
 
 def all_to_all_s(tree: CommunicationTree, chains: Indices, size: float) -> Array:
-    """Return the seconds of an all-to-all of `size` bytes a rank, by blocks, shape (groups,)."""
+    """Return the seconds of an all-to-all of `size` bytes a rank, by blocks, shape (groups,).
+
+    Parameters
+    ----------
+    tree
+        The fabric.
+    chains
+        Blocks of the groups, as `block_chains` returns them.
+    size
+        Bytes of a rank, 0 or more.
+    """
     rounds = chains[:, :-1] - chains[:, 1:]
     share = size / chains[:, :1]
     return np.asarray(
@@ -251,7 +312,15 @@ def all_to_all_s(tree: CommunicationTree, chains: Indices, size: float) -> Array
 
 
 def pipeline_s(boundaries: Array, micro_batches: int) -> float:
-    """Return the seconds of all transfers between stages, from those of one at each boundary."""
+    """Return the seconds of all transfers between stages, from those of one at each boundary.
+
+    Parameters
+    ----------
+    boundaries
+        Seconds of one transfer at each boundary between stages, shape (stages - 1,).
+    micro_batches
+        Micro-batches of a step, 1 or more.
+    """
     if not boundaries.size:
         return 0.0
     return float(2 * boundaries.sum() + 2 * (micro_batches - 1) * boundaries.max())

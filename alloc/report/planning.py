@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alloc.certificate import Certificate
-from alloc.comparison.settings import alloc_version
 from alloc.documents.files import write_text
 from alloc.planning.documents import encode_report
 from alloc.planning.report import PlanReport
-from alloc.plotting import inline_svg
 from alloc.plotting.plans import plot_costs, plot_goals, plot_hosts
 from alloc.problems.right_sizing.plan_tables import money, plan_tables
+from alloc.report.pages import page
 from alloc.report.sections import Drawing
 
 if TYPE_CHECKING:
-    from jinja2 import Template
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -44,18 +40,17 @@ def write_plan_report(report: PlanReport, path: str | PathLike[str]) -> Path:
     AllocError
         If it cannot be written.
     """
-    page = Path(path)
-    write_text(page, plan_page(report))
-    return page
+    target = Path(path)
+    write_text(target, plan_page(report))
+    return target
 
 
 def plan_page(report: PlanReport) -> str:
     """Return the page of `write_plan_report` as text."""
     result = report.result
-    return _template().render(
+    return page(
+        "plan.html.j2",
         title=f"Plan: {report.problem.name}",
-        version=alloc_version(),
-        style=files("alloc.report").joinpath("report.css").read_text(encoding="utf-8"),
         outcome=_outcome(report),
         holds=report.holds,
         facts=_facts(result.certificate, report.problem.currency),
@@ -64,7 +59,6 @@ def plan_page(report: PlanReport) -> str:
         tables=plan_tables(encode_report(report)),
         assumptions=result.assumptions,
         fingerprint=result.certificate.fingerprint,
-        draw=lambda drawing: inline_svg(drawing.figure, drawing.name, drawing.alternative),
     )
 
 
@@ -129,18 +123,3 @@ def _facts(certificate: Certificate, currency: str) -> list[tuple[str, str]]:
         ("time", f"{certificate.seconds:.1f} s"),
     ]
     return rows
-
-
-@cache
-def _template() -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        # Names of offers and classes come from files of anybody's.
-        autoescape=True,
-        loader=PackageLoader("alloc.report", "."),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("plan.html.j2")

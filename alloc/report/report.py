@@ -5,23 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from alloc.comparison import Comparison
 from alloc.comparison.records import family_of
-from alloc.comparison.settings import OPTIMUM, alloc_version
+from alloc.comparison.settings import OPTIMUM
 from alloc.comparison.tables import USES, gap_table, terms
 from alloc.documents.files import write_text
 from alloc.errors import InstanceError, nearest
-from alloc.plotting import inline_svg, save_figure
-from alloc.report.sections import Drawing, Section, best_scheduler, build_section
-
-if TYPE_CHECKING:
-    from jinja2 import Template
+from alloc.plotting import save_figure
+from alloc.report.pages import page
+from alloc.report.sections import Section, best_scheduler, build_section
 
 
 def write_report(
@@ -79,9 +74,9 @@ def write_report(
         for fingerprint in comparison.experiment.fingerprints
         if fingerprint in comparison.bounds
     ]
-    page = Path(path)
-    write_text(page, _page(comparison, sections, title, command))
-    written = [page]
+    target = Path(path)
+    write_text(target, _page(comparison, sections, title, command))
+    written = [target]
     if figures is not None:
         for drawing in (drawing for section in sections for drawing in section.drawings):
             written += save_figure(drawing.figure, Path(figures) / drawing.name)
@@ -129,9 +124,9 @@ def _page(
         for family, count in counts.items()
         if count > 1
     ]
-    return _template().render(
+    return page(
+        "report.html.j2",
         title=title,
-        version=alloc_version(),
         optimum=OPTIMUM,
         schedulers=comparison.schedulers,
         information={row.scheduler: row.information for row in comparison.rows if not row.error},
@@ -141,28 +136,7 @@ def _page(
         families=families,
         said={terms(comparison.settings), *(section.certificate for section in sections)},
         sections=sections,
-        draw=_inline,
         command=command,
         call=python_call(comparison),
         environment=comparison.experiment.environment,
-        style=files("alloc.report").joinpath("report.css").read_text(encoding="utf-8"),
     )
-
-
-def _inline(drawing: Drawing) -> str:
-    return inline_svg(drawing.figure, drawing.name, drawing.alternative)
-
-
-@cache
-def _template() -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        # Names of jobs and instances come from files of anybody's.
-        autoescape=True,
-        loader=PackageLoader("alloc.report", "."),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.j2")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 
 from alloc.schedulers.policy import Policy
 from alloc.schedulers.published import Rules
-from alloc.schedulers.round import Outcome
-from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
+from alloc.schedulers.round import Outcome, Round
+from alloc.schedulers.state import JobView, Knowledge
 
 
 class Drf(Policy):
@@ -47,12 +48,8 @@ class Drf(Policy):
         super().__init__(rules, max_tasks, {"skip": skip})
         self._skip = skip
 
-    def decide(self, state: ClusterState) -> Decision:
-        """Return the decision at `state.now_s`."""
-        if self._published is not None:
-            return self._published.decide(state)
-        round_, competing = self._open(state)
-        total = [int(amount) for amount in state.topology.totals]
+    def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
+        total = [int(amount) for amount in round_.state.topology.totals]
         use: dict[tuple[str, str], list[int]] = {}
         nothing = [0] * len(total)
         for view, assignment in round_.pinned.values():
@@ -77,7 +74,6 @@ class Drf(Policy):
                 after = round_.grant_of(view).demand
                 _add(use, view, tuple(a - b for a, b in zip(after, before, strict=True)))
                 heapq.heappush(heap, (share(view), order, k, view))
-        return self._close(round_, competing)
 
 
 def _user(view: JobView) -> tuple[str, str]:

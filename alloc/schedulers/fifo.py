@@ -52,13 +52,9 @@ class Fifo(Policy):
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
-        if self._published is not None:
-            return self._published.decide(state)
-        if state.slot_s is None:
+        if state.slot_s is None and self._published is None:
             return self._admit(state)
-        round_, competing = self._open(state)
-        serve(round_, competing, skip=self._skip)
-        return self._close(round_, competing)
+        return super().decide(state)
 
     def _admit(self, state: ClusterState) -> Decision:
         """Start waiting jobs in continuous time."""

@@ -19,9 +19,6 @@ from alloc.workload import Configuration, TaskGroup
 WORKER, SERVER = "worker", "ps"
 """Roles of the tasks of parameter-server training."""
 
-NO_TASK = (0, 0, 0)
-"""Demand of nothing."""
-
 
 @dataclass(frozen=True)
 class TaskLadder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from alloc.schedulers.policy import Policy, serve
+from alloc.schedulers.policy import Policy
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.units import MILLI, require_positive
 
@@ -48,15 +48,15 @@ class Las(Policy):
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
-        round_, competing = self._open(state)
-        order = sorted(competing, key=lambda view: (self._is_demoted(view), view.in_order))
-        serve(round_, order, skip=self._skip)
-        decision = self._close(round_, competing)
+        decision = super().decide(state)
         if state.slot_s is not None:
             return decision
         return Decision(
             decision.assign, decision.release, wake_s=self._next_demotion_s(state, decision)
         )
+
+    def _rank(self, view: JobView) -> float:
+        return self._is_demoted(view)
 
     def _is_demoted(self, view: JobView) -> bool:
         # A job woken at the threshold has held it up to rounding.

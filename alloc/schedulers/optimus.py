@@ -12,7 +12,7 @@ from alloc.schedulers.policy import Policy
 from alloc.schedulers.published import Rules
 from alloc.schedulers.round import Grant, Outcome, Round
 from alloc.schedulers.srtf import work_of
-from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
+from alloc.schedulers.state import JobView, Knowledge
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,8 @@ class Optimus(Policy):
         self._per_dominant_resource = per_dominant_resource
         self._skip = skip
 
-    def decide(self, state: ClusterState) -> Decision:
-        """Return the decision at `state.now_s`."""
-        if self._published is not None:
-            return self._published.decide(state)
-        round_, competing = self._open(state)
-        total = [int(amount) for amount in state.topology.totals]
+    def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
+        total = [int(amount) for amount in round_.state.topology.totals]
         heap: list[tuple[float, int, _Move, JobView]] = []
 
         def offer(k: int, view: JobView) -> None:
@@ -107,7 +103,6 @@ class Optimus(Policy):
                 break
             if outcome is Outcome.GRANTED:
                 offer(k, view)
-        return self._close(round_, competing)
 
     def _worth(self, move: _Move, total: Sequence[int]) -> float:
         """Return the gain of a step, per dominant share if so wanted."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -16,12 +15,13 @@ from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 NO_DEPARTURES: Mapping[str, bool] = MappingProxyType({})
 
 
-class Policy(ABC):
+class Policy:
     """A policy that gives jobs tasks or gangs by a rule.
 
     In slots every job competes from the empty cluster, except jobs that must not be paused, which
     keep what they have. In continuous time running jobs keep what they have, too, unless they are
-    malleable and preemptible, or the policy is `preemptive`.
+    malleable and preemptible, or the policy is `preemptive`. A policy that serves one job after the
+    other gives them a `_rank`; another rule is an `_allot`.
 
     Attributes
     ----------
@@ -36,6 +36,8 @@ class Policy(ABC):
     features: tuple[str, ...] = (REQUIRED_LEVELS, "GPU memory", "MIG slices")
     preemptive = False
     draws = False
+    # Whether the next job is looked at when one does not fit.
+    _skip = False
 
     def __init__(
         self,
@@ -57,9 +59,22 @@ class Policy(ABC):
         if self._published is not None:
             self._published.reset()
 
-    @abstractmethod
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
+        if self._published is not None:
+            return self._published.decide(state)
+        round_, competing = self._open(state)
+        self._allot(round_, competing)
+        return self._close(round_, competing)
+
+    def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
+        """Give out tasks and gangs by the rule: here to one job after the other, by `_rank`."""
+        order = sorted(competing, key=lambda view: (self._rank(view), view.in_order))
+        serve(round_, order, skip=self._skip)
+
+    def _rank(self, view: JobView) -> float:
+        """Return what decides who is served first, the least first; ties go to the arrival."""
+        return 0.0
 
     def _open(self, state: ClusterState) -> tuple[Round, list[JobView]]:
         """Return a round with all that must stay pinned, and the jobs that compete in it."""

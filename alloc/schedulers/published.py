@@ -57,10 +57,10 @@ class PublishedJob:
             (configuration.num_tasks(WORKER), configuration.num_tasks(SERVER)): k
             for k, configuration in enumerate(view.configurations)
         }
-        self.most_workers = self.most_servers = max_tasks or 0
+        self.max_workers = self.max_servers = max_tasks or 0
         if max_tasks is None:
-            self.most_workers = max(workers for workers, _ in self.index)
-            self.most_servers = max(servers for _, servers in self.index)
+            self.max_workers = max(workers for workers, _ in self.index)
+            self.max_servers = max(servers for _, servers in self.index)
         self.workers = self.servers = 0
         self.total = math.nan
         self.progress = 0.0
@@ -87,7 +87,7 @@ class PublishedJob:
     @property
     def takes_bundle(self) -> bool:
         """Whether the job may have one more worker and one more PS."""
-        return self.workers < self.most_workers and self.servers < self.most_servers
+        return self.workers < self.max_workers and self.servers < self.max_servers
 
     @property
     def left(self) -> float:
@@ -241,7 +241,7 @@ def optimus(slot: PublishedSlot) -> None:
         if loss >= 0:
             return
         limit, held = (
-            (job.most_workers, job.workers) if role == WORKER else (job.most_servers, job.servers)
+            (job.max_workers, job.workers) if role == WORKER else (job.max_servers, job.servers)
         )
         if held >= limit:
             continue
@@ -268,7 +268,7 @@ def _time(job: PublishedJob, workers: int, servers: int) -> float | None:
     """Return the remaining time with a pair, slots, or None beyond the table."""
     rate = job.rate(workers, servers)
     if rate is None:
-        inside = workers <= job.most_workers and servers <= job.most_servers
+        inside = workers <= job.max_workers and servers <= job.max_servers
         return math.inf if inside else None
     return job.left / rate if rate > 0 else math.copysign(math.inf, job.left)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from alloc.schedulers.ladder import SERVER, TaskLadder
 from alloc.schedulers.policy import Policy
-from alloc.schedulers.round import Outcome
-from alloc.schedulers.state import ClusterState, Decision, Knowledge
+from alloc.schedulers.round import Outcome, Round
+from alloc.schedulers.state import JobView, Knowledge
 
 
 class RandomPs(Policy):
@@ -33,9 +35,7 @@ class RandomPs(Policy):
     def __init__(self) -> None:
         super().__init__()
 
-    def decide(self, state: ClusterState) -> Decision:
-        """Return the decision at `state.now_s`."""
-        round_, competing = self._open(state)
+    def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
         open_ = []
         for view in competing:
             outcome = round_.step(view)
@@ -45,7 +45,7 @@ class RandomPs(Policy):
                 open_.append(view)
         else:
             while open_:
-                k = int(state.rng.integers(len(open_)))
+                k = int(round_.state.rng.integers(len(open_)))
                 view = open_[k]
                 grant = round_.grant_of(view)
                 if isinstance(grant.ladder, TaskLadder):
@@ -58,4 +58,3 @@ class RandomPs(Policy):
                     break
                 if outcome is Outcome.TOP:
                     del open_[k]
-        return self._close(round_, competing)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Literal
 
 from alloc.errors import InstanceError, nearest
-from alloc.schedulers.policy import Policy, serve
+from alloc.schedulers.policy import Policy
 from alloc.schedulers.published import Rules
-from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
+from alloc.schedulers.state import JobView, Knowledge
 
 
 class Srtf(Policy):
@@ -48,12 +48,8 @@ class Srtf(Policy):
         self._measure = _MEASURES[by]
         self._skip = skip
 
-    def decide(self, state: ClusterState) -> Decision:
-        """Return the decision at `state.now_s`."""
-        round_, competing = self._open(state)
-        order = sorted(competing, key=lambda view: (self._measure(view), view.in_order))
-        serve(round_, order, skip=self._skip)
-        return self._close(round_, competing)
+    def _rank(self, view: JobView) -> float:
+        return self._measure(view)
 
 
 class SrtfDl2(Policy):
@@ -88,14 +84,8 @@ class SrtfDl2(Policy):
     def __init__(self, *, rules: Rules = "alloc", max_tasks: int | None = None) -> None:
         super().__init__(rules, max_tasks)
 
-    def decide(self, state: ClusterState) -> Decision:
-        """Return the decision at `state.now_s`."""
-        if self._published is not None:
-            return self._published.decide(state)
-        round_, competing = self._open(state)
-        order = sorted(competing, key=lambda view: (remaining_fraction(view), view.in_order))
-        serve(round_, order, skip=False)
-        return self._close(round_, competing)
+    def _rank(self, view: JobView) -> float:
+        return remaining_fraction(view)
 
 
 def remaining_fraction(view: JobView) -> float:

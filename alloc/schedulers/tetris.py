@@ -12,7 +12,7 @@ from alloc.schedulers.policy import Policy
 from alloc.schedulers.published import Rules
 from alloc.schedulers.round import Outcome, Round
 from alloc.schedulers.srtf import remaining_fraction
-from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
+from alloc.schedulers.state import JobView, Knowledge
 
 Array = npt.NDArray[np.float64]
 
@@ -70,11 +70,7 @@ class Tetris(Policy):
         self._sign = -1.0 if shortest_first else 1.0
         self._skip = skip
 
-    def decide(self, state: ClusterState) -> Decision:
-        """Return the decision at `state.now_s`."""
-        if self._published is not None:
-            return self._published.decide(state)
-        round_, competing = self._open(state)
+    def _allot(self, round_: Round, competing: Sequence[JobView]) -> None:
         by_task = [
             view for view in competing if isinstance(round_.grant_of(view).ladder, TaskLadder)
         ]
@@ -83,7 +79,6 @@ class Tetris(Policy):
         gangs = [view for view in competing if isinstance(round_.grant_of(view).ladder, GangLadder)]
         if gangs:
             self._fill_cluster(round_, gangs)
-        return self._close(round_, competing)
 
     def _fill_hosts(self, round_: Round, views: Sequence[JobView]) -> None:
         """Give bundles to parameter-server jobs, host by host."""

@@ -58,6 +58,7 @@ class EventClock:
                 engine.admit()
             if not engine.active:
                 engine.end_s = now_s
+                self._wake_s = math.inf  # nobody is there to decide on; the next arrival wakes
                 continue
             self._sync_pool()
             engine.ask(now_s)

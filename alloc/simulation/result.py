@@ -83,6 +83,13 @@ def gpus_over_time(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return the GPUs that a schedule holds over time.
 
+    Parameters
+    ----------
+    instance
+        The problem.
+    schedule
+        A plan over time.
+
     Returns
     -------
     tuple of array

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from alloc.backends import SolverOptions
-from alloc.backends.second_proof import MOST_ENTRIES, solve_and_prove
+from alloc.backends.second_proof import MAX_ENTRIES, solve_and_prove
 from alloc.certificate import OPTIMALITY_GAP, beats, is_within
 from alloc.families import Family
 from alloc.formulation import ArrayModel, BuiltModel, ProvedInfeasible, RawResult
@@ -54,7 +54,7 @@ def cross_checked(
         # It is not: here is a solution.
         return outcome
     model = built.model
-    if not isinstance(model, ArrayModel) or model.matrix.nnz > MOST_ENTRIES:
+    if not isinstance(model, ArrayModel) or model.matrix.nnz > MAX_ENTRIES:
         return outcome
     brief = settings.within(_SECONDS)
 

@@ -28,7 +28,7 @@ from alloc.verification.starts import require_start
 
 _log = logging.getLogger(__name__)
 
-_MOST_REPORTED = 5
+_MAX_REPORTED = 5
 """Rules that the running jobs break, in the log: the first ones say what is wrong."""
 _LIMITS = ("deadline", "horizon", "preempted")
 
@@ -149,10 +149,10 @@ def solve_within(
         start = require_start(problem, warm_start, chosen.check)
     # Only what moves running jobs must say where they stand.
     initial = initial_violations(problem) if "moves" in chosen.features else []
-    for violation in initial[:_MOST_REPORTED]:
+    for violation in initial[:_MAX_REPORTED]:
         report(f"before anything moves: {violation}")
-    if len(initial) > _MOST_REPORTED:
-        report(f"before anything moves: {len(initial) - _MOST_REPORTED} more rules are broken")
+    if len(initial) > _MAX_REPORTED:
+        report(f"before anything moves: {len(initial) - _MAX_REPORTED} more rules are broken")
     levels = [level.name for level in parse_goal(wanted).levels] if chosen.goals else [wanted]
 
     def attempt(level: str, given: Settings, known: Any) -> Outcome[Any]:

@@ -25,10 +25,8 @@ from alloc.topology.mig import MIG_PROFILES as MIG_PROFILES
 from alloc.topology.mig import MigProfile as MigProfile
 from alloc.topology.mig import mig_profiles as mig_profiles
 from alloc.topology.network import Network as Network
-from alloc.topology.queries import HostClass as HostClass
 from alloc.topology.queries import bisection_bandwidth as bisection_bandwidth
 from alloc.topology.queries import bottleneck_bandwidth as bottleneck_bandwidth
-from alloc.topology.queries import classes_of_hosts as classes_of_hosts
 from alloc.topology.queries import domains_at as domains_at
 from alloc.topology.queries import hosts_in as hosts_in
 from alloc.topology.queries import meeting_level as meeting_level

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from alloc.errors import InstanceError, nearest
-from alloc.topology.gpu_types import ALIASES, GPU_TYPES
+from alloc.topology.gpu_types import ALIASES
 
 COMPUTE_SLICES = 7
 """Compute slices of a GPU with MIG."""
@@ -130,16 +130,6 @@ def mig_profiles(gpu_type: str | None) -> dict[str, MigProfile]:
     ['1g.18gb', '1g.18gb+me', '1g.35gb']
     """
     return {} if gpu_type is None else MIG_PROFILES.get(_canonical(gpu_type), {})
-
-
-def mig_memory_mib(gpu_type: str, profile: str) -> int:
-    """Return the memory of an instance, MiB: its memory slices of the GPU's, as data sheets count.
-
-    A driver shows a few per cent less: 4.75 GiB for ``1g.5gb``.
-    """
-    memory_mib = GPU_TYPES[_canonical(gpu_type)].memory_mib
-    assert memory_mib is not None  # every type with MIG has a data sheet
-    return memory_mib * require_profile(gpu_type, profile).memory_slices // MEMORY_SLICES
 
 
 def require_profile(gpu_type: str | None, profile: str, where: str = "MIG") -> MigProfile:

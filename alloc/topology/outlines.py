@@ -47,14 +47,14 @@ class LinkOutline:
         host nor domain.
     links
         How many.
-    least_gb_per_s, most_gb_per_s
+    least_gb_per_s, max_gb_per_s
         Bandwidth of the narrowest and of the widest, GB/s in one direction.
     """
 
     between: tuple[str, str]
     links: int
     least_gb_per_s: float
-    most_gb_per_s: float
+    max_gb_per_s: float
 
 
 @dataclass(frozen=True)

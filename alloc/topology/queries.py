@@ -1,8 +1,6 @@
-"""Questions to a topology: who is where, who is alike, how wide is the way."""
+"""Questions to a topology: who is where, how wide is the way."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,28 +11,15 @@ from alloc.topology.network import Network
 from alloc.topology.topology import HOST, Topology
 
 
-@dataclass(frozen=True)
-class HostClass:
-    """Hosts that are alike: of the same type, in the same domains.
+def domains_at(topology: Topology, level: str) -> tuple[Domain, ...]:
+    """Return the domains of a level, in the order of `Topology.domains`.
 
     Parameters
     ----------
-    type
-        Name of their host type.
-    domains
-        Ids of the domains that hold them, outermost first, down to the level of the grouping; None
-        where they lie in no domain of a level.
-    hosts
-        Their positions in `Topology.hosts`, in increasing order.
-    """
-
-    type: str
-    domains: tuple[str | None, ...]
-    hosts: tuple[int, ...]
-
-
-def domains_at(topology: Topology, level: str) -> tuple[Domain, ...]:
-    """Return the domains of a level, in the order of `Topology.domains`.
+    topology
+        The cluster.
+    level
+        One of `Topology.levels`.
 
     Raises
     ------
@@ -49,6 +34,13 @@ def hosts_in(topology: Topology, domain_id: str) -> npt.NDArray[np.int64]:
     """Return the positions in `Topology.hosts` of the hosts in a domain, in increasing order.
 
     Hosts of the domains inside it are in it.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    domain_id
+        Id of a domain of any level.
 
     Raises
     ------
@@ -69,6 +61,13 @@ def meeting_level(topology: Topology, a: str, b: str) -> str | None:
 
     A host meets itself at level ``"host"``.
 
+    Parameters
+    ----------
+    topology
+        The cluster.
+    a, b
+        Ids of hosts.
+
     Raises
     ------
     InstanceError
@@ -80,50 +79,6 @@ def meeting_level(topology: Topology, a: str, b: str) -> str | None:
         if domain[h] == domain[k] != -1:
             return level
     return None
-
-
-def classes_of_hosts(topology: Topology, level: str | None = None) -> tuple[HostClass, ...]:
-    """Group the hosts that a model may treat as one class with a count.
-
-    Parameters
-    ----------
-    topology
-        The cluster.
-    level
-        Hosts of a class have the same type and lie in the same domains from the outermost level
-        down to this one. None: the type alone counts. ``"host"``: every host is a class.
-
-    Returns
-    -------
-    tuple of HostClass
-        In the order of their first hosts.
-
-    Raises
-    ------
-    InstanceError
-        If the topology has no such level.
-    """
-    levels: tuple[str, ...] = ()
-    if level is not None:
-        known = (*topology.levels, HOST)
-        _require_level(topology, level, known)
-        levels = known[: known.index(level) + 1]
-    columns = [topology.domain_of_host[name].tolist() for name in levels]
-    groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-    for h, host in enumerate(topology.hosts):
-        groups.setdefault((host.type, tuple(column[h] for column in columns)), []).append(h)
-    return tuple(
-        HostClass(
-            kind,
-            tuple(
-                None if k < 0 else topology.domains[k].id
-                for name, k in zip(levels, path, strict=True)
-                if name != HOST
-            ),
-            tuple(members),
-        )
-        for (kind, path), members in groups.items()
-    )
 
 
 def bottleneck_bandwidth(topology: Topology, a: str, b: str) -> float:

@@ -293,7 +293,17 @@ class Topology:
 
 
 def flat_cluster(name: str, host_type: HostType, num_hosts: int) -> Topology:
-    """Return a cluster of identical hosts without domains, for models where only counts matter."""
+    """Return a cluster of identical hosts without domains, for models where only counts matter.
+
+    Parameters
+    ----------
+    name
+        Name of the topology.
+    host_type
+        What each host offers.
+    num_hosts
+        Number of hosts, 1 or more.
+    """
     width = len(str(num_hosts - 1))
     hosts = tuple(Host(f"host-{h:0{width}d}", host_type.name) for h in range(num_hosts))
     return Topology(name, (host_type,), hosts)

@@ -16,7 +16,7 @@ from alloc.verification.violation import Violation
 from alloc.workload import Configuration, TaskGroup
 
 # A count beyond is wrong by the gang rule anyway; its demand must not overflow 64 bits.
-_MOST_TASKS = 1_000_000
+_MAX_TASKS = 1_000_000
 _UNITS = {"gpu_milli": "milli-GPU", "cpu_milli": "milli-cores", "memory_mib": "MiB"}
 
 
@@ -24,6 +24,13 @@ def check_capacity(instance: Instance, runs: Sequence[Run]) -> Iterator[Violatio
     """Yield hosts, GPUs, cluster and tenants over their capacity, each at its worst moment.
 
     Runs hold their resources from start to end, end excluded.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    runs
+        Runs of its jobs in known configurations.
     """
     topology = instance.topology
     host_ids: list[int] = []
@@ -100,7 +107,7 @@ def _asked(
             break
     else:
         return None
-    count = min(max(task.count, 0), _MOST_TASKS)
+    count = min(max(task.count, 0), _MAX_TASKS)
     return group, count, tuple(amount * count for amount in group.demand)
 
 

@@ -84,7 +84,7 @@ def _read(
         if group.gpu_memory_mib and group.gpu_memory_mib > (memory or 0):
             have = "is not known" if memory is None else f"is {memory} MiB"
             return wrong(
-                "gpu_memory",
+                "gpu_memory_of_task",
                 f"need {group.gpu_memory_mib} MiB of GPU memory, and that of {kind.gpu_type} "
                 f"{have}.",
             )

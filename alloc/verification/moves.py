@@ -14,6 +14,13 @@ def check_moves(instance: Instance, allocation: Allocation) -> Iterator[Violatio
     """Yield what an allocation may not do to the running jobs, if the instance limits that.
 
     A job that is stopped moves all its tasks. A job that is not malleable keeps its configuration.
+
+    Parameters
+    ----------
+    instance
+        The problem, with what runs and what may move.
+    allocation
+        A decision of one round.
     """
     if instance.moves is None:
         return

@@ -14,7 +14,19 @@ from alloc.workload import NO_RULES, Configuration
 def check_assignment(
     instance: Instance, job_id: str, configuration_index: int, tasks: Sequence[TaskPlacement]
 ) -> Iterator[Violation]:
-    """Yield what is wrong with a job running in a configuration on hosts, whatever else runs."""
+    """Yield what is wrong with a job running in a configuration on hosts, whatever else runs.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    job_id
+        Id of the job.
+    configuration_index
+        Position in the job's configurations, from 0.
+    tasks
+        Where its tasks are; empty where nothing is said about hosts.
+    """
     position = instance.job_index.get(job_id)
     if position is None:
         yield Violation(

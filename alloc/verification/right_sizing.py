@@ -6,16 +6,13 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 
-from alloc.certificate import beats
 from alloc.objectives import Measure, Value
 from alloc.problems.right_sizing.accounting import Moment, PlanAccount, account
 from alloc.problems.right_sizing.bands import Bands, bands_of
 from alloc.problems.right_sizing.headroom import headroom, reference_gpus
 from alloc.problems.right_sizing.plan import Order, Plan, Rental, Share, Unserved
 from alloc.problems.right_sizing.problem import PlanningProblem
-from alloc.result import Result
 from alloc.units import format_number
-from alloc.verification.claims import CLAIM_TOLERANCE
 from alloc.verification.violation import Violation
 
 _BOUND_TOLERANCE = 1e-5
@@ -59,42 +56,6 @@ def verify_plan(problem: PlanningProblem, plan: Plan) -> list[Violation]:
         *_check_carbon(problem, totals),
         *_check_budgets(problem, totals),
     ]
-
-
-def check_plan_claims(problem: PlanningProblem, result: Result[Plan]) -> list[Violation]:
-    """Recompute the cost that a result claims, and hold its bound against it.
-
-    Returns
-    -------
-    list of Violation
-        ``fingerprint``, ``objective`` or ``bound``; empty when all claims hold.
-    """
-    found = []
-    certificate = result.certificate
-    if certificate.fingerprint != problem.fingerprint:
-        sentence = (
-            f"the result is for the problem with fingerprint {certificate.fingerprint[:12]}, and "
-            f'"{problem.name}" has {problem.fingerprint[:12]}.'
-        )
-        return [Violation("fingerprint", (), 1, "", sentence)]
-    if result.solution is None:
-        return []
-    cost = account(problem, result.solution).costs.total
-    claimed = certificate.objective
-    if claimed is None or not math.isclose(claimed, cost, rel_tol=CLAIM_TOLERANCE):
-        excess = math.inf if claimed is None else abs(claimed - cost)
-        sentence = (
-            f"the result says the cost is {claimed}, but the plan costs {format_number(cost)}."
-        )
-        found.append(Violation("objective", (), excess, problem.currency, sentence))
-    if beats(cost, certificate.bound, "min"):
-        sentence = (
-            f"the certificate's bound is {format_number(certificate.bound)}, but the plan costs "
-            f"{format_number(cost)}; the bound is false."
-        )
-        excess = certificate.bound - cost
-        found.append(Violation("bound", (), excess, problem.currency, sentence))
-    return found
 
 
 def _exceeds(value: float, limit: float, scale: float = 1.0) -> bool:

@@ -77,7 +77,15 @@ def _check_required(
 
 
 def check_affinities(instance: Instance, runs: Sequence[Run]) -> Iterator[Violation]:
-    """Yield the affinities that jobs break, each at its worst moment."""
+    """Yield the affinities that jobs break, each at its worst moment.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    runs
+        Runs of its jobs in known configurations.
+    """
     if not instance.affinities:
         return
     of_job: dict[str, list[Run]] = {}

@@ -18,7 +18,19 @@ TIME_TOLERANCE_S = 1e-6
 def check_runs(
     instance: Instance, job: Job, runs: Sequence[Run], running: Assignment | None
 ) -> Iterator[Violation]:
-    """Yield what is wrong with the runs of one job, in order of time."""
+    """Yield what is wrong with the runs of one job, in order of time.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    job
+        One of its jobs.
+    runs
+        The runs of the job, by their start.
+    running
+        What the job does at the start of the instance; None: it waits.
+    """
     yield from _check_clock(instance, job, runs)
     yield from _check_elasticity(job, runs, running)
     progress = follow(job, runs, running)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {
     "adds": OKABE_ITO["green"],
-    "loses": OKABE_ITO["vermillion"],
+    "loses": OKABE_ITO["vermilion"],
     "undecided": OKABE_ITO["sky blue"],
 }
 _MARKERS = ("o", "s", "^")

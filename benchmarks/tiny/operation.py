@@ -28,10 +28,10 @@ Problem = tuple[OperationProblem, str]
 def make(rng: Random, scaled: bool, large: bool) -> Problem:
     """Return up to three jobs on up to two nodes, with all that a problem can have."""
     price = rng.choice(SCALES) if scaled else 1.0
-    gpus_most = rng.randint(2, 4) if large else 2
+    gpus_max = rng.randint(2, 4) if large else 2
     types = []
     for k in range(rng.randint(1, 2)):
-        gpus = rng.randint(max(1, gpus_most - k), gpus_most)
+        gpus = rng.randint(max(1, gpus_max - k), gpus_max)
         table = sorted(price * rng.randint(0, 20) for _ in range(gpus))
         power = sorted(float(rng.randint(1, 900)) for _ in range(gpus))
         types.append(NodeType(f"t{k}", gpus, tuple(table), tuple(power)))

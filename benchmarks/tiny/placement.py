@@ -39,7 +39,7 @@ def make(rng: Random, scaled: bool, large: bool) -> Problem:
     """Return two to four hosts in two racks, up to four jobs, some of them running."""
     weight = rng.choice(SCALES) if scaled else 1.0
     instance = random_instance(
-        np.random.default_rng(rng.randrange(2**32)), most_jobs=12 if large else 4
+        np.random.default_rng(rng.randrange(2**32)), max_jobs=12 if large else 4
     )
     jobs = tuple(job.replace(weight=weight * job.weight) for job in instance.jobs)
     instance, goal = instance.replace(jobs=jobs), rng.choice(GOALS)

@@ -30,7 +30,7 @@ _PAIRS = (
     "steps_per_second_a",
     "steps_per_second_b",
 )
-_MOST_STEPS_PER_S = 1e6
+_MAX_STEPS_PER_S = 1e6
 
 
 def read_gavel_interference(
@@ -113,6 +113,6 @@ def read_gavel_interference(
 
 def _speed(row: Row, column: str) -> float:
     speed = row.number(column)
-    if not 0 <= speed <= _MOST_STEPS_PER_S:
-        raise UnreadableRowError(f"{column} is not between 0 and {_MOST_STEPS_PER_S:g}")
+    if not 0 <= speed <= _MAX_STEPS_PER_S:
+        raise UnreadableRowError(f"{column} is not between 0 and {_MAX_STEPS_PER_S:g}")
     return speed

@@ -24,7 +24,7 @@ from alloc.instances.readers.assembly import (
     uniform_cluster,
 )
 from alloc.instances.readers.elastic import elastic_jobs
-from alloc.instances.readers.jobs import MOST_DURATION_S, MOST_GPUS, TracedJob, select_window
+from alloc.instances.readers.jobs import MAX_DURATION_S, MAX_GPUS, TracedJob, select_window
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.readers.scaling import ScalingTable, read_scaling_tables
 from alloc.instances.readers.table import Row, UnreadableRowError, read_table
@@ -84,8 +84,8 @@ def _job(row: Row) -> TracedJob:
     return TracedJob(
         id=row.text("job_id"),
         submit_s=submit_s,
-        duration_s=row.positive("duration", most=MOST_DURATION_S),
-        num_gpus=row.integer("num_gpu", least=1, most=MOST_GPUS),
+        duration_s=row.positive("duration", most=MAX_DURATION_S),
+        num_gpus=row.integer("num_gpu", least=1, most=MAX_GPUS),
         model=row.values.get("model_name") or None,
         batch_size=row.integer("batch_size", least=1, most=2**31) if has_batch else None,
         deadline_s=deadline_s,

@@ -14,9 +14,9 @@ from alloc.instances.readers.report import ReportLog
 from alloc.units import require_finite, require_positive
 
 # A century: no job runs longer, so a longer duration is in another unit.
-MOST_DURATION_S = 100 * 365 * 86400.0
+MAX_DURATION_S = 100 * 365 * 86400.0
 # Two orders above the largest cluster that a trace is known of.
-MOST_GPUS = 1_000_000
+MAX_GPUS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def select_window(
     if max_jobs is not None:
         require_positive(max_jobs, "window", "max_jobs")
     # A century at most: later is a submission in another unit, which no instance can hold.
-    end_s = start_s + min(MOST_DURATION_S, math.inf if length_s is None else length_s)
+    end_s = start_s + min(MAX_DURATION_S, math.inf if length_s is None else length_s)
     chosen: list[TracedJob] = []
     for job in ordered:
         if not start_s <= job.submit_s < end_s:

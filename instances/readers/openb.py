@@ -21,7 +21,7 @@ from pathlib import Path
 
 from alloc.errors import InstanceError
 from alloc.instances.readers.assembly import assemble
-from alloc.instances.readers.jobs import MOST_DURATION_S, TracedJob, select_window
+from alloc.instances.readers.jobs import MAX_DURATION_S, TracedJob, select_window
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.readers.table import Row, UnreadableRowError, read_header, read_table
 from alloc.problems.allocation.instance import Instance, misfit
@@ -37,9 +37,9 @@ SOURCE = {
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _TIME_COLUMNS = ("creation_time", "deletion_time", "scheduled_time")
-_MOST_CPU_MILLI = 10_000_000
-_MOST_MEMORY_MIB = 64 * 1024 * 1024
-_MOST_GPUS_PER_NODE = 1000
+_MAX_CPU_MILLI = 10_000_000
+_MAX_MEMORY_MIB = 64 * 1024 * 1024
+_MAX_GPUS_PER_NODE = 1000
 _SNAPSHOT_S = 1.0
 
 
@@ -117,9 +117,9 @@ def _read_nodes(path: str | PathLike[str], log: ReportLog) -> Topology:
 
 
 def _host_type(row: Row) -> HostType:
-    num_gpus = row.integer("gpu", most=_MOST_GPUS_PER_NODE)
-    cpu = row.integer("cpu_milli", most=_MOST_CPU_MILLI)
-    memory = row.integer("memory_mib", most=_MOST_MEMORY_MIB)
+    num_gpus = row.integer("gpu", most=_MAX_GPUS_PER_NODE)
+    cpu = row.integer("cpu_milli", most=_MAX_CPU_MILLI)
+    memory = row.integer("memory_mib", most=_MAX_MEMORY_MIB)
     if not num_gpus:
         return HostType(f"cpu-{cpu}m-{memory}mib", cpu_milli=cpu, memory_mib=memory)
     model = row.text("model")
@@ -171,8 +171,8 @@ def _pod(row: Row) -> Pod:
     created_s = row.time_s("creation_time") if row.values.get("creation_time") else None
     pod = Pod(
         name=row.text("name"),
-        cpu_milli=row.integer("cpu_milli", most=_MOST_CPU_MILLI),
-        memory_mib=row.integer("memory_mib", most=_MOST_MEMORY_MIB),
+        cpu_milli=row.integer("cpu_milli", most=_MAX_CPU_MILLI),
+        memory_mib=row.integer("memory_mib", most=_MAX_MEMORY_MIB),
         gpu_milli=_gpu_milli(row),
         gpu_types=tuple(sorted({name.strip() for name in types.split("|")} - {""})),
         quality=row.values.get("qos") or None,
@@ -190,7 +190,7 @@ def _task(pod: Pod) -> TaskGroup:
 
 def _gpu_milli(row: Row) -> int:
     """Return the GPU of a pod in all; shares of several GPUs do not occur and are refused."""
-    num_gpus = row.integer("num_gpu", most=_MOST_GPUS_PER_NODE)
+    num_gpus = row.integer("num_gpu", most=_MAX_GPUS_PER_NODE)
     share = row.integer("gpu_milli", most=MILLI)
     if (num_gpus == 0) != (share == 0):
         raise UnreadableRowError("num_gpu and gpu_milli do not agree on whether it uses GPUs")
@@ -205,7 +205,7 @@ def _duration_s(row: Row, created_s: float | None) -> float | None:
     scheduled_s, deleted_s = row.time_s("scheduled_time"), row.time_s("deletion_time")
     if created_s is None or scheduled_s < created_s:
         raise UnreadableRowError("scheduled_time is before creation_time")
-    if not 0 < deleted_s - scheduled_s <= MOST_DURATION_S:
+    if not 0 < deleted_s - scheduled_s <= MAX_DURATION_S:
         raise UnreadableRowError("deletion_time is not after scheduled_time")
     return deleted_s - scheduled_s
 

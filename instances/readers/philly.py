@@ -24,7 +24,7 @@ from alloc.instances.readers.assembly import (
     rigid_jobs,
     uniform_cluster,
 )
-from alloc.instances.readers.jobs import MOST_DURATION_S, MOST_GPUS, TracedJob, select_window
+from alloc.instances.readers.jobs import MAX_DURATION_S, MAX_GPUS, TracedJob, select_window
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.readers.table import Row, UnreadableRowError, read_header, read_table
 from alloc.problems.allocation.instance import Instance
@@ -72,8 +72,8 @@ def _read(path: str | PathLike[str], log: ReportLog) -> list[TracedJob]:
 
 
 def _job(row: Row) -> TracedJob:
-    duration_s = row.positive("duration", most=MOST_DURATION_S)
-    num_gpus = row.integer("num_gpus", least=1, most=MOST_GPUS)
+    duration_s = row.positive("duration", most=MAX_DURATION_S)
+    num_gpus = row.integer("num_gpus", least=1, most=MAX_GPUS)
     gpu_s = row.number("gpu_time")
     # The two are redundant: if they disagree, one of three numbers is damaged.
     if abs(gpu_s - duration_s * num_gpus) > 1e-6 * gpu_s + num_gpus:
@@ -106,7 +106,7 @@ def read_philly_vcs(path: str | PathLike[str]) -> tuple[dict[str, int], ReadRepo
     vcs: dict[str, int] = {}
 
     def parse(row: Row) -> None:
-        vc, nodes = row.text("vc"), row.integer("node num", least=1, most=MOST_GPUS)
+        vc, nodes = row.text("vc"), row.integer("node num", least=1, most=MAX_GPUS)
         if vc in vcs:
             raise UnreadableRowError("vc appears before")
         vcs[vc] = nodes

@@ -33,8 +33,8 @@ _SPEEDS = (
     "token_time",
     "tensor_parallel",
 )
-_MOST_TOKENS = 10_000_000
-_MOST_MS = 1e7
+_MAX_TOKENS = 10_000_000
+_MAX_MS = 1e7
 _SECOND_ENDS = 19  # of 2023-11-16 18:17:03.9799600
 
 
@@ -62,8 +62,8 @@ def read_azure_llm(path: str | PathLike[str]) -> tuple[RequestStream, ReadReport
 
     def parse(row: Row) -> tuple[float, int, int] | None:
         arrival = _seconds(row)
-        prompt = row.integer("ContextTokens", least=1, most=_MOST_TOKENS)
-        answer = row.integer("GeneratedTokens", most=_MOST_TOKENS)
+        prompt = row.integer("ContextTokens", least=1, most=_MAX_TOKENS)
+        answer = row.integer("GeneratedTokens", most=_MAX_TOKENS)
         if answer == 0:
             log.drop("no token generated", f"line {row.line}")
             return None
@@ -129,10 +129,10 @@ def read_splitwise_option(
         if (row.text("model"), row.text("hardware"), degree) != wanted:
             return None
         return (
-            row.integer("prompt_size", least=1, most=_MOST_TOKENS),
+            row.integer("prompt_size", least=1, most=_MAX_TOKENS),
             row.integer("batch_size", least=1),
-            row.positive("prompt_time", most=_MOST_MS) / 1000,
-            row.positive("token_time", most=_MOST_MS) / 1000,
+            row.positive("prompt_time", most=_MAX_MS) / 1000,
+            row.positive("token_time", most=_MAX_MS) / 1000,
         )
 
     rows = [row for row in read_table(path, _SPEEDS, parse, log) if row is not None]

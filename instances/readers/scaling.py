@@ -24,7 +24,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from alloc.errors import InstanceError
-from alloc.instances.readers.jobs import MOST_GPUS
+from alloc.instances.readers.jobs import MAX_GPUS
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.readers.table import Row, UnreadableRowError, read_header, read_table
 from alloc.topology import Topology
@@ -258,7 +258,7 @@ def _size_columns(path: str | PathLike[str]) -> list[int]:
     sizes = [name for name in header if name != _BATCH]
     for name in sizes:
         # The digits as they stand are the column's name again: "08" would not be.
-        if not (name.isascii() and name.isdigit() and 1 <= int(name[:9]) <= MOST_GPUS):
+        if not (name.isascii() and name.isdigit() and 1 <= int(name[:9]) <= MAX_GPUS):
             raise InstanceError(
                 f'{path}, line 1: column "{name[:40]}" is not a number of GPUs; expected '
                 f"{_BATCH},1,2,4,..."
@@ -333,8 +333,8 @@ def _digits(row: Row) -> tuple[str, int, int]:
 
 
 def _nodes(row: Row) -> tuple[str, int, int]:
-    num_hosts = row.integer("num_nodes", least=1, most=MOST_GPUS)
-    num_gpus = row.integer("num_replicas", least=1, most=MOST_GPUS)
+    num_hosts = row.integer("num_nodes", least=1, most=MAX_GPUS)
+    num_gpus = row.integer("num_replicas", least=1, most=MAX_GPUS)
     if num_gpus < num_hosts:
         raise UnreadableRowError("num_replicas is less than num_nodes")
     return f"{num_gpus} on {num_hosts}", num_gpus, num_hosts

@@ -23,7 +23,7 @@ T = TypeVar("T")
 # The widest row of a public trace is under 1 KiB, and the longest job table has 3.4 million rows
 # (Helios). Whatever is beyond is no such table, or was made to fill the memory.
 _LONGEST_LINE = 64 * 1024
-_MOST_LINES = 5_000_000
+_MAX_LINES = 5_000_000
 # Unix time in milliseconds is within, in microseconds beyond; differences stay exact.
 _LATEST_S = 1e13
 _CHUNK = 2**20
@@ -212,11 +212,11 @@ def _require_few_lines(path: Path) -> None:
     """Refuse a table of too many lines at once, not after the minute that reading them takes."""
     lines = 0
     with _open_bytes(path) as file:
-        while lines <= _MOST_LINES and (chunk := file.read(_CHUNK)):
+        while lines <= _MAX_LINES and (chunk := file.read(_CHUNK)):
             # Lines end with a line feed, a carriage return, or both.
             lines += max(chunk.count(b"\n"), chunk.count(b"\r"))
-    if lines > _MOST_LINES:
-        raise InstanceError(f"{path}: has more than {_MOST_LINES} lines; cut it into parts.")
+    if lines > _MAX_LINES:
+        raise InstanceError(f"{path}: has more than {_MAX_LINES} lines; cut it into parts.")
 
 
 def _header(

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from alloc.errors import InstanceError, nearest
 from alloc.instances.topologies.place import Place, shown
 
-_MOST_COUNT = 10**9
+_MAX_COUNT = 10**9
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 
 Path = tuple[str | int, ...]
@@ -145,8 +145,8 @@ class Entry:
             self._refuse("a whole number")
         if value < least:
             raise self.error(f"{self.label} is {value}; it must be {least} or more.")
-        if value > _MOST_COUNT:
-            raise self.error(f"{self.label} is {value}; it must be at most {_MOST_COUNT}.")
+        if value > _MAX_COUNT:
+            raise self.error(f"{self.label} is {value}; it must be at most {_MAX_COUNT}.")
         return value
 
     def flag(self) -> bool:

@@ -58,7 +58,7 @@ _MIB = 2**20
 # What jobs with GPUs tolerate without being told: the plugin's own taint.
 _TOLERATED = "nvidia.com/gpu,amd.com/gpu"
 _REPELS = ("NoSchedule", "NoExecute")
-_MOST_GPUS = 1000
+_MAX_GPUS = 1000
 _IN_BYTES = ("ephemeral-storage", "hugepages-")
 """Resources whose quantities are bytes, as those of memory are; all others are counted."""
 _NONE = "none"
@@ -334,9 +334,9 @@ class _HostTypes:
         if count and replicas not in ("0", "1") and _COUNT in node.labels:
             self.log.alter("shares its GPUs in time; its whole GPUs are read", node.name)
             count = self._labelled_count(node)
-        if count > _MOST_GPUS:
+        if count > _MAX_GPUS:
             raise node.entry.error(
-                f"node {shown(node.name)} offers {count} GPUs; a node has at most {_MOST_GPUS}."
+                f"node {shown(node.name)} offers {count} GPUs; a node has at most {_MAX_GPUS}."
             )
         return count
 

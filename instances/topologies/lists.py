@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Iterator
 
-from alloc.documents import parse_instance, parse_topology, write_topology
+from alloc.documents import format_of
 from alloc.errors import InstanceError, nearest
 from alloc.instances.readers.openb import read_openb_nodes
 from alloc.instances.readers.registry import Option
@@ -21,7 +21,7 @@ from alloc.topology import Topology
 _OPENB = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _DOCUMENT = re.compile(r'"kind"\s*:\s*"(topology|instance)"')
 _VERSION = re.compile(r'"schema_version"\s*:')
-_MOST_COLUMNS = 32
+_MAX_COLUMNS = 32
 
 
 def is_document(text: TopologyText) -> bool:
@@ -54,9 +54,9 @@ def read_document(text: TopologyText, request: Request) -> tuple[Topology, ReadR
     found = _DOCUMENT.search(text.head[:4000])
     try:
         if found is not None and found[1] == "instance":
-            topology = parse_instance(text.text).topology
+            topology = format_of("instance").parse(text.text).topology
         else:
-            topology = parse_topology(text.text)
+            topology = format_of("topology").parse(text.text)
     except InstanceError as error:
         raise text.place().error(str(error)) from None
     if request.name != text.stem:
@@ -95,10 +95,10 @@ def read_table(text: TopologyText, request: Request) -> tuple[Topology, ReadRepo
     log = ReportLog()
     log.files.append(text.file)
     names = _header(text)
-    if not 2 <= len(names) <= _MOST_COLUMNS:
+    if not 2 <= len(names) <= _MAX_COLUMNS:
         raise text.place(1).error(
             f"its first line names {len(names)} columns; a table has a column of hosts and one for "
-            f"each level, at most {_MOST_COLUMNS}, with commas between them."
+            f"each level, at most {_MAX_COLUMNS}, with commas between them."
         )
     for k, name in enumerate(names):
         if not name or name in names[:k]:
@@ -168,7 +168,7 @@ FORMATS = (
         "A topology of alloc in JSON, or the topology of an instance.",
         is_document,
         read_document,
-        write_topology,
+        format_of("topology").write,
         file_names=("*.json",),
         tells_hosts=True,
     ),

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-_MOST_STEPS = 1_000
+_MAX_STEPS = 1_000
 # As long as a name can be.
-_MOST_REPEATS = 253
+_MAX_REPEATS = 253
 _DEEPEST = 50
 _CLASSES: dict[str, Callable[[str], bool]] = {
     "d": lambda c: c in "0123456789",
@@ -111,14 +111,14 @@ class NamePattern:
         return False
 
     def _add(self, step: _Step) -> int:
-        if len(self._steps) >= _MOST_STEPS:
+        if len(self._steps) >= _MAX_STEPS:
             raise PatternError("it repeats too much")
         self._steps.append(step)
         return len(self._steps) - 1
 
     def _compile(self, node: _Node) -> None:
         self._pieces += 1
-        if self._pieces > 4 * _MOST_STEPS:
+        if self._pieces > 4 * _MAX_STEPS:
             raise PatternError("it repeats too much")
         kind, parts = node
         if kind == "char":
@@ -209,8 +209,8 @@ class _Parser:
         self.position += len(body) + 2
         least = int(low)
         most = (int(high) if high else None) if comma else least
-        if max(least, most or 0) > _MOST_REPEATS or (most is not None and most < least):
-            raise PatternError(f"it repeats more than {_MOST_REPEATS} times, or backwards")
+        if max(least, most or 0) > _MAX_REPEATS or (most is not None and most < least):
+            raise PatternError(f"it repeats more than {_MAX_REPEATS} times, or backwards")
         return least, most
 
     def atom(self, depth: int) -> _Node:

@@ -40,7 +40,7 @@ from alloc.topology.host import GpuLink, HostType
 from alloc.units import require_non_negative, require_positive
 
 # More NVLinks than any one GPU has had so far: then they lead to a switch.
-_MOST_NVLINKS = 18
+_MAX_NVLINKS = 18
 
 
 def read_nvidia_smi(
@@ -153,7 +153,7 @@ def _nvlinks(matrix: Matrix, gpu: str, one: float | None) -> Iterator[GpuLink]:
             f'"{gpu}" carries is not known; pass gpu_type=, for example "h100", or '
             "nvlink_gb_per_s=."
         )
-    most = products.num_nvlinks(gpu) or _MOST_NVLINKS
+    most = products.num_nvlinks(gpu) or _MAX_NVLINKS
     switches = 0
     for group in components(matrix.gpus, bonds):
         peers = {a: [c for pair, c in bonds.items() if a in pair] for a in group}

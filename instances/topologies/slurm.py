@@ -15,7 +15,7 @@ from alloc.topology import Topology
 BLOCK = "block"
 RING = "ring"
 
-_MOST_IN_RING = 16
+_MAX_IN_RING = 16
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,9 @@ def ring_topology(rings: Sequence[Switch], file: str, request: Request) -> Topol
             raise ring.where.error(f"ring {shown(ring.name)} has no nodes; name them in order.")
         tree.domain(ring.name, ring.where, level=levels[0])
         count = _add_nodes(tree, ring)
-        if count > _MOST_IN_RING:
+        if count > _MAX_IN_RING:
             raise ring.where.error(
-                f"ring {shown(ring.name)} has {count} nodes; Slurm allows {_MOST_IN_RING} in a "
+                f"ring {shown(ring.name)} has {count} nodes; Slurm allows {_MAX_IN_RING} in a "
                 "ring, so split it."
             )
     return tree.build(request.name, host_types=request.host_types, levels=levels, one_piece=False)

@@ -27,7 +27,7 @@ _COLUMN = re.compile(r"GPU\d+|NIC\d+|CPU|[a-z]\w*\d\w*")
 _NVLINKS = re.compile(r"NV([1-9]\d{0,2})")
 _NAMED_GPU = re.compile(r"GPU \d[\d, ]*: (?P<name>.+?)(?: \(UUID: .*\))?")
 _NIC_NAME = re.compile(r"(NIC\d+): (\S+)")
-_MOST_CPUS = 100_000
+_MAX_CPUS = 100_000
 TAKE_AGAIN = "take it again with `nvidia-smi topo -m > host.txt`"
 """The cure for most of what can be wrong with a matrix."""
 
@@ -211,7 +211,7 @@ def _numbers(text: str) -> set[int]:
         if not found:
             return set()
         first, last = int(found[1]), int(found[2] or found[1])
-        if last >= _MOST_CPUS:
+        if last >= _MAX_CPUS:
             return set()
         numbers.update(range(first, last + 1))
     return numbers

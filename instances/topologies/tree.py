@@ -15,7 +15,7 @@ MAX_HOSTS = 1_000_000
 """Most hosts that a file may name; a short hostlist can name billions."""
 
 # Real fabrics have up to 5. Arrays have a row for each level.
-_MOST_LEVELS = 32
+_MAX_LEVELS = 32
 _TIERS = ("leaf", "spine", "core")
 
 
@@ -307,11 +307,11 @@ class TreeBuilder:
                 names
             )
         count = max(heights.values(), default=-1) + 1
-        if count > _MOST_LEVELS:
+        if count > _MAX_LEVELS:
             top = max(heights, key=heights.__getitem__)
             raise self._places[top].error(
                 f"{self.domain_word} {shown(top)} stands on {count - 1} levels of others; at "
-                f"most {_MOST_LEVELS} levels are read, so flatten the tree."
+                f"most {_MAX_LEVELS} levels are read, so flatten the tree."
             )
         ordered = tier_names(count) if names is None else tuple(names)
         if len(ordered) != count:

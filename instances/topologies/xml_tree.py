@@ -11,7 +11,7 @@ from xml.sax.xmlreader import AttributesImpl, Locator
 from alloc.instances.topologies.place import Place
 
 # Real files have some 30: caches and cores in packages, bridges under bridges.
-_MOST_DEPTH = 200
+_MAX_DEPTH = 200
 
 
 @dataclass
@@ -100,9 +100,9 @@ class _Builder(ContentHandler):
         self._locator = locator
 
     def startElement(self, name: str, attrs: AttributesImpl) -> None:
-        if len(self._open) >= _MOST_DEPTH:
+        if len(self._open) >= _MAX_DEPTH:
             raise self.here().error(
-                f"elements are nested more than {_MOST_DEPTH} deep; that is not a host."
+                f"elements are nested more than {_MAX_DEPTH} deep; that is not a host."
             )
         element = Element(name, dict(attrs.items()), self.here())
         if self._open:

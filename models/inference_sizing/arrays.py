@@ -36,7 +36,7 @@ def array_model(layout: Layout) -> ArrayModel:
     for k, (t, p, _) in enumerate(layout.y):
         upper[first_y + k] = data.hosts(p, t)
     for p, k in h_at.items():
-        upper[k], cost[k] = data.most_held(p), data.held_price(p)
+        upper[k], cost[k] = data.max_held(p), data.held_price(p)
     builder.columns(number, upper, cost=cost)
     return builder.model("min")
 

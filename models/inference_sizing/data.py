@@ -13,7 +13,7 @@ from alloc.problems.inference_sizing.rates import (
     fullest,
     group_rate,
     loss_cases,
-    most_rate,
+    max_rate,
 )
 from alloc.problems.inference_sizing.served import ReplicaOption, ServedModel
 
@@ -122,7 +122,7 @@ class SizingData:
             period.hours * held.price_in(t) for t, period in enumerate(self.problem.periods)
         )
 
-    def most_held(self, pool: int) -> int:
+    def max_held(self, pool: int) -> int:
         """Return the most hosts of a pool that can be held through all periods."""
         return min(self.hosts(pool, t) for t in range(len(self.periods)))
 
@@ -153,8 +153,8 @@ def sizing_data(problem: InferenceProblem) -> SizingData:
             if model.rate_per_s(period.members[0]) <= 0:
                 continue
             for o, option in enumerate(model.options):
-                most_lost = max(loss[o] for loss in losses)
-                columns = columns_of(problem, model, period.members[0], option, most_lost)
+                max_lost = max(loss[o] for loss in losses)
+                columns = columns_of(problem, model, period.members[0], option, max_lost)
                 if columns:
                     choices.append(Choice(m, t, o, columns))
     return SizingData(
@@ -171,7 +171,7 @@ def columns_of(
     model: ServedModel,
     period: int,
     option: ReplicaOption,
-    most_lost: int,
+    max_lost: int,
 ) -> tuple[Column, ...]:
     """Return the columns of an option, up to the first that serves everything by itself.
 
@@ -188,9 +188,9 @@ def columns_of(
         found = []
         best: list[tuple[float, ...]] = []
         # The most promising cap first: most others are then out of the question unseen.
-        for b in sorted(caps, key=lambda b: -most_rate(problem, model, period, option, b)):
-            most = most_rate(problem, model, period, option, b)
-            left = [replicas - lost for lost in range(most_lost + 1)]
+        for b in sorted(caps, key=lambda b: -max_rate(problem, model, period, option, b)):
+            most = max_rate(problem, model, period, option, b)
+            left = [replicas - lost for lost in range(max_lost + 1)]
             hoped = [min(most * n, demand) if n > 0 else 0.0 for n in left]
             if any(all(h <= r for h, r in zip(hoped, rates, strict=True)) for rates in best):
                 continue

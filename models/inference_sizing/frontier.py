@@ -32,7 +32,7 @@ from alloc.problems.inference_sizing.rates import Loss, fullest, largest_only
 Array = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 
-MOST_STATES = 20_000
+MAX_STATES = 20_000
 """Partial mixes kept at once; a problem with more is left to the model by columns."""
 _ROUNDING = 1e-9
 
@@ -133,11 +133,11 @@ def _mixes(
         of_type.setdefault(model.options[choice.option].gpu_type, []).append((c, choice))
     for g, here in of_type.items():
         states = _of_type(data, m, here, demand, types.index(g), len(types))
-        if len(states.made) * len(whole.made) > 100 * MOST_STATES:
+        if len(states.made) * len(whole.made) > 100 * MAX_STATES:
             return None
         last = g == next(reversed(of_type))
         whole = _combined(whole, states, demand, only_complete=last)
-        if len(whole.made) > MOST_STATES:
+        if len(whole.made) > MAX_STATES:
             return None
     done = np.flatnonzero(whole.served[:, -1] >= demand * (1 - _ROUNDING))
     return tuple(Mix(tuple(whole.gpus[i].tolist()), whole.made[i]) for i in done)

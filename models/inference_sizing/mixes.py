@@ -133,6 +133,6 @@ def mix_model(layout: MixLayout) -> ArrayModel:
         else:
             cost[k] = data.price(p, t)
     for k, p in enumerate(held):
-        upper[first_h + k], cost[first_h + k] = data.most_held(p), data.held_price(p)
+        upper[first_h + k], cost[first_h + k] = data.max_held(p), data.held_price(p)
     builder.columns(number, upper, cost=cost, integer=integer)
     return builder.model("min")

@@ -40,7 +40,7 @@ def concrete_model(data: SizingData) -> pyo.ConcreteModel:
         model.Y, domain=pyo.NonNegativeIntegers, bounds=lambda _, t, p, q: (0, data.hosts(p, t))
     )
     model.h = pyo.Var(
-        model.H, domain=pyo.NonNegativeIntegers, bounds=lambda _, p: (0, data.most_held(p))
+        model.H, domain=pyo.NonNegativeIntegers, bounds=lambda _, p: (0, data.max_held(p))
     )
 
     used = pyo.quicksum(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from scipy import sparse
 
 from alloc.formulation import ArrayModel, BuiltModel
+from alloc.model_builder import ModelBuilder, Term
 from alloc.models.malleable.costs import LevelCosts
 from alloc.models.malleable.data import Array, Index
 from alloc.models.malleable.grid import Grid, Held, built_model, fractions, grid_of, idle_free
@@ -53,33 +54,9 @@ class Columns:
     q: Index
 
 
-class _Rows:
-    """Collects rows as triplets."""
-
-    def __init__(self) -> None:
-        self.row: list[Index] = []
-        self.column: list[Index] = []
-        self.value: list[Array] = []
-        self.lower: list[Array] = []
-        self.upper: list[Array] = []
-        self.count = 0
-
-    def add(
-        self,
-        count: int,
-        terms: Sequence[tuple[Index, Index | int, Array | float]],
-        lower: Array | float = -np.inf,
-        upper: Array | float = np.inf,
-    ) -> None:
-        """Add `count` rows: terms are (row within the block, column, value), broadcast."""
-        for row, column, value in terms:
-            rows, columns, values = np.broadcast_arrays(row, column, value)
-            self.row.append(rows.ravel() + self.count)
-            self.column.append(columns.ravel())
-            self.value.append(values.ravel().astype(float))
-        self.lower.append(np.broadcast_to(np.asarray(lower, dtype=float), count))
-        self.upper.append(np.broadcast_to(np.asarray(upper, dtype=float), count))
-        self.count += count
+_PER_JOB, _CAPACITY = "C1_to_C12_and_C14_per_job", "C8_capacity"
+_GOAL, _HOSTS = "C15_peaks_and_C16_held", "C13_hosts"
+"""Families of rows: those of one job after the other stand together, whatever their constraint."""
 
 
 class _Builder:
@@ -87,22 +64,7 @@ class _Builder:
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
-        self.rows = _Rows()
-        self.lower: list[Array] = []
-        self.upper: list[Array] = []
-        self.integer: list[np.ndarray] = []
-        self.count = 0
-
-    def block(
-        self, shape: tuple[int, ...], upper: Array | float, whole: bool, lower: float = 0.0
-    ) -> Index:
-        """Add a block of variables from `lower` to `upper`."""
-        size = int(np.prod(shape))
-        self.lower.append(np.full(size, lower))
-        self.upper.append(np.broadcast_to(np.asarray(upper, dtype=float), shape).ravel())
-        self.integer.append(np.full(size, whole))
-        self.count += size
-        return np.arange(self.count - size, self.count).reshape(shape)
+        self.model = ModelBuilder(_PER_JOB, _CAPACITY, _GOAL, _HOSTS)
 
     def columns(self, j: int) -> Columns:
         """Add the variables of a job."""
@@ -117,27 +79,27 @@ class _Builder:
             after[-1] = 0.0  # finished by its limit
         over = float(data.work[j]) if grid.may_run_over(j) else 0.0
         rate = float(table.rate.max())
+        add = self.model.columns
         return Columns(
-            x=self.block((num, choices), 1.0, True),
-            v=self.block((num, choices), 1.0, False),
-            u=self.block((num,), after, True),
-            e=self.block((num,), stay, False),
-            o=int(self.block((1,), over, False)[0]),
-            b=self.block((restarts,), 1.0, True),
-            z=self.block((restarts,), 1.0, False),
-            m=self.block((fixed,), 1.0, True),
-            q=self.block((int(grid.split(j) is not None),), max(over / rate, 1.0), False),
+            x=add((num, choices), 1.0),
+            v=add((num, choices), 1.0, integer=False),
+            u=add(num, after),
+            e=add(num, stay, integer=False),
+            o=int(add(1, over, integer=False)[0]),
+            b=add(restarts, 1.0),
+            z=add(restarts, 1.0, integer=False),
+            m=add(fixed, 1.0),
+            q=add(int(grid.split(j) is not None), max(over / rate, 1.0), integer=False),
         )
 
     def job(self, j: int, at: Columns) -> None:
         """Add the rows of a job, in the order of the page of mathematics."""
-        grid, data, add = self.grid, self.grid.data, self.rows.add
+        grid, data, add = self.grid, self.grid.data, partial(self.model.rows, _PER_JOB)
         slots, rate, work = grid.slots(j), data.table(j).rate, float(data.work[j])
         num, choices = at.x.shape
         k = np.arange(num)
         row = k[:, None]
-        none = np.zeros(1, dtype=np.int64)
-        add(1, [(none, at.v.ravel(), np.tile(rate, num)), (none, at.o, 1.0)], lower=work)  # (C1)
+        add(1, [(0, at.v.ravel(), np.tile(rate, num)), (0, at.o, 1.0)], lower=work)  # (C1)
         before_one = np.where(k == 0, 1.0, 0.0)  # u of the first slot is the constant 1
         add(num, [(row, at.x, 1.0), (k[1:], at.u[:-1], -1.0)], upper=before_one)  # (C2)
         cells = np.arange(num * choices)
@@ -161,12 +123,12 @@ class _Builder:
             lower=work,
         )
         if num:
-            add(1, [(none, at.o, 1.0), (none, at.u[-1], -work)], upper=0.0)  # (C7)
+            add(1, [(0, at.o, 1.0), (0, at.u[-1], -work)], upper=0.0)  # (C7)
         mean = (np.array(slots)[:, None] - slots.start + 0.5) * rate / work
         over = 1 / float(rate.max()) - (slots.stop - slots.start) / work
         add(
             1,
-            [(none, at.e, 1.0), (none, at.v.ravel(), -mean.ravel()), (none, at.o, over)],
+            [(0, at.e, 1.0), (0, at.v.ravel(), -mean.ravel()), (0, at.o, over)],
             lower=grid.mean_busy_constant(j),
         )  # (C9)
         if delta:
@@ -177,17 +139,17 @@ class _Builder:
                 [(cells, at.x.ravel(), 1.0), (cells, np.tile(at.m, num), -1.0)],
                 upper=0.0,
             )
-            add(1, [(none, at.m, 1.0)], upper=1.0)
+            add(1, [(0, at.m, 1.0)], upper=1.0)
         if not data.instance.jobs[j].preemptible:
             self._no_pause(j, at)
         if (split := grid.split(j)) is not None:
             position, early = split
-            over_s = (none, at.o, -1.0 / float(rate.max()))
-            last = over_s if position == num else (none, at.e[position], -1.0)
-            add(1, [(none, at.q, 1.0), last], lower=-early)  # (C14)
+            over_s = (0, at.o, -1.0 / float(rate.max()))
+            last = over_s if position == num else (0, at.e[position], -1.0)
+            add(1, [(0, at.q, 1.0), last], lower=-early)  # (C14)
 
     def _restarts(self, j: int, at: Columns, delta: float) -> None:
-        add = self.rows.add
+        add = partial(self.model.rows, _PER_JOB)
         num, choices = at.x.shape
         k = np.arange(num)
         row = k[:, None]
@@ -197,7 +159,7 @@ class _Builder:
         low = np.full((num, choices), -1.0)
         if num and held is not None:
             low[0, held] -= 1.0  # x of the slot before the first is the constant 1
-        terms: list[tuple[Index, Index | int, Array | float]] = [
+        terms: list[Term] = [
             (cells, np.broadcast_to(at.z[:, None], cells.shape), 1.0),
             (cells, at.x, -1.0),
             (cells[1:], at.x[:-1], 1.0),
@@ -212,20 +174,16 @@ class _Builder:
         num = len(at.x)
         k = np.arange(num - 1)
         row = k[:, None]
-        self.rows.add(
-            num - 1,
-            [(row, at.x[1:], 1.0), (row, at.x[:-1], -1.0), (k, at.u[:-1], -1.0)],
-            lower=-1.0,
-        )  # (C12)
+        terms = [(row, at.x[1:], 1.0), (row, at.x[:-1], -1.0), (k, at.u[:-1], -1.0)]
+        self.model.rows(_PER_JOB, num - 1, terms, lower=-1.0)  # (C12)
         if num and self.grid.data.started[j]:
-            none = np.zeros(1, dtype=np.int64)
-            self.rows.add(1, [(none, at.x[0], 1.0)], lower=1.0)
+            self.model.row(_PER_JOB, [(at.x[0], 1.0)], lower=1.0)
 
     def capacity(self, columns: list[Columns]) -> None:
         """Add (C8): one row a slot and resource."""
         data = self.grid.data
         num_rows = len(data.rows.names)
-        terms: list[tuple[Index, Index | int, Array | float]] = []
+        terms: list[Term] = []
         for j, at in enumerate(columns):
             use = data.table(j).use
             t = np.array(self.grid.slots(j), dtype=np.int64)
@@ -238,7 +196,7 @@ class _Builder:
         scaled = [
             (row, col, np.broadcast_to(val, np.shape(col)) / scale[row]) for row, col, val in terms
         ]
-        self.rows.add(len(limit), scaled, upper=limit / scale)
+        self.model.rows(_CAPACITY, len(limit), scaled, upper=limit / scale)
 
     def level(self, level: LevelCosts, columns: list[Columns], peaks: Index) -> Terms:
         """Return a level of the goal: columns, their coefficients, and a constant."""
@@ -256,24 +214,22 @@ class _Builder:
         grid, target = self.grid, self.grid.data.target
         last = np.array([grid.longest(j) for j in range(len(columns))])
         first = np.array([grid.slots(j).start for j in range(len(columns))], dtype=float)
-        none = np.zeros(1, dtype=np.int64)
         found = []
         for peak, floor in zip(target.peaks, target.floors, strict=True):
             top = max(float(peak.at(last).max()), floor)
-            z = self.block((1,), top, False, floor)
+            z = self.model.columns(1, top, floor, integer=False)
             found.append(z)
             begin = peak.at(first)
             for j, own in enumerate(columns):
                 slope = float(peak.slope[j])
-                over = (none, own.o, -slope / self.fastest(j))
-                self.rows.add(1, [(none, z, 1.0), (none, own.e, -slope), over], lower=begin[j])
+                over = (own.o, -slope / self.fastest(j))
+                self.model.row(_GOAL, [(z, 1.0), (own.e, -slope), over], lower=begin[j])
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
     def held(self, columns: list[Columns], peaks: Index) -> None:
         """Add (C16): the earlier levels of the goal keep what they reached."""
         target = self.grid.data.target
         first = len(target.level.peaks)
-        none = np.zeros(1, dtype=np.int64)
         for level, limit in target.held:
             own = peaks[first : first + len(level.peaks)]
             first += len(level.peaks)
@@ -281,7 +237,7 @@ class _Builder:
             # In units of its largest cost of a slot: what is held may be of any size, and solvers'
             # tolerances are absolute.
             unit = level.size
-            self.rows.add(1, [(none, at, value / unit)], upper=(limit - constant) / unit)
+            self.model.row(_GOAL, [(at, value / unit)], upper=(limit - constant) / unit)
 
     def fastest(self, j: int) -> float:
         """Return the highest rate of a job."""
@@ -290,14 +246,13 @@ class _Builder:
     def hosts(self, columns: list[Columns]) -> None:
         """Add (C13): what the hosts do not hold together, after all other columns."""
         rows, switches = self.grid.conflict_rows
-        y = self.block((switches,), 1.0, True)
+        y = self.model.columns(switches, 1.0)
         first = [self.grid.slots(j).start for j in range(len(columns))]
         for row in rows:
             at = [columns[j].x[t - first[j], c] for j, t, c in row.columns]
             at += [y[k] for k, _ in row.switches]
             value = [1.0] * len(row.columns) + [float(factor) for _, factor in row.switches]
-            none = np.zeros(len(at), dtype=np.int64)
-            self.rows.add(1, [(none, np.array(at), np.array(value))], upper=float(row.limit))
+            self.model.row(_HOSTS, zip(at, value, strict=True), upper=float(row.limit))
 
 
 def array_model(grid: Grid) -> tuple[ArrayModel, list[Columns]]:
@@ -306,40 +261,16 @@ def array_model(grid: Grid) -> tuple[ArrayModel, list[Columns]]:
     columns = [builder.columns(j) for j in range(grid.data.num_jobs)]
     for j, at in enumerate(columns):
         builder.job(j, at)
-    per_job = builder.rows.count
     builder.capacity(columns)
-    per_slot = builder.rows.count
     peaks = builder.peaks(columns)
     builder.held(columns, peaks)
-    per_level = builder.rows.count
     builder.hosts(columns)
-    rows = builder.rows
-    matrix = sparse.csr_array(
-        (np.concatenate(rows.value), (np.concatenate(rows.row), np.concatenate(rows.column))),
-        shape=(rows.count, builder.count),
-    )
     slot_s, target = grid.data.slot_s, grid.data.target
-    cost = np.zeros(builder.count)
+    cost = np.zeros(builder.model.num_columns)
     own = peaks[: len(target.level.peaks)]
     positions, values, constant = builder.level(target.level, columns, own)
     cost[positions] = values * slot_s
-    model = ArrayModel(
-        sense="min",
-        cost=cost,
-        matrix=matrix,
-        row_lower=np.concatenate(rows.lower),
-        row_upper=np.concatenate(rows.upper),
-        lower=np.concatenate(builder.lower),
-        upper=np.concatenate(builder.upper),
-        integer=np.concatenate(builder.integer),
-        offset=constant * slot_s,
-        rows={
-            "C1_to_C12_and_C14_per_job": slice(0, per_job),
-            "C8_capacity": slice(per_job, per_slot),
-            "C15_peaks_and_C16_held": slice(per_slot, per_level),
-            "C13_hosts": slice(per_level, rows.count),
-        },
-    )
+    model = builder.model.model("min", constant * slot_s, cost=cost)
     return model, columns
 
 

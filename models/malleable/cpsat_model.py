@@ -23,7 +23,7 @@ from alloc.objectives import Held as HeldLevel
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Solution
 
-_FEWEST_PARTS, _MOST_PARTS = 10**4, 10**8
+_FEWEST_PARTS, _MAX_PARTS = 10**4, 10**8
 """Parts of a slot: completions, and so the bound, are exact to one."""
 _PARTS_SHARE = 1e-7
 """Of the sum of all jobs alone, what the parts may round: a tenth of what is called optimal."""
@@ -33,7 +33,7 @@ _LARGEST_SUM = 2**60
 """Of any row or the objective: CP-SAT counts in 64 bits."""
 _LARGEST_WORK = 10**9
 _LARGEST_WEIGHT = _LARGEST_WHOLE = 10**6
-_MOST_ENTRIES = 20_000
+_MAX_ENTRIES = 20_000
 """Numbers times multiples of the least of them that are tried, until all are whole."""
 _WHOLE = 1e-12
 """Relative distance from a whole number that double precision explains."""
@@ -322,7 +322,7 @@ def _parts(grid: Grid) -> int:
     choices, distance = max(grid.num_choices, 1), float(grid.num_slots + 1)
     share = max(float((1 / data.shortest).max()), 1.0)
     most = min(
-        _MOST_PARTS,
+        _MAX_PARTS,
         _LARGEST_PRODUCT / largest,
         _LARGEST_SUM / (_CUT_SCALE * share * choices * distance),  # (C9)
         _LARGEST_SUM / (max(weights) * choices),
@@ -336,7 +336,7 @@ def whole_multiples(values: Array) -> list[int] | None:
     None where there are none up to `_LARGEST_WHOLE`.
     """
     distinct, at = np.unique(values / values.min(), return_inverse=True)
-    multiples = np.outer(np.arange(1, _MOST_ENTRIES // len(distinct) + 1), distinct)
+    multiples = np.outer(np.arange(1, _MAX_ENTRIES // len(distinct) + 1), distinct)
     whole = np.abs(multiples - np.rint(multiples)) <= _WHOLE * multiples
     found = np.flatnonzero(whole.all(axis=1))
     if not len(found) or multiples[found[0]].max() > _LARGEST_WHOLE:

@@ -63,7 +63,7 @@ def operation_arrays(data: OperationData) -> OperationArrays:
     cost = np.concatenate([c[4] for c in columns])
     upper = np.ones(len(kind))
     splits, nodes = kind == SPLIT, kind == NODES
-    upper[splits] = data.most_nodes[node_type[splits]]
+    upper[splits] = data.max_nodes[node_type[splits]]
     upper[nodes] = data.nodes_of[owner[nodes]]
     builder = ModelBuilder()
     builder.columns(len(kind), upper, cost=cost)

@@ -64,7 +64,7 @@ class OperationData:
         return len(self.gpus)
 
     @cached_property
-    def most_nodes(self) -> Whole:
+    def max_nodes(self) -> Whole:
         """Most nodes that can be of each type, shape (V,)."""
         return self.nodes_of @ self.offers.astype(np.int64)
 
@@ -82,7 +82,15 @@ class OperationData:
 
 
 def operation_data(problem: OperationProblem, objective: str = "operation-cost") -> OperationData:
-    """Return the numbers of a decision for an objective of the checker."""
+    """Return the numbers of a decision for an objective of the checker.
+
+    Parameters
+    ----------
+    problem
+        The decision.
+    objective
+        ``operation-cost`` or ``expected-operation-cost``.
+    """
     expected = require_operation_objective(objective) == "expected-operation-cost"
     gpus = np.array([t.num_gpus for t in problem.types], dtype=np.int64)
     most = int(gpus.max())

@@ -45,7 +45,7 @@ fewest of its gangs that cannot stand together are a conflict; its rows are adde
 
 Size: sum_k |C_k| columns, |K| + |R| rows.
 
-Complexity: NP-hard; pseudo-polynomial for one row (dynamic program, `dynamic_program`). A vertex of
+Complexity: NP-hard; pseudo-polynomial for one row (dynamic program). A vertex of
 the LP relaxation has at most |R| jobs with fractional configurations, so the gap is below the
 utility of |R| jobs. No EPTAS for |R| >= 2 unless FPT = W[1].
 
@@ -60,9 +60,6 @@ from typing import Any
 from alloc.models.round.arrays import build_arrays as build_arrays
 from alloc.models.round.data import RoundData as RoundData
 from alloc.models.round.data import round_data as round_data
-from alloc.models.round.dynamic_program import (
-    solve_one_resource as solve_one_resource,
-)
 
 _LAZY = {
     "build_cpsat": "alloc.models.round.cpsat_model",

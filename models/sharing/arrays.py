@@ -98,15 +98,15 @@ def array_model(
         Values of other objectives that may not get worse.
     """
     builder = ModelBuilder()
-    most_z = np.array([len(data.classes[k].members) for k, _ in data.options], dtype=float)
-    lowest = np.zeros(len(most_z))
+    max_z = np.array([len(data.classes[k].members) for k, _ in data.options], dtype=float)
+    lowest = np.zeros(len(max_z))
     if all_run:
         ruled = set(rules_options(data, all_run).tolist())
-        lowest = np.where([k in ruled for k, _ in data.options], 0.0, most_z)
-    most_x = np.array([len(data.groups[column.group].gpus) for column in columns], dtype=float)
-    z = builder.columns(len(most_z), most_z, lowest)
-    y = builder.columns(len(data.pairs), np.array(_most_tasks(data), dtype=float))
-    x = builder.columns(len(most_x), most_x)
+        lowest = np.where([k in ruled for k, _ in data.options], 0.0, max_z)
+    max_x = np.array([len(data.groups[column.group].gpus) for column in columns], dtype=float)
+    z = builder.columns(len(max_z), max_z, lowest)
+    y = builder.columns(len(data.pairs), np.array(_max_tasks(data), dtype=float))
+    x = builder.columns(len(max_x), max_x)
     _add_rows(builder, data, columns, (z, y, x), all_run=all_run)
     for name, value in (held or {}).items():
         kept = costs(data, columns, name)
@@ -130,7 +130,7 @@ def rules_options(data: SharingData, all_run: bool) -> Whole:
     return np.flatnonzero(number != 1)
 
 
-def _most_tasks(data: SharingData) -> list[int]:
+def _max_tasks(data: SharingData) -> list[int]:
     """Return the most tasks there are of the kind of each pair."""
     most = np.zeros(len(data.items), dtype=np.int64)
     for o, (k, _) in enumerate(data.options):

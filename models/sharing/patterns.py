@@ -22,10 +22,10 @@ from alloc.units import MILLI
 
 Whole = npt.NDArray[np.int64]
 
-MOST_PATTERNS = 20_000
+MAX_PATTERNS = 20_000
 """Patterns of shares a GPU type may have before they are generated instead of listed."""
 
-_MOST_STEPS = 200_000
+_MAX_STEPS = 200_000
 """Steps that listing them may take; each is a few microseconds."""
 
 
@@ -109,7 +109,7 @@ def share_patterns(
     try:
         for counts in _fillings(gpu_type, sizes, wanted):
             found.append(counts)
-            if len(found) > MOST_PATTERNS:
+            if len(found) > MAX_PATTERNS:
                 return None
     except _TooManyError:
         return None
@@ -136,7 +136,7 @@ def _fillings(
     def fill(position: int, milli: int, mib: int) -> Iterator[Counts]:
         nonlocal steps
         steps += 1
-        if steps > _MOST_STEPS:
+        if steps > _MAX_STEPS:
             raise _TooManyError
         if position == len(able):
             if not any(counts[k] < wanted[k] and fits(k, milli, mib) for k in able):

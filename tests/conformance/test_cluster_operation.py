@@ -56,7 +56,7 @@ def test_the_whiteboard_is_the_same_problem(problem: OperationProblem):
 
 
 @settings(max_examples=25, deadline=None)
-@given(operation_problems(most_gpus=3))
+@given(operation_problems(max_gpus=3))
 def test_patterns_prove_the_same_bound_by_another_way(problem: OperationProblem):
     """Whole nodes as columns share nothing with the aggregated model; the optimum lies between."""
     for objective in OBJECTIVES:
@@ -80,7 +80,7 @@ def test_patterns_close_the_gap_of_a_small_cluster(kind):
 
 @pytest.mark.long
 @settings(max_examples=20, deadline=None)
-@given(operation_problems(most_jobs=5, most_gpus=4))
+@given(operation_problems(max_jobs=5, max_gpus=4))
 def test_bounds_and_policies_are_on_their_sides(problem: OperationProblem):
     """No policy beats the optimum, no multipliers prove more than it, plans fit the model."""
     data = operation_data(problem)

@@ -25,7 +25,8 @@ from alloc.problems.right_sizing import (
 from alloc.result import Limits
 from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType
-from alloc.verification.right_sizing import check_plan_claims, verify_plan
+from alloc.verification.claims import check_claims
+from alloc.verification.right_sizing import objective, verify_plan
 
 GAP = 1e-6
 CHECKS = (HealthCheck.too_slow, HealthCheck.filter_too_much)
@@ -62,7 +63,7 @@ def test_all_models_and_methods_agree(data):
         assert certificate.bound <= expected + 1e-5 * max(1.0, abs(expected))
         assert certificate.gap <= 2 * GAP or certificate.objective == pytest.approx(0, abs=1e-6)
         assert verify_plan(problem, result.solution) == []
-        assert check_plan_claims(problem, result) == []
+        assert check_claims(problem, result, objective) == []
 
 
 # Brute force --------------------------------------------------------------------------------------

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from round_dynamic_program import solve_one_resource
 from strategies import instances
 
 from alloc.errors import UnsupportedFeatureError
 from alloc.families import FAMILIES
-from alloc.models.round import round_data, solve_one_resource
+from alloc.models.round import round_data
 from alloc.objectives import round_utility
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.solving import solve

@@ -17,11 +17,11 @@ from alloc.problems.operation.problem import (
 
 
 @st.composite
-def operation_problems(draw: Any, *, most_jobs: int = 3, most_gpus: int = 2) -> OperationProblem:
+def operation_problems(draw: Any, *, max_jobs: int = 3, max_gpus: int = 2) -> OperationProblem:
     """Random decisions of up to three jobs on up to two nodes, with all that a problem can have."""
     types = []
     for k in range(draw(st.integers(1, 2))):
-        gpus = draw(st.integers(max(1, most_gpus - k), most_gpus))
+        gpus = draw(st.integers(max(1, max_gpus - k), max_gpus))
         table = sorted(draw(st.lists(st.integers(0, 20), min_size=gpus, max_size=gpus)))
         power = sorted(draw(st.lists(st.integers(1, 900), min_size=gpus, max_size=gpus)))
         types.append(NodeType(f"t{k}", gpus, tuple(map(float, table)), tuple(map(float, power))))
@@ -34,7 +34,7 @@ def operation_problems(draw: Any, *, most_jobs: int = 3, most_gpus: int = 2) -> 
     gpus_of = {t.name: t.num_gpus for t in types}
     now = float(draw(st.integers(0, 2)) * 1800)
     jobs, running = [], []
-    for k in range(draw(st.integers(1, most_jobs))):
+    for k in range(draw(st.integers(1, max_jobs))):
         must = draw(st.sampled_from(offered))
         duration = {}
         whole = st.integers(1, 20)

@@ -22,7 +22,7 @@ MOVES = (None, Moves(), Moves(evict=True), Moves(budget=1), Moves(budget=0))
 
 
 def random_instance(
-    rng: np.random.Generator, moves: tuple[Moves | None, ...] = MOVES, most_jobs: int = 4
+    rng: np.random.Generator, moves: tuple[Moves | None, ...] = MOVES, max_jobs: int = 4
 ) -> Instance:
     """Return a cluster of two to four hosts in two racks with some jobs, some of them running."""
     types = (HostType("big", 4, "a", 16000, 64), HostType("small", 2, "b", 9000, 33))
@@ -35,7 +35,7 @@ def random_instance(
     )
     free = topology.capacity.copy()
     jobs, running = [], []
-    for j in range(int(rng.integers(2, most_jobs + 1))):
+    for j in range(int(rng.integers(2, max_jobs + 1))):
         job = random_job(rng, j)
         at = random_start(rng, topology, job, free)
         if at is not None:
@@ -44,7 +44,7 @@ def random_instance(
             continue
         jobs.append(job)
     if not jobs:
-        return random_instance(rng, moves, most_jobs)
+        return random_instance(rng, moves, max_jobs)
     return Instance(
         "tiny",
         topology,

@@ -98,10 +98,10 @@ def job_classes(draw, name: str) -> JobClass:
 
 
 @st.composite
-def problems(draw, most_quarters: int = 2, most_scenarios: int = 2) -> PlanningProblem:
+def problems(draw, max_quarters: int = 2, max_scenarios: int = 2) -> PlanningProblem:
     """Planning problems; nearly all of them have a plan, since there is usually a cloud."""
-    quarters = draw(st.integers(1, most_quarters))
-    number = draw(st.integers(1, most_scenarios))
+    quarters = draw(st.integers(1, max_quarters))
+    number = draw(st.integers(1, max_scenarios))
     found = [draw(offers(f"offer-{i}")) for i in range(draw(st.integers(1, 3)))]
     rent = HostOffer("rent", HostType("host-a", 1, "a"), "on_demand", 0.3)
     # Without it there may be no plan: that is a case too.

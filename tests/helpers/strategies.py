@@ -34,8 +34,8 @@ GPU_TYPES = ("v100", "a100", "h100")
 LEVELS = ("pod", "leaf")
 MODELS = ("resnet-50", "vgg-16", "bert")
 _CENTURY_S = 3_000_000_000.0
-_MOST_MILLI = 10**9
-_MOST_MIB = 64 * 1024 * 1024
+_MAX_MILLI = 10**9
+_MAX_MIB = 64 * 1024 * 1024
 
 
 def names(wild: bool = False) -> st.SearchStrategy[str]:
@@ -76,8 +76,8 @@ def host_types(
     cpu = draw(st.integers(4, 32)) * MILLI
     memory = draw(st.integers(4, 64)) * 1024
     if wild:
-        cpu = draw(st.integers(100, _MOST_MILLI))
-        memory = draw(st.integers(64, _MOST_MIB))
+        cpu = draw(st.integers(100, _MAX_MILLI))
+        memory = draw(st.integers(64, _MAX_MIB))
     links: tuple[GpuLink, ...] = ()
     if gpus > 1 and draw(st.booleans()):
         bandwidth = draw(positives(900.0, wild))

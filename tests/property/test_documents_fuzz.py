@@ -13,25 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import instances, results, solutions
 
-from alloc.documents import (
-    parse_instance,
-    parse_result,
-    parse_solution,
-    parse_topology,
-    write_instance,
-    write_result,
-    write_solution,
-    write_topology,
-)
+from alloc.documents import format_of
+from alloc.documents.reading import save
 from alloc.errors import InstanceError
 from alloc.verification import verify
 
 Reader = Callable[[str | bytes], Any]
 READERS: dict[str, Reader] = {
-    "instance": parse_instance,
-    "solution": parse_solution,
-    "result": parse_result,
-    "topology": parse_topology,
+    "instance": format_of("instance").parse,
+    "solution": format_of("solution").parse,
+    "result": format_of("result").parse,
+    "topology": format_of("topology").parse,
 }
 # A hang is a failure, a slow machine is not. A longer hunt: ALLOC_FUZZ_EXAMPLES=2000.
 fuzz = settings(
@@ -65,12 +57,12 @@ def document(data: st.DataObject, kind: str) -> str:
     """Draw a valid document of a kind."""
     instance = data.draw(instances(max_jobs=3, max_hosts=3))
     if kind == "instance":
-        return write_instance(instance)
+        return save(instance)
     if kind == "topology":
-        return write_topology(instance.topology)
+        return save(instance.topology)
     if kind == "solution":
-        return write_solution(data.draw(solutions(instance)))
-    return write_result(data.draw(results(instance)))
+        return save(data.draw(solutions(instance)))
+    return save(data.draw(results(instance)))
 
 
 def containers(value: Any) -> list[Any]:
@@ -132,7 +124,7 @@ def test_documents_with_wrong_fields_are_read_or_refused(kind: str, data: st.Dat
         mutate(data, raw)
     found = read(kind, json.dumps(raw))
     if kind == "instance" and found is not None:
-        assert parse_instance(write_instance(found)) == found
+        assert format_of("instance").parse(save(found)) == found
         assert len(found.fingerprint) == 64
         _ = found.topology.graph
 
@@ -185,7 +177,7 @@ def test_any_bytes_are_refused(text: bytes | str) -> None:
 def test_any_solution_that_reads_can_be_judged(data: st.DataObject) -> None:
     """A hostile solution must not break the checker: it gets violations, however absurd it is."""
     instance = data.draw(instances(max_jobs=3, max_hosts=3))
-    raw = json.loads(write_solution(data.draw(solutions(instance))))
+    raw = json.loads(save(data.draw(solutions(instance))))
     for _ in range(data.draw(st.integers(1, 3))):
         mutate(data, raw)
     found = read("solution", json.dumps(raw))

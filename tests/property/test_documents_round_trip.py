@@ -15,18 +15,8 @@ from jsonschema import Draft202012Validator
 from rule_strategies import ruled_instances
 from strategies import certificates, instances, results, solutions
 
-from alloc.documents import (
-    canonical_json,
-    json_schema,
-    parse_instance,
-    parse_result,
-    parse_solution,
-    parse_topology,
-    write_instance,
-    write_result,
-    write_solution,
-    write_topology,
-)
+from alloc.documents import canonical_json, format_of, json_schema
+from alloc.documents.reading import save
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
 from alloc.problems.allocation.solution import Assignment
 from alloc.result import Result
@@ -54,12 +44,12 @@ def valid(kind: str, text: str) -> str:
 )
 def test_instances(instance: Instance) -> None:
     """Also twice: a document written again after reading has no reason to differ."""
-    text = valid("instance", write_instance(instance))
-    found = parse_instance(text)
+    text = valid("instance", save(instance))
+    found = format_of("instance").parse(text)
     assert found == instance
     assert found.description == instance.description
-    assert write_instance(found) == text
-    assert parse_instance(text.encode()) == instance
+    assert save(found) == text
+    assert format_of("instance").parse(text.encode()) == instance
 
 
 @pytest.mark.long
@@ -69,11 +59,11 @@ def test_solutions_and_results(data: st.DataObject, wild: bool) -> None:
     """A result that does not survive its file is a result lost."""
     instance = data.draw(instances(wild=wild))
     solution = data.draw(solutions(instance, wild=wild))
-    assert parse_solution(valid("solution", write_solution(solution))) == solution
+    assert format_of("solution").parse(valid("solution", save(solution))) == solution
     result = data.draw(results(instance, wild=wild))
-    assert parse_result(valid("result", write_result(result))) == result
+    assert format_of("result").parse(valid("result", save(result))) == result
     unsolved = Result(None, data.draw(certificates(wild=wild)), conflict="no job fits")
-    assert parse_result(valid("result", write_result(unsolved))) == unsolved
+    assert format_of("result").parse(valid("result", save(unsolved))) == unsolved
 
 
 @thorough
@@ -81,14 +71,14 @@ def test_solutions_and_results(data: st.DataObject, wild: bool) -> None:
 def test_topologies(instance: Instance) -> None:
     """A cluster can be kept by itself and put under other jobs."""
     topology = instance.topology
-    assert parse_topology(valid("topology", write_topology(topology))) == topology
+    assert format_of("topology").parse(valid("topology", save(topology))) == topology
 
 
 @thorough
 @given(instances(max_jobs=5))
 def test_jobs_with_equal_configurations_share_them_after_reading(instance: Instance) -> None:
     """Sharing is what keeps 10,000 jobs small in memory and quick to check."""
-    found = parse_instance(write_instance(instance)).jobs
+    found = format_of("instance").parse(save(instance)).jobs
     for a in found:
         for b in found:
             if a.configurations == b.configurations:
@@ -110,13 +100,13 @@ def test_the_fingerprint_does_not_see_how_the_problem_is_stored(instance: Instan
         description={"generator": "another"},
     )
     assert copied.fingerprint == instance.fingerprint
-    assert parse_instance(write_instance(instance)).fingerprint == instance.fingerprint
-    document = json.loads(write_instance(instance))
+    assert format_of("instance").parse(save(instance)).fingerprint == instance.fingerprint
+    document = json.loads(save(instance))
     for job in document["jobs"]:
         if isinstance(job["configurations"], str):
             job["configurations"] = document["configuration_sets"][job["configurations"]]
     del document["configuration_sets"]
-    assert parse_instance(json.dumps(document)).fingerprint == instance.fingerprint
+    assert format_of("instance").parse(json.dumps(document)).fingerprint == instance.fingerprint
 
 
 def _as_int(value: float) -> float:
@@ -220,13 +210,13 @@ def test_every_field_of_a_job_is_changed_above() -> None:
 def test_the_fingerprint_is_the_same_in_every_process(instance: Instance) -> None:
     """Results are matched to instances across machines, so no hash order may come in."""
     program = (
-        "import sys; from alloc.documents import parse_instance;"
-        "print(parse_instance(sys.stdin.buffer.read()).fingerprint)"
+        "import sys; from alloc.documents.reading import parse;"
+        "print(parse(sys.stdin.buffer.read()).fingerprint)"
     )
     for seed in ("1", "2"):
         process = subprocess.run(
             [sys.executable, "-c", program],
-            input=write_instance(instance).encode(),
+            input=save(instance).encode(),
             capture_output=True,
             check=True,
             env={**os.environ, "PYTHONHASHSEED": seed},

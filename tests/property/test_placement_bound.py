@@ -76,7 +76,7 @@ def test_bounds_hold_against_brute_force_on_hundreds_of_instances() -> None:
 def check_admission(seed: int) -> bool:
     """Hold an exact admission against brute force; return whether jobs compete for the room."""
     rng = np.random.default_rng(seed)
-    instance = random_instance(rng, (Moves(budget=0),), most_jobs=5)
+    instance = random_instance(rng, (Moves(budget=0),), max_jobs=5)
     level = parse_goal(str(rng.choice(["gpus_placed", "weight_placed + 0.1 gpus_placed"]))).levels[
         0
     ]

@@ -132,7 +132,7 @@ def test_a_reservation_that_is_not_used_costs_its_fee(method):
 
 def test_of_a_large_problem_values_are_estimates_with_what_is_proved(monkeypatch):
     """Where the relaxation is not solved again, the range has the true value in it."""
-    monkeypatch.setattr(marginals, "_MOST_COLUMNS", 0)
+    monkeypatch.setattr(marginals, "_MAX_COLUMNS", 0)
     problem = load_stored_planning("planning-budget")
     base, checked = relaxed(problem), 0
     for value in right_size(problem, method="decomposition", limits=Limits(gap=1e-3)).sensitivities:

@@ -13,7 +13,8 @@ from alloc.problems.right_sizing.headroom import reference_gpus
 from alloc.result import Limits
 from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType
-from alloc.verification.right_sizing import check_plan_claims, verify_plan
+from alloc.verification.claims import check_claims
+from alloc.verification.right_sizing import objective, verify_plan
 
 GAP = 1e-7
 CHECKS = (HealthCheck.too_slow, HealthCheck.filter_too_much)
@@ -200,4 +201,4 @@ def test_no_bound_is_ever_on_the_wrong_side(data):
         if result.solution is not None:
             assert result.certificate.objective >= optimum * (1 - 1e-6) - 1e-4
             assert verify_plan(problem, result.solution) == []
-            assert check_plan_claims(problem, result) == []
+            assert check_claims(problem, result, objective) == []

@@ -12,6 +12,7 @@ import pytest
 from needs import need_data
 
 from alloc.instances.inflation import inflated_arrivals
+from alloc.result import Limits
 from alloc.schedulers.placement import BestFit, Fgd, FirstFit, RandomFit
 from alloc.schedulers.placement.sequence import place_in_order
 from alloc.solving.sharing.offline_packing import pack_offline
@@ -54,7 +55,7 @@ def test_the_offline_bound_is_nearly_reached(trace: openb.Trace) -> None:
     """What 100 % demand allows is bounded by prices, and an allocation comes within 0.5 %."""
     instance = inflated_arrivals(trace.gpu_hosts, trace.pods, seed=42)
     arrived = openb.arrived_by(place_in_order(instance, FirstFit()), 100)
-    certificate = pack_offline(arrived, time_limit_s=90).certificate
+    certificate = pack_offline(arrived, limits=Limits(90)).certificate
     assert certificate.bound_proof == "recomputed"
     assert certificate.bound == pytest.approx(6023, abs=3)
     assert certificate.gap is not None

@@ -401,6 +401,13 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
     Totals, GPUs and single groups are looked at first, since they make the better sentences; what
     passes them is placed on the empty cluster. What is said is proved; a gang that is not decided
     on, seldom any but one with MIG slices, passes (`alloc.packing.stands_alone`).
+
+    Parameters
+    ----------
+    topology
+        The cluster, empty.
+    configuration
+        The configuration.
     """
     if configuration.within is not None and configuration.within not in topology.domain_of_host:
         known = (*topology.levels, "host")

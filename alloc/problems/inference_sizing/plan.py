@@ -85,7 +85,15 @@ class InferencePlan:
     held: tuple[tuple[str, int], ...] = ()
 
     def gpus_used(self, period: str, pool: str) -> int:
-        """Return the GPUs of a pool under replicas in a period."""
+        """Return the GPUs of a pool under replicas in a period.
+
+        Parameters
+        ----------
+        period
+            Name of a period.
+        pool
+            Name of a pool.
+        """
         return sum(
             c.hosts * sum(c.replica_gpus)
             for c in self.contents
@@ -93,12 +101,28 @@ class InferencePlan:
         )
 
     def hosts_used(self, period: str, pool: str) -> int:
-        """Return the hosts of a pool that hold replicas in a period."""
+        """Return the hosts of a pool that hold replicas in a period.
+
+        Parameters
+        ----------
+        period
+            Name of a period.
+        pool
+            Name of a pool.
+        """
         return sum(c.hosts for c in self.contents if (c.period, c.pool) == (period, pool))
 
 
 def plan_cost(problem: InferenceProblem, plan: InferencePlan) -> float:
-    """Return what a plan costs over all periods, in the currency of the problem."""
+    """Return what a plan costs over all periods, in the currency of the problem.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    plan
+        An answer to it.
+    """
     held = dict(plan.held)
     total = 0.0
     for pool in problem.pools:

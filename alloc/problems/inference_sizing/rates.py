@@ -68,7 +68,7 @@ def group_rate(
     return factor * sustainable_rate(load_of(model, period, option, batch_cap), replicas)
 
 
-def most_rate(
+def max_rate(
     problem: InferenceProblem,
     model: ServedModel,
     period: int,
@@ -78,7 +78,7 @@ def most_rate(
     """Return a rate per replica, requests/s, that no number of replicas exceeds."""
     place = (model.name, problem.periods[period].name, option.key)
     factor = problem.factors.get(place, 1.0)
-    return factor * load_of(model, period, option, batch_cap).most_per_replica
+    return factor * load_of(model, period, option, batch_cap).max_per_replica
 
 
 def loss_cases(problem: InferenceProblem, model: ServedModel) -> list[Loss]:

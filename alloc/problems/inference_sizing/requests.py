@@ -18,7 +18,7 @@ QUANTILES = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0
 """Edges of the bins in which distributions of tokens are kept: narrow where percentiles look."""
 
 _SHARES_SUM = 1e-6
-_MOST_TOKENS = 100_000_000
+_MAX_TOKENS = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -255,8 +255,8 @@ def require_tokens(value: float, where: str, field: str) -> None:
     """Refuse token counts below 1 or beyond belief."""
     if not value >= 1:
         raise InstanceError(f"{where}: {field} is {value:g}; it must be 1 or more.")
-    if value > _MOST_TOKENS:
+    if value > _MAX_TOKENS:
         raise InstanceError(
-            f"{where}: {field} is {value:g}, more than {_MOST_TOKENS:,} tokens; count tokens per "
+            f"{where}: {field} is {value:g}, more than {_MAX_TOKENS:,} tokens; count tokens per "
             "request, not per day."
         )

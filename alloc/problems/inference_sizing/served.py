@@ -21,8 +21,8 @@ Unit = Literal["replica", "host"]
 OptionKey = tuple[str, int, int]
 """GPU type, tensor-parallel and pipeline-parallel degree: names an option of a model."""
 
-_MOST_BATCH = 4096
-_MOST_FAILURES = 4
+_MAX_BATCH = 4096
+_MAX_FAILURES = 4
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ class ReplicaOption:
                     f"{where}: decode_tokens_per_s has batch {batch} after {before}; list every "
                     "batch size once, in order."
                 )
-            if batch > _MOST_BATCH:
+            if batch > _MAX_BATCH:
                 raise InstanceError(
                     f"{where}: decode_tokens_per_s has batch {batch}; batches are counted in "
-                    f"requests, at most {_MOST_BATCH}."
+                    f"requests, at most {_MAX_BATCH}."
                 )
             before = batch
         if self.max_batch is not None:
@@ -107,7 +107,7 @@ class ReplicaOption:
     @cached_property
     def batches(self) -> tuple[int, ...]:
         """Batch sizes to choose a cap from: those measured, up to `max_batch`."""
-        most = self.max_batch if self.max_batch is not None else _MOST_BATCH
+        most = self.max_batch if self.max_batch is not None else _MAX_BATCH
         return tuple(batch for batch, _ in self.decode_tokens_per_s if batch <= most)
 
     def step_s(self, batch: int) -> float:
@@ -167,9 +167,9 @@ class ServedModel:
         require_non_negative(self.kv_mib_per_token, where, "kv_mib_per_token")
         require_positive(self.arrival_scv, where, "arrival_scv")
         require_count(self.failures, where, "failures")
-        if self.failures > _MOST_FAILURES:
+        if self.failures > _MAX_FAILURES:
             raise InstanceError(
-                f"{where}: failures is {self.failures}; at most {_MOST_FAILURES} at once are "
+                f"{where}: failures is {self.failures}; at most {_MAX_FAILURES} at once are "
                 "planned for."
             )
         if not self.classes or not self.options:

@@ -107,7 +107,7 @@ class Load:
         ]  # fmt: skip
 
     @cached_property
-    def most_per_replica(self) -> float:
+    def max_per_replica(self) -> float:
         """A rate per replica that no number of replicas exceeds, requests/s; 0 if none will do.
 
         Stability, and the goals that depend on nothing but the rate at each replica.
@@ -262,7 +262,7 @@ def sustainable_rate(load: Load, replicas: int) -> float:
     """
     if replicas <= 0 or not load.present:
         return 0.0
-    most = load.most_per_replica * replicas
+    most = load.max_per_replica * replicas
     if most <= 0:
         return 0.0
 

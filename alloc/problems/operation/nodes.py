@@ -9,7 +9,7 @@ from functools import cached_property
 from alloc.errors import InstanceError
 from alloc.units import require_count, require_non_negative
 
-_MOST_GPUS = 64
+_MAX_GPUS = 64
 """Most GPUs of a node. Beyond any server; the models grow with its square."""
 
 
@@ -44,9 +44,9 @@ class NodeType:
             raise InstanceError("a node type has an empty name; name it.")
         where = f'node type "{self.name}"'
         require_count(self.num_gpus, where, "num_gpus", least=1)
-        if self.num_gpus > _MOST_GPUS:
+        if self.num_gpus > _MAX_GPUS:
             raise InstanceError(
-                f"{where}: num_gpus is {self.num_gpus}, more than {_MOST_GPUS}; a node is one "
+                f"{where}: num_gpus is {self.num_gpus}, more than {_MAX_GPUS}; a node is one "
                 "server, so make a pool of several."
             )
         for field in ("price_per_h", "power_w"):

@@ -250,12 +250,30 @@ class OperationProblem(Problem):
         return self.types[self.type_index[name]]
 
     def rate_per_h(self, node_type: NodeType, gpus: int) -> float:
-        """Return what a node costs with so many GPUs in use, money per hour, energy included."""
+        """Return what a node costs with so many GPUs in use, money per hour, energy included.
+
+        Parameters
+        ----------
+        node_type
+            The type of the node.
+        gpus
+            GPUs in use, 0 (the node is off) to those of the node.
+        """
         energy = node_type.power_at(gpus) / 1000 * self.energy_price_per_kwh
         return node_type.price_at(gpus) + energy
 
     def duration(self, job: OperationJob, node_type: str, gpus: int) -> float | None:
-        """Return the time to completion if the job runs so from now on, seconds, or None."""
+        """Return the time to completion if the job runs so from now on, seconds, or None.
+
+        Parameters
+        ----------
+        job
+            The job.
+        node_type
+            Name of the type of node that it runs on.
+        gpus
+            GPUs that it holds there.
+        """
         times = job.duration_s.get(node_type, ())
         time = times[gpus - 1] if 1 <= gpus <= len(times) else None
         if time is None:

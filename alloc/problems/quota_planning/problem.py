@@ -29,7 +29,7 @@ GOALS: tuple[QuotaGoal, ...] = (
     "least_quota",
 )
 _PROBABILITIES_SUM = 1e-6
-_MOST_RATIO = 1e9
+_MAX_RATIO = 1e9
 """Largest ratio of two weights or prices: double precision proves sums to a share of 1e-12, and of
 what counts least a thousandth still has to be seen beside what counts most."""
 _LEAST_PEAK_MILLI = 10
@@ -295,10 +295,10 @@ class QuotaProblem(Problem):
 
 
 def _require_comparable(values: list[float], what: str) -> None:
-    if values and max(values) > _MOST_RATIO * min(values):
+    if values and max(values) > _MAX_RATIO * min(values):
         raise InstanceError(
             f"{what} go from {min(values):g} to {max(values):g}; keep the largest within "
-            f"{_MOST_RATIO:g} times the smallest, or the smallest counts as nothing."
+            f"{_MAX_RATIO:g} times the smallest, or the smallest counts as nothing."
         )
 
 
@@ -395,6 +395,13 @@ class QuotaPlan:
         """Return an instance with these quotas for its tenants.
 
         The quota of a tenant of an instance is over all GPU types: the sum of its quotas here.
+
+        Parameters
+        ----------
+        problem
+            The problem that it answers.
+        instance
+            What the quotas are for.
 
         Raises
         ------

@@ -245,12 +245,12 @@ class _Ledger:
             job_class = self.problem.classes[self.problem.class_index[share.job_class]]
             gpu_type = job_class.options[share.option].gpu_type
             margin = wanted.get((share.job_class, gpu_type, share.site, share.spot), 0.0)
-            if margin and share.jobs_per_hour > _SENT * self._most_arrivals(share.job_class):
+            if margin and share.jobs_per_hour > _SENT * self._max_arrivals(share.job_class):
                 pool = share.quarter, gpu_type, share.site, share.spot
                 found[pool] = max(found.get(pool, 0.0), margin)
         return found
 
-    def _most_arrivals(self, job_class: str) -> float:
+    def _max_arrivals(self, job_class: str) -> float:
         return max(max(s.arrivals[job_class]) for s in self.problem.scenarios)
 
     def _energy(

@@ -28,10 +28,10 @@ from alloc.problems.right_sizing.demand import JobClass, TighteningKey
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.workload.queueing import wait_in_queue
 
-_MOST_SERVERS = 1000
+_MAX_SERVERS = 1000
 """Beyond it a few more servers hardly matter; fewer than there are is on the safe side."""
 _STEPS = 40
-MOST_HEADROOM = 1000
+MAX_HEADROOM = 1000
 """GPUs for a busy one from which on a goal cannot be kept: nobody buys a pool that is idle for all
 but a thousandth of the time, and one as large as that keeps the goal with far less."""
 KEPT_OUT = 1e5
@@ -40,7 +40,7 @@ host that is there anyway has room for a few jobs whatever they count."""
 
 
 @lru_cache(maxsize=65536)
-def most_utilisation(
+def max_utilisation(
     servers: int, run_hours: float, wait_hours: float, fraction: float | None
 ) -> float:
     """Return the largest utilisation at which jobs wait no longer than promised (M/M/c).
@@ -56,7 +56,7 @@ def most_utilisation(
     fraction
         Fraction of the jobs that keep to it; None: the mean does.
     """
-    servers = min(servers, _MOST_SERVERS)
+    servers = min(servers, _MAX_SERVERS)
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2
@@ -96,7 +96,7 @@ def headroom(
     -------
     float or None
         1 or more, without any `Tightening`; None if the option is too slow for the goal, or would
-        need more than `MOST_HEADROOM` GPUs for a busy one.
+        need more than `MAX_HEADROOM` GPUs for a busy one.
     """
     way = job_class.options[option]
     floor = 1 / problem.utilisation
@@ -107,8 +107,8 @@ def headroom(
     if wait_hours < 0:
         return None
     servers = max(int(pool_gpus // way.gpus), 1)
-    busy = most_utilisation(servers, hours, wait_hours, job_class.goal.fraction)
-    return None if busy * MOST_HEADROOM < 1 else max(1 / busy, floor)
+    busy = max_utilisation(servers, hours, wait_hours, job_class.goal.fraction)
+    return None if busy * MAX_HEADROOM < 1 else max(1 / busy, floor)
 
 
 def require_goals_can_be_kept(problem: PlanningProblem) -> None:
@@ -117,7 +117,7 @@ def require_goals_can_be_kept(problem: PlanningProblem) -> None:
     Raises
     ------
     InstanceError
-        If for a class with jobs the formula asks for more than `MOST_HEADROOM` GPUs for a busy one
+        If for a class with jobs the formula asks for more than `MAX_HEADROOM` GPUs for a busy one
         on every option that is fast enough.
     """
     pool_gpus = reference_gpus(problem)
@@ -134,7 +134,7 @@ def require_goals_can_be_kept(problem: PlanningProblem) -> None:
         if fast and all(headroom(problem, job_class, k, pool_gpus) is None for k in fast):
             raise InstanceError(
                 f'job class "{job_class.name}": that {goal.sentence} would take more than '
-                f"{MOST_HEADROOM:,} GPUs for each busy one in pools of {pool_gpus:,.0f} GPUs; give "
+                f"{MAX_HEADROOM:,} GPUs for each busy one in pools of {pool_gpus:,.0f} GPUs; give "
                 "a longer goal, fewer jobs that must keep it, or say in pool_gpus how large pools "
                 "are."
             )

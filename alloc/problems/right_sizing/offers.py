@@ -13,7 +13,7 @@ Terms = Literal["purchase", "reserved", "on_demand", "spot"]
 """How hosts are acquired: bought; rented for a fixed number of quarters; rented by the hour;
 rented by the hour until the provider takes them back."""
 
-_MOST_KW_PER_GPU = 100.0
+_MAX_KW_PER_GPU = 100.0
 """Power of a host for each of its GPUs beyond which it is surely in watts; large ones draw 2 kW."""
 
 
@@ -95,10 +95,10 @@ class HostOffer:
             require_non_negative(getattr(self, field), where, field)
         for field in ("idle_kw", "busy_kw"):
             value = getattr(self, field)
-            if value > _MOST_KW_PER_GPU * self.gpus:
+            if value > _MAX_KW_PER_GPU * self.gpus:
                 raise InstanceError(
                     f"{where}: {field} is {format_number(value)}, more than "
-                    f"{_MOST_KW_PER_GPU:g} kW for each GPU; the unit is kW, so divide watts by "
+                    f"{_MAX_KW_PER_GPU:g} kW for each GPU; the unit is kW, so divide watts by "
                     "1,000."
                 )
         if self.busy_kw < self.idle_kw:

@@ -15,7 +15,7 @@ from alloc.units import format_number
 
 Document = Mapping[str, Any]
 
-_MOST_MARGINALS = 12
+_MAX_MARGINALS = 12
 """Marginal values shown, the largest; the document has all."""
 _SMALL_MONEY = 100.0
 """Money below which a marginal value is shown with three digits: one euro more of a budget is worth
@@ -186,7 +186,7 @@ def _sensitivities(values: Sequence[Document], currency: str) -> TextTable:
                 f"{one['amount']} {one['unit']}" if one["unit"].startswith("%") else one["unit"],
                 _saving(one),
             )
-            for one in sorted(values, key=size)[:_MOST_MARGINALS]
+            for one in sorted(values, key=size)[:_MAX_MARGINALS]
         ),
         frozenset({4}),
     )

@@ -18,8 +18,8 @@ from alloc.units import require_count, require_finite, require_non_negative, req
 
 PRICES = "prices"
 """Word of a description that says where offers, prices and sites are from."""
-_MOST_QUARTERS = 80
-_MOST_BANDS = 168
+_MAX_QUARTERS = 80
+_MAX_BANDS = 168
 # Probabilities are written with few digits.
 _PROBABILITY_TOLERANCE = 1e-6
 
@@ -105,9 +105,9 @@ class PlanningProblem(Problem):
         if not self.currency:
             raise InstanceError(f'{where}: currency is empty; name it, for example "EUR".')
         require_count(self.num_quarters, where, "num_quarters", least=1)
-        if self.num_quarters > _MOST_QUARTERS:
+        if self.num_quarters > _MAX_QUARTERS:
             raise InstanceError(
-                f"{where}: num_quarters is {self.num_quarters}; plan at most {_MOST_QUARTERS}."
+                f"{where}: num_quarters is {self.num_quarters}; plan at most {_MAX_QUARTERS}."
             )
         self._require_numbers(where)
         for kind, parts in (
@@ -149,9 +149,9 @@ class PlanningProblem(Problem):
                 f"{where}: epsilon is {self.epsilon:g}; it is a probability, 0 or more and below 1."
             )
         require_count(self.bands, where, "bands", least=1)
-        if self.bands > _MOST_BANDS:
+        if self.bands > _MAX_BANDS:
             raise InstanceError(
-                f"{where}: bands is {self.bands}; a week has {_MOST_BANDS} hours, so give no more."
+                f"{where}: bands is {self.bands}; a week has {_MAX_BANDS} hours, so give no more."
             )
         require_positive(self.utilisation, where, "utilisation")
         if self.utilisation > 1:

@@ -8,8 +8,8 @@ from alloc.errors import InstanceError
 from alloc.problems.right_sizing.series import Series, require_hourly
 from alloc.units import require_finite, require_non_negative
 
-_MOST_PUE = 10.0
-_MOST_CARBON = 10.0
+_MAX_PUE = 10.0
+_MAX_CARBON = 10.0
 """Carbon dioxide of a kWh, kg, beyond which it is surely in grams; lignite emits 1.2 kg."""
 
 
@@ -61,14 +61,14 @@ class Site:
                 f"{where}: pue is {self.pue:g}; the site draws at least what its hosts draw, so it "
                 "is 1 or more."
             )
-        if self.pue > _MOST_PUE:
+        if self.pue > _MAX_PUE:
             raise InstanceError(
                 f"{where}: pue is {self.pue:g}; it is a ratio, for example 1.3, so divide a "
                 "percentage by 100."
             )
         require_hourly(self.energy_price_per_kwh, where, "energy_price_per_kwh")
         require_hourly(self.carbon_kg_per_kwh, where, "carbon_kg_per_kwh", "mass")
-        if max(self.carbon_kg_per_kwh) > _MOST_CARBON:
+        if max(self.carbon_kg_per_kwh) > _MAX_CARBON:
             raise InstanceError(
                 f"{where}: carbon_kg_per_kwh is {max(self.carbon_kg_per_kwh):g}, and coal emits "
                 "about 1 kg; the unit is kg per kWh, so divide grams by 1,000."

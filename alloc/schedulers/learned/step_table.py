@@ -16,7 +16,7 @@ from alloc.workload import NO_RULES, Configuration
 WORKER, SERVER, BUNDLE = range(3)
 """The steps of a job, in the order in which DL2 counts them."""
 
-_MOST_TABLES = 128
+_MAX_TABLES = 128
 """Tables kept; more come only where rates are drawn anew for every job."""
 
 
@@ -81,26 +81,26 @@ def step_table(ladder: TaskLadder, totals: tuple[int, ...], max_tasks: int) -> S
         Most workers, and most PSs, of a job.
     """
     index = {pair: c for pair, c in ladder.index.items() if max(pair) <= max_tasks}
-    most_w = max((w for w, _ in index), default=0)
-    most_u = max((u for _, u in index), default=0)
+    max_w = max((w for w, _ in index), default=0)
+    max_u = max((u for _, u in index), default=0)
     with_workers, with_servers = {w for w, _ in index}, {u for _, u in index}
 
     def leads_on(w: int, u: int) -> bool:
         return (w, u) in index or (u == 0 and w in with_workers) or (w == 0 and u in with_servers)
 
-    stride = most_u + 1
+    stride = max_u + 1
     found: dict[tuple[int, int], tuple[int, int, int]] = {}
     # From the top down: a step leads to the next pair, or as far as the step from there does.
-    for w in range(most_w, -1, -1):
-        for u in range(most_u, -1, -1):
+    for w in range(max_w, -1, -1):
+        for u in range(max_u, -1, -1):
             worker = server = bundle = 0
-            if w < most_w:
+            if w < max_w:
                 further = found[w + 1, u][WORKER]
                 worker = 1 if leads_on(w + 1, u) else further + (further > 0)
-            if u < most_u:
+            if u < max_u:
                 further = found[w, u + 1][SERVER]
                 server = 1 if leads_on(w, u + 1) else further + (further > 0)
-            if w < most_w and u < most_u:
+            if w < max_w and u < max_u:
                 further = found[w + 1, u + 1][BUNDLE]
                 bundle = 1 if (w + 1, u + 1) in index else further + (further > 0)
             found[w, u] = (worker, server, bundle)
@@ -116,7 +116,7 @@ def step_table(ladder: TaskLadder, totals: tuple[int, ...], max_tasks: int) -> S
             index.get((w, u)),
             any(found[w, u]),
         )
-        for w in range(most_w + 1)
+        for w in range(max_w + 1)
         for u in range(stride)
     )
     return StepTable(cells, stride, (need, serve, ladder.bundle))
@@ -172,7 +172,7 @@ class StepTables:
                 "or leave such jobs out."
             )
         self._known[key] = (view.configurations, table)
-        if len(self._known) > _MOST_TABLES:
+        if len(self._known) > _MAX_TABLES:
             self._known.popitem(last=False)
         return table
 

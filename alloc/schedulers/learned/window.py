@@ -25,7 +25,7 @@ from alloc.schedulers.learned.stepwise import Mask as Mask
 from alloc.schedulers.learned.stepwise import Observation as Observation
 from alloc.schedulers.learned.stepwise import Reply as Reply
 from alloc.schedulers.learned.stepwise import StepwiseDecider
-from alloc.schedulers.learned.window_features import MOST_SLOTS, WindowFeatures
+from alloc.schedulers.learned.window_features import MAX_SLOTS, WindowFeatures
 from alloc.schedulers.least_loaded import LeastLoaded
 from alloc.schedulers.state import ClusterState, Decision, JobView
 from alloc.topology import Topology
@@ -356,9 +356,9 @@ class WindowSlot:
             slots = job.run_slots
             observation[first + 1, column] = min(
                 _remaining_s(job) / self._slot_s * self._by_remaining,
-                MOST_SLOTS * self._by_remaining,
+                MAX_SLOTS * self._by_remaining,
             )
-        observation[first, column] = min(slots, MOST_SLOTS) * self._by_slot
+        observation[first, column] = min(slots, MAX_SLOTS) * self._by_slot
 
     def _show_given(self, column: int, job: WindowJob) -> None:
         """Show what a job has been given and what it may get next."""

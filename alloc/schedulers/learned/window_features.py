@@ -26,7 +26,7 @@ SLOTS_SCALE = 100.0
 REMAINING_SCALE = 10.0
 """Slots of remaining run time that count as 1 in the encoding ``paper``; our choice."""
 
-MOST_SLOTS = 1e6
+MAX_SLOTS = 1e6
 """Slots are shown up to this, so that the observation has a finite range."""
 
 
@@ -162,10 +162,10 @@ class WindowFeatures:
         """Return the least and the largest observation, each of `shape`."""
         by_type, by_slot, by_remaining, by_task = self.scales
         types = 1.0 if self.encoding == "paper" else by_type * len(self.models)
-        most_left = MOST_SLOTS * by_remaining if self.encoding == "paper" else 1.0
+        max_left = MAX_SLOTS * by_remaining if self.encoding == "paper" else 1.0
         high = [types] * self.type_rows + [
-            MOST_SLOTS * by_slot,
-            most_left,
+            MAX_SLOTS * by_slot,
+            max_left,
             1.0,
             self.max_tasks * by_task,
             self.max_tasks * by_task,

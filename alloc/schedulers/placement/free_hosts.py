@@ -125,6 +125,13 @@ class FreeHosts:
     def fits(self, group: TaskGroup, gpu_type: str | None = None) -> Mask:
         """Return on which hosts one task of a group fits, shape (hosts,).
 
+        Parameters
+        ----------
+        group
+            The tasks.
+        gpu_type
+            Type of the GPUs that they need; None: any.
+
         Raises
         ------
         UnsupportedFeatureError
@@ -155,7 +162,15 @@ class FreeHosts:
         return [(k, n) for k, n in enumerate(group.demand[len(RESOURCES) :]) if n]
 
     def fits_besides_gpus(self, h: int, group: TaskGroup) -> bool:
-        """Return whether a host has all that one task asks for but GPUs."""
+        """Return whether a host has all that one task asks for but GPUs.
+
+        Parameters
+        ----------
+        h
+            Position of the host.
+        group
+            The tasks.
+        """
         return bool(
             self.cpu[h] >= group.cpu_milli
             and self.memory[h] >= group.memory_mib
@@ -169,14 +184,30 @@ class FreeHosts:
         return np.array([self.left.sum(), self.cpu.sum(), self.memory.sum(), *named])
 
     def holds(self, hosts: Counts, group: TaskGroup) -> Mask:
-        """Return which GPUs of some hosts have room for a task that shares, (hosts, GPUs)."""
+        """Return which GPUs of some hosts have room for a task that shares, (hosts, GPUs).
+
+        Parameters
+        ----------
+        hosts
+            Positions of the hosts.
+        group
+            The tasks.
+        """
         room = self.gpus[hosts] >= group.gpu_milli
         if group.gpu_memory_mib:
             room &= self.gpu_memory[hosts] >= group.gpu_memory_mib
         return room
 
     def room(self, group: TaskGroup, gpu_type: str | None = None) -> Counts:
-        """Return how many tasks of a group fit on each host, at most its count, shape (hosts,)."""
+        """Return how many tasks of a group fit on each host, at most its count, shape (hosts,).
+
+        Parameters
+        ----------
+        group
+            The tasks.
+        gpu_type
+            Type of the GPUs that they need; None: any.
+        """
         room = np.full(len(self.cpu), group.count, dtype=np.int64)
         if group.cpu_milli:
             np.minimum(room, self.cpu // group.cpu_milli, out=room)
@@ -203,7 +234,15 @@ class FreeHosts:
         return np.repeat(self._memory_of_type[:, None], self.gpus.shape[1], axis=1)
 
     def tightest_gpu(self, h: int, group: TaskGroup) -> int:
-        """Return the GPU of a host with the least room that holds a share, the first of equals."""
+        """Return the GPU of a host with the least room that holds a share, the first of equals.
+
+        Parameters
+        ----------
+        h
+            Position of the host.
+        group
+            The tasks.
+        """
         room = self.holds(np.array([h]), group)[0]
         return int(np.where(room, self.gpus[h], MILLI + 1).argmin())
 
@@ -233,7 +272,17 @@ class FreeHosts:
         return gpus
 
     def give(self, h: int, group: TaskGroup, gpus: Iterable[int]) -> None:
-        """Release one task that holds those GPUs."""
+        """Release one task that holds those GPUs.
+
+        Parameters
+        ----------
+        h
+            Position of the host.
+        group
+            The tasks.
+        gpus
+            Positions of the GPUs that it holds on the host, from 0.
+        """
         self._add(h, group, tuple(gpus), +1)
 
     def _add(self, h: int, group: TaskGroup, gpus: tuple[int, ...], sign: int) -> None:

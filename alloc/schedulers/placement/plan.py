@@ -12,6 +12,7 @@ import numpy as np
 from alloc.errors import UnsupportedFeatureError
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import TaskPlacement
+from alloc.result import Limits
 from alloc.schedulers.placement.free_hosts import FreeHosts
 from alloc.schedulers.placement.policy import PlacementPolicy, Request
 from alloc.schedulers.placement.tasks import merge
@@ -49,21 +50,18 @@ class ExactPlan(PlacementPolicy):
     ----------
     expected
         The jobs to expect.
-    plan_s
-        Most time for the plan, seconds; it stops when it is within 0.001 % of its bound.
-    seed
-        Seed of the plan's solver.
+    limits
+        Time and seed of the plan; it stops when it is within 0.001 % of its bound.
     """
 
     name = "exact-plan"
     information = "free capacity, kinds and numbers of the jobs to expect"
     features = ()
 
-    def __init__(self, expected: Sequence[Job], *, plan_s: float = 60.0, seed: int = 0) -> None:
+    def __init__(self, expected: Sequence[Job], *, limits: Limits = Limits()) -> None:
         super().__init__()
         self._expected = tuple(expected)
-        self._plan_s = plan_s
-        self._seed = seed
+        self._limits = limits
         self._spare: FreeHosts | None = None
         self._slots: dict[Kind, deque[Slot]] = {}
         self._open: dict[int, list[Slot]] = {}
@@ -78,7 +76,7 @@ class ExactPlan(PlacementPolicy):
         from alloc.solving.sharing.offline_packing import pack_offline
 
         instance = Instance("expected", free.topology, self._expected)
-        result = pack_offline(instance, time_limit_s=self._plan_s, seed=self._seed)
+        result = pack_offline(instance, limits=self._limits)
         self._spare = FreeHosts(free.topology)
         self._slots = {}
         self._open = {}

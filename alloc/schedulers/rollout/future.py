@@ -44,11 +44,6 @@ class KnownJob:
     runs: bool = False
     pausable: bool = True
 
-    @property
-    def least_s(self) -> float:
-        """Time to completion at full speed, seconds."""
-        return self.left / self.ways[0][0]
-
 
 class ListFuture:
     """List schedules of the known jobs: what each order of service costs.

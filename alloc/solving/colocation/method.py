@@ -47,7 +47,7 @@ _FIRST_S = 1.0
 _CONVERGED = 1e-9
 _PER_ROUND = 2000
 """Most bundles added in a round of pricing."""
-_MOST_CORE = 60_000
+_MAX_CORE = 60_000
 """Most bundles in the last integer program; with more, the gap stays open and says so."""
 
 
@@ -194,8 +194,8 @@ def _solve(
     open_ = math.isfinite(bound) and not is_within(value, bound, OPTIMALITY_GAP)
     if open_ and settings.seconds_left() > 0:
         # What loses more than the gap at the best prices is in no better packing.
-        core, _ = problem.price(*best, value - bound - 1e-9, _MOST_CORE + 1)
-        if len(core) <= _MOST_CORE:
+        core, _ = problem.price(*best, value - bound - 1e-9, _MAX_CORE + 1)
+        if len(core) <= _MAX_CORE:
             again, better, raw = _integers(problem, _master(problem, [*core, *chosen]), settings)
             if better > value:
                 chosen, value = again, better

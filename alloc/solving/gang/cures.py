@@ -154,7 +154,7 @@ def _cure(questions: Questions, given_up: frozenset[str]) -> Relaxation | None:
 def _shortage(questions: Questions) -> float:
     """Return the GPUs (or tasks) of the least configuration that find no place as it stands."""
     question = least(questions)
-    return question.gpus(max(question.main.count - question.most_tasks(), 0))
+    return question.gpus(max(question.main.count - question.max_tasks(), 0))
 
 
 def least(questions: Questions) -> GangFeasibility:
@@ -296,7 +296,7 @@ def _fewer(questions: Questions) -> Iterator[Relaxation]:
         (group, *others) = question.configuration.tasks
         if others:
             continue
-        tasks = min(question.most_tasks(), group.count - 1)
+        tasks = min(question.max_tasks(), group.count - 1)
         if group.gpu_milli and question.quota_left_milli is not None:
             tasks = min(tasks, question.quota_left_milli // group.gpu_milli)
         if question.job.placement.slices:

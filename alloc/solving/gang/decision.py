@@ -141,7 +141,15 @@ class Decider:
 
 
 def decide_for(instance: Instance, job_id: str) -> GangDecision:
-    """Decide on one waiting job of an instance beside its running jobs; see `Decider`."""
+    """Decide on one waiting job of an instance beside its running jobs; see `Decider`.
+
+    Parameters
+    ----------
+    instance
+        What runs and what waits.
+    job_id
+        Id of a job that waits.
+    """
     return Decider(instance).decide(job_id)
 
 

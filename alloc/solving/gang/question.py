@@ -203,15 +203,15 @@ class GangFeasibility:
                     room[units] = np.minimum(room[units], spread.most)
         return room
 
-    def most_tasks(self, drop: frozenset[str] = frozenset()) -> int:
+    def max_tasks(self) -> int:
         """Return the most tasks of the main group, on its own, that the best place has room for."""
-        room = self.reach(self.main, drop)
-        most = int(room.sum() if self.level(drop) is None else room.max())
-        free, names = self.pool_without(drop).free[0], self.tree.topology.resource_names
+        room = self.reach(self.main)
+        most = int(room.sum() if self.level() is None else room.max())
+        free = self.pool_without(frozenset()).free[0]
         left = [
             max(int(free[r]), 0) // self.main.demand[r]
             for r in self.tree.topology.cluster_columns
-            if self.main.demand[r] and names[r] not in drop
+            if self.main.demand[r]
         ]
         return min([most, *left])
 

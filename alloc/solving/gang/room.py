@@ -13,7 +13,6 @@ multiples of sizes that divide it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,22 +88,12 @@ class Tree:
         return self.topology.hosts[unit - first].id
 
 
-def free_pool(instance: Instance, without: Iterable[str] = ()) -> HostPool:
-    """Return the free capacity of a cluster beside its running jobs.
-
-    Parameters
-    ----------
-    instance
-        Its `running` is what holds capacity.
-    without
-        Jobs to leave out, as if they did not run.
-    """
-    left_out = set(without)
+def free_pool(instance: Instance) -> HostPool:
+    """Return the free capacity of a cluster beside its running jobs."""
     pool = HostPool(instance.topology)
     for running in instance.running:
-        if running.job not in left_out:
-            configuration = instance.job(running.job).configurations[running.configuration]
-            pool.take(configuration, running.tasks)
+        configuration = instance.job(running.job).configurations[running.configuration]
+        pool.take(configuration, running.tasks)
     return pool
 
 

@@ -23,9 +23,9 @@ _IDLE = 1e-9
 """Share of its time that a replica which is all but idle is at work."""
 _MARGINS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)
 """By what the latencies of idle replicas are multiplied until replicas at work keep them."""
-_MOST_HOSTS = 1 << 16
+_MAX_HOSTS = 1 << 16
 _ACCURACY = 0.01
-_MOST_LOOSENED = 64.0
+_MAX_LOOSENED = 64.0
 
 
 Missed = tuple[RequestClass, str, float]
@@ -312,9 +312,9 @@ def _looser_goals(
 ) -> Repair | None:
     if not any(c.ttft or c.tpot for m in problem.models for c in m.classes):
         return None
-    if not _solvable(_loosened(problem, _MOST_LOOSENED), settings):
+    if not _solvable(_loosened(problem, _MAX_LOOSENED), settings):
         return None
-    low, high = 1.0, _MOST_LOOSENED
+    low, high = 1.0, _MAX_LOOSENED
     while high / low > 1 + _ACCURACY and settings.seconds_left() > 0:
         middle = math.sqrt(low * high)
         if _solvable(_loosened(problem, middle), settings):
@@ -339,7 +339,7 @@ def _more_hosts(
     extra = 1
     while not _solvable(_with_hosts(problem, pool, extra), settings):
         extra *= 2
-        if extra > _MOST_HOSTS or settings.seconds_left() <= 0:
+        if extra > _MAX_HOSTS or settings.seconds_left() <= 0:
             return None
     low, high = extra // 2, extra
     while high - low > 1 and settings.seconds_left() > 0:

@@ -22,7 +22,7 @@ from alloc.models.malleable.profiles import IDLE, Profile
 _TOLERANCE = 1e-9
 """Relative slack of work against a slot's work and of ends against limits, as in the profiles."""
 
-_MOST_CELLS = 5 * 10**7
+_MAX_CELLS = 5 * 10**7
 """Largest size (slots x kinds x slots of work) of the shared program, a byte a cell."""
 
 Index = npt.NDArray[np.int64]
@@ -182,7 +182,7 @@ class CountedPricing:
         rates = data.target.costs.rate
         kinds = len({(int(g), float(w)) for g, w in zip(data.table_of, rates, strict=True)})
         most = max(slots_needed(data, j) for j in range(data.num_jobs))
-        return num_slots * kinds * (most + 1) <= _MOST_CELLS
+        return num_slots * kinds * (most + 1) <= _MAX_CELLS
 
     def solve(self, prices: Array) -> Priced:
         """Return the cheapest profiles within the slots at prices of shape (slots, R)."""

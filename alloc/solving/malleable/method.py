@@ -39,7 +39,7 @@ _GRID_SLOTS = 300
 _SEARCH_SHARE = 0.96
 _GRID_SHARE = 0.5
 """Part of the time for the grid in continuous time; the rest is for what the grid cannot say."""
-_MOST_COLUMNS = 50_000
+_MAX_COLUMNS = 50_000
 _BACKEND = "alloc column generation + HiGHS"
 
 _TOGETHER = (
@@ -177,10 +177,10 @@ def _time_indexed(
     if settings.time_is_up():
         return nothing, schedule
     grid = grid_of(instance, objective=question.objective, held=settings.held)
-    if grid.num_choices > _MOST_COLUMNS:
+    if grid.num_choices > _MAX_COLUMNS:
         return nothing, schedule
     built = build_grid(grid)
-    if len(cast(ArrayModel, built.model).cost) > _MOST_COLUMNS:
+    if len(cast(ArrayModel, built.model).cost) > _MAX_COLUMNS:
         return nothing, schedule
 
     def run(tried: BuiltModel) -> RawResult:

@@ -31,11 +31,11 @@ from alloc.solving.malleable.quick_insertion import is_exact
 from alloc.solving.outcome import Progress, Settings
 from alloc.verification import verify
 
-_MOST_PROFILES = 120_000
+_MAX_PROFILES = 120_000
 _FEW_PROFILES = 4_000
 _FIRST_SHARE, _GUIDED_SHARE = 0.3, 0.3
 """Shares of the time left after which the first schedule, and those guided by prices, hurry."""
-_MOST_ASKED = 1_000_000
+_MAX_ASKED = 1_000_000
 """Choices (job, slot, configuration) up to which HiGHS is asked for a schedule: building the model
 of more takes a minute and gigabytes."""
 _WORTH = 1e-3
@@ -213,7 +213,7 @@ class Search:
     def _decide_feasibility(self) -> None:
         """Ask HiGHS whether there is a schedule at all: insertion found none within the limits."""
         grid = grid_of(self.data.instance, objective=self.objective, held=self.data.held)
-        if grid.num_choices > _MOST_ASKED:
+        if grid.num_choices > _MAX_ASKED:
             self.report("insertion finds no schedule within the limits; too large to ask HiGHS")
             return
         self.report("insertion finds no schedule within the limits; asking HiGHS for one")
@@ -306,7 +306,7 @@ class Search:
             relaxation.prices,
             self.value - constant + sold,
             num_states=bound_states(self.data, len(relaxation.prices)),
-            most=_MOST_PROFILES,
+            most=_MAX_PROFILES,
             stop=self.settings.time_is_up,
             job_costs=job_costs,
         )

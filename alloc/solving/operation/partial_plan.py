@@ -105,7 +105,7 @@ class PartialPlan:
         node = np.concatenate([on, np.full(len(fresh), OFF)])[row]
         return Options(node, kind, column + 1, cost)
 
-    def squeeze(self, job: int) -> ShrinkMove | None:
+    def shrink_move(self, job: int) -> ShrinkMove | None:
         """Return the cheapest way to run a job that waits on a full node, by shrinking one job.
 
         The job that shrinks gives up just the GPUs that are missing.
@@ -140,11 +140,11 @@ class PartialPlan:
             return None
         return ShrinkMove(int(other[row[k]]), int(shrunk[k]), int(column[k] + 1), float(cost[k]))
 
-    def put_squeezed(self, job: int, squeeze: ShrinkMove) -> None:
+    def put_shrinking(self, job: int, shrink: ShrinkMove) -> None:
         """Run a job that waits beside one that shrinks."""
-        node = int(self.node_of[squeeze.other])
+        node = int(self.node_of[shrink.other])
         v, before = int(self.type[node]), self._charge(node)
-        for j, gpus in ((squeeze.other, squeeze.other_gpus), (job, squeeze.gpus)):
+        for j, gpus in ((shrink.other, shrink.other_gpus), (job, shrink.gpus)):
             was = self.members[node].get(j)
             old = self.data.wait_cost[j] if was is None else self.data.run_cost[j, v, was]
             self.cost += float(self.data.run_cost[j, v, gpus] - old)

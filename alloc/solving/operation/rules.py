@@ -83,15 +83,15 @@ def cheapest_insertion(data: OperationData, order: Iterable[int]) -> PartialPlan
 
 def insert(board: PartialPlan, job: int) -> None:
     """Run a job that waits where it adds least, also beside one that shrinks, if that pays."""
-    options, squeeze = board.options(job), board.squeeze(job)
+    options, shrink = board.options(job), board.shrink_move(job)
     cost = board.data.wait_cost[job]
     best = int(np.argmin(options.cost)) if len(options) else None
     if best is not None and options.cost[best] >= cost:
         best = None
     if best is not None:
         cost = options.cost[best]
-    if squeeze is not None and squeeze.cost < cost:
-        board.put_squeezed(job, squeeze)
+    if shrink is not None and shrink.cost < cost:
+        board.put_shrinking(job, shrink)
     elif best is not None:
         board.put(job, options, best)
 

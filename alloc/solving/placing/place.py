@@ -19,7 +19,7 @@ from alloc.verification.violation import Violation
 
 DEFAULT_GOAL = "gpus_placed then moves"
 """As many GPUs in use as possible, and as few moves for that as it takes."""
-_MOST_REASONS = 100
+_MAX_REASONS = 100
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _reasons(instance: Instance, allocation: Allocation, *, proved: bool) -> dic
     )
     reasons = {}
     for k, job in enumerate(waiting):
-        if k >= _MOST_REASONS:
+        if k >= _MAX_REASONS:
             reasons[job.id] = "no place is left for it, or the goal gains nothing from it"
             continue
         try:

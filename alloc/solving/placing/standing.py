@@ -9,12 +9,29 @@ from itertools import combinations
 import numpy as np
 
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
+from alloc.problems.allocation.solution import Assignment
 from alloc.solving.gang import domains_held
 from alloc.solving.gang.room import OUTSIDE
 from alloc.topology import HostType, Topology
 from alloc.units import MILLI, RESOURCES
 from alloc.verification.violation import Violation
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
+
+_NAMED_FIRST = {
+    "host_capacity": "host",
+    "gpu_capacity": "host",
+    "gpu_memory": "host",
+    "gpu_use": "host",
+    "mig_compute": "host",
+    "mig_media": "host",
+    "mig_overlap": "host",
+    "cluster_capacity": "resource",
+    "quota": "tenant",
+    "cohort": "cohort",
+    "apart": "domain",
+    "together": "level",
+}
+"""What a violation names first, by its code; of all others it is the job."""
 
 _NOWHERE = "nowhere"
 """A level without domains, as long as no other level has the name."""
@@ -51,21 +68,27 @@ def leave_broken(instance: Instance, broken: Sequence[Violation]) -> Instance:
 
 def jobs_concerned(instance: Instance, broken: Sequence[Violation]) -> set[str]:
     """Return the running jobs that have a part in what is broken from the start."""
+    named: dict[str, set[str]] = {kind: set() for kind in ("job", "host", "resource", "tenant")}
+    for violation in broken:
+        kind = _NAMED_FIRST.get(violation.code, "job")
+        if kind in ("domain", "level"):
+            named["job"].update(violation.ids[1:])
+        elif kind in named:
+            named[kind].add(violation.ids[0])
     cohorts = _cohorts(instance, broken)
-    tenants = {v.ids[0] for v in broken if v.code == "quota"}
-    tenants |= {t.name for t in instance.tenants if t.cohort in cohorts}
-    # Affinities name a domain or a level and then the jobs; all else the job or the host first.
-    named = {job for v in broken if v.code in ("apart", "together") for job in v.ids[1:]}
-    named |= {
-        v.ids[0] for v in broken if v.code not in ("apart", "together", "quota", "cohort") and v.ids
-    }
-    return {
-        a.job
-        for a in instance.running
-        if a.job in named
-        or any(task.host in named for task in a.tasks)
-        or instance.job(a.job).tenant in tenants
-    }
+    named["tenant"] |= {t.name for t in instance.tenants if t.cohort in cohorts}
+    scarce = [instance.topology.resource_names.index(name) for name in named["resource"]]
+
+    def is_concerned(a: Assignment) -> bool:
+        demand = instance.job(a.job).configurations[a.configuration].demand
+        return (
+            a.job in named["job"]
+            or any(task.host in named["host"] for task in a.tasks)
+            or any(demand[r] for r in scarce)
+            or instance.job(a.job).tenant in named["tenant"]
+        )
+
+    return {a.job for a in instance.running if is_concerned(a)}
 
 
 def only(instance: Instance, jobs: Collection[str], moves: Moves | None = None) -> Instance:

@@ -252,13 +252,16 @@ class Proof:
     permutation: Permutation | None
 
 
+_ROUNDS_AT_NODE = 12
+"""Most rounds of ascent at a node: its parent's reduced costs leave little to gain in more."""
+
+
 def branch_and_bound(
     problem: QuadraticAssignment,
     incumbent: Permutation,
     *,
     deadline: float,
     root: DualAscent | None = None,
-    rounds: int = 12,
     margin: float = 1e-9,
 ) -> Proof:
     """Prove how good a permutation is, or find a cheaper one.
@@ -278,13 +281,11 @@ def branch_and_bound(
         When to stop, on the clock of `time.perf_counter`.
     root
         State of an ascent to start from, or None.
-    rounds
-        Most rounds of ascent at a node.
     margin
         How far below the incumbent's cost a node is closed, relative to that cost or to 1; of costs
         that come in steps, the steps say.
     """
-    search = _Search(problem, incumbent, deadline, rounds, margin)
+    search = _Search(problem, incumbent, deadline, margin)
     state = root if root is not None else DualAscent.of(problem)
     everything = np.arange(problem.size)
     search.visit(state, everything, everything, {})
@@ -301,10 +302,9 @@ class _Search:
         problem: QuadraticAssignment,
         incumbent: Permutation,
         deadline: float,
-        rounds: int,
         margin: float,
     ) -> None:
-        self.problem, self.deadline, self.rounds, self.margin = problem, deadline, rounds, margin
+        self.problem, self.deadline, self.margin = problem, deadline, margin
         self.permutation, self.cost = incumbent, problem.cost(incumbent)
         self.open_bound, self.nodes, self.cut = math.inf, 0, False
 
@@ -332,7 +332,7 @@ class _Search:
             self._leaf(rows, columns, fixed)
             return
         bound = ascend(
-            state, enough=self.enough, deadline=self.deadline, rounds=self.rounds, slowest=0.02
+            state, enough=self.enough, deadline=self.deadline, rounds=_ROUNDS_AT_NODE, slowest=0.02
         )
         if bound >= self.enough:
             self.cut = True

@@ -124,7 +124,13 @@ def rank_problem(
     latency_s: Mapping[str, float] | None = None,
     bandwidth_gb_per_s: Mapping[str, float] | None = None,
 ) -> RankMappingProblem:
-    """Return the problem of mapping a job's ranks; parameters as in `map_ranks`."""
+    """Return the problem of mapping a job's ranks; parameters as in `map_ranks`.
+
+    Parameters
+    ----------
+    topology, parallelism, gpus, algorithm, latency_s, bandwidth_gb_per_s
+        As in `map_ranks`.
+    """
     if isinstance(topology, Topology):
         fabric = job_fabric(topology, gpus, latency_s, bandwidth_gb_per_s)
     elif gpus is not None or latency_s or bandwidth_gb_per_s:

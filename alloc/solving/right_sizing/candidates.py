@@ -33,7 +33,7 @@ _SHARE_TO_TIGHTEN = 0.1
 """Of the time left."""
 _NEARER = 0.6
 """Distance of the incumbent from the relaxation at which to tighten again, over that before."""
-_MOST_RAISES = 5
+_MAX_RAISES = 5
 """Times that the penalty of slack is raised, tenfold each: beside a larger one all other costs
 would be below the solver's tolerances."""
 
@@ -115,7 +115,7 @@ class Candidates:
         nothing is another question: one must be known.
         """
         relaxation = self.relaxation
-        if relaxation.incumbent is not None and self._raises < _MOST_RAISES:
+        if relaxation.incumbent is not None and self._raises < _MAX_RAISES:
             self._raises += 1
             relaxation.raise_slack_penalty()
             relaxation.value(point, relaxation.tasks)

@@ -49,20 +49,20 @@ from alloc.solving.right_sizing.marginals import estimates_of_cuts, is_small
 from alloc.solving.right_sizing.relaxation import Relaxation
 from alloc.solving.right_sizing.state import BACKEND, Watch
 
-_MOST_STEPS = 60
+_MAX_STEPS = 60
 _OPEN = 1e-6
 """Hosts from which on a pool is open in the relaxation."""
 _SHARE_OF_RELAXATION = 0.4
 """Of the time, for the linear relaxation."""
 _ATTEMPTS_AT_START = 2
 """Times that the dive at the start goes on when its plans go short."""
-_MOST_FAILURES = 2
+_MAX_FAILURES = 2
 """Dives without much gain after which it is time for a proof."""
 _SECONDS_TO_PROVE = 4.0
 """At first."""
 _LONGER = 1.5
 """By which factor more is given to the proof after one without a better plan."""
-_MOST_IDLE = 30
+_MAX_IDLE = 30
 """Turns without any change after which the search ends: its cuts say all they can."""
 
 
@@ -108,7 +108,7 @@ class Decomposition:
             # Something to return, should the time be up before the relaxation is solved.
             self.candidates.try_candidate(relaxation.completing.round_up(began), "first")
         share = _SHARE_OF_RELAXATION * relaxation.seconds_left()
-        relaxed = relaxation.relax(began, _MOST_STEPS, relaxation.gap / 5, share)
+        relaxed = relaxation.relax(began, _MAX_STEPS, relaxation.gap / 5, share)
         if relaxed is None:
             relaxation.refute()
             return None
@@ -141,7 +141,7 @@ class Decomposition:
             if not better and not relaxation.closed() and enough_time:
                 better = self.candidates.add_and_drop()
             idle = 0 if better or relaxation.bound > before else idle + 1
-            if idle >= _MOST_IDLE:
+            if idle >= _MAX_IDLE:
                 return None
         return None
 
@@ -149,7 +149,7 @@ class Decomposition:
         """Dive while that helps much: what one dive learns makes the next one better."""
         relaxation = self.relaxation
         better, failures = False, 0
-        while failures < (_MOST_FAILURES if len(self.candidates.choices) else 1):
+        while failures < (_MAX_FAILURES if len(self.candidates.choices) else 1):
             if relaxation.closed() or relaxation.seconds_left() < 3 * relaxation.seconds_to_value:
                 break
             self.candidates.tighten()
@@ -206,14 +206,14 @@ class Decomposition:
         relaxation = self.relaxation
         most = max(1.0, float(relaxation.data.demand.sum(axis=2).max()))
         relaxed = relaxation.relax(
-            relaxation.start(), _MOST_STEPS, 1e-3, 0.5 * relaxation.seconds_left()
+            relaxation.start(), _MAX_STEPS, 1e-3, 0.5 * relaxation.seconds_left()
         )
         if relaxed is None:
             return math.inf
         relaxation.raise_bound(relaxed[0])
         if relaxation.bound <= SHORT * most:
             relaxation.aggregate_cuts(keep=True)
-            for _ in range(_MOST_IDLE):
+            for _ in range(_MAX_IDLE):
                 if relaxation.seconds_left() < relaxation.seconds_to_value:
                     break
                 if not self.candidates.prove(_SECONDS_TO_PROVE) or relaxation.bound > SHORT * most:

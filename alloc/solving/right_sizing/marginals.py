@@ -37,7 +37,7 @@ _LEAST = 1e-9
 """Dual values and differences below it are the solver's tolerance, in units of money."""
 _LAST_S = 0.05
 """Seconds for a program that begins when time is up: a small one still ends."""
-_MOST_COLUMNS = 150_000
+_MAX_COLUMNS = 150_000
 """Columns up to which the relaxation is solved as one program: that takes a few seconds."""
 MORE_DEMAND = 0.01
 """One more of a class's demand is so much more of it in all scenarios and quarters."""
@@ -101,7 +101,7 @@ def is_small(data: SizingData) -> bool:
     """Return whether the relaxation can be solved as one program in a few seconds."""
     scenarios, quarters = data.demand.shape[:2]
     columns = len(data.modes) + len(data.rental_options) + len(data.kinds)
-    return columns * int(data.bands.count) * int(scenarios) * int(quarters) <= _MOST_COLUMNS
+    return columns * int(data.bands.count) * int(scenarios) * int(quarters) <= _MAX_COLUMNS
 
 
 def marginal_values(data: SizingData, seconds: float) -> tuple[Sensitivity, ...]:

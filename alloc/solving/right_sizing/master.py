@@ -23,8 +23,8 @@ from alloc.models.right_sizing.first_stage import FirstStage
 from alloc.solving.right_sizing.cuts import CutPool
 
 _LEAST = 1e-11
-_MOST_ROWS = 240
-_MOST_IDLE = 8
+_MAX_ROWS = 240
+_MAX_IDLE = 8
 """Solves for which a row may be slack before it is dropped from many."""
 
 
@@ -328,7 +328,7 @@ class QuarterMaster:
             tight |= slack <= 1e-7 * np.maximum(1.0, np.abs(low))
         for i, is_tight in enumerate(tight.tolist()):
             self._idle[i] = min(self._idle[i], 0) if is_tight else self._idle[i] + 1
-        if len(self.rows) > _MOST_ROWS:
-            stay = [i for i, idle in enumerate(self._idle) if idle <= _MOST_IDLE]
+        if len(self.rows) > _MAX_ROWS:
+            stay = [i for i, idle in enumerate(self._idle) if idle <= _MAX_IDLE]
             self.rows = [self.rows[i] for i in stay]
             self._idle = [self._idle[i] for i in stay]

@@ -25,7 +25,7 @@ from alloc.verification.right_sizing import verify_plan
 Method = Literal["auto", "extensive", "decomposition"]
 """``extensive``: one program; ``decomposition``: Benders; ``auto``: by size."""
 
-_MOST_COLUMNS = 30_000
+_MAX_COLUMNS = 30_000
 """Columns of the extensive form up to which it is solved as one program."""
 _LEAST_SECONDS = 1.0
 """For marginal values, even where the plan took all the time."""
@@ -155,6 +155,6 @@ def _solve(
     progress: Watch | None,
 ) -> Outcome[Plan]:
     columns = len(data.modes) * data.bands.count * data.probability.size * data.num_quarters
-    if method == "extensive" or (method == "auto" and columns <= _MOST_COLUMNS):
+    if method == "extensive" or (method == "auto" and columns <= _MAX_COLUMNS):
         return solve_extensive(data, settings, gap, start)
     return solve_by_decomposition(data, settings, gap, start, progress)

@@ -30,7 +30,7 @@ from alloc.units import format_number
 HasPlan = Callable[[PlanningProblem, Settings], bool | None]
 """Whether a problem has a plan; None if that was not found out in time."""
 
-_MOST_COLUMNS = 60_000
+_MAX_COLUMNS = 60_000
 """Columns of an elastic program; with more scenarios only those with the most work are in it."""
 _ATTEMPTS = 6
 """Times that an option is tried, each time with more; most are enough the first or second time."""
@@ -298,7 +298,7 @@ def _most_work(problem: PlanningProblem) -> tuple[str, ...]:
     """Return the scenarios that an elastic program has room for: those with the most work."""
     data = SizingData(problem)
     size = len(data.modes) * data.bands.count * data.num_quarters
-    most = max(_MOST_COLUMNS // max(size, 1), 1)
+    most = max(_MAX_COLUMNS // max(size, 1), 1)
     load = data.demand.sum(axis=(1, 2))
     chosen = sorted(np.argsort(-load, kind="stable")[:most].tolist())
     return tuple(problem.scenarios[w].name for w in chosen)

@@ -22,7 +22,7 @@ from alloc.models.offline_packing.host_patterns import HostPattern, pattern_of, 
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Solution
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.solving.certify import certify
 from alloc.solving.outcome import Outcome, Progress, Settings, timed_log
 from alloc.solving.sharing.host_contents import allocation_of, contents_of, greedy_packings
@@ -51,8 +51,7 @@ def pack_offline(
     instance: Instance,
     *,
     starts: Sequence[Allocation] = (),
-    time_limit_s: float = 60.0,
-    seed: int = 0,
+    limits: Limits = Limits(),
     progress: Progress | None = None,
 ) -> Result[Solution]:
     """Place the jobs of an instance so that the most GPUs are held, and prove how near that is.
@@ -64,11 +63,9 @@ def pack_offline(
     starts
         Allocations to start from, for example those of heuristics: their hosts are patterns, and
         the answer holds at least as many GPUs as the best of them.
-    time_limit_s
-        Wall time, seconds. A bound cut off is weaker, never false; greedy packings and the starts
-        answer even without time.
-    seed
-        Seed of the solver.
+    limits
+        Time and seed. A bound cut off is weaker, never false; greedy packings and the starts answer
+        even when there is hardly any time.
     progress
         Takes a line of progress.
 
@@ -85,7 +82,7 @@ def pack_offline(
     CertificateError
         If the checker refuses the allocation or finds more GPUs than the bound.
     """
-    settings = Settings(time_limit_s, seed)
+    settings = Settings.of(limits)
     log, report = timed_log(settings, progress)
     data = PackingData.of(instance)
     relaxed = bound_gpus(data, settings)
@@ -93,7 +90,7 @@ def pack_offline(
         f"bound {relaxed.bound:.3f} GPUs after {relaxed.rounds} rounds, "
         f"{len(relaxed.patterns)} GPU patterns"
     )
-    begin = (*starts, *greedy_packings(data, np.random.default_rng(seed)))
+    begin = (*starts, *greedy_packings(data, np.random.default_rng(limits.seed)))
     found = _pack(data, relaxed, begin, settings, report)
     value = objective("gpus_placed").evaluate
     best = max((found, *begin), key=lambda allocation: value(instance, allocation))

@@ -25,7 +25,7 @@ from alloc.topology.gpu_fit import gpu_memory_mib
 from alloc.units import MILLI
 
 _CONVERGED = 1e-7
-_MOST_CELLS = 4_000_000
+_MAX_CELLS = 4_000_000
 """Cells of the knapsack's table; more are coarsened: a weaker bound, never a false one."""
 
 
@@ -234,7 +234,7 @@ def best_share_pattern(
     with_memory = any(sizes[s].memory_mib for s in able)
     unit = math.gcd(memory, *(sizes[s].memory_mib for s in able)) if with_memory else 1
     # Beyond the table's limit a task's memory is rounded down: the worth is then a bound.
-    unit = max(unit, -(-memory * (width + 1) // _MOST_CELLS)) if with_memory else 1
+    unit = max(unit, -(-memory * (width + 1) // _MAX_CELLS)) if with_memory else 1
     depth = memory // unit if with_memory else 0
     weight = {s: sizes[s].gpu_milli // step for s in able}
     need = {s: sizes[s].memory_mib // unit if with_memory else 0 for s in able}

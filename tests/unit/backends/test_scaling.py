@@ -412,7 +412,7 @@ def test_a_bound_of_a_branch_is_none_of_the_program(
 
 
 def test_a_tree_too_large_is_confirmed_by_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alloc.backends.second_proof._MOST_NODES", 1)
+    monkeypatch.setattr("alloc.backends.second_proof._MAX_NODES", 1)
     programs = [random_program(seed) for seed in range(12)]
     assert "confirmed" in {solve_and_prove(program, EXACT).bound_proof for program in programs}
 

@@ -1,5 +1,6 @@
 """The benchmarks can be listed and run, and best known bounds are written safely."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -191,3 +192,15 @@ def test_load_asks_for_a_certified_ratio_in_every_family_but_tiny(root, solver):
     assert load.families_without_load(entries) == []
     assert load.families_without_load(small) == ["elastic-small"]
     assert load.table(entries).row_count == 2
+
+
+def test_the_help_of_a_benchmark_calls_it_by_its_name():
+    """What stands after "usage:" is what people copy."""
+    called = re.compile(r'prog="python -m ([\w.]+)"')
+    wrong = {}
+    for path in sorted((REPOSITORY / "benchmarks").rglob("*.py")):
+        module = ".".join(path.relative_to(REPOSITORY).with_suffix("").parts)
+        for name in called.findall(path.read_text(encoding="utf-8")):
+            if name != module.removesuffix(".__main__"):
+                wrong[module] = name
+    assert not wrong

@@ -11,7 +11,7 @@ from alloc.cli import completion
         (completion.complete_instance, "elastic-tiny/", "elastic-tiny/01"),
         (completion.complete_instance_or_family, "elastic-t", "elastic-tiny"),
         (completion.complete_family, "elastic-s", "elastic-small"),
-        (completion.complete_formulation, "ro", "round"),
+        (completion.complete_problem_family, "ro", "round"),
         (completion.complete_objective, "make", "makespan"),
         (completion.complete_backend, "a", "auto"),
         (completion.complete_scheduler, "opt", "optimus"),

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from alloc.cli.exit_code import ExitCode, worst_code
-from alloc.documents import format_of, load_planning_problem
+from alloc.documents import format_of
+from alloc.documents.reading import load
 from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
 from alloc.planning import report as planning_report
 from alloc.planning.change_text import GRAMMAR
@@ -348,7 +349,7 @@ def test_a_forecast_keeps_what_classes_are_promised(run, tmp_path):
     assert said.exit_code == 0, said.stderr
     assert "classes of the problem are not in the history and are left out" in said.stderr
     assert "had no goal" not in said.stderr
-    short, long = load_planning_problem(out).classes
+    short, long = load(out).classes
     assert (short.goal, short.interruptible, short.deferrable) == (
         ServiceGoal("wait", 15.0, None), False, False,
     )  # fmt: skip
@@ -357,7 +358,7 @@ def test_a_forecast_keeps_what_classes_are_promised(run, tmp_path):
     assert short.hourly_profile == (0.0,) * 8 + (3.0,) * 8 + (0.0,) * 8
     assert long.hourly_profile == (1.0,) * 24
     # The next forecast for the same problem keeps them; what had none gets the default, said.
-    edited = load_planning_problem(out)
+    edited = load(out)
     edited = edited.replace(
         classes=tuple(
             replace(c, critical=True, tenant="t", spot_overhead=0.1) for c in edited.classes
@@ -367,7 +368,7 @@ def test_a_forecast_keeps_what_classes_are_promised(run, tmp_path):
     said = run("forecast", out, *again)
     assert said.exit_code == 0, said.stderr
     assert "1 of 2 classes had no goal" in said.stderr
-    kept = load_planning_problem(out).classes
+    kept = load(out).classes
     for before, after in zip(edited.classes, kept, strict=True):
         assert replace(after, goal=before.goal) == before
     assert kept[0].goal == short.goal
@@ -411,7 +412,7 @@ def test_a_history_becomes_scenarios_ready_to_plan(run, tmp_path):
     assert result.exit_code == 0, result.stderr
     assert "3 scenarios over 2 quarters" in result.stdout
     assert "left out: " in result.stderr
-    problem = load_planning_problem(forecast)
+    problem = load(forecast)
     assert [c.name for c in problem.classes] == ["1-gpu 1-8h", "8-gpu 1-8h"]
     # Nothing of the sample's is the user's but what the file says, and its origin is repeated.
     assert (problem.owned, problem.budget) == ((), None)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from alloc.documents import load_result
+from alloc.documents.reading import load
 
 LONG = ("solve", "elastic-large/04", "--time-limit", 3600)
 """Far from solved in an hour, yet with a first schedule in a second."""
@@ -36,7 +36,7 @@ def test_an_interrupted_solve_writes_its_incumbent(program, tmp_path, number):
     process.send_signal(number)
     _, stderr = process.communicate(timeout=HANG_S)
     assert process.returncode == 130, stderr
-    result = load_result(output)
+    result = load(output)
     assert result.certificate.limit == "interrupt"
     assert result.certificate.verified
     assert result.solution is not None

@@ -7,7 +7,8 @@ import pytest
 
 import alloc.solving
 from alloc import Certificate, InstanceError, Result
-from alloc.documents import json_schema, load_result
+from alloc.documents import json_schema
+from alloc.documents.reading import load
 from alloc.result import Limits
 
 
@@ -67,7 +68,7 @@ def test_output_holds_the_same_result_and_leaves_stdout_to_people(run, instance_
     output = tmp_path / "result.json"
     done = run("solve", instance_file, "-o", output)
     assert done.exit_code == 0
-    assert load_result(output).certificate.objective == pytest.approx(600)
+    assert load(output).certificate.objective == pytest.approx(600)
     assert "optimal" in done.stdout
 
 
@@ -122,7 +123,7 @@ def test_an_interrupt_saves_the_incumbent_and_is_exit_130(
     output = tmp_path / "kept.json"
     done = run("solve", instance_file, "-o", output)
     assert done.exit_code == 130
-    assert load_result(output).solution == solved.solution
+    assert load(output).solution == solved.solution
     assert str(output) in done.stderr
     assert "interrupted" in done.stdout
 
@@ -222,7 +223,7 @@ def test_a_full_disk_puts_the_answer_elsewhere(run, instance_file, tmp_path, mon
     assert "No space left on device" in done.stderr
     [saved] = tmp_path.glob("alloc-*/result.json")
     assert str(saved) in done.stderr
-    assert load_result(saved).certificate.status == "optimal"
+    assert load(saved).certificate.status == "optimal"
 
 
 def test_a_full_disk_everywhere_is_said_once(run, instance_file, tmp_path, monkeypatch):

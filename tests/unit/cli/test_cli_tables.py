@@ -5,7 +5,7 @@ import math
 import pytest
 from rich.console import Console
 
-from alloc.cli.tables import MOST_ROWS, number, percent, shortened, table
+from alloc.cli.tables import MAX_ROWS, number, percent, shortened, table
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_flags_and_gaps_read_as_words():
 
 def test_a_table_of_hundreds_of_rows_says_how_many_are_left_out():
     """Replicas of a day of hours would push the verdict off the screen."""
-    rows = [(f"p{k}", k) for k in range(MOST_ROWS + 70)]
+    rows = [(f"p{k}", k) for k in range(MAX_ROWS + 70)]
     console = Console(width=80)
     with console.capture() as shown:
         console.print(shortened(("period", "replicas"), rows, title="Replicas"))
     text = shown.get()
     assert "Replicas" in text
-    assert f"p{MOST_ROWS - 1} " in text
-    assert f"p{MOST_ROWS} " not in text
+    assert f"p{MAX_ROWS - 1} " in text
+    assert f"p{MAX_ROWS} " not in text
     assert "and 70 more rows; --output writes them all" in " ".join(text.split())

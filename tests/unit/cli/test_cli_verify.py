@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from alloc import Result, Run, Schedule, solve
-from alloc.documents import write_solution
+from alloc.documents.reading import save
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_a_result_is_checked_with_its_claims(run, instance_file, result_file):
 
 def test_a_bare_solution_is_checked_against_the_rules(run, instance_file, result, tmp_path):
     path = tmp_path / "solution.json"
-    write_solution(result.solution, path)
+    save(result.solution, path)
     done = run("verify", instance_file, path, "--json")
     assert done.exit_code == 0, done.stderr
     document = json.loads(done.stdout)
@@ -43,7 +43,7 @@ def test_violations_are_exit_3_and_named(run, instance, instance_file, result, t
     tasks = result.solution.runs[0].tasks
     both = Schedule(tuple(Run(job.id, 0, 0.0, 200.0, tasks) for job in instance.jobs))
     path = tmp_path / "both.json"
-    write_solution(both, path)
+    save(both, path)
     done = run("verify", instance_file, path)
     assert done.exit_code == 3
     assert "GPU" in done.stdout

@@ -13,21 +13,8 @@ from typing import Any
 import pytest
 from work_counts import counted
 
-from alloc.documents import (
-    files,
-    load_instance,
-    load_result,
-    load_solution,
-    load_topology,
-    parse_instance,
-    parse_result,
-    parse_solution,
-    parse_topology,
-    write_instance,
-    write_result,
-    write_solution,
-    write_topology,
-)
+from alloc.documents import files, format_of
+from alloc.documents.reading import save
 from alloc.errors import AllocError, InstanceError
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
@@ -39,7 +26,7 @@ INSTANCE = Instance(
     flat_cluster("pair", HostType("box", 4, "v100"), 2),
     (Job("a", 0.0, 5.0, (rigid_gang(2),)),),
 )
-TEXT = write_instance(INSTANCE)
+TEXT = save(INSTANCE)
 
 
 @pytest.mark.parametrize(
@@ -85,48 +72,49 @@ TEXT = write_instance(INSTANCE)
 def test_hostile_text(text: str | bytes, sentence: str) -> None:
     """None of these may end in a traceback, or without an end."""
     with pytest.raises(InstanceError, match=sentence) as caught:
-        parse_instance(text)
+        format_of("instance").parse(text)
     assert "\n" not in str(caught.value)
 
 
 def test_a_byte_order_mark_is_accepted() -> None:
     """Windows editors put one in front."""
-    assert parse_instance(TEXT.encode("utf-8-sig")) == INSTANCE
-    assert parse_instance("\ufeff" + TEXT) == INSTANCE
+    assert format_of("instance").parse(TEXT.encode("utf-8-sig")) == INSTANCE
+    assert format_of("instance").parse("\ufeff" + TEXT) == INSTANCE
 
 
 def test_whole_characters_may_be_escaped() -> None:
     """Pairs of halves are how JSON escapes an emoji."""
-    assert parse_instance(TEXT.replace("träning", "\\ud83d\\ude80")).name == "\N{ROCKET}"
+    escaped = TEXT.replace("träning", "\\ud83d\\ude80")
+    assert format_of("instance").parse(escaped).name == "\N{ROCKET}"
 
 
 def test_a_document_of_another_kind_is_named() -> None:
     """The commonest slip on the command line is the wrong file."""
-    solution = write_solution(Schedule(()))
+    solution = save(Schedule(()))
     for parse, wanted in (
-        (parse_instance, "an instance"),
-        (parse_result, "a result"),
-        (parse_topology, "a topology"),
+        (format_of("instance").parse, "an instance"),
+        (format_of("result").parse, "a result"),
+        (format_of("topology").parse, "a topology"),
     ):
         sentence = f"this is a solution, and {wanted} was expected; give {wanted}"
         with pytest.raises(InstanceError, match=sentence):
             parse(solution)
     with pytest.raises(InstanceError, match="this is an instance, and a solution was"):
-        parse_solution(TEXT)
+        format_of("solution").parse(TEXT)
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
 def test_files_are_read_back(tmp_path: Path, name: str) -> None:
     """Plain or compressed by the name."""
     path = tmp_path / name
-    assert write_instance(INSTANCE, path) == TEXT
-    assert load_instance(path) == INSTANCE
-    assert load_instance(str(path)) == INSTANCE
+    assert save(INSTANCE, path) == TEXT
+    assert format_of("instance").load(path) == INSTANCE
+    assert format_of("instance").load(str(path)) == INSTANCE
     assert path.read_bytes().startswith(b"\x1f\x8b") == name.endswith(".gz")
-    write_topology(INSTANCE.topology, path)
-    assert load_topology(path) == INSTANCE.topology
-    write_solution(Schedule(()), path)
-    assert load_solution(path) == Schedule(())
+    save(INSTANCE.topology, path)
+    assert format_of("topology").load(path) == INSTANCE.topology
+    save(Schedule(()), path)
+    assert format_of("solution").load(path) == Schedule(())
     assert [p.name for p in tmp_path.iterdir()] == [name]  # no litter
 
 
@@ -140,8 +128,9 @@ def test_results_are_read_back(tmp_path: Path) -> None:
         Certificate("infeasible", None, 3.0, "min", "o", "f", "b", "1", 0, 1, 0.5, "00"),
         conflict="jobs a and b both need host-0",
     )
-    assert result.to_json(tmp_path / "r.json") == write_result(result)
-    assert load_result(tmp_path / "r.json") == result == Result.from_json(result.to_json())
+    assert result.to_json(tmp_path / "r.json") == save(result)
+    assert format_of("result").load(tmp_path / "r.json") == result
+    assert Result.from_json(result.to_json()) == result
     assert Instance.load(_written(tmp_path)) == Instance.from_json(INSTANCE.to_json()) == INSTANCE
 
 
@@ -153,9 +142,9 @@ def _written(tmp_path: Path) -> Path:
 
 def test_compressed_files_are_the_same_every_time(tmp_path: Path) -> None:
     """Checksums in a manifest must not change with the clock."""
-    write_instance(INSTANCE, tmp_path / "a.gz")
+    save(INSTANCE, tmp_path / "a.gz")
     first = (tmp_path / "a.gz").read_bytes()
-    write_instance(INSTANCE, tmp_path / "a.gz")
+    save(INSTANCE, tmp_path / "a.gz")
     assert (tmp_path / "a.gz").read_bytes() == first == gzip.compress(TEXT.encode(), mtime=0)
 
 
@@ -164,34 +153,34 @@ def test_a_bad_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     path.write_text(TEXT.replace('"work": 5', '"work": -5'))
     with pytest.raises(InstanceError, match=r'bad\.json: job "a": work is -5; it must be more'):
-        load_instance(path)
+        format_of("instance").load(path)
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
     """A slip in the name gets the name that is there."""
     (tmp_path / "week-12.json").write_text(TEXT)
     with pytest.raises(InstanceError, match=r'there is no such file; did you mean "week-12.json"'):
-        load_instance(tmp_path / "week12.json")
+        format_of("instance").load(tmp_path / "week12.json")
     with pytest.raises(InstanceError, match=r"there is no such file\.$"):
-        load_instance(tmp_path / "nowhere" / "week-12.json")
+        format_of("instance").load(tmp_path / "nowhere" / "week-12.json")
 
 
 def test_a_folder(tmp_path: Path) -> None:
     """Easily given for a file."""
     with pytest.raises(InstanceError, match=f"^{tmp_path}: is a folder; name a file in it"):
-        load_instance(tmp_path)
+        format_of("instance").load(tmp_path)
     with pytest.raises(AllocError, match="cannot be written"):
-        write_instance(INSTANCE, tmp_path)
+        save(INSTANCE, tmp_path)
 
 
 def test_names_that_no_file_can_have() -> None:
     """They reach us from scripts."""
     with pytest.raises(InstanceError, match="cannot be read"):
-        load_instance("a\0b")
+        format_of("instance").load("a\0b")
     with pytest.raises(AllocError, match="cannot be written"):
-        write_instance(INSTANCE, "a\0b")
+        save(INSTANCE, "a\0b")
     with pytest.raises(InstanceError, match=r"cannot be read .File name too long"):
-        load_instance("x" * 5000)
+        format_of("instance").load("x" * 5000)
 
 
 def test_a_gigabyte_is_refused_before_it_is_read(
@@ -207,7 +196,7 @@ def test_a_gigabyte_is_refused_before_it_is_read(
         match=r"has 1024 MiB or more, and documents are read up to "
         r"512 MiB; split the instance, or let jobs share",
     ):
-        load_instance(path)  # fmt: skip
+        format_of("instance").load(path)  # fmt: skip
     assert opened == []
 
 
@@ -220,9 +209,9 @@ def test_the_limit_holds_for_texts_and_while_unpacking(
     path.write_bytes(gzip.compress(b" " * 2**27))
     assert path.stat().st_size < files.MAX_BYTES
     with pytest.raises(InstanceError, match=r"bomb\.json\.gz: has 2 MiB or more, and documents"):
-        load_instance(path)
+        format_of("instance").load(path)
     with pytest.raises(InstanceError, match="the instance document: has 2 MiB or more"):
-        parse_instance(b" " * 2**21)
+        format_of("instance").parse(b" " * 2**21)
 
 
 def test_values_are_limited_like_bytes_and_while_unpacking(
@@ -235,13 +224,13 @@ def test_values_are_limited_like_bytes_and_while_unpacking(
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b"[" + b"[]," * 2**22 + b"[]]"))
     with pytest.raises(InstanceError, match=r"bomb\.json\.gz: has more than 1,000 values; split"):
-        load_instance(path)
+        format_of("instance").load(path)
     # The second piece is one too many; the rest is not unpacked.
     assert read == [2**20, 2**20]
     monkeypatch.undo()
     monkeypatch.setattr(files, "MAX_VALUES", 1_000)
     with pytest.raises(InstanceError, match="the instance document: has more than 1,000 values"):
-        parse_instance("[" + "[]," * 600 + "[]]")
+        format_of("instance").parse("[" + "[]," * 600 + "[]]")
     assert files.count_values(b'{"a":[1,2,{}]}') == 5
 
 
@@ -255,7 +244,7 @@ def test_a_damaged_compressed_file(tmp_path: Path, data: bytes) -> None:
     path.write_bytes(data)
     sentence = "is not a whole gzip file .*; copy it again" if data else "is empty"
     with pytest.raises(InstanceError, match=sentence):
-        load_instance(path)
+        format_of("instance").load(path)
 
 
 def test_a_new_file_has_ordinary_permissions_and_an_old_one_keeps_its_own(tmp_path: Path) -> None:
@@ -263,10 +252,10 @@ def test_a_new_file_has_ordinary_permissions_and_an_old_one_keeps_its_own(tmp_pa
     path = tmp_path / "a.json"
     ordinary = tmp_path / "ordinary"
     ordinary.touch()
-    write_instance(INSTANCE, path)
+    save(INSTANCE, path)
     assert path.stat().st_mode == ordinary.stat().st_mode
     path.chmod(0o640)
-    write_instance(INSTANCE, path)
+    save(INSTANCE, path)
     assert path.stat().st_mode & 0o777 == 0o640
 
 
@@ -274,16 +263,16 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     """`latest.json` may point to the run of the day."""
     (tmp_path / "real.json").touch()
     (tmp_path / "latest.json").symlink_to("real.json")
-    write_instance(INSTANCE, tmp_path / "latest.json")
+    save(INSTANCE, tmp_path / "latest.json")
     assert (tmp_path / "latest.json").is_symlink()
-    assert load_instance(tmp_path / "real.json") == INSTANCE
+    assert format_of("instance").load(tmp_path / "real.json") == INSTANCE
 
 
 def test_a_pipe_is_written_and_read() -> None:
     """`--output /dev/stdout | ...` and `... | alloc solve /dev/stdin` are ordinary use."""
     program = (
-        "import sys; from alloc.documents import load_instance, write_instance;"
-        "write_instance(load_instance('/dev/stdin'), '/dev/stdout')"
+        "import sys; from alloc.documents.reading import load, save;"
+        "save(load('/dev/stdin'), '/dev/stdout')"
     )
     process = subprocess.run(
         [sys.executable, "-c", program], input=TEXT.encode(), capture_output=True, check=True
@@ -297,30 +286,30 @@ def test_a_full_device(tmp_path: Path) -> None:
     if not device.exists():
         device, reason = tmp_path / "nowhere" / "a.json", "No such file or directory"
     with pytest.raises(AllocError, match=f"{device}: cannot be written .{reason}.; nothing was"):
-        write_instance(INSTANCE, device)
+        save(INSTANCE, device)
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     """The old file stays whole, no litter stays, and the program goes on."""
     path = tmp_path / "result.json"
-    write_instance(INSTANCE, path)
+    save(INSTANCE, path)
     # The system's own limit on the size of files stands in for the end of the disk.
     program = f"""
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-from alloc.documents import load_instance, write_instance
+from alloc.documents.reading import load, save
 from alloc.errors import AllocError
-instance = load_instance({str(path)!r})
+instance = load({str(path)!r})
 try:
-    write_instance(instance.replace(name="new"), {str(path)!r})
+    save(instance.replace(name="new"), {str(path)!r})
 except AllocError as error:
     raise SystemExit(str(error))
 """
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert process.returncode == 1, process.stderr
     assert "result.json: cannot be written (File too large); nothing was changed" in process.stderr
-    assert load_instance(path) == INSTANCE
+    assert format_of("instance").load(path) == INSTANCE
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
 
 
@@ -329,15 +318,15 @@ def test_an_interrupt_while_writing_loses_nothing(
 ) -> None:
     """Ctrl-C at the worst moment: after the data, before the name."""
     path = tmp_path / "result.json"
-    write_instance(INSTANCE, path)
+    save(INSTANCE, path)
 
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "fsync", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        write_instance(INSTANCE.replace(name="new"), path)
-    assert load_instance(path) == INSTANCE
+        save(INSTANCE.replace(name="new"), path)
+    assert format_of("instance").load(path) == INSTANCE
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
 
 
@@ -346,6 +335,6 @@ def test_unknown_names_are_not_compared_for_ever(monkeypatch: pytest.MonkeyPatch
     looked = counted(monkeypatch, difflib, "get_close_matches")
     text = TEXT.replace('"type": "box"', f'"type": "{"x" * 2**20}"')
     with pytest.raises(InstanceError, match="which is not defined; define it in host_types"):
-        parse_instance(text.replace('"name": "box"', f'"name": "{"xy" * 2**19}"'))
+        format_of("instance").parse(text.replace('"name": "box"', f'"name": "{"xy" * 2**19}"'))
     for name, known in looked:
         assert max(map(len, (name, *known))) <= 100

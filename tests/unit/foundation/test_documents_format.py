@@ -15,20 +15,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from alloc.certificate import Certificate
-from alloc.documents import (
-    canonical_json,
-    format_of,
-    json_schema,
-    parse_instance,
-    parse_result,
-    write_instance,
-    write_result,
-    write_schemas,
-    write_solution,
-    write_topology,
-)
+from alloc.documents import canonical_json, format_of, json_schema, write_schemas
 from alloc.documents.descriptions import DESCRIPTIONS
 from alloc.documents.kinds import KINDS
+from alloc.documents.reading import save
 from alloc.documents.records import meanings_in_docstring
 from alloc.documents.shapes import SHAPES, Shape
 from alloc.errors import InstanceError
@@ -83,7 +73,7 @@ def test_schemas_hold_the_defaults_of_the_types() -> None:
 
 def test_defaults_are_left_out() -> None:
     """Files stay small and say what is special about a job."""
-    text = write_instance(instance_of(Job("a", 0.0, 5.0, (rigid_gang(1),))))
+    text = save(instance_of(Job("a", 0.0, 5.0, (rigid_gang(1),))))
     assert json.loads(text)["jobs"] == [
         {
             "id": "a",
@@ -101,7 +91,7 @@ def test_defaults_are_left_out() -> None:
 def test_one_line_per_job_host_and_configuration() -> None:
     """A diff of two instances shows the jobs that changed."""
     jobs = tuple(Job(f"job-{k}", float(k), 5.0, ELASTIC, model="bert") for k in range(3))
-    text = write_instance(instance_of(*jobs, slot_s=20.0, description={"seed": "1", "by": "us"}))
+    text = save(instance_of(*jobs, slot_s=20.0, description={"seed": "1", "by": "us"}))
     assert (
         text
         == """{
@@ -143,7 +133,7 @@ def test_one_line_per_job_host_and_configuration() -> None:
 def test_one_line_per_run_and_log_line() -> None:
     """Results are read by people too."""
     schedule = Schedule((Run("a", 0, 0.0, 5.0), Run("a", 1, 5.0, 9.0)), {"b": "no room"})
-    text = write_result(Result(schedule, CERTIFICATE, log=("start", "end")))
+    text = save(Result(schedule, CERTIFICATE, log=("start", "end")))
     lines = text.splitlines()
     assert '    "start",' in lines
     assert '      {"job": "a", "configuration": 0, "start_s": 0, "end_s": 5},' in lines
@@ -156,7 +146,7 @@ def test_sets_are_named_for_the_model() -> None:
     other = tuple(Configuration(c.tasks, c.rate * 2) for c in ELASTIC)
     third = tuple(Configuration(c.tasks, c.rate * 3) for c in ELASTIC)
     fourth = tuple(Configuration(c.tasks, c.rate * 4) for c in ELASTIC)
-    text = write_instance(
+    text = save(
         instance_of(
             Job("a", 0.0, 5.0, ELASTIC, model="bert"),
             Job("b", 0.0, 5.0, other, model="bert"),
@@ -174,7 +164,7 @@ def test_sets_are_named_for_the_model() -> None:
 def test_equal_sets_are_written_once() -> None:
     """A trace reader that builds a tuple per job must not make a file of a gigabyte."""
     jobs = [Job(f"job-{k}", 0.0, 5.0, tuple([*ELASTIC])) for k in range(4)]
-    document = json.loads(write_instance(instance_of(*jobs)))
+    document = json.loads(save(instance_of(*jobs)))
     assert [job["configurations"] for job in document["jobs"]] == ["set-1"] * 4
 
 
@@ -182,9 +172,9 @@ def test_numpy_numbers_are_numbers() -> None:
     """Generators compute with numpy; a file must not say so."""
     job = Job("a", np.float64(2.0), np.float32(1.5), ELASTIC, preemptible=np.bool_(False))  # type: ignore[arg-type]
     plain = Job("a", 2, 1.5, ELASTIC, preemptible=False)
-    assert write_instance(instance_of(job)) == write_instance(instance_of(plain))
+    assert save(instance_of(job)) == save(instance_of(plain))
     assert instance_of(job).fingerprint == instance_of(plain).fingerprint
-    first = parse_instance(write_instance(instance_of(job))).jobs[0]
+    first = format_of("instance").parse(save(instance_of(job))).jobs[0]
     assert type(first.arrival_s) is float
 
 
@@ -200,26 +190,26 @@ def test_equal_numbers_are_written_alike() -> None:
 def test_a_result_with_infinities_survives(infinity: float) -> None:
     """No bound, and an objective that is infinite because a job never completes, are answers."""
     certificate = CERTIFICATE.replace(bound=infinity, objective=infinity)
-    assert parse_result(write_result(Result(None, certificate))).certificate == certificate
+    assert format_of("result").parse(save(Result(None, certificate))).certificate == certificate
 
 
 @pytest.mark.parametrize(
     ("bad", "sentence"),
     [
-        (lambda: write_solution(Schedule((Run("a", 0, math.nan, 5.0),))), "start_s is nan"),
-        (lambda: write_solution(Schedule((Run("a", 0, 0.0, math.inf),))), "end_s is inf"),
-        (lambda: write_result(Result(None, CERTIFICATE.replace(bound=math.nan))), "bound is nan"),
+        (lambda: save(Schedule((Run("a", 0, math.nan, 5.0),))), "start_s is nan"),
+        (lambda: save(Schedule((Run("a", 0, 0.0, math.inf),))), "end_s is inf"),
+        (lambda: save(Result(None, CERTIFICATE.replace(bound=math.nan))), "bound is nan"),
         (
-            lambda: write_instance(instance_of(Job("a", 0.0, 1.0, ELASTIC), description={"n": 3})),
+            lambda: save(instance_of(Job("a", 0.0, 1.0, ELASTIC), description={"n": 3})),
             "description: 'n' is 3; give text",
         ),
-        (lambda: write_solution(Allocation((), {"a": None})), "unplaced: 'a' is None; give text"),
+        (lambda: save(Allocation((), {"a": None})), "unplaced: 'a' is None; give text"),
         (
-            lambda: write_instance(instance_of(Job("\ud800", 0.0, 1.0, ELASTIC))),
+            lambda: save(instance_of(Job("\ud800", 0.0, 1.0, ELASTIC))),
             r"half a character .*\\ud800",
         ),
         (
-            lambda: write_instance(instance_of(Job("a", 0.0, 1.0, ELASTIC, model=object()))),  # type: ignore[arg-type]
+            lambda: save(instance_of(Job("a", 0.0, 1.0, ELASTIC, model=object()))),  # type: ignore[arg-type]
             "model: object has no place in a document",
         ),
     ],
@@ -232,7 +222,7 @@ def test_what_no_reader_would_take_is_not_written(bad: Any, sentence: str) -> No
 
 def test_topologies_are_documents_of_their_own() -> None:
     """The head says what a file is."""
-    document = json.loads(write_topology(CLUSTER))
+    document = json.loads(save(CLUSTER))
     assert (document["schema_version"], document["kind"]) == (1, "topology")
 
 
@@ -265,7 +255,7 @@ def test_an_answer_that_is_an_array_survives_its_document() -> None:
     """And what is the answer of no family has no document: it could not be read back."""
     problem = QuadraticAssignment("pair", np.array([[0, 2], [0, 0]]), np.array([[0, 3], [5, 0]]))
     result = solve(problem)
-    again = parse_result(result.to_json())
+    again = format_of("result").parse(result.to_json())
     assert np.array_equal(again.solution, result.solution)
     assert again.replace(solution=None) == result.replace(solution=None)
     with pytest.raises(InstanceError, match="a result with a str has no document"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from alloc.documents import parse_instance, write_instance
+from alloc.documents import format_of
+from alloc.documents.reading import save
 from alloc.problems.allocation.instance import Instance
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
@@ -21,7 +22,7 @@ def test_ten_thousand_jobs_share_their_eight_tables() -> None:
     jobs = tuple(Job(f"job-{j}", 1.5 * j, 10.0 + j, sets[j % 8]) for j in range(10_000))
     cluster = flat_cluster("c", HostType("h", 8, "v100", 64_000), 1000)
     instance = Instance("large", cluster, jobs)
-    text = write_instance(instance)
-    found = parse_instance(text)
+    text = save(instance)
+    found = format_of("instance").parse(text)
     assert len({id(job.configurations) for job in found.jobs}) == 8
     assert found.fingerprint == instance.fingerprint

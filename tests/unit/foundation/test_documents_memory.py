@@ -12,7 +12,7 @@ from week_document import INSTANCE
 HOSTILE = """
 import json, os, re, sys
 from pathlib import Path
-from alloc.documents import parse_instance, parse_planning_problem
+from alloc.documents import format_of
 from alloc.errors import InstanceError
 from alloc.documents.formats import record_of
 from alloc.problems.quota_planning.problem import QuotaProblem
@@ -57,7 +57,7 @@ shapes = (
 record = lambda text: record_of(json.loads(text), QuotaProblem, "x")
 request = lambda text: read_request(text.encode(), SolveRequest)
 for read, kind in (
-    (parse_instance, "instance"), (parse_planning_problem, "planning"),
+    (format_of("instance").parse, "instance"), (format_of("planning").parse, "planning"),
     (record, "instance"), (request, "instance"),
 ):
     try:

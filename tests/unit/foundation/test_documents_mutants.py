@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from communication_trees import symmetric_tree
 from inference_problems import a_problem
 from jsonschema import Draft202012Validator
 from quota_problems import a_quota_problem
@@ -45,7 +46,6 @@ from alloc.problems.right_sizing import (
 )
 from alloc.result import Repair, Result, Sensitivity
 from alloc.topology import Domain, GpuLink, Host, HostType, NetworkLink, Topology
-from alloc.topology.communication import symmetric_tree
 from alloc.workload import Configuration, Job, PlacementRules, Slice, Spread, TaskGroup
 from alloc.workload.interference import InterferenceTable
 from alloc.workload.parallelism import Parallelism

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from alloc.documents import parse_result, parse_solution
+from alloc.documents import format_of
 from alloc.errors import InstanceError
 
 RUN = {"job": "eval-3", "configuration": 0}
@@ -41,14 +41,14 @@ SOLUTION: dict[str, Any] = {
 def test_solutions_are_checked_alike(changes: dict[str, Any], sentence: str) -> None:
     """Solutions come from other people's schedulers."""
     with pytest.raises(InstanceError, match=re.escape(sentence)):
-        parse_solution(json.dumps({**SOLUTION, **changes}))
+        format_of("solution").parse(json.dumps({**SOLUTION, **changes}))
 
 
 def test_a_solution_without_a_type_is_told_the_two() -> None:
     """Allocation and schedule have different fields, so the type comes first."""
     bare = {key: value for key, value in SOLUTION.items() if key != "type"}
     with pytest.raises(InstanceError, match='field "type" is missing; add "type": "schedule" or'):
-        parse_solution(json.dumps(bare))
+        format_of("solution").parse(json.dumps(bare))
 
 
 CERTIFICATE = {
@@ -61,7 +61,7 @@ RESULT = {"schema_version": 1, "kind": "result", "certificate": CERTIFICATE, "so
 
 def test_only_the_certificate_may_be_infinite_and_only_in_words() -> None:
     """JSON has no infinity, and "nothing is proved" must not turn into a number."""
-    assert parse_result(json.dumps(RESULT)).certificate.bound == -float("inf")
+    assert format_of("result").parse(json.dumps(RESULT)).certificate.bound == -float("inf")
     for field, value, sentence in (
         ("bound", float("-inf"), 'bound is -Infinity; give a number, or "inf" or "-inf" in quotes'),
         ("bound", float("nan"), 'bound is NaN; give a number, or "inf" or "-inf" in quotes'),
@@ -71,7 +71,7 @@ def test_only_the_certificate_may_be_infinite_and_only_in_words() -> None:
     ):
         changed = {**RESULT, "certificate": {**CERTIFICATE, field: value}}
         with pytest.raises(InstanceError, match=re.escape(f"certificate: {sentence}")):
-            parse_result(json.dumps(changed))
+            format_of("result").parse(json.dumps(changed))
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_only_the_certificate_may_be_infinite_and_only_in_words() -> None:
 def test_the_solution_of_a_result_is_checked(solution: Any, sentence: str) -> None:
     """A result is read back to resume or compare, so what it holds must be whole."""
     with pytest.raises(InstanceError, match=re.escape(sentence)):
-        parse_result(json.dumps({**RESULT, "solution": solution}))
+        format_of("result").parse(json.dumps({**RESULT, "solution": solution}))

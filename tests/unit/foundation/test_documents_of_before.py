@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from alloc.documents import format_of, parse_result
+from alloc.documents import format_of
 from alloc.errors import InstanceError
 from alloc.planning.documents import upgraded_answer
 
@@ -38,7 +38,7 @@ RESULTS = sorted(
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_result_of_version_1_is_read_with_all_that_it_says(name: str) -> None:
     document = old(name)
-    result = parse_result(json.dumps(document))
+    result = format_of("result").parse(json.dumps(document))
     plain = format_of("result").encode(result)
     assert plain["schema_version"] == 2
     assert plain["certificate"] == document["certificate"]
@@ -49,7 +49,7 @@ def test_a_result_of_version_1_is_read_with_all_that_it_says(name: str) -> None:
             assert plain[now].items() >= document[before].items()
     for same in ("conflict", "stages", "assumptions", "log"):
         assert plain.get(same) == document.get(same)
-    assert parse_result(json.dumps(plain)) == result
+    assert format_of("result").parse(json.dumps(plain)) == result
 
 
 @pytest.mark.parametrize("name", [name for name in RESULTS if name.split("-")[0] in REPORTS])
@@ -57,7 +57,7 @@ def test_what_a_feedback_loop_added_is_read_into_its_report(name: str) -> None:
     document = old(name)
     kind = REPORTS[document["kind"]]
     report = format_of(kind).parse(json.dumps(document))
-    assert report.result == parse_result(json.dumps(document))
+    assert report.result == format_of("result").parse(json.dumps(document))
     plain = format_of(kind).encode(report)
     for field in ("checks", "outlooks", "costs", "converged"):
         assert plain.get(field) == document.get(field)
@@ -67,7 +67,7 @@ def test_what_a_feedback_loop_added_is_read_into_its_report(name: str) -> None:
 def test_savings_of_version_1_are_changes_of_the_cost_now() -> None:
     """What one more saves lowers the cost, and the proved range turns round with it."""
     document = old("plan_result")
-    values = parse_result(json.dumps(document)).sensitivities
+    values = format_of("result").parse(json.dumps(document)).sensitivities
     for before, now in zip(document["marginals"], values, strict=True):
         assert now.value == -before["saving"]
         assert (now.lower, now.upper) == (-before["upper"], -before["lower"])
@@ -77,13 +77,13 @@ def test_savings_of_version_1_are_changes_of_the_cost_now() -> None:
 
 def test_repairs_of_version_1_keep_what_is_needed_together() -> None:
     """Reliefs of one way were needed together; of relaxations each was enough by itself."""
-    ways = parse_result(json.dumps(old("plan_result-infeasible")))
+    ways = format_of("result").parse(json.dumps(old("plan_result-infeasible")))
     assert len(ways.repairs) == 2
     assert len(ways.repair_options) == 1
     assert all(repair.least for repair in ways.repairs)
     for name in ("inference_result-infeasible", "quota_result-infeasible"):
         relaxed = old(name)["relaxations"]
-        found = parse_result(json.dumps(old(name)))
+        found = format_of("result").parse(json.dumps(old(name)))
         assert list(found.repair_options) == [one["sentence"] for one in relaxed]
         for before, now in zip(relaxed, found.repairs, strict=True):
             assert (now.before, now.after) == (before["before"], before["after"])
@@ -126,7 +126,7 @@ def test_a_report_refuses_the_answer_of_another_family(kind: str) -> None:
     name = next(old_name for old_name, now in REPORTS.items() if now == kind)
     other = "quota_result" if kind != "quota_report" else "operation_result"
     report = format_of(kind).encode(format_of(kind).parse(json.dumps(old(name))))
-    stranger = format_of("result").encode(parse_result(json.dumps(old(other))))
+    stranger = format_of("result").encode(format_of("result").parse(json.dumps(old(other))))
     report["result"]["solution"] = stranger["solution"]
     with pytest.raises(InstanceError, match="give a result whose solution is"):
         format_of(kind).parse(json.dumps(report))

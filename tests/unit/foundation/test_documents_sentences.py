@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 from week_document import INSTANCE, WORKER
 
-from alloc.documents import (
-    json_schema,
-    parse_instance,
-    parse_topology,
-)
+from alloc.documents import format_of, json_schema
 from alloc.errors import InstanceError
 
 Change = Callable[[dict[str, Any]], Any]
@@ -398,13 +394,13 @@ def _refused(change: Change, sentence: str) -> None:
     document = json.loads(json.dumps(INSTANCE))
     change(document)
     with pytest.raises(InstanceError, match=re.escape(sentence)) as caught:
-        parse_instance(json.dumps(document))
+        format_of("instance").parse(json.dumps(document))
     assert "\n" not in str(caught.value)
 
 
 def test_the_unchanged_document_is_read() -> None:
     """Without this, every test above could be about a mistake in the document they share."""
-    instance = parse_instance(json.dumps(INSTANCE))
+    instance = format_of("instance").parse(json.dumps(INSTANCE))
     assert instance.jobs[0].configurations[0].rate == 2.0
 
 
@@ -421,7 +417,7 @@ def test_whole_numbers_may_be_written_either_way(change: Change, value: float) -
     """JSON has one kind of number; many writers print 1.0 for 1 and the other way round."""
     document = json.loads(json.dumps(INSTANCE))
     change(document)
-    first = parse_instance(json.dumps(document)).jobs[0]
+    first = format_of("instance").parse(json.dumps(document)).jobs[0]
     found = first.work if value == 10.0 else first.configurations[0].tasks[0].count
     assert found == value
     assert type(found) is type(value)
@@ -430,10 +426,10 @@ def test_whole_numbers_may_be_written_either_way(change: Change, value: float) -
 def test_topology_documents_are_checked_alike() -> None:
     """A topology by itself has the same parts as inside an instance."""
     document = {"schema_version": 1, "kind": "topology", **INSTANCE["topology"]}
-    assert parse_topology(json.dumps(document)).num_gpus == 4
+    assert format_of("topology").parse(json.dumps(document)).num_gpus == 4
     document["host"] = document.pop("hosts")
     with pytest.raises(InstanceError, match=r'topology "lab": unknown field "host"; did you mean'):
-        parse_topology(json.dumps(document))
+        format_of("topology").parse(json.dumps(document))
 
 
 def test_unknown_schemas_are_refused() -> None:
@@ -446,4 +442,4 @@ def test_of_a_list_that_is_wrong_everywhere_the_first_item_is_reported() -> None
     """A table in another format has an error in each of its jobs; only the first one matters."""
     wrong = {"id": "x", "submit": 1, "gpus": 2, "duration": 3}
     with pytest.raises(InstanceError, match=r'^job "x": unknown field "submit".* \(and 4 more\)$'):
-        parse_instance(json.dumps({**INSTANCE, "jobs": [wrong] * 10_000}))
+        format_of("instance").parse(json.dumps({**INSTANCE, "jobs": [wrong] * 10_000}))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from communication_trees import symmetric_tree
 
 from alloc.errors import InstanceError
 from alloc.problems.rank_mapping import (
@@ -18,7 +19,6 @@ from alloc.topology.communication import (
     GB,
     CommunicationGraph,
     CommunicationTree,
-    symmetric_tree,
 )
 from alloc.workload.parallelism import Parallelism, transformer_parallelism
 

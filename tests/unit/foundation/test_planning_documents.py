@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from planning_strategies import problems
 
 from alloc.certificate import Certificate
-from alloc.documents import load_plan, load_planning_problem, load_result
+from alloc.documents.reading import load
 from alloc.errors import InstanceError
 from alloc.instances.planning import generate_planning
 from alloc.problems.right_sizing import (
@@ -43,7 +43,7 @@ def test_files_are_read_again(tmp_path):
     problem = generated().replace(tightening=(Tightening("vision-1", "a100", "room-1", 1.5),))
     problem.to_json(tmp_path / "problem.json")
     assert PlanningProblem.load(tmp_path / "problem.json") == problem
-    assert load_planning_problem(tmp_path / "problem.json") == problem
+    assert load(tmp_path / "problem.json") == problem
 
 
 def test_a_description_is_not_part_of_the_problem():
@@ -61,7 +61,7 @@ def test_a_plan_and_its_result_survive_their_documents(tmp_path):
         (Unserved("bad luck", 0, None, "work", 1.0), Unserved("bad luck", 0, 1, "work", 1.0)),
     )
     assert Plan.from_json(plan.to_json(tmp_path / "plan.json")) == plan
-    assert load_plan(tmp_path / "plan.json") == plan
+    assert load(tmp_path / "plan.json") == plan
     certificate = Certificate(
         "feasible", 2.0, -float("inf"), "min", "cost", "right_sizing", "b", "1", 0, 1, 1.0, "f"
     )
@@ -73,7 +73,7 @@ def test_a_plan_and_its_result_survive_their_documents(tmp_path):
         log=("1 s",),
     )
     assert Result.from_json(result.to_json(tmp_path / "result.json")) == result
-    assert load_result(tmp_path / "result.json") == result
+    assert load(tmp_path / "result.json") == result
     hopeless = Result(
         None,
         certificate.replace(status="infeasible", objective=None),

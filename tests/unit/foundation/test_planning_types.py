@@ -21,7 +21,7 @@ from alloc.problems.right_sizing import (
 )
 from alloc.problems.right_sizing.headroom import (
     headroom,
-    most_utilisation,
+    max_utilisation,
     reference_gpus,
     tightening_factors,
 )
@@ -228,13 +228,13 @@ def test_the_order_of_parts_does_not_change_bands():
 
 def test_one_server_is_the_queue_of_the_textbook():
     """M/M/1 with mean wait rho/(1 - rho) service times: 1 of them at utilisation one half."""
-    assert most_utilisation(1, 2.0, 2.0, None) == pytest.approx(0.5)
+    assert max_utilisation(1, 2.0, 2.0, None) == pytest.approx(0.5)
     # P(W > t) = rho exp(-(1 - rho) t/h): no wait for 95 % means busy 5 % of the time.
-    assert most_utilisation(1, 2.0, 0.0, 0.95) == pytest.approx(0.05)
+    assert max_utilisation(1, 2.0, 0.0, 0.95) == pytest.approx(0.05)
 
 
 def test_larger_pools_can_be_fuller():
-    goal = [most_utilisation(m, 1.0, 0.5, 0.95) for m in (1, 2, 4, 16, 64)]
+    goal = [max_utilisation(m, 1.0, 0.5, 0.95) for m in (1, 2, 4, 16, 64)]
     assert goal == sorted(goal)
     assert goal[-1] > 0.9
 

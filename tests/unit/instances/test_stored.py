@@ -22,7 +22,7 @@ from alloc.instances.recipes import recipes
 from alloc.instances.stored import ROOT, load_entry
 
 IDS = [known.id for known in manifest()]
-MOST_BYTES = 300_000
+MAX_BYTES = 300_000
 
 
 @pytest.mark.parametrize("instance_id", IDS)
@@ -48,7 +48,7 @@ def test_files_are_small_and_have_their_checksum(instance_id):
     """Shared configuration sets keep them small."""
     data = (ROOT / entry(instance_id).file).read_bytes()
     assert hashlib.sha256(data).hexdigest() == entry(instance_id).sha256
-    assert len(data) < MOST_BYTES
+    assert len(data) < MAX_BYTES
 
 
 def test_the_families_have_the_promised_sizes():

@@ -96,7 +96,7 @@ def test_names_that_nobody_could_read_are_left_out():
 
 def test_very_many_hosts_are_drawn_in_blocks(monkeypatch):
     """One block for each type of host in a domain, as large as its hosts."""
-    monkeypatch.setattr("alloc.plotting.topology._MOST_CELLS", 50)
+    monkeypatch.setattr("alloc.plotting.topology._MAX_CELLS", 50)
     ax = plot_topology(leaf_spine(dgx_h100(), 4, 25, 1), ax=new_figure(8, 5).subplots())
     hosts = boxes(ax, "hosts")
     assert len(hosts) == 4

@@ -104,7 +104,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
 
 def test_endless_tables_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A packed file of a few kilobytes can hold gigabytes of rows."""
-    monkeypatch.setattr(table_module, "_MOST_LINES", 4)
+    monkeypatch.setattr(table_module, "_MAX_LINES", 4)
     path = tmp_path / "jobs.csv"
     path.write_text("job_id,submission_time,duration,num_gpu\n" + "\n" * 5)
     with pytest.raises(InstanceError, match="more than 4 lines"):

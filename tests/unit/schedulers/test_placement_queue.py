@@ -7,6 +7,7 @@ import pytest
 from alloc.instances import generate_elastic
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment
+from alloc.result import Limits
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.placement import BestFit, ExactPlan, Fgd, FirstFit
 from alloc.schedulers.placement.sequence import place_in_order
@@ -103,7 +104,7 @@ def test_a_plan_keeps_room_where_fgd_does_not() -> None:
     jobs = tuple(share(f"j{k}", n) for k, n in enumerate((400, 400, 600, 600)))
     instance = Instance("plan", flat_cluster("one", host, 1), jobs)
     greedy = place_in_order(instance, BestFit())
-    planned = place_in_order(instance, ExactPlan(jobs, plan_s=5.0))
+    planned = place_in_order(instance, ExactPlan(jobs, limits=Limits(5.0)))
     assert greedy.allocated[-1] == 1400
     assert planned.allocated[-1] == 2000
     assert verify(instance, planned.allocation) == []
@@ -115,7 +116,7 @@ def test_a_plan_gives_up_cheap_slots_for_what_comes_instead() -> None:
     host = HostType("one", 1, "V100", 8000, 0)
     jobs = (share("big", 900), share("small", 500))
     instance = Instance("swap", flat_cluster("one", host, 1), jobs)
-    result = place_in_order(instance, ExactPlan(jobs[1:], plan_s=5.0))
+    result = place_in_order(instance, ExactPlan(jobs[1:], limits=Limits(5.0)))
     assert [a.job for a in result.allocation.assignments] == ["big"]
 
 

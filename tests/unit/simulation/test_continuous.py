@@ -159,6 +159,22 @@ def test_wake_up_calls() -> None:
         simulate(stream(job), Sleeper({}))
 
 
+def test_nobody_is_woken_while_the_system_is_empty() -> None:
+    """A call for a moment at which all have left, and nobody has come, falls away; it never ends
+    the simulation, nor keeps it for ever."""
+    jobs = (gang("a", 0.0, 1.0, 1), gang("b", 10.0, 1.0, 1))
+    policy = ByTime(
+        {0.0: Decision((on("a"),), wake_s=5.0), 10.0: Decision((on("b"),), wake_s=99.0)}
+    )
+    result = simulate(stream(*jobs), policy)
+    assert result.completion_s == {"a": 1.0, "b": 11.0}
+    assert result.end_s == 11.0
+    assert policy.times == [0.0, 10.0]
+    assert simulate(stream(*jobs), make_scheduler("las")).completion_s == {"a": 1.0, "b": 11.0}
+    late = stream(jobs[0], gang("b", 1e5, 1.0, 1))
+    assert simulate(late, make_scheduler("las")).completion_s == {"a": 1.0, "b": 1e5 + 1}
+
+
 def test_max_time_cuts_runs() -> None:
     """Stopped in the middle of a run, the schedule ends there and is checked as it is."""
     result = simulate(stream(gang("a", 0.0, 10.0, 1)), make_scheduler("fifo"), max_time_s=4.0)

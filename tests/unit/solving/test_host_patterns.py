@@ -63,12 +63,12 @@ def cheapest_pattern(
     return best
 
 
-@pytest.mark.parametrize("most_subsets", [17, 0])
+@pytest.mark.parametrize("max_subsets", [17, 0])
 def test_pricing_finds_the_cheapest_pattern_of_every_host(
-    monkeypatch: pytest.MonkeyPatch, most_subsets: int
+    monkeypatch: pytest.MonkeyPatch, max_subsets: int
 ) -> None:
     """A pattern missed would raise the bound above the truth; both ways to keep tasks are tried."""
-    monkeypatch.setattr(pricing_module, "MAX_SUBSETS", most_subsets)
+    monkeypatch.setattr(pricing_module, "MAX_SUBSETS", max_subsets)
     checked = 0
     for seed in range(12):
         rng = np.random.default_rng(seed)

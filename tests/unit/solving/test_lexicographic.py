@@ -7,7 +7,8 @@ import math
 import pytest
 
 from alloc.certificate import Certificate
-from alloc.documents import parse_result, write_result
+from alloc.documents import format_of
+from alloc.documents.reading import save
 from alloc.errors import InstanceError
 from alloc.models.placement.data import PlacementData
 from alloc.objectives import Held, objective, parse_goal, parse_level
@@ -127,7 +128,7 @@ def test_an_answer_that_loses_an_earlier_level_is_not_taken() -> None:
 def test_stages_survive_their_file_and_are_held_against_the_solution() -> None:
     """A document that claims more for an earlier level is found out."""
     result = solve(INSTANCE, "placement", "highs", objective=GOAL)
-    assert parse_result(write_result(result)) == result
+    assert format_of("result").parse(save(result)) == result
     lie = result.stages[1].replace(objective=1.0, bound=3.0)
     stages = (result.stages[0], lie, result.stages[2])
     found = check_claims(INSTANCE, result.replace(stages=stages))

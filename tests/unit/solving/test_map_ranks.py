@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from communication_trees import symmetric_tree
 
 from alloc.errors import CertificateError, InstanceError, UnsupportedFeatureError
 from alloc.problems.rank_mapping import value_mapping
@@ -13,7 +14,7 @@ from alloc.result import Limits
 from alloc.solving.rank_mapping import method as rank_mapping
 from alloc.solving.rank_mapping.method import map_ranks
 from alloc.topology import GpuLink, HostType, dgx_h100, leaf_spine
-from alloc.topology.communication import CommunicationGraph, CommunicationTree, symmetric_tree
+from alloc.topology.communication import CommunicationGraph, CommunicationTree
 from alloc.topology.job_fabric import job_fabric
 from alloc.topology.topology import flat_cluster
 from alloc.workload.parallelism import Parallelism, transformer_parallelism

@@ -22,6 +22,7 @@ from alloc.models.offline_packing.host_patterns import pricing
 from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
+from alloc.result import Limits
 from alloc.solving.outcome import Settings
 from alloc.solving.sharing import offline_packing
 from alloc.solving.sharing.host_contents import contents_of, pack_shares
@@ -55,7 +56,7 @@ def of(num_hosts: int, *sizes: tuple[int, int], kind: HostType = TWO) -> Instanc
 def test_shares_above_a_half_need_a_gpu_each() -> None:
     """Three tasks of 810 on two GPUs: shares added up, 2.43 > 2 GPUs would be the bound, 2.0; two
     of them fit, 1.62, and the bound over GPU patterns says so exactly."""
-    result = pack_offline(of(1, *[(810, 0)] * 3), time_limit_s=5)
+    result = pack_offline(of(1, *[(810, 0)] * 3), limits=Limits(5))
     certificate = result.certificate
     assert certificate.objective == pytest.approx(1.62)
     assert certificate.bound == pytest.approx(1.62)
@@ -67,7 +68,7 @@ def test_shares_above_a_half_need_a_gpu_each() -> None:
 def test_gpus_are_filled_by_the_pattern_that_first_fit_misses() -> None:
     """600 + 400 twice fills two GPUs; by size, 600, 600, 400, 400 does as well, but 500 + 500 with
     700 + 300 needs the pairs: 2 GPUs of 2, proved."""
-    result = pack_offline(of(1, (500, 0), (700, 0), (500, 0), (300, 0)), time_limit_s=5)
+    result = pack_offline(of(1, (500, 0), (700, 0), (500, 0), (300, 0)), limits=Limits(5))
     assert result.certificate.objective == pytest.approx(2.0)
     assert result.certificate.status == "optimal"
 
@@ -75,7 +76,7 @@ def test_gpus_are_filled_by_the_pattern_that_first_fit_misses() -> None:
 def test_cpu_counts_in_the_bound() -> None:
     """Each task wants a GPU and 6 of a host's 8 cores. Pooled over two hosts 16 cores carry 2.67
     tasks; the most per host, 1, makes the bound 2."""
-    result = pack_offline(of(2, *[(1000, 6000)] * 4), time_limit_s=5)
+    result = pack_offline(of(2, *[(1000, 6000)] * 4), limits=Limits(5))
     assert result.certificate.objective == pytest.approx(2.0)
     assert result.certificate.bound == pytest.approx(2.0)
 
@@ -110,7 +111,7 @@ def test_brute_force_lies_between_answer_and_bound(seed: int) -> None:
     ]
     instance = of(2, *sizes)
     best = brute_force(instance)
-    certificate = pack_offline(instance, time_limit_s=5).certificate
+    certificate = pack_offline(instance, limits=Limits(5)).certificate
     assert certificate.objective == pytest.approx(best)
     assert certificate.bound >= best - 1e-9
 
@@ -122,7 +123,7 @@ def test_any_prices_prove_a_bound(seed: int) -> None:
     sizes = [(int(g), 1000) for g in rng.choice((200, 450, 550, 800, 1000, 2000), 9)]
     instance = of(2, *sizes)
     data = PackingData.of(instance)
-    held = pack_offline(instance, time_limit_s=5).certificate.objective
+    held = pack_offline(instance, limits=Limits(5)).certificate.objective
     assert held is not None
     for scale in (0.0, 0.3, 1.0, 3.0):
         prices = Prices(
@@ -153,7 +154,7 @@ def test_gpu_types_and_jobs_without_gpus() -> None:
     typed = Job("typed", 0.0, 1.0, (Configuration((group,), 1.0, "T4"),), elasticity="rigid")
     bare, more = pods((0, 1000), (1000, 0))
     jobs = (typed, typed.replace(id="typed-2"), bare, more)
-    result = pack_offline(Instance("mixed", topology, jobs), time_limit_s=5)
+    result = pack_offline(Instance("mixed", topology, jobs), limits=Limits(5))
     assert isinstance(result.solution, Allocation)
     assert result.certificate.objective == result.certificate.bound == 2.0
     assert "j0" in {a.job for a in result.solution.assignments}
@@ -169,7 +170,7 @@ def test_a_start_is_never_lost() -> None:
             Assignment("j2", 0, (TaskPlacement("host-0", "pod", 1),)),
         )
     )
-    result = pack_offline(instance, starts=(start,), time_limit_s=0.0)
+    result = pack_offline(instance, starts=(start,), limits=Limits(1e-9))
     assert result.certificate.objective == pytest.approx(2.0)
     assert contents_of(PackingData.of(instance), start) == [(0, ((0, 1), (1, 1), (2, 1)))]
 
@@ -241,7 +242,7 @@ def test_a_false_bound_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = of(1, (1000, 0))
     start = Allocation((Assignment("j0", 0, (TaskPlacement("host-0", "pod", 1),)),))
     with pytest.raises(CertificateError, match=r"bound 0\.5 .* is beaten .* which has 1"):
-        pack_offline(instance, starts=(start,), time_limit_s=0.1)
+        pack_offline(instance, starts=(start,), limits=Limits(0.1))
 
 
 def test_bound_and_answer_on_a_mixed_cluster() -> None:
@@ -251,7 +252,7 @@ def test_bound_and_answer_on_a_mixed_cluster() -> None:
     kind = HostType("kind", 8, "V100", 96_000, 0)
     instance = of(20, *[(int(g), 8000 if g == 1000 else 4000) for g in gpu], kind=kind)
     relaxed = bound_gpus(PackingData.of(instance))
-    result = pack_offline(instance, time_limit_s=10)
+    result = pack_offline(instance, limits=Limits(10))
     assert result.certificate.bound == pytest.approx(relaxed.bound)
     assert verify(instance, result.require_solution()) == []
     value = objective("gpus_placed").evaluate(instance, result.require_solution())
@@ -263,7 +264,7 @@ def test_bound_and_answer_on_a_mixed_cluster() -> None:
     assert result.certificate.formulation == "sharing"
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.01, 0.1])
+@pytest.mark.parametrize("seconds", [1e-9, 0.01, 0.1])
 def test_a_bound_cut_off_by_time_is_still_a_bound(seconds: float) -> None:
     """The limit holds for the bound too; what it then says is weaker, never false."""
     rng = np.random.default_rng(0)
@@ -274,6 +275,6 @@ def test_a_bound_cut_off_by_time_is_still_a_bound(seconds: float) -> None:
     full = bound_gpus(data)
     assert cut_off.bound >= full.bound - 1e-9
     assert cut_off.rounds <= full.rounds
-    result = pack_offline(instance, time_limit_s=seconds)
+    result = pack_offline(instance, limits=Limits(seconds))
     assert result.certificate.bound >= full.bound - 1e-9
     assert result.certificate.verified

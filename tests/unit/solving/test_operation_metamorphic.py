@@ -84,7 +84,7 @@ def test_splitting_a_pool_makes_no_difference():
 
 
 @settings(max_examples=40, deadline=None)
-@given(operation_problems(most_jobs=4, most_gpus=3))
+@given(operation_problems(max_jobs=4, max_gpus=3))
 def test_relaxing_a_decision_never_costs(problem: OperationProblem):
     """A later due date, no power cap, a cheaper type beside the others: none raises the cost."""
     cost = best(problem)

@@ -93,16 +93,16 @@ def test_a_board_keeps_its_books_through_all_moves(accounting, seed):
         if board.node_of[job] != OFF:
             board.take(job)
             continue
-        options, squeeze, other = board.options(job), board.squeeze(job), board.replacement(job)
+        options, shrink, other = board.options(job), board.shrink_move(job), board.replacement(job)
         before = board.cost
         move = rng.integers(3)
         if move == 0 and len(options):
             k = int(rng.integers(len(options)))
             board.put(job, options, k)
             added = options.cost[k]
-        elif move == 1 and squeeze is not None:
-            board.put_squeezed(job, squeeze)
-            added = squeeze.cost
+        elif move == 1 and shrink is not None:
+            board.put_shrinking(job, shrink)
+            added = shrink.cost
         elif move == 2 and other is not None:
             board.replace(job, other[0])
             added = other[1]

@@ -222,7 +222,7 @@ def test_long_instances_take_the_ascent_and_the_answer_is_certified(
     """From a size on there is no linear master; short or long, bounds and answers must agree."""
     instance = gangs(6, 3, hosts=1)
     # Long instances are too large for the time-indexed program, so both go without it.
-    monkeypatch.setattr("alloc.solving.malleable.method._MOST_COLUMNS", 0)
+    monkeypatch.setattr("alloc.solving.malleable.method._MAX_COLUMNS", 0)
     short = alloc.solve(instance, limits=Limits(seconds=10))
     monkeypatch.setattr("alloc.solving.malleable.column_generation._LONG", 1)
     long = alloc.solve(instance, limits=Limits(seconds=10))

@@ -80,7 +80,7 @@ def test_a_coarse_table_still_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         float(prices @ np.array(c)) for c in itertools.product(range(4), range(3))
         if c[0] * 13_001 + c[1] * 20_017 <= 40960 and c[0] * 100 + c[1] * 300 <= 1000
     )  # fmt: skip
-    monkeypatch.setattr(pattern_generation, "_MOST_CELLS", 50)
+    monkeypatch.setattr(pattern_generation, "_MAX_CELLS", 50)
     counts, worth = best_share_pattern("a100", sizes, prices)
     assert worth >= exact
     assert counts[0] * 13_001 + counts[1] * 20_017 <= 40960
@@ -101,7 +101,7 @@ def test_generated_patterns_prove_as_much_as_listed_ones(
     cluster = flat_cluster("c", HostType("box", 2, "a100", 64000, 1024), gpus // 2)
     instance = Instance("shares", cluster, jobs)
     listed = solve(instance, "sharing", objective=goal)
-    monkeypatch.setattr(patterns, "MOST_PATTERNS", 3)
+    monkeypatch.setattr(patterns, "MAX_PATTERNS", 3)
     generated = solve(instance, "sharing", objective=goal)
     assert any("more to generate" in line for line in generated.log)
     assert listed.certificate.status == "optimal"
@@ -115,7 +115,7 @@ def test_more_jobs_than_any_pattern_holds_are_proved_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """While patterns are generated, infeasibility is a bound above the number of GPUs."""
-    monkeypatch.setattr(patterns, "MOST_PATTERNS", 0)
+    monkeypatch.setattr(patterns, "MAX_PATTERNS", 0)
     cluster = flat_cluster("c", HostType("box", 2, "a100", 64000, 1024), 1)
     jobs = tuple(one(f"j{k}", gpu_milli=600) for k in range(3))
     result = solve(Instance("many", cluster, jobs), "sharing", objective="gpus_used")

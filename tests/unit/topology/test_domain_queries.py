@@ -6,10 +6,8 @@ from alloc.errors import InstanceError
 from alloc.topology import (
     Domain,
     Host,
-    HostClass,
     HostType,
     Topology,
-    classes_of_hosts,
     domains_at,
     fat_tree,
     flat_cluster,
@@ -65,39 +63,11 @@ def test_hosts_outside_all_domains_meet_nowhere():
     assert meeting_level(MIXED, "e", "e") == "host"
 
 
-def test_hosts_are_alike_by_type_alone_without_a_level():
-    classes = classes_of_hosts(MIXED)
-    assert classes == (HostClass("plain", (), (0, 2, 3, 4)), HostClass("big", (), (1,)))
-
-
-def test_hosts_are_alike_by_type_and_domains_with_a_level():
-    assert classes_of_hosts(MIXED, "rack") == (
-        HostClass("plain", ("rack-0",), (0, 3)),
-        HostClass("big", ("rack-0",), (1,)),
-        HostClass("plain", ("rack-1",), (2,)),
-        HostClass("plain", (None,), (4,)),
-    )
-
-
-def test_a_class_names_the_domains_from_the_outside_in():
-    assert classes_of_hosts(TREE, "leaf")[2] == HostClass(
-        "plain", ("core", "pod-1", "leaf-2"), (4, 5)
-    )
-    assert [c.hosts for c in classes_of_hosts(TREE, "pod")] == [(0, 1, 2, 3), (4, 5, 6, 7)]
-
-
-def test_at_the_level_of_hosts_every_host_is_a_class():
-    classes = classes_of_hosts(MIXED, "host")
-    assert [c.hosts for c in classes] == [(0,), (1,), (2,), (3,), (4,)]
-    assert classes[1] == HostClass("big", ("rack-0",), (1,))
-
-
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
         (lambda: domains_at(TREE, "leave"), 'has no level "leave"; did you mean "leaf"'),
         (lambda: domains_at(TREE, "host"), 'has no level "host"'),
-        (lambda: classes_of_hosts(TREE, "pods"), 'no level "pods"; did you mean "pod"'),
         (lambda: hosts_in(TREE, "leaf-9"), 'no domain "leaf-9"; did you mean "leaf-'),
         (
             lambda: meeting_level(TREE, "host-0", "hots-1"),

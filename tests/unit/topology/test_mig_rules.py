@@ -11,12 +11,13 @@ from needs import need_data
 from alloc.errors import InstanceError
 from alloc.topology import HostType, flat_cluster
 from alloc.topology.gpu_fit import gpu_misfit
+from alloc.topology.gpu_types import GPU_TYPES
 from alloc.topology.mig import (
+    MEMORY_SLICES,
     MIG_PROFILES,
     is_layout,
     layouts,
     maximal_layouts,
-    mig_memory_mib,
     mig_profiles,
     require_profile,
 )
@@ -29,10 +30,11 @@ FIVE = frozenset({"1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"})
 @pytest.mark.parametrize("gpu_type", MIG_PROFILES)
 def test_names_say_compute_slices_and_memory(gpu_type: str) -> None:
     """A profile's name is its size: a wrong row of the table would show here."""
+    whole_gib = GPU_TYPES[gpu_type].memory_mib / 1024
     for name, profile in mig_profiles(gpu_type).items():
         compute, memory = name.removesuffix("+me").removesuffix("gb").split("g.")
         assert int(compute) == profile.compute_slices
-        gb = mig_memory_mib(gpu_type, name) / 1024
+        gb = whole_gib * profile.memory_slices / MEMORY_SLICES
         assert abs(int(memory) - gb) <= 0.5  # 1g.18gb of an H200 is 17.6
         assert name.endswith("+me") == profile.media
 

@@ -9,7 +9,6 @@ from strategies import topologies
 
 from alloc.topology import (
     Topology,
-    classes_of_hosts,
     dgx_h100,
     domains_at,
     fat_tree,
@@ -134,17 +133,3 @@ def test_a_new_order_of_hosts_permutes_the_arrays(topology, random):
             shuffled.domain_of_host[level], topology.domain_of_host[level][order]
         )
     assert nx.utils.graphs_equal(shuffled.graph, topology.graph)
-
-
-@settings(max_examples=60, deadline=None)
-@given(any_topology, st.data())
-def test_classes_split_the_hosts_and_finer_levels_split_classes(topology, data):
-    """Exact aggregation needs both: every host once, and no class that mixes."""
-    levels = (None, *topology.levels, "host")
-    coarse = data.draw(st.integers(0, len(levels) - 1))
-    fine = data.draw(st.integers(coarse, len(levels) - 1))
-    wide, narrow = (classes_of_hosts(topology, levels[k]) for k in (coarse, fine))
-    assert sorted(h for c in wide for h in c.hosts) == list(range(topology.num_hosts))
-    of = {h: c for c in wide for h in c.hosts}
-    assert all(len({of[h] for h in c.hosts}) == 1 for c in narrow)
-    assert all(topology.hosts[h].type == c.type for c in wide for h in c.hosts)

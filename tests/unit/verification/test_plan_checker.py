@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from alloc.certificate import Certificate
+from alloc.errors import InstanceError
 from alloc.problems.right_sizing import (
     HostOffer,
     JobClass,
@@ -24,7 +25,8 @@ from alloc.problems.right_sizing import (
 from alloc.problems.right_sizing.accounting import account, usable_gpus
 from alloc.result import Result
 from alloc.topology import HostType
-from alloc.verification.right_sizing import check_plan_claims, verify_plan
+from alloc.verification.claims import check_claims
+from alloc.verification.right_sizing import objective, verify_plan
 
 A = HostType("four", 4, "a")
 
@@ -205,9 +207,10 @@ def test_claims_are_recomputed():
     costs = account(judged, SOUND).costs
     mark = judged.fingerprint
     result = Result(SOUND, certified(costs.total, 0.0, mark))
-    assert check_plan_claims(judged, result) == []
+    assert check_claims(judged, result, objective) == []
     wrong = replace(result, certificate=certified(costs.total + 1, 0.0, mark))
-    assert codes(check_plan_claims(judged, wrong)) == ["objective"]
+    assert codes(check_claims(judged, wrong, objective)) == ["objective"]
     lie = replace(result, certificate=certified(costs.total, costs.total + 1, mark))
-    assert codes(check_plan_claims(judged, lie)) == ["bound"]
-    assert codes(check_plan_claims(problem(budget=1e6), result)) == ["fingerprint"]
+    assert codes(check_claims(judged, lie, objective)) == ["bound"]
+    with pytest.raises(InstanceError, match="the result is for the instance with fingerprint"):
+        check_claims(problem(budget=1e6), result, objective)

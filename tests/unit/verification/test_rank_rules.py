@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from communication_trees import symmetric_tree
 
 from alloc.solving.rank_mapping.method import map_ranks
-from alloc.topology.communication import symmetric_tree
 from alloc.verification.rank_mapping import check_mapping
 from alloc.workload.parallelism import Parallelism
 

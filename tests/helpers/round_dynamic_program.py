@@ -1,4 +1,4 @@
-"""The exact dynamic program of F1 for one resource."""
+"""The exact dynamic program of F1 for one resource: an oracle of another kind than enumeration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from alloc.models.round.data import RoundData
 
 Array = npt.NDArray[np.float64]
 
-_MOST_CELLS = 2 * 10**8
+_MAX_CELLS = 2 * 10**8
 """Largest table that is built, jobs times capacity units: 400 MB of choices."""
 
 
@@ -55,9 +55,9 @@ def solve_one_resource(data: RoundData) -> tuple[float, Array]:
         demand = row // unit
         size = int(data.rows.capacity[binding[0]]) // unit
     num_jobs = int(data.count.sum())
-    if num_jobs * (size + 1) > _MOST_CELLS:
+    if num_jobs * (size + 1) > _MAX_CELLS:
         raise UnsupportedFeatureError(
-            f"the dynamic program needs {num_jobs} x {size + 1} cells, more than {_MOST_CELLS}; "
+            f"the dynamic program needs {num_jobs} x {size + 1} cells, more than {_MAX_CELLS}; "
             "use backend highs."
         )
     value = np.zeros(size + 1)
