@@ -29,7 +29,7 @@ from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import WeightedSum
-from alloc.solving.placement.branching import branch_on_gangs
+from alloc.solving.placement.branching import OnLeaving, branch_on_gangs, leaving
 from alloc.solving.placement.clock import Clock, timer
 from alloc.solving.placement.pattern_master import Generated, generate, undecided_holds
 from alloc.solving.placement.patterns import Patterns, lagrangian
@@ -161,6 +161,7 @@ def sharper_bounds(
     report: Callable[[str], None],
     *,
     target: Callable[[], float] = lambda: math.inf,
+    on_leaving: OnLeaving = lambda _: None,
 ) -> Iterator[float]:
     """Yield bounds above that of the prices: by whole gangs, whole hosts, branching on gangs.
 
@@ -180,6 +181,8 @@ def sharper_bounds(
         Takes a line of progress.
     target
         Tells the value of the best placement, in minimisation: no bound above it is looked for.
+    on_leaving
+        Takes the gangs that leave, at least in part, where the bound is reached.
 
     Raises
     ------
@@ -199,6 +202,7 @@ def sharper_bounds(
         known=found.columns,
         max_rounds=_LINKED_ROUNDS,
     )
+    on_leaving(leaving(linked, again))
     yield again.bound
     if again.stopped:
         raise OutOfTime
@@ -208,11 +212,15 @@ def sharper_bounds(
         and weights.of["gpu_hosts_used"] > 0
         and not any(weights.of[name] for name in ("balance", "hosts_used", "whole_hosts_free"))
     ):
-        yield from whole_hosts_bounds(patterns, found, weights, clock, report, target=target)
+        yield from whole_hosts_bounds(
+            patterns, found, weights, clock, report, target=target, on_leaving=on_leaving
+        )
         return
     undecided = int(((again.stays > 1e-4) & (again.stays < 1.0 - 1e-4)).sum())
     if undecided <= _MOST_UNDECIDED:
-        yield from branch_on_gangs(linked, again, clock, report, target=target)
+        yield from branch_on_gangs(
+            linked, again, clock, report, target=target, on_leaving=on_leaving
+        )
 
 
 def trivial_bound(patterns: Patterns) -> float:
@@ -284,6 +292,7 @@ def whole_hosts_bounds(
     report: Callable[[str], None],
     *,
     target: Callable[[], float] = lambda: math.inf,
+    on_leaving: OnLeaving = lambda _: None,
 ) -> Iterator[float]:
     """Yield better and better bounds that know that a whole number of hosts is used.
 
@@ -304,6 +313,8 @@ def whole_hosts_bounds(
         Takes a line of progress.
     target
         Tells the value of the best placement, in minimisation: no bound above it is looked for.
+    on_leaving
+        As of `sharper_bounds`.
     """
     weight = weights.of["gpu_hosts_used"]
     numbers = np.arange(patterns.num_hosts + 1)
@@ -336,7 +347,9 @@ def whole_hosts_bounds(
         factor = float(best_weight[best.argmin()])
         if factor not in trees:
             scaled, again = patterns.scaled(factor), at_weight[factor]
-            trees[factor] = branch_on_gangs(scaled, again, clock, lambda _: None)
+            trees[factor] = branch_on_gangs(
+                scaled, again, clock, lambda _: None, on_leaving=on_leaving
+            )
         bound = next(trees[factor], None)
         if bound is None:
             return

@@ -129,8 +129,8 @@ class Master:
         p, infinite = self.patterns, np.inf
         gangs = sorted({stay.gang for stay in p.stays})
         budget = p.budget if np.isfinite(p.budget) else infinite
-        fewest = 1.0 if p.together else -infinite
-        lower = np.array([*p.least, *(fewest for _ in gangs), -infinite, *np.ones(p.num_hosts)])
+        fewest = [1.0 if gang in p.together else -infinite for gang in gangs]
+        lower = np.array([*p.least, *fewest, -infinite, *np.ones(p.num_hosts)])
         upper = np.array([*p.most, *(1.0 for _ in gangs), budget, *np.ones(p.num_hosts)])
         self.program.add_rows(lower, upper)
         self._budget_row = p.num_items + len(gangs)
@@ -233,6 +233,25 @@ class Master:
         edges = np.stack([centre + width, width - centre], axis=1).ravel()
         edges = np.append(edges, most_move_price)
         self.program.set_costs(np.arange(len(edges)), edges)
+
+    def decided(self, gang: int, clock: Clock) -> list[float]:
+        """Return the optimum with a gang in each domain it may stand in alone, and in none."""
+        own = [s for s, stay in enumerate(self.patterns.stays) if stay.gang == gang]
+        columns = [self._artificial + s for s in own]
+        none = np.zeros(len(own))
+        ways = [*np.eye(len(own)), none]
+        values = []
+        for way in ways:
+            self.program.set_column_bounds(columns, way, way)
+            solved = self.program.solve(clock())
+            if solved is None:
+                if clock() <= 0:
+                    raise OutOfTime
+                values.append(np.inf)
+            else:
+                values.append(solved.value + self.patterns.constant)
+        self.program.set_column_bounds(columns, none, none + np.inf)
+        return values
 
     def solve(self, seconds: float) -> tuple[float, Array, float, Array, Array, bool] | None:
         """Solve the linear master, for some seconds at most; None if there is no optimum then.

@@ -176,7 +176,7 @@ class Patterns:
     exact
         Whether every pattern fits its host and costs what it says.
     together
-        Whether every gang must stand in a domain of its own: (P4) is an equation.
+        Gangs that must stand in one of their domains: for them (P4) is an equation.
     holds
         Hosts and gangs with tasks on them for which (P6) is there.
     """
@@ -196,7 +196,7 @@ class Patterns:
     budget: float
     constant: float
     exact: bool
-    together: bool = False
+    together: frozenset[int] = frozenset()
     holds: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -271,7 +271,7 @@ def lagrangian(
     least: dict[int, float] = {}
     for s, stay in enumerate(p.stays):
         gain = float(stay.counts @ (prices[stay.items] - prices[stay.classes]) - due[s])
-        least[stay.gang] = min(least.get(stay.gang, gain if p.together else 0.0), gain)
+        least[stay.gang] = min(least.get(stay.gang, gain if stay.gang in p.together else 0.0), gain)
     budget = 0.0 if move_price == 0.0 else move_price * p.budget
     total = float(supply.sum() + value.sum()) - budget + sum(least.values()) + p.constant
     size = float(np.abs(supply).sum() + np.abs(value).sum() + due.sum()) + budget
