@@ -13,7 +13,7 @@ Marsten, Hogan, Blankenship, "The boxstep method for large-scale optimization", 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,11 @@ class Columns:
     def best(priced: Priced) -> Columns:
         """Return the best pattern of each host at some prices."""
         return Columns(np.arange(len(priced.cost)), priced.counts, priced.cost, priced.moved)
+
+    def widened(self, num_items: int) -> Columns:
+        """Return the patterns with none of the items that are new."""
+        new = num_items - self.counts.shape[1]
+        return replace(self, counts=np.pad(self.counts, ((0, 0), (0, new)))) if new else self
 
     def of(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Columns:
         """Return some of the patterns."""

@@ -105,7 +105,8 @@ Vanderbeck, "On Dantzig-Wolfe decomposition in integer programming", OR 48 (2000
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -179,6 +180,8 @@ class Patterns:
         Gangs that must stand in one of their domains: for them (P4) is an equation.
     holds
         Hosts and gangs with tasks on them for which (P6) is there.
+    elsewhere
+        For gangs of the y_gr, the hosts of each domain that they may stand in besides.
     """
 
     kinds: tuple[Kind, ...]
@@ -198,6 +201,7 @@ class Patterns:
     exact: bool
     together: frozenset[int] = frozenset()
     holds: tuple[tuple[int, int], ...] = ()
+    elsewhere: Mapping[int, tuple[Ints, ...]] = field(default_factory=dict)
 
     @property
     def num_hosts(self) -> int:
