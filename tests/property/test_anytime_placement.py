@@ -19,7 +19,9 @@ from alloc.objectives import parse_level
 from alloc.problems.allocation.instance import Affinity, Instance, Moves
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.placement.clock import endless
 from alloc.solving.placement.compiling import Problem, compile_state
+from alloc.solving.placement.improvement import Improver
 from alloc.solving.placement.method import solve_placement
 from alloc.solving.placement.ranges import fewest_hosts
 from alloc.topology import Domain, Host, HostType, Topology
@@ -238,7 +240,9 @@ def test_the_area_bound_stands_from_the_first_placement(seed: int) -> None:
     assert all(event.bound >= area for event in events)
 
 
-@pytest.mark.parametrize(("num_hosts", "seed"), [(30, 0), (30, 1), (30, 2), (50, 103)], ids=str)
+@pytest.mark.parametrize(
+    ("num_hosts", "seed"), [(30, 0), (30, 1), (30, 2), (50, 103), (50, 109)], ids=str
+)
 @pytest.mark.parametrize("letter", GOALS)
 def test_what_comes_first_is_no_worse_than_single_exchanges(
     letter: str, num_hosts: int, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -252,6 +256,30 @@ def test_what_comes_first_is_no_worse_than_single_exchanges(
     monkeypatch.setattr("alloc.solving.placement.search.Search._price", interrupted)
     _, events = search(instance, GOALS[letter], Settings(60.0))
     assert events[-1].value <= single_exchanges(instance, letter, 60.0) + 1e-4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_hosts_are_emptied_whole(seed: int) -> None:
+    """Moving one task of a host after another never pays; without it an eighth is lost.
+
+    Tasks and capacities are kept, and what no emptying improves is left as it was.
+    """
+    instance = rebalancing_set(50, seed)
+    problem = Problem(PlacementData.of(instance))
+    state = compile_state(problem, problem.data.initial, [parse_level(GOALS["B"])])
+    state.descend()
+    tasks = [block.count.sum(axis=1) for block in state.blocks]
+    improver = Improver(state, np.random.default_rng(seed), endless)
+    before = state.value
+    improver.empty_hosts()
+    least = fewest_hosts(instance, with_gpus=True)
+    assert least <= state.value < 1.05 * least < before
+    assert (state.used <= state.capacity).all()
+    for block, count in zip(state.blocks, tasks, strict=True):
+        np.testing.assert_array_equal(block.count.sum(axis=1), count)
+    kept = state.value
+    state.refresh()
+    assert state.value == pytest.approx(kept)
 
 
 def test_area_never_passes_the_optimum() -> None:

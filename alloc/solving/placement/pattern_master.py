@@ -373,6 +373,8 @@ def generate(
         if gain > 0:
             best, centre, move_price = found, query, move_query
         width *= 1.5 if gain > 0.5 * promised else (1.0 if gain > _SERIOUS * promised else 0.7)
+        if width > _WIDEST:
+            break  # there is no solution
         width = max(width, 1e-4)
         added = master.add(Columns.best(priced))
         rounds += 1

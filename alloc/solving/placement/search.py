@@ -243,6 +243,10 @@ class Search:
             self._settle_by_regions("exchanges")
         else:
             self._settle("exchanges")
+        if state.cost.used > 0:
+            for hosts in self._regions(math.ceil(len(state.capacity) / _REGION_SETTLED)):
+                self._in_part(hosts, lambda improver: improver.empty_hosts())
+                self._keep("hosts emptied")
         if price > 0 and len(state.capacity) <= _DEAR_HOSTS:
             state.restore(start)
             for now in (_DEARER * price, price):
