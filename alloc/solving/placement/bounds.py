@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 
@@ -68,6 +69,9 @@ def placement_bound(
     level: WeightedSum,
     seconds: float,
     report: Callable[[str], None],
+    *,
+    max_work: float = MAX_WORK,
+    max_steps: int | None = None,
 ) -> tuple[float, BoundProof]:
     """Return a bound that no placement of an instance passes.
 
@@ -81,6 +85,10 @@ def placement_bound(
         Wall time, seconds. It may be passed by the table that is being filled.
     report
         Takes a line of progress.
+    max_work
+        Cells of tables filled in one evaluation of prices up to which patterns are priced.
+    max_steps
+        Most steps that make the bound of the prices sharper; None: until there is none left.
 
     Returns
     -------
@@ -93,7 +101,10 @@ def placement_bound(
     weights = Weights.read(level, data.instance)
     least = -math.inf
     if math.isfinite(weights.constant):
-        least = _least_cost(relax(data, weights), weights, timer(seconds), report)
+        relaxation, clock = relax(data, weights), timer(seconds)
+        least = _least_cost(
+            relaxation, weights, clock, report, max_work=max_work, max_steps=max_steps
+        )
         if not any(term.sense == "max" for _, term in level.terms):
             least = max(least, 0.0)
         least = round_up(least, level, data)
@@ -107,6 +118,7 @@ def pattern_prices(
     clock: Clock,
     report: Callable[[str], None],
     on_round: Callable[[float], None] | None = None,
+    max_work: float = MAX_WORK,
 ) -> Generated | None:
     """Return the patterns and prices of a whole cluster, or None if an evaluation takes too long.
 
@@ -120,13 +132,15 @@ def pattern_prices(
         Takes a line of progress.
     on_round
         Called after each round with the best bound so far.
+    max_work
+        As of `placement_bound`.
 
     Raises
     ------
     OutOfTime
         If time is up before there is a bound.
     """
-    if Pricing(patterns, clock).work > MAX_WORK:
+    if Pricing(patterns, clock).work > max_work:
         report("the hosts are too many or too different to price patterns")
         return None
     prices, width = sampled_prices(patterns, clock, report)
@@ -138,17 +152,20 @@ def _least_cost(
     weights: Weights,
     clock: Clock,
     report: Callable[[str], None],
+    *,
+    max_work: float,
+    max_steps: int | None,
 ) -> float:
     """Return a lower bound on the level in minimisation."""
     patterns = relaxation.patterns
     least = trivial_bound(patterns)
     with suppress(OutOfTime):
-        found = pattern_prices(patterns, clock, report)
+        found = pattern_prices(patterns, clock, report, max_work=max_work)
         if found is None:
             return least
         least = max(least, found.bound)
         report(f"patterns: bound {least:.4f}{', converged' if found.converged else ''}")
-        for bound in sharper_bounds(patterns, found, weights, clock, report):
+        for bound in islice(sharper_bounds(patterns, found, weights, clock, report), max_steps):
             least = max(least, bound)
     return least
 
