@@ -146,6 +146,24 @@ WORLDS = {
 """Small clusters, by what is special about them."""
 
 
+_KNOWN_IN_PART = ("balance + 0.5 domains_spanned", "moves + fragmentation")
+"""Goals of which patterns know a part only: whole jobs move, and the early bound ends by work."""
+
+
+@pytest.mark.parametrize("goal", _KNOWN_IN_PART)
+def test_goals_known_in_part_take_the_same_path(goal: str) -> None:
+    """A longer limit goes on where a shorter one ends, with the same early bound."""
+    instance = racks(1)
+    runs = [search(instance, goal, Looks(float(looks))) for looks in (30, 300, 1200)]
+    values = [value_of(instance, goal, outcome) for outcome, _ in runs]
+    bounds = [outcome.bound for outcome, _ in runs]
+    assert values == sorted(values, reverse=True)
+    assert bounds == sorted(bounds)
+    for (_, short), (_, long) in pairwise(runs):
+        told = [event.value for event in short]
+        assert told == [event.value for event in long][: len(told)]
+
+
 @pytest.mark.parametrize("world", [*WORLDS, "too different to price"])
 @pytest.mark.parametrize("goal", GOALS.values())
 def test_a_longer_limit_begins_with_what_a_shorter_one_does(

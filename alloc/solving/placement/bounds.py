@@ -70,7 +70,7 @@ def placement_bound(
     seconds: float,
     report: Callable[[str], None],
     *,
-    max_work: float = MAX_WORK,
+    max_work: float = math.inf,
     max_steps: int | None = None,
 ) -> tuple[float, BoundProof]:
     """Return a bound that no placement of an instance passes.
@@ -118,7 +118,7 @@ def pattern_prices(
     clock: Clock,
     report: Callable[[str], None],
     on_round: Callable[[float], None] | None = None,
-    max_work: float = MAX_WORK,
+    max_work: float = math.inf,
 ) -> Generated | None:
     """Return the patterns and prices of a whole cluster, or None if an evaluation takes too long.
 
@@ -140,7 +140,7 @@ def pattern_prices(
     OutOfTime
         If time is up before there is a bound.
     """
-    if Pricing(patterns, clock).work > max_work:
+    if Pricing(patterns, clock).work > min(max_work, MAX_WORK):
         report("the hosts are too many or too different to price patterns")
         return None
     prices, width = sampled_prices(patterns, clock, report)

@@ -28,7 +28,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Solution
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.placement.admission import solve_admission
-from alloc.solving.placement.bounds import MAX_WORK, placement_bound
+from alloc.solving.placement.bounds import placement_bound
 from alloc.solving.placement.buddies import buddy_optimum
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.compiling import Problem, compile_state, read_counts
@@ -239,7 +239,7 @@ class _Solve:
             self.bound, self.proof = bound, proof
 
     def _prove(
-        self, seconds: float, *, max_work: float = MAX_WORK, max_steps: int | None = None
+        self, seconds: float, *, max_work: float = math.inf, max_steps: int | None = None
     ) -> None:
         bound, proof = placement_bound(
             self.data, self.level, seconds, self.report, max_work=max_work, max_steps=max_steps
