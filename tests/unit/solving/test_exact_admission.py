@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from alloc.backends import highs
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import parse_goal
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
@@ -214,14 +215,14 @@ def test_choices_end_by_nodes_and_not_by_a_share_of_the_limit(
 ) -> None:
     """What is done next depends on the instance: seconds only end it, with all that are left."""
     asked: list[tuple[int | None, float]] = []
-    solve_by_highs = admission.highs.solve
+    solve_by_highs = highs.solve
 
     def spy(model: Any, options: SolverOptions) -> RawResult:
         if options.nodes is not None:
             asked.append((options.nodes, options.time_limit_s))
         return solve_by_highs(model, options)
 
-    monkeypatch.setattr(admission.highs, "solve", spy)
+    monkeypatch.setattr(highs, "solve", spy)
     topology = cluster({"r0": ["a", "b"], "r1": ["c", "d"]})
     jobs = tuple(gang(f"j{k}", 2 + k % 3, 1 + k % 2, "rack") for k in range(7))
     instance = Instance("queue", topology, jobs, moves=Moves(budget=0))
