@@ -13,6 +13,10 @@ from alloc.model_builder import Index, ModelBuilder
 from alloc.models.placement.facts import Facts
 from alloc.objectives.locality import places
 
+_MAX_AMOUNT, _DIGIT = 2**20, 2**12
+"""Largest amount of a row: a solver holds rows to 1e-7 of it or so, here a tenth of a unit. And the
+base of the digits in which larger ones are written."""
+
 
 @dataclass(frozen=True)
 class Presence:
@@ -84,7 +88,12 @@ class Program:
             self.builder.row("C2", [(columns, 1.0), (int(self.x[row.way]), -row.count)], 0.0, 0.0)
 
     def _capacity(self) -> None:
-        """Hosts hold what they have; amounts in units of their greatest common divisor."""
+        """Hosts hold what they have; amounts in units of their greatest common divisor.
+
+        Beside amounts of millions one unit is less than a solver's tolerance. Such amounts are
+        written in digits: those that are low add up to what is carried, those that are high and
+        what is carried to at most the high digits of the limit.
+        """
         capacity = self.facts.instance.topology.capacity
         for r in range(capacity.shape[1]):
             amount = self.facts.demand[self.y_row, r]
@@ -93,8 +102,16 @@ class Program:
                 continue
             unit = int(np.gcd.reduce(amount[needed]))
             hosts, where = np.unique(self.y_host[needed], return_inverse=True)
-            terms = [(where, self.y[needed], amount[needed] // unit)]
-            self.builder.rows("C3", len(hosts), terms, upper=capacity[hosts, r] // unit)
+            amounts, columns = amount[needed] // unit, self.y[needed]
+            room, every = capacity[hosts, r] // unit, np.arange(len(hosts))
+            while int(amounts.max()) > _MAX_AMOUNT:
+                carried = self.builder.columns(len(hosts), room // _DIGIT)
+                low = [(where, columns, amounts % _DIGIT), (every, carried, -float(_DIGIT))]
+                self.builder.rows("C3", len(hosts), low, upper=room % _DIGIT)
+                high = np.append(amounts // _DIGIT, np.ones(len(hosts), dtype=np.int64))
+                where, columns = np.append(where, every), np.append(columns, carried)
+                amounts, room = high, room // _DIGIT
+            self.builder.rows("C3", len(hosts), [(where, columns, amounts)], upper=room)
 
     def _inside(self) -> None:
         """Every level that must hold a gang: w counts the gangs in each domain."""
