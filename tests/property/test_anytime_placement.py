@@ -299,6 +299,16 @@ def test_hosts_are_emptied_whole(seed: int) -> None:
     assert state.value == pytest.approx(kept)
 
 
+def test_emptying_hosts_keeps_to_the_budget_of_moves() -> None:
+    """A host is not emptied where its tasks are more than may still move."""
+    for budget in (0, 1, 3, 8):
+        instance = rebalancing_set(30, 1).replace(moves=Moves(budget=budget))
+        problem = Problem(PlacementData.of(instance))
+        state = compile_state(problem, problem.data.initial, [parse_level(GOALS["B"])])
+        Improver(state, np.random.default_rng(0), endless).empty_hosts()
+        assert state.num_moves <= budget
+
+
 def test_area_never_passes_the_optimum() -> None:
     """On random tiny instances the fewest hosts by area are no more than the optimum uses."""
     checked = 0

@@ -70,7 +70,9 @@ class Improver:
             for b, row in hand:
                 state.add(b, row, state.blocks[b].column[h], -1)
             self.exchanger.changed([h])
-            if state.used[h, 0] or self.exchanger.insert(hand) or state.value > before - GAIN:
+            lost = state.used[h, 0] or self.exchanger.insert(hand)
+            too_far = state.budget is not None and state.num_moves > state.budget
+            if lost or too_far or state.value > before - GAIN:
                 self.exchanger.note(state.restore(kept))
 
     def kick_and_settle(self, kicks: int, slack: float, rounds: int) -> None:
