@@ -101,17 +101,21 @@ class Relaxation:
 
 
 def pinned_jobs(data: PlacementData) -> set[int]:
-    """Return the running jobs that must stay where they are.
+    """Return the running jobs that must stay as they are.
 
-    Only those with one configuration: another one may have other demands on the same hosts.
+    Only those that stand whole, in the one configuration they have: others take in what they lack,
+    or may have other demands on the same hosts.
     """
     moves = data.instance.moves
     if moves is None:
         return set()
+    standing = np.asarray(data.initial.sum(axis=1)).ravel()
+    in_part = set(data.job_of[standing != data.count].tolist())
     return {
         j
         for j, running in data.running.items()
         if running.tasks
+        and j not in in_part
         and len(data.instance.jobs[j].configurations) == 1
         and (moves.budget == 0 or not data.instance.jobs[j].preemptible)
     }
