@@ -14,16 +14,18 @@ from alloc.topology import Host, HostType, Topology
 from alloc.workload import Configuration, Job, TaskGroup
 
 
-def waiting(amounts: list[int], room: int) -> Instance:
-    """Jobs of a GPU and some of a named resource each, beside a host that has so much of it."""
-    kind = HostType("box", 16, "a", 64_000, 1024, resources={"tokens": room})
+def waiting(amounts: list[int], room: int, owner: str = "host") -> Instance:
+    """Jobs of a GPU and some tokens each, beside a host that has so many, or a cluster that has."""
+    own, shared = ({"tokens": room} if owner == who else {} for who in ("host", "cluster"))
+    kind = HostType("box", 16, "a", 64_000, 1024, resources=own)
     jobs = tuple(
         Job(f"j{n}", 0.0, 1.0, (Configuration((group,), 1.0),), elasticity="rigid")
         for n, group in enumerate(
             TaskGroup("w", 1, 1000, 1000, 1, resources={"tokens": amount}) for amount in amounts
         )
     )
-    return Instance("far apart", Topology("t", (kind,), (Host("h0", "box"),)), jobs, moves=Moves())
+    topology = Topology("t", (kind,), (Host("h0", "box"),), resources=shared)
+    return Instance("far apart", topology, jobs, moves=Moves())
 
 
 def most_jobs(amounts: list[int], room: int) -> int:
@@ -36,13 +38,14 @@ def most_jobs(amounts: list[int], room: int) -> int:
     )
 
 
+@pytest.mark.parametrize("owner", ["host", "cluster"])
 @pytest.mark.parametrize("backend", ["auto", "highs", "cpsat"])
 @pytest.mark.parametrize("size", [10**6, 10**7, 2**26 + 1, 10**8])
-def test_one_unit_too_much_is_refused(size: int, backend: str) -> None:
+def test_one_unit_too_much_is_refused(size: int, backend: str, owner: str) -> None:
     """Large and small together are one above the limit; the large one alone fills it."""
     for amounts, room in (([size, 1], size), ([size, size + 1, 1], 2 * size + 1)):
         found = solve(
-            waiting(amounts, room),
+            waiting(amounts, room, owner),
             "placement",
             backend,
             objective="gpus_placed",
