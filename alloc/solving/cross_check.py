@@ -42,9 +42,10 @@ def cross_checked(
     Returns
     -------
     Outcome
-        As it was where the array model is large or undecided; else with the bound of the array
-        model: ``recomputed``, or ``confirmed`` where it is HiGHS' word beside that of CP-SAT. If
-        the array model has a better solution, that one.
+        As it was where the array model is large or undecided, or where what it says is better
+        breaks a rule; else with the bound of the array model: ``recomputed``, or ``confirmed``
+        where it is HiGHS' word beside that of CP-SAT. If the array model has a better solution,
+        that one.
     """
     if "arrays" not in chosen.models or outcome.solution is None or settings.time_is_up():
         return outcome
@@ -87,6 +88,9 @@ def cross_checked(
     if other is not None:
         found = measure.evaluate(problem, other)
         if found > value if measure.sense == "max" else found < value:
+            if chosen.check(problem, other):
+                # Within a tolerance of its rows only: that says nothing about a model of integers.
+                return outcome
             value, best = found, other
     if raw.bound_proof == "claimed":
         # Two words, of which the weaker is safe; where both prove the value, the sharper will do.

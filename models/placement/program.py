@@ -13,6 +13,10 @@ from alloc.model_builder import Index, ModelBuilder
 from alloc.models.placement.facts import Facts
 from alloc.objectives.locality import places
 
+_MAX_AMOUNT, _DIGIT = 2**20, 2**12
+"""Largest amount of a row: a solver holds rows to 1e-7 of it or so, here a tenth of a unit. And the
+base of the digits in which larger ones are written."""
+
 
 @dataclass(frozen=True)
 class Presence:
@@ -84,17 +88,32 @@ class Program:
             self.builder.row("C2", [(columns, 1.0), (int(self.x[row.way]), -row.count)], 0.0, 0.0)
 
     def _capacity(self) -> None:
-        """Hosts hold what they have; amounts in units of their greatest common divisor."""
+        """Hosts hold what they have."""
         capacity = self.facts.instance.topology.capacity
         for r in range(capacity.shape[1]):
             amount = self.facts.demand[self.y_row, r]
             needed = amount > 0
-            if not needed.any():
-                continue
-            unit = int(np.gcd.reduce(amount[needed]))
-            hosts, where = np.unique(self.y_host[needed], return_inverse=True)
-            terms = [(where, self.y[needed], amount[needed] // unit)]
-            self.builder.rows("C3", len(hosts), terms, upper=capacity[hosts, r] // unit)
+            if needed.any():
+                hosts, where = np.unique(self.y_host[needed], return_inverse=True)
+                self._within("C3", where, self.y[needed], amount[needed], capacity[hosts, r])
+
+    def _within(self, name: str, where: Index, columns: Index, amounts: Index, room: Index) -> None:
+        """Add rows of whole amounts with upper limits, in units of the greatest common divisor.
+
+        Beside amounts of millions one unit is less than a solver's tolerance. Such amounts are
+        written in digits: those that are low add up to what is carried, those that are high and
+        what is carried to at most the high digits of the limit.
+        """
+        unit, every = int(np.gcd.reduce(amounts)), np.arange(len(room))
+        amounts, room = amounts // unit, room // unit
+        while int(amounts.max()) > _MAX_AMOUNT:
+            carried = self.builder.columns(len(room), room // _DIGIT)
+            low = [(where, columns, amounts % _DIGIT), (every, carried, -float(_DIGIT))]
+            self.builder.rows(name, len(room), low, upper=room % _DIGIT)
+            where, columns = np.append(where, every), np.append(columns, carried)
+            amounts = np.append(amounts // _DIGIT, np.ones(len(room), dtype=np.int64))
+            room = room // _DIGIT
+        self.builder.rows(name, len(room), [(where, columns, amounts)], upper=room)
 
     def _inside(self) -> None:
         """Every level that must hold a gang: w counts the gangs in each domain."""
@@ -193,10 +212,9 @@ class Program:
     def _quotas(self) -> None:
         for _, uses, most in self.facts.quotas():
             if uses:
-                unit = math.gcd(*(amount for _, amount in uses))
                 columns = self.x[[v for v, _ in uses]]
-                amounts = np.array([amount // unit for _, amount in uses])
-                self.builder.row("C10", [(columns, amounts)], upper=most // unit)
+                amounts = np.array([amount for _, amount in uses])
+                self._within("C10", np.zeros_like(columns), columns, amounts, np.array([most]))
 
     def _moves(self) -> None:
         """Tasks that leave a host: what was there beyond what is; pinned tasks stay."""

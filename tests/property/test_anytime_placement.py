@@ -19,7 +19,9 @@ from alloc.objectives import parse_level
 from alloc.problems.allocation.instance import Affinity, Instance, Moves
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.placement.clock import endless
 from alloc.solving.placement.compiling import Problem, compile_state
+from alloc.solving.placement.improvement import Improver
 from alloc.solving.placement.method import solve_placement
 from alloc.solving.placement.ranges import fewest_hosts
 from alloc.topology import Domain, Host, HostType, Topology
@@ -144,6 +146,24 @@ WORLDS = {
 """Small clusters, by what is special about them."""
 
 
+_KNOWN_IN_PART = ("balance + 0.5 domains_spanned", "moves + fragmentation")
+"""Goals of which patterns know a part only: whole jobs move, and the early bound ends by work."""
+
+
+@pytest.mark.parametrize("goal", _KNOWN_IN_PART)
+def test_goals_known_in_part_take_the_same_path(goal: str) -> None:
+    """A longer limit goes on where a shorter one ends, with the same early bound."""
+    instance = racks(1)
+    runs = [search(instance, goal, Looks(float(looks))) for looks in (30, 300, 1200)]
+    values = [value_of(instance, goal, outcome) for outcome, _ in runs]
+    bounds = [outcome.bound for outcome, _ in runs]
+    assert values == sorted(values, reverse=True)
+    assert bounds == sorted(bounds)
+    for (_, short), (_, long) in pairwise(runs):
+        told = [event.value for event in short]
+        assert told == [event.value for event in long][: len(told)]
+
+
 @pytest.mark.parametrize("world", [*WORLDS, "too different to price"])
 @pytest.mark.parametrize("goal", GOALS.values())
 def test_a_longer_limit_begins_with_what_a_shorter_one_does(
@@ -238,7 +258,9 @@ def test_the_area_bound_stands_from_the_first_placement(seed: int) -> None:
     assert all(event.bound >= area for event in events)
 
 
-@pytest.mark.parametrize(("num_hosts", "seed"), [(30, 0), (30, 1), (30, 2), (50, 103)], ids=str)
+@pytest.mark.parametrize(
+    ("num_hosts", "seed"), [(30, 0), (30, 1), (30, 2), (50, 103), (50, 109)], ids=str
+)
 @pytest.mark.parametrize("letter", GOALS)
 def test_what_comes_first_is_no_worse_than_single_exchanges(
     letter: str, num_hosts: int, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -252,6 +274,39 @@ def test_what_comes_first_is_no_worse_than_single_exchanges(
     monkeypatch.setattr("alloc.solving.placement.search.Search._price", interrupted)
     _, events = search(instance, GOALS[letter], Settings(60.0))
     assert events[-1].value <= single_exchanges(instance, letter, 60.0) + 1e-4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_hosts_are_emptied_whole(seed: int) -> None:
+    """Where no single move gains, most of a host and more is still to be had by emptying some.
+
+    Tasks and capacities are kept.
+    """
+    instance = rebalancing_set(50, seed)
+    problem = Problem(PlacementData.of(instance))
+    state = compile_state(problem, problem.data.initial, [parse_level(GOALS["B"])])
+    state.descend()
+    tasks = [block.count.sum(axis=1) for block in state.blocks]
+    improver = Improver(state, np.random.default_rng(seed), endless)
+    before = state.value
+    improver.empty_hosts()
+    assert fewest_hosts(instance, with_gpus=True) <= state.value < before - 0.8
+    assert (state.used <= state.capacity).all()
+    for block, count in zip(state.blocks, tasks, strict=True):
+        np.testing.assert_array_equal(block.count.sum(axis=1), count)
+    kept = state.value
+    state.refresh()
+    assert state.value == pytest.approx(kept)
+
+
+def test_emptying_hosts_keeps_to_the_budget_of_moves() -> None:
+    """A host is not emptied where its tasks are more than may still move."""
+    for budget in (0, 1, 3, 8):
+        instance = rebalancing_set(30, 1).replace(moves=Moves(budget=budget))
+        problem = Problem(PlacementData.of(instance))
+        state = compile_state(problem, problem.data.initial, [parse_level(GOALS["B"])])
+        Improver(state, np.random.default_rng(0), endless).empty_hosts()
+        assert state.num_moves <= budget
 
 
 def test_area_never_passes_the_optimum() -> None:

@@ -70,7 +70,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -94,6 +94,9 @@ _CONVERGED = 1e-6
 _TOLERANCE = 1e-9
 _SMOOTHING = 0.5
 """Weight of the best prices known in the prices that patterns are asked for at."""
+_CHOICE_NODES = (10, 1000)
+"""Nodes of the search tree in which patterns are chosen, before and after more of them are
+collected. Seconds would end it at another place on each machine."""
 _DISTURBED = 30
 _NOISE = 0.05
 """Rounds of pricing at disturbed prices, and the share by which a price is raised at most."""
@@ -197,8 +200,8 @@ class _Search:
         bound = rounded(found)
         proof: BoundProof = "recomputed"
         self.report(f"admission: patterns allow {found:.4f}, whole values {bound:g}")
-        for share in (0.05, 0.6):
-            self._choose(share * self._left())
+        for nodes in _CHOICE_NODES:
+            self._choose(nodes)
             self.report(f"admission: {self.best:g} placed of {bound:g}")
             if self.best >= bound - _TOLERANCE or self._left() <= 0:
                 break
@@ -271,10 +274,10 @@ class _Search:
             for b, counts in enumerate(patterns):
                 self._add(b, counts)
 
-    def _choose(self, seconds: float) -> None:
+    def _choose(self, nodes: int) -> None:
         """Choose the best admission among the patterns met."""
         model = self.rows.program(self.bay, self.counts, self.knapsacks.multiplicity, True)
-        raw = highs.solve(model, self._limits(seconds))
+        raw = highs.solve(model, replace(self._limits(self._left()), nodes=nodes))
         if raw.values is None:
             return
         values = np.round(raw.values).astype(np.int64)

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import WeightedSum
-from alloc.solving.placement.branching import branch_on_gangs
+from alloc.solving.placement.branching import OnLeaving, branch_on_gangs, leaving
 from alloc.solving.placement.clock import Clock, timer
 from alloc.solving.placement.pattern_master import Generated, generate, undecided_holds
 from alloc.solving.placement.patterns import Patterns, lagrangian
@@ -68,6 +69,9 @@ def placement_bound(
     level: WeightedSum,
     seconds: float,
     report: Callable[[str], None],
+    *,
+    max_work: float = math.inf,
+    max_steps: int | None = None,
 ) -> tuple[float, BoundProof]:
     """Return a bound that no placement of an instance passes.
 
@@ -81,6 +85,10 @@ def placement_bound(
         Wall time, seconds. It may be passed by the table that is being filled.
     report
         Takes a line of progress.
+    max_work
+        Cells of tables filled in one evaluation of prices up to which patterns are priced.
+    max_steps
+        Most steps that make the bound of the prices sharper; None: until there is none left.
 
     Returns
     -------
@@ -93,7 +101,10 @@ def placement_bound(
     weights = Weights.read(level, data.instance)
     least = -math.inf
     if math.isfinite(weights.constant):
-        least = _least_cost(relax(data, weights), weights, timer(seconds), report)
+        relaxation, clock = relax(data, weights), timer(seconds)
+        least = _least_cost(
+            relaxation, weights, clock, report, max_work=max_work, max_steps=max_steps
+        )
         if not any(term.sense == "max" for _, term in level.terms):
             least = max(least, 0.0)
         least = round_up(least, level, data)
@@ -107,6 +118,7 @@ def pattern_prices(
     clock: Clock,
     report: Callable[[str], None],
     on_round: Callable[[float], None] | None = None,
+    max_work: float = math.inf,
 ) -> Generated | None:
     """Return the patterns and prices of a whole cluster, or None if an evaluation takes too long.
 
@@ -120,13 +132,15 @@ def pattern_prices(
         Takes a line of progress.
     on_round
         Called after each round with the best bound so far.
+    max_work
+        As of `placement_bound`.
 
     Raises
     ------
     OutOfTime
         If time is up before there is a bound.
     """
-    if Pricing(patterns, clock).work > MAX_WORK:
+    if Pricing(patterns, clock).work > min(max_work, MAX_WORK):
         report("the hosts are too many or too different to price patterns")
         return None
     prices, width = sampled_prices(patterns, clock, report)
@@ -138,17 +152,20 @@ def _least_cost(
     weights: Weights,
     clock: Clock,
     report: Callable[[str], None],
+    *,
+    max_work: float,
+    max_steps: int | None,
 ) -> float:
     """Return a lower bound on the level in minimisation."""
     patterns = relaxation.patterns
     least = trivial_bound(patterns)
     with suppress(OutOfTime):
-        found = pattern_prices(patterns, clock, report)
+        found = pattern_prices(patterns, clock, report, max_work=max_work)
         if found is None:
             return least
         least = max(least, found.bound)
         report(f"patterns: bound {least:.4f}{', converged' if found.converged else ''}")
-        for bound in sharper_bounds(patterns, found, weights, clock, report):
+        for bound in islice(sharper_bounds(patterns, found, weights, clock, report), max_steps):
             least = max(least, bound)
     return least
 
@@ -161,6 +178,7 @@ def sharper_bounds(
     report: Callable[[str], None],
     *,
     target: Callable[[], float] = lambda: math.inf,
+    on_leaving: OnLeaving = lambda _: None,
 ) -> Iterator[float]:
     """Yield bounds above that of the prices: by whole gangs, whole hosts, branching on gangs.
 
@@ -180,6 +198,8 @@ def sharper_bounds(
         Takes a line of progress.
     target
         Tells the value of the best placement, in minimisation: no bound above it is looked for.
+    on_leaving
+        Takes the gangs that leave, at least in part, where the bound is reached.
 
     Raises
     ------
@@ -199,6 +219,7 @@ def sharper_bounds(
         known=found.columns,
         max_rounds=_LINKED_ROUNDS,
     )
+    on_leaving(leaving(linked, again))
     yield again.bound
     if again.stopped:
         raise OutOfTime
@@ -208,11 +229,15 @@ def sharper_bounds(
         and weights.of["gpu_hosts_used"] > 0
         and not any(weights.of[name] for name in ("balance", "hosts_used", "whole_hosts_free"))
     ):
-        yield from whole_hosts_bounds(patterns, found, weights, clock, report, target=target)
+        yield from whole_hosts_bounds(
+            patterns, found, weights, clock, report, target=target, on_leaving=on_leaving
+        )
         return
     undecided = int(((again.stays > 1e-4) & (again.stays < 1.0 - 1e-4)).sum())
     if undecided <= _MOST_UNDECIDED:
-        yield from branch_on_gangs(linked, again, clock, report, target=target)
+        yield from branch_on_gangs(
+            linked, again, clock, report, target=target, on_leaving=on_leaving
+        )
 
 
 def trivial_bound(patterns: Patterns) -> float:
@@ -284,6 +309,7 @@ def whole_hosts_bounds(
     report: Callable[[str], None],
     *,
     target: Callable[[], float] = lambda: math.inf,
+    on_leaving: OnLeaving = lambda _: None,
 ) -> Iterator[float]:
     """Yield better and better bounds that know that a whole number of hosts is used.
 
@@ -304,6 +330,8 @@ def whole_hosts_bounds(
         Takes a line of progress.
     target
         Tells the value of the best placement, in minimisation: no bound above it is looked for.
+    on_leaving
+        As of `sharper_bounds`.
     """
     weight = weights.of["gpu_hosts_used"]
     numbers = np.arange(patterns.num_hosts + 1)
@@ -336,7 +364,9 @@ def whole_hosts_bounds(
         factor = float(best_weight[best.argmin()])
         if factor not in trees:
             scaled, again = patterns.scaled(factor), at_weight[factor]
-            trees[factor] = branch_on_gangs(scaled, again, clock, lambda _: None)
+            trees[factor] = branch_on_gangs(
+                scaled, again, clock, lambda _: None, on_leaving=on_leaving
+            )
         bound = next(trees[factor], None)
         if bound is None:
             return

@@ -75,6 +75,17 @@ class Problem:
         """Return what tasks use on each host, shape (hosts, resources)."""
         return np.asarray(counts.T @ self.data.demand, dtype=np.int64)
 
+    def in_part(self, counts: csr_array) -> set[int]:
+        """Return the jobs that stand with some of their tasks, not with all."""
+        standing = np.asarray(counts.sum(axis=1)).ravel()
+        some = np.flatnonzero(standing)
+        jobs, ways = self.data.job_of[some].tolist(), self.data.configuration_of[some].tolist()
+        return {
+            job
+            for job, way in zip(jobs, ways, strict=True)
+            if (standing[rows := self.rows_of[job, way]] != self.data.count[rows]).any()
+        }
+
     def place_of(self, counts: csr_array, k: int) -> _Place | None:
         """Return the domain that the tasks of a group must stay in; None if none may move alone."""
         job, configuration = int(self.data.job_of[k]), int(self.data.configuration_of[k])
@@ -119,11 +130,12 @@ def compile_state(
         Levels of a goal, the last to be optimised, those before it to be kept at almost any price.
         What host costs and move prices do not show is left out.
     fixed
-        Positions of jobs that stay as they are, besides those that move only whole or not at all.
+        Positions of jobs that stay as they are, besides those that move only whole or not at all
+        and those of which a part is missing.
     """
     data = problem.data
     used = problem.used(counts)
-    stay = problem.tied | problem.pinned | set(fixed)
+    stay = problem.tied | problem.pinned | problem.in_part(counts) | set(fixed)
     places: dict[_Place, dict[_Kind, list[int]]] = {_ANY: {}}
     others = np.ones(len(data.groups), dtype=bool)
     for k in np.flatnonzero(np.diff(counts.indptr)).tolist():

@@ -279,6 +279,7 @@ class Guide:
             most=tasks.astype(float) + 1.0,
             stays=(),
             constant=0.0,
+            elsewhere={},
         )
 
     def choose(

@@ -53,6 +53,28 @@ class Improver:
             if before - self.state.value <= GAIN:
                 return
 
+    def empty_hosts(self) -> None:
+        """Take all GPU tasks off a host where others can hold them for less, host by host.
+
+        No exchange does that task by task: a host counts until the last has left. Hosts with the
+        fewest tasks come first.
+        """
+        state = self.state
+        self.exchanger.note(range(len(state.capacity)))
+        tasks = [state.tasks_with_gpus(h) for h in range(len(state.capacity))]
+        for h in sorted((h for h, own in enumerate(tasks) if own), key=lambda h: len(tasks[h])):
+            if self.clock() <= 0:
+                return
+            before, kept = state.value, state.snapshot()
+            hand = state.tasks_with_gpus(h)
+            for b, row in hand:
+                state.add(b, row, state.blocks[b].column[h], -1)
+            self.exchanger.changed([h])
+            lost = state.used[h, 0] or self.exchanger.insert(hand)
+            too_far = state.budget is not None and state.num_moves > state.budget
+            if lost or too_far or state.value > before - GAIN:
+                self.exchanger.note(state.restore(kept))
+
     def kick_and_settle(self, kicks: int, slack: float, rounds: int) -> None:
         """Kick the placement and settle again and again; keep the best.
 

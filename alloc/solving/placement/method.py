@@ -53,8 +53,11 @@ _PATIENCE = 400
 """Vain tries to put some jobs elsewhere after which an exact program is more promising."""
 _TURN = 100
 """The same between two turns of the search by patterns, about as long as one of these."""
-_PROOF_S = 10.0
-"""Most seconds for a bound from patterns on a goal that they know in part only."""
+_PROOF_WORK, _PROOF_STEPS = 5e7, 10
+"""Cells of tables filled in an evaluation of prices, some tenths of a second, and steps that make
+the bound sharper: up to these there is a bound from patterns first on a goal that they know in part
+only. It is work that is counted, not seconds: a longer limit begins with what a shorter one does.
+"""
 _DRAWN_S = 5e-5
 """Seconds to draw the exact program, for each task group and host."""
 _ATTEMPTS = 30
@@ -235,8 +238,12 @@ class _Solve:
         if math.isfinite(bound) and bound > self.bound:
             self.bound, self.proof = bound, proof
 
-    def _prove(self, seconds: float) -> None:
-        bound, proof = placement_bound(self.data, self.level, seconds, self.report)
+    def _prove(
+        self, seconds: float, *, max_work: float = math.inf, max_steps: int | None = None
+    ) -> None:
+        bound, proof = placement_bound(
+            self.data, self.level, seconds, self.report, max_work=max_work, max_steps=max_steps
+        )
         self._prove_by(self.best.sign * bound, proof)
 
     def _exactly(self, seconds: float) -> None:
@@ -272,7 +279,7 @@ class _Solve:
         if not self._split:
             gangs.run(self._left, self.bound, _PATIENCE)
             if not self.proved and self._left() > 0:
-                self._prove(min(self._left(), _PROOF_S))
+                self._prove(self._left(), max_work=_PROOF_WORK, max_steps=_PROOF_STEPS)
             return
         search = Search(
             self.problem,

@@ -13,7 +13,7 @@ Marsten, Hogan, Blankenship, "The boxstep method for large-scale optimization", 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,11 @@ class Columns:
     def best(priced: Priced) -> Columns:
         """Return the best pattern of each host at some prices."""
         return Columns(np.arange(len(priced.cost)), priced.counts, priced.cost, priced.moved)
+
+    def widened(self, num_items: int) -> Columns:
+        """Return the patterns with none of the items that are new."""
+        new = num_items - self.counts.shape[1]
+        return replace(self, counts=np.pad(self.counts, ((0, 0), (0, new)))) if new else self
 
     def of(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Columns:
         """Return some of the patterns."""
@@ -129,8 +134,8 @@ class Master:
         p, infinite = self.patterns, np.inf
         gangs = sorted({stay.gang for stay in p.stays})
         budget = p.budget if np.isfinite(p.budget) else infinite
-        fewest = 1.0 if p.together else -infinite
-        lower = np.array([*p.least, *(fewest for _ in gangs), -infinite, *np.ones(p.num_hosts)])
+        fewest = [1.0 if gang in p.together else -infinite for gang in gangs]
+        lower = np.array([*p.least, *fewest, -infinite, *np.ones(p.num_hosts)])
         upper = np.array([*p.most, *(1.0 for _ in gangs), budget, *np.ones(p.num_hosts)])
         self.program.add_rows(lower, upper)
         self._budget_row = p.num_items + len(gangs)
@@ -233,6 +238,25 @@ class Master:
         edges = np.stack([centre + width, width - centre], axis=1).ravel()
         edges = np.append(edges, most_move_price)
         self.program.set_costs(np.arange(len(edges)), edges)
+
+    def decided(self, gang: int, clock: Clock) -> list[float]:
+        """Return the optimum with a gang in each domain it may stand in alone, and in none."""
+        own = [s for s, stay in enumerate(self.patterns.stays) if stay.gang == gang]
+        columns = [self._artificial + s for s in own]
+        none = np.zeros(len(own))
+        ways = [*np.eye(len(own)), none]
+        values = []
+        for way in ways:
+            self.program.set_column_bounds(columns, way, way)
+            solved = self.program.solve(clock())
+            if solved is None:
+                if clock() <= 0:
+                    raise OutOfTime
+                values.append(np.inf)
+            else:
+                values.append(solved.value + self.patterns.constant)
+        self.program.set_column_bounds(columns, none, none + np.inf)
+        return values
 
     def solve(self, seconds: float) -> tuple[float, Array, float, Array, Array, bool] | None:
         """Solve the linear master, for some seconds at most; None if there is no optimum then.
@@ -349,6 +373,8 @@ def generate(
         if gain > 0:
             best, centre, move_price = found, query, move_query
         width *= 1.5 if gain > 0.5 * promised else (1.0 if gain > _SERIOUS * promised else 0.7)
+        if width > _WIDEST:
+            break  # there is no solution
         width = max(width, 1e-4)
         added = master.add(Columns.best(priced))
         rounds += 1

@@ -105,7 +105,8 @@ Vanderbeck, "On Dantzig-Wolfe decomposition in integer programming", OR 48 (2000
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -176,9 +177,11 @@ class Patterns:
     exact
         Whether every pattern fits its host and costs what it says.
     together
-        Whether every gang must stand in a domain of its own: (P4) is an equation.
+        Gangs that must stand in one of their domains: for them (P4) is an equation.
     holds
         Hosts and gangs with tasks on them for which (P6) is there.
+    elsewhere
+        For gangs of the y_gr, the hosts of each domain that they may stand in besides.
     """
 
     kinds: tuple[Kind, ...]
@@ -196,8 +199,9 @@ class Patterns:
     budget: float
     constant: float
     exact: bool
-    together: bool = False
+    together: frozenset[int] = frozenset()
     holds: tuple[tuple[int, int], ...] = ()
+    elsewhere: Mapping[int, tuple[Ints, ...]] = field(default_factory=dict)
 
     @property
     def num_hosts(self) -> int:
@@ -271,7 +275,7 @@ def lagrangian(
     least: dict[int, float] = {}
     for s, stay in enumerate(p.stays):
         gain = float(stay.counts @ (prices[stay.items] - prices[stay.classes]) - due[s])
-        least[stay.gang] = min(least.get(stay.gang, gain if p.together else 0.0), gain)
+        least[stay.gang] = min(least.get(stay.gang, gain if stay.gang in p.together else 0.0), gain)
     budget = 0.0 if move_price == 0.0 else move_price * p.budget
     total = float(supply.sum() + value.sum()) - budget + sum(least.values()) + p.constant
     size = float(np.abs(supply).sum() + np.abs(value).sum() + due.sum()) + budget

@@ -1,12 +1,15 @@
 """How good each term of a goal could be at all: bounds that need no search.
 
 Hosts in use are bounded by area: what must go on running fills at least so many hosts, taken
-largest first, in each resource by itself.
+largest first, in each resource by itself. What is placed is bounded by what the cluster offers as a
+whole: with a price on a unit of it, every job is worth at most its value less that of what it asks
+for, or nothing (Lagrange); the best price of a few is taken.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +17,12 @@ import numpy.typing as npt
 from alloc.objectives.goals import WeightedSum
 from alloc.problems.allocation.instance import Instance
 from alloc.units import MILLI
-from alloc.workload import Configuration
+from alloc.workload import Configuration, Job
 
+_MAX_PRICES = 64
+"""Prices of a resource that are tried: what a unit of it is worth to some job."""
+_ROUNDING = 1e-12
+"""Share by which sums may be rounded down."""
 _NEVER_NEGATIVE = frozenset(
     {
         "moves",
@@ -60,9 +67,11 @@ def _best(instance: Instance, name: str) -> float | None:
     topology = instance.topology
     if name == "gpus_placed":
         asked = sum(max(c.demand[0] for c in job.configurations) for job in instance.jobs)
-        return min(asked / MILLI, float(topology.num_gpus))
+        whole = most_within_totals(instance, lambda _, way: way.demand[0] / MILLI)
+        return min(asked / MILLI, float(topology.num_gpus), whole)
     if name == "weight_placed":
-        return math.fsum(job.weight for job in instance.jobs)
+        whole = most_within_totals(instance, lambda job, _: job.weight)
+        return min(math.fsum(job.weight for job in instance.jobs), whole)
     if name in ("gpu_hosts_used", "hosts_used"):
         return float(fewest_hosts(instance, with_gpus=name == "gpu_hosts_used"))
     if name == "whole_hosts_free":
@@ -71,6 +80,36 @@ def _best(instance: Instance, name: str) -> float | None:
     if name == "largest_gang":
         return float(topology.num_gpus)
     return None
+
+
+def most_within_totals(instance: Instance, worth: Callable[[Job, Configuration], float]) -> float:
+    """Return a worth that jobs placed together do not pass within the cluster's own resources.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    worth
+        What a job is worth in a configuration, 0 or more.
+
+    Returns
+    -------
+    float
+        Infinite where the cluster has no resources of its own.
+    """
+    ways = [(n, job, way) for n, job in enumerate(instance.jobs) for way in job.configurations]
+    value = np.array([worth(job, way) for _, job, way in ways], dtype=float)
+    first = np.flatnonzero(np.diff([-1, *(n for n, _, _ in ways)]))
+    least = math.inf
+    for r in instance.topology.cluster_columns if ways else ():
+        amount = np.array([way.demand[r] for _, _, way in ways], dtype=float)
+        rates = np.unique(value[amount > 0] / amount[amount > 0])
+        some = np.linspace(0, len(rates) - 1, min(len(rates), _MAX_PRICES)).round().astype(int)
+        for price in (0.0, *rates[some].tolist()):
+            gain = np.maximum.reduceat(np.maximum(value - price * amount, 0.0), first)
+            total = float(gain.sum()) + price * float(instance.topology.totals[r])
+            least = min(least, total * (1.0 + _ROUNDING))
+    return least
 
 
 def fewest_hosts(instance: Instance, *, with_gpus: bool) -> int:

@@ -101,17 +101,21 @@ class Relaxation:
 
 
 def pinned_jobs(data: PlacementData) -> set[int]:
-    """Return the running jobs that must stay where they are.
+    """Return the running jobs that must stay as they are.
 
-    Only those with one configuration: another one may have other demands on the same hosts.
+    Only those that stand whole, in the one configuration they have: others take in what they lack,
+    or may have other demands on the same hosts.
     """
     moves = data.instance.moves
     if moves is None:
         return set()
+    standing = np.asarray(data.initial.sum(axis=1)).ravel()
+    in_part = set(data.job_of[standing != data.count].tolist())
     return {
         j
         for j, running in data.running.items()
         if running.tasks
+        and j not in in_part
         and len(data.instance.jobs[j].configurations) == 1
         and (moves.budget == 0 or not data.instance.jobs[j].preemptible)
     }
@@ -185,6 +189,7 @@ class _Builder:
         ]
         self.load = self._pinned_load()
         self.domains: dict[int, list[int]] = {}
+        self.elsewhere: dict[int, tuple[Ints, ...]] = {}
 
     def build(self) -> Relaxation:
         data, weights = self.data, self.weights
@@ -218,6 +223,7 @@ class _Builder:
             budget=np.inf if moves is None or moves.budget is None else float(moves.budget),
             constant=weights.constant + self._pinned_cost(),
             exact=on_grid and complete,
+            elsewhere=self.elsewhere,
         )
         return Relaxation(patterns, class_of, local_of, domain_of)
 
@@ -286,6 +292,7 @@ class _Builder:
         levels = (*instance.topology.levels, "host")
         crowd: dict[tuple[str, int], int] = {}
         held: dict[int, Ints] = {}
+        hosts_of: dict[str, dict[int, Ints]] = {}
         by_job: dict[int, list[int]] = {}
         for k in np.flatnonzero(class_of >= 0):
             by_job.setdefault(int(self.data.job_of[k]), []).append(int(k))
@@ -304,6 +311,14 @@ class _Builder:
             for r in places:
                 crowd[level, r] = crowd.get((level, r), 0) + len(own)
             self.domains[j] = list(dict.fromkeys([*places, *self.others.get(j, ())]))
+            if level not in hosts_of:
+                hosts_of[level] = {
+                    int(r): np.flatnonzero(domain == r) for r in np.unique(domain[domain >= 0])
+                }
+            own_domains = set(self.domains[j])
+            self.elsewhere[j] = tuple(
+                hosts for r, hosts in hosts_of[level].items() if r not in own_domains
+            )
             held.update(dict.fromkeys(own, domain))
         return held
 

@@ -9,7 +9,7 @@ are decided. A dive from there makes room for those that leave.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,9 +26,9 @@ from alloc.solving.placement.relaxation import Relaxation, Weights, relax
 from alloc.solving.placement.terms import Counts
 
 _GANGS = 60
-"""Most gangs that get other domains to choose from: each makes the linear program larger."""
-_DOMAINS = 3
-"""Other domains of a gang."""
+"""Most gangs that get other domains to choose from."""
+_WAYS = 180
+"""Other domains of all gangs together: each makes the linear program larger."""
 _SURE = 0.97
 """Share in the linear program from which a gang counts as decided."""
 _BATCH = 2
@@ -64,6 +64,7 @@ def relocate(
     counts: csr_array,
     clock: Clock,
     report: Callable[[str], None],
+    leaving: Collection[int],
 ) -> Relocation | None:
     """Return gangs in domains that they prefer, or None if all stay.
 
@@ -81,6 +82,8 @@ def relocate(
         Tells the seconds left.
     report
         Takes a line of progress.
+    leaving
+        Gangs that may leave: those that the bound lets leave at least in part.
 
     Raises
     ------
@@ -88,11 +91,14 @@ def relocate(
         If there is no time to decide them all.
     """
     here = _domains_now(data, guide.relaxation, counts)
-    others = _choices(data, guide, here)
+    others = _choices(data, guide, here, leaving)
+    if not others:
+        return None
     wider = relax(data, weights, {j: [r, *others.get(j, ())] for j, r in here.items()})
     known = guide.known(np.arange(guide.patterns.num_hosts))
     prices, known = _carried(guide.relaxation, guide.prices, known, wider)
-    program = replace(wider.patterns, together=True)
+    together = frozenset(stay.gang for stay in wider.patterns.stays)
+    program = replace(wider.patterns, together=together)
     while True:
         found = generate(
             program, prices, clock, lambda _: None, width=0.05, tolerance=_TOLERANCE, known=known
@@ -105,14 +111,14 @@ def relocate(
         program, prices, known = replace(program, stays=stays), found.prices, found.columns
     report(f"gangs in the domains they prefer: {found.value:.4f} by linear programming")
     domain_of = {item: r for (_, r), item in wider.local_of.items()}
-    leaving = {stay.gang: domain_of[int(stay.items[0])] for stay in program.stays}
-    leaving = {j: r for j, r in leaving.items() if here.get(j, r) != r}
-    if not leaving:
+    target = {stay.gang: domain_of[int(stay.items[0])] for stay in program.stays}
+    target = {j: r for j, r in target.items() if here.get(j, r) != r}
+    if not target:
         return None
-    narrow = relax(data, weights, {j: [leaving.get(j, r)] for j, r in here.items()})
+    narrow = relax(data, weights, {j: [target.get(j, r)] for j, r in here.items()})
     prices, known = _carried(wider, found.prices, found.columns, narrow)
     generated = replace(found, prices=prices, columns=known, share=np.zeros(0))
-    return Relocation(_moved(data, wider, counts, leaving), narrow, generated, len(leaving))
+    return Relocation(_moved(data, wider, counts, target), narrow, generated, len(target))
 
 
 def _decided(stays: tuple[Stay, ...], share: Array) -> tuple[Stay, ...] | None:
@@ -139,7 +145,9 @@ def _domains_now(data: PlacementData, relaxation: Relaxation, counts: csr_array)
     return here
 
 
-def _choices(data: PlacementData, guide: Guide, here: dict[int, int]) -> dict[int, list[int]]:
+def _choices(
+    data: PlacementData, guide: Guide, here: dict[int, int], leaving: Collection[int]
+) -> dict[int, list[int]]:
     """Return other domains for the gangs that gain most by leaving theirs: the cheapest, at random.
 
     A gang gains what its tasks cost where they must stand, less what they cost anywhere.
@@ -154,15 +162,16 @@ def _choices(data: PlacementData, guide: Guide, here: dict[int, int]) -> dict[in
             worth = float(prices[item] - prices[relaxation.class_of[k]])
             gains[j] = gains.get(j, 0.0) + int(data.count[k]) * worth
             domain_of[j] = domain
-    order = sorted((j for j in gains if gains[j] > 0), key=lambda j: -gains[j])[:_GANGS]
+    order = sorted((j for j in gains if j in leaving), key=lambda j: -gains[j])[:_GANGS]
+    most = _WAYS // max(len(order), 1)
     chosen: dict[int, list[int]] = {}
     for j in order:
         domain = domain_of[j]
         inside = domain >= 0
         number = np.maximum(np.bincount(domain[inside]), 1)
         cost = np.bincount(domain[inside], guide.state.host_cost[inside]) / number
-        cheapest = np.argsort(cost, kind="stable")[: max(len(cost) // 2, _DOMAINS + 1)]
-        some = guide.rng.permutation(cheapest[cheapest != here[j]])[:_DOMAINS]
+        cheapest = np.argsort(cost, kind="stable")[: max(len(cost) // 2, most + 1)]
+        some = guide.rng.permutation(cheapest[cheapest != here[j]])[:most]
         chosen[j] = some.tolist()
     return chosen
 

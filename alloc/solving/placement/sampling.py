@@ -82,6 +82,7 @@ def restrict(patterns: Patterns, hosts: Ints) -> Patterns:
         stays=tuple(stay for stay in p.stays if whole[stay.items].all()),
         budget=p.budget * share,
         constant=0.0,
+        elsewhere={},
     )
 
 

@@ -80,6 +80,8 @@ _MOST_VAIN = 8
 """Steps for the bound in a turn at most, one more for each turn without a better placement."""
 _RELOCATED = 2
 """Turns without a better placement after which other gangs may move."""
+_AGAIN = 0.5
+"""Share of the gangs that may move where all together did not help."""
 _PATTERNS_PER_HOST = 40
 _LEAST_CHOICE = 30
 _WORTH_SAYING = 0.002
@@ -135,6 +137,8 @@ class Search:
         self._said = bound
         self._size = min(_CHOOSERS, problem.instance.topology.num_hosts)
         self._spread, self._failures = 0.1, 0
+        self._leaving: frozenset[int] = frozenset()
+        self._tried: tuple[frozenset[int], float] | None = None
         self._load()
 
     def _load(self) -> None:
@@ -239,6 +243,10 @@ class Search:
             self._settle_by_regions("exchanges")
         else:
             self._settle("exchanges")
+        if state.cost.used > 0:
+            for hosts in self._regions(math.ceil(len(state.capacity) / _REGION_SETTLED)):
+                self._in_part(hosts, lambda improver: improver.empty_hosts())
+                self._keep("hosts emptied")
         if price > 0 and len(state.capacity) <= _DEAR_HOSTS:
             state.restore(start)
             for now in (_DEARER * price, price):
@@ -375,7 +383,11 @@ class Search:
             self.clock,
             self.report,
             target=lambda: self.best_value + self.constant,
+            on_leaving=self._note_leaving,
         )
+
+    def _note_leaving(self, gangs: frozenset[int]) -> None:
+        self._leaving = gangs
 
     def _dive(self, guide: Guide) -> Iterator[None]:
         """Follow the linear program on all hosts, some hundreds at a time."""
@@ -394,7 +406,13 @@ class Search:
             return guide
         weights = Weights.read(self.level, self.problem.instance)
         counts = read_counts(self.problem, self.counts, self.state)
-        found = relocate(self.problem.data, weights, guide, counts, self.clock, self.report)
+        leaving = sorted(self._leaving)
+        if self._tried == (self._leaving, self.best_value):
+            leaving = [j for j in leaving if self.rng.random() < _AGAIN]
+        self._tried = (self._leaving, self.best_value)
+        found = relocate(
+            self.problem.data, weights, guide, counts, self.clock, self.report, leaving
+        )
         if found is None:
             return guide
         state = compile_state(self.problem, found.counts, self.levels)

@@ -196,6 +196,15 @@ class State:
         self.num_moves += after - before
         self.used[block.hosts[column]] += change * block.demand[row]
 
+    def tasks_with_gpus(self, h: int) -> list[tuple[int, int]]:
+        """Return block and row of every task on a host that holds a GPU and may move."""
+        tasks = []
+        for b in self.blocks_of[h]:
+            block = self.blocks[b]
+            count = np.where(block.demand[:, 0] > 0, block.count[:, block.column[h]], 0)
+            tasks += [(b, r) for r in np.flatnonzero(count).tolist() for _ in range(int(count[r]))]
+        return tasks
+
     def descend(self, enough: float = math.inf) -> int:
         """Make single moves until none gains, or enough are made; return their number.
 

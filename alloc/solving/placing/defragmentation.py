@@ -27,6 +27,8 @@ from alloc.verification.migration import verify_migration
 
 Progress = Callable[[str], None]
 
+_OVER_FULL = "host_capacity"
+"""Code of the violation of a host that holds more than it has."""
 _LEAST_S = 0.01
 """Seconds for a solve when the time is up: what stands is checked and certified in any case."""
 
@@ -216,7 +218,13 @@ def drain(
         bound=certificate.bound + stranded,
         fingerprint=instance.fingerprint,
     )
-    return _with_steps(whole, dataclasses.replace(result, certificate=certified))
+    conflict = result.conflict
+    if certificate.status == "infeasible":
+        conflict = (
+            f"{', '.join(places)}: what runs has no place without them, within capacity, the rules "
+            "and the moves allowed; drain less, allow more moves or add hosts."
+        )
+    return _with_steps(whole, dataclasses.replace(result, certificate=certified, conflict=conflict))
 
 
 def consolidate(
@@ -281,6 +289,10 @@ def _with_steps(problem: Instance, result: Result[Solution]) -> Defragmentation:
     except AllocError as error:
         return Defragmentation(result, None, emptied, str(error))
     wrong = verify_migration(problem, migration)
+    over = [found for found in initial_violations(problem) if found.code == _OVER_FULL]
+    if wrong and over and all(found.code == _OVER_FULL for found in wrong):
+        reason = f"{over[0]} No step is within capacity before a job there is stopped."
+        return Defragmentation(result, None, emptied, reason)
     if wrong:
         raise CertificateError(f"the order of moves breaks a rule: {wrong[0]}")
     return Defragmentation(result, migration, emptied)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from alloc.backends import highs
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import parse_goal
 from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
@@ -19,6 +20,8 @@ from alloc.workload import Configuration, Job, PlacementRules, Slice, TaskGroup
 if TYPE_CHECKING:
     import pytest
 
+    from alloc.backends import SolverOptions
+    from alloc.formulation import RawResult
     from alloc.objectives.goals import WeightedSum
 
 GPUS = parse_goal("gpus_placed").levels[0]
@@ -205,3 +208,29 @@ def test_what_is_no_pure_admission_gets_a_bound_and_a_reason(
     assert admission_obstacle(PlacementData.of(base), GPUS) is None
     monkeypatch.setattr(knapsacks, "_MOST_FILLED", 0)
     assert solve(base).allocation is None
+
+
+def test_choices_end_by_nodes_and_not_by_a_share_of_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is done next depends on the instance: seconds only end it, with all that are left."""
+    asked: list[tuple[int | None, float]] = []
+    solve_by_highs = highs.solve
+
+    def spy(model: Any, options: SolverOptions) -> RawResult:
+        if options.nodes is not None:
+            asked.append((options.nodes, options.time_limit_s))
+        return solve_by_highs(model, options)
+
+    monkeypatch.setattr(highs, "solve", spy)
+    topology = cluster({"r0": ["a", "b"], "r1": ["c", "d"]})
+    jobs = tuple(gang(f"j{k}", 2 + k % 3, 1 + k % 2, "rack") for k in range(7))
+    instance = Instance("queue", topology, jobs, moves=Moves(budget=0))
+    seen = []
+    for seconds in (50.0, 500.0):
+        asked.clear()
+        found = solve(instance, seconds=seconds)
+        assert all(left > 0.8 * seconds for _, left in asked)
+        seen.append(([nodes for nodes, _ in asked], found.value, found.bound))
+    assert seen[0] == seen[1]
+    assert seen[0][0]

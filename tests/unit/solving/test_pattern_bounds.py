@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from pattern_worlds import BALANCE, bound_of, crowded, patterns_of
-from placement_oracle import Oracle
+from placement_oracle import Oracle, random_instance
 
 from alloc.errors import OutOfTime
 from alloc.models.placement.data import PlacementData
@@ -26,6 +27,7 @@ from alloc.solving.placement.bounds import (
 from alloc.solving.placement.branching import branch_on_gangs
 from alloc.solving.placement.clock import endless, timer
 from alloc.solving.placement.pattern_master import Master, generate
+from alloc.solving.placement.patterns import Patterns
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 
@@ -213,6 +215,56 @@ def test_a_gang_leaves_whole_or_stays_whole() -> None:
     assert "programs" in lines[-1]
     # With a placement that is as good as the relaxation there is nothing to branch for.
     assert not list(branch_on_gangs(p, found, timer(10.0), lines.append, target=lambda: 0.0))
+
+
+def test_a_gang_that_leaves_stands_in_one_domain() -> None:
+    """Two racks have room for a task each, neither for both: the gang stays, on a host of its own.
+
+    Anywhere but at home the tasks would fit: 2 hosts and two moves.
+    """
+    hosts = tuple(Host(f"h{h}", "box", f"r{h}") for h in range(3))
+    racks = tuple(Domain(f"r{h}", "rack") for h in range(3))
+    topology = Topology("t", (HostType("box", 4, "a", 8000, 64),), hosts, ("rack",), racks)
+    way = (Configuration((TaskGroup("w", 2, 2000),), 1.0),)
+    large = (Configuration((TaskGroup("w", 1, 2000),), 1.0),)
+    jobs = (
+        Job("gang", 0.0, 1.0, way, placement=PlacementRules(required="rack")),
+        *(Job(f"pinned{h}", 0.0, 1.0, large, preemptible=False) for h in (1, 2)),
+    )
+    running = (
+        Assignment("gang", 0, (TaskPlacement("h0", "w", 2),)),
+        *(Assignment(f"pinned{h}", 0, (TaskPlacement(f"h{h}", "w", 1),)) for h in (1, 2)),
+    )
+    instance = Instance("gangs", topology, jobs, running=running, moves=Moves())
+    goal = "gpu_hosts_used + 0.05 moves"
+    p = patterns_of(instance, goal)
+    told: list[frozenset[int]] = []
+
+    def bound(p: Patterns) -> float:
+        found = pattern_prices(p, endless, lambda _: None)
+        assert found is not None
+        tree = branch_on_gangs(p, found, endless, lambda _: None, on_leaving=told.append)
+        return max([found.bound, *tree])
+
+    assert Oracle(instance).best(parse_goal(goal).levels[0]) == pytest.approx(3.0)
+    assert bound(replace(p, elsewhere={})) == pytest.approx(2.1, rel=2e-3)
+    assert told[-1] == {0}
+    assert bound(p) == pytest.approx(3.0, rel=2e-3)
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_the_tree_stays_below_every_placement(first: int) -> None:
+    """Gangs in racks of tiny clusters, each domain and none: no bound is above the optimum."""
+    level = parse_goal(BALANCE).levels[0]
+    for seed in range(first, first + 20):
+        instance = random_instance(np.random.default_rng(seed), (Moves(),))
+        best = Oracle(instance).best(level)
+        p = patterns_of(instance)
+        found = pattern_prices(p, endless, lambda _: None)
+        if best is None or found is None:
+            continue
+        for bound in branch_on_gangs(p, found, endless, lambda _: None):
+            assert bound <= best + 1e-9 * (1 + abs(best)), seed
 
 
 def test_bounds_are_rounded_to_values_that_there_are() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
+import numpy as np
 import pytest
 
 from alloc.objectives import parse_level
@@ -57,3 +59,35 @@ def test_what_reaches_its_range_is_proved_level_by_level(instance: Instance) -> 
     )
     assert [(c.status, c.objective) for c in result.stages] == [("optimal", 14.0), ("optimal", 0.0)]
     assert [c.bound_proof for c in result.stages] == ["recomputed", "recomputed"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("goal", ["gpus_placed", "weight_placed"])
+def test_what_the_cluster_offers_as_a_whole_bounds_what_is_placed(goal: str, seed: int) -> None:
+    """Licences are the cluster's: the bound is above the best set of jobs, and near it.
+
+    Hosts have room for all. It is the best of any share of jobs, which is at most one job better.
+    """
+    rng = np.random.default_rng(seed)
+    licences = int(rng.integers(4, 12))
+    cluster = flat_cluster("c", HostType("server", 8, "h100"), 20).replace(
+        resources={"licence": licences}
+    )
+    jobs, facts = [], []
+    for n in range(9):
+        gpus, asks, weight = (int(k) for k in rng.integers(1, 6, 3))
+        group = TaskGroup("worker", 1, 1000 * gpus, resources={"licence": asks})
+        way = (Configuration((group,), 1.0),)
+        jobs.append(Job(f"j{n}", 0.0, 1.0, way, weight=float(weight), elasticity="rigid"))
+        facts.append((gpus if goal == "gpus_placed" else weight, asks))
+    instance = Instance("licences", cluster, tuple(jobs), moves=Moves())
+    best = max(
+        sum(value for value, _ in some)
+        for size in range(len(facts) + 1)
+        for some in itertools.combinations(facts, size)
+        if sum(asks for _, asks in some) <= licences
+    )
+    bound = range_bound(instance, parse_level(goal))
+    assert best <= bound <= best + max(value for value, _ in facts)
+    found = solve(instance, "placement", objective=goal, limits=Limits(seconds=10.0))
+    assert found.certificate.objective == pytest.approx(best)
