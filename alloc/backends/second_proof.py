@@ -60,7 +60,7 @@ def solve_small(model: ArrayModel, options: SolverOptions) -> RawResult | None:
         all columns and their limits are whole numbers, or where the lower limits are no solution to
         begin with.
     """
-    if model.matrix.nnz > MOST_ENTRIES or not model.integer.all():
+    if model.matrix.nnz > MAX_ENTRIES or not model.integer.all():
         return None
     model = bounded(model)
     limits = np.concatenate([model.lower, model.upper])

@@ -422,7 +422,7 @@ def test_a_false_optimum_that_the_tree_cannot_put_right_is_asked_for_again(
     nodes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the tree found better stays, and the second run's bound is a claim for itself."""
-    monkeypatch.setattr("alloc.backends.second_proof._MOST_NODES", nodes)
+    monkeypatch.setattr("alloc.backends.second_proof._MAX_NODES", nodes)
     proofs = set()
     for seed in range(12):
         model = random_program(seed)
