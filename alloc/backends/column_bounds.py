@@ -27,11 +27,11 @@ def bounded(model: ArrayModel) -> ArrayModel:
 
     The optimum is the same; of several optimal solutions some may be lost.
     """
+    if np.isfinite(model.lower).all() and np.isfinite(model.upper).all():
+        return model
     lower, upper = model.lower.copy(), model.upper.copy()
     # One sign convention: minimise, and bound columns from above; from below by reflection.
     cost = model.cost if model.sense == "min" else -model.cost
-    if np.isfinite(lower).all() and np.isfinite(upper).all():
-        return model
     matrix = model.matrix.tocsc()
     for _ in range(_PASSES):
         before = int(np.isinf(lower).sum() + np.isinf(upper).sum())

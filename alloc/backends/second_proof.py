@@ -51,7 +51,7 @@ def solve_small(model: ArrayModel, options: SolverOptions) -> RawResult | None:
     model
         A minimisation or maximisation.
     options
-        Its time limit; the gap is that of an optimum.
+        Its time limit, of which half is used at most; the gap is that of an optimum.
 
     Returns
     -------
@@ -67,7 +67,8 @@ def solve_small(model: ArrayModel, options: SolverOptions) -> RawResult | None:
     if not np.isfinite(model.lower).all() or (limits != np.rint(limits)).any():
         return None
     value = float(model.cost @ model.lower) + model.offset
-    search = _Tree(model, value, model.lower, options.time_limit_s, is_claimed=False)
+    # A simplex method that goes round in circles leaves half the time to others.
+    search = _Tree(model, value, model.lower, options.time_limit_s / 2, is_claimed=False)
     if not search.holds(model.lower) or not search.run(Stop(), _FEW_NODES):
         return None
     return RawResult(

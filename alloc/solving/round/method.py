@@ -304,7 +304,9 @@ def _solve_columns(
         settings.seconds_left(), settings.seed, settings.workers, gap=gap / 2, nodes=settings.nodes
     )
     if prove:
-        raw = solve_small(model, options) or solve_and_prove(model, options)
+        raw = solve_small(model, options)
+        if raw is None:
+            raw = solve_and_prove(model, replace(options, time_limit_s=settings.seconds_left()))
     else:
         raw = highs.solve(model, options)
     if raw.status == "infeasible":

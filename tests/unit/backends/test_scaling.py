@@ -329,6 +329,20 @@ def test_what_misses_its_own_bound_is_not_called_optimal() -> None:
     assert solved >= 8
 
 
+def test_the_search_alone_leaves_half_the_time_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS' simplex method may go round in circles for as long as it is let."""
+    given = []
+
+    def circling(program: LinearProgram, seconds: float) -> None:
+        given.append(seconds)
+
+    model = replace(random_program(1), row_lower=np.full(len(random_program(1).row_lower), -np.inf))
+    monkeypatch.setattr(LinearProgram, "solve", circling)
+    assert solve_small(model, EXACT) is None
+    assert len(given) == 1
+    assert given[0] <= EXACT.time_limit_s / 2
+
+
 def test_the_search_alone_leaves_what_it_cannot_prove_to_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import alloc
-from alloc.formulation import RawResult
+from alloc.backends import SolverOptions
+from alloc.backends.second_proof import solve_and_prove
+from alloc.formulation import ArrayModel, RawResult
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.colocation import ColocationProblem
 from alloc.result import Limits
 from alloc.solving import solve
 from alloc.solving.malleable import master
+from alloc.solving.outcome import Settings
 from alloc.solving.round import method as rounds
 from alloc.topology import Host, HostType, Topology
 from alloc.workload import Configuration, Job, TaskGroup
@@ -46,6 +49,26 @@ def test_a_round_keeps_the_bound_of_its_prices(monkeypatch: pytest.MonkeyPatch) 
     found = alloc.solve(instance, "round").certificate
     assert found.bound >= truth.bound
     assert found.status != "optimal"
+
+
+def test_what_a_search_in_vain_takes_is_no_longer_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit holds for the search of a round and for the solver after it together."""
+    left = [8.0]
+    asked = []
+
+    def in_vain(model: object, options: SolverOptions) -> None:
+        asked.append(options.time_limit_s)
+        left[0] = 3.0
+
+    def last(model: ArrayModel, options: SolverOptions) -> RawResult:
+        asked.append(options.time_limit_s)
+        return solve_and_prove(model, options)
+
+    monkeypatch.setattr(Settings, "seconds_left", lambda self: left[0])
+    monkeypatch.setattr(rounds, "solve_small", in_vain)
+    monkeypatch.setattr(rounds, "solve_and_prove", last)
+    assert alloc.solve(three_jobs_of_three_gpus(1.0), "round").certificate.status == "optimal"
+    assert asked == [8.0, 3.0]
 
 
 def test_a_schedule_is_not_proved_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
