@@ -7,14 +7,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LOCK := requirements/lock.txt
 LOWEST := requirements/lowest.txt
+LEARN := requirements/learn.txt
 PIP := -m pip --quiet --disable-pip-version-check
 # What tests need that no lock can hold; tests/helpers/needs.py says how each is found.
 EXTRAS := torch or postgres or browser
 # PyTorch: the version that is tested, and an index of its CPU builds, if pip knows none.
 TORCH ?= 2.13.0
 TORCH_INDEX ?=
-# What PyTorch's exporter to ONNX is written in.
-ONNXSCRIPT ?= 0.7.2
 # The floor holds for a whole run; a part of the tests would never reach it. CI collects coverage in
 # its first run and holds the floor after the last (COVER).
 FLOOR := --cov --cov-report=term:skip-covered --cov-fail-under=90
@@ -47,7 +46,9 @@ $(READY): $(LOCK) pyproject.toml
 # PyTorch stands outside the lock: one version has a different file for every system and accelerator.
 # Its CPU build is enough for every network here and a small part of the size of the one with CUDA,
 # so it is asked for first; where pip finds none, whatever pip finds is taken, with all it needs.
+# What it needs on every system is locked, and comes first.
 install-learn: $(READY)  ## Add PyTorch, for training learned schedulers
+	@$(BIN)/python $(PIP) install --require-hashes -r $(LEARN)
 	@$(BIN)/python -c 'import torch' 2>/dev/null || { \
 	  echo "==> Installing PyTorch $(TORCH), the CPU build"; \
 	  $(BIN)/python $(PIP) install $(if $(TORCH_INDEX),--extra-index-url "$(TORCH_INDEX)") \
@@ -56,8 +57,7 @@ install-learn: $(READY)  ## Add PyTorch, for training learned schedulers
 	       echo "    To have the CPU build: make install-learn TORCH_INDEX=ADDRESS, with the address for"; \
 	       echo "    pip and CPU that PyTorch's page on installing it names."; \
 	       $(BIN)/python $(PIP) install "torch==$(TORCH)"; }; }
-	@$(BIN)/python -c 'import onnxscript' 2>/dev/null || $(BIN)/python $(PIP) install "onnxscript==$(ONNXSCRIPT)"
-	@$(BIN)/python -c 'import torch, alloc.learning.dl2.trainer; print("PyTorch", torch.__version__, "is ready.")'
+	@$(BIN)/python -c 'import torch, onnxscript, alloc.learning.dl2.trainer; print("PyTorch", torch.__version__, "is ready.")'
 
 demo: $(READY)  ## Compare schedulers with the certified optimum on a small cluster
 	@echo "==> Running the demo"
@@ -132,10 +132,11 @@ bench: $(READY)  ## Run the benchmarks
 
 # The resolver lives in an environment of its own: only whoever renews the lock needs it. One lock
 # serves Python 3.11 to 3.14 on every system. Addresses of package indexes stay out of it.
-COMPILE := build/lock-env/bin/uv pip compile pyproject.toml --universal --python-version 3.11 \
+COMPILE_FROM := build/lock-env/bin/uv pip compile --universal --python-version 3.11 \
   --no-config --quiet --generate-hashes --no-emit-index-url --no-emit-find-links \
   --custom-compile-command "make lock"
-lock:  ## Renew requirements/lock.txt from pyproject.toml
+COMPILE := $(COMPILE_FROM) pyproject.toml
+lock:  ## Renew requirements/lock.txt, and those beside it, from pyproject.toml
 	@echo "==> Resolving $(LOCK)"
 	@$(PYTHON) -m venv build/lock-env
 	@build/lock-env/bin/python $(PIP) install "uv>=0.5"
@@ -143,6 +144,8 @@ lock:  ## Renew requirements/lock.txt from pyproject.toml
 	@# The same versions for the container: what the server needs, and the build backend.
 	@$(COMPILE) requirements/build.in --extra server --constraint $(LOCK) \
 	  --output-file requirements/server.txt
+	@# What training needs beside PyTorch, for `make install-learn`.
+	@$(COMPILE_FROM) requirements/learn.in --constraint $(LOCK) --output-file $(LEARN)
 	@# The oldest versions that pyproject.toml declares, for `make test-lowest`.
 	@$(COMPILE) --extra dev --resolution lowest-direct --output-file $(LOWEST)
 

@@ -73,7 +73,7 @@ def export_policy(
     CertificateError
         If the file would not say what the module says; then nothing is written.
     BackendUnavailableError
-        Without PyTorch.
+        Without PyTorch or onnxscript.
     """
     require_torch()
     rng = np.random.default_rng(0)
@@ -118,7 +118,7 @@ def assert_parity(
     CertificateError
         If an output differs by more, or there are no samples.
     BackendUnavailableError
-        Without PyTorch.
+        Without PyTorch or onnxscript.
     """
     torch = require_torch()
     spec = policy_file.spec

@@ -1,4 +1,4 @@
-"""PyTorch for the modules that train; without it, one sentence that says how to get it.
+"""PyTorch for the modules that train; without it and its exporter, one sentence on how to get them.
 
 They import it from here, so that each of them can be named without PyTorch and none ends in the
 traceback of an import.
@@ -17,4 +17,6 @@ try:
     from torch import nn as nn
     from torch.nn import functional as functional
 except ImportError as _error:
-    raise missing_extra("training and exporting policies need PyTorch", "learn", _error) from None
+    raise missing_extra(
+        "training and exporting policies need PyTorch and onnxscript", "learn", _error
+    ) from None

@@ -50,6 +50,23 @@ def test_the_lock_leaves_pytorch_out():
     assert not re.search(r"^(torch|ray)==", lock, re.MULTILINE)
 
 
+def test_what_training_needs_beside_pytorch_is_locked():
+    """Next to the lock, and at its versions: both are installed into one environment."""
+    folder = ROOT / "requirements"
+    release = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
+    lock, learn = (
+        set(release.findall((folder / f"{name}.txt").read_text(encoding="utf-8")))
+        for name in ("lock", "learn")
+    )
+    both = {name for name, _ in lock} & {name for name, _ in learn}
+    assert {pin for pin in learn if pin[0] in both} == {pin for pin in lock if pin[0] in both}
+    wanted = {*PYPROJECT["project"]["optional-dependencies"]["learn"]}
+    told = (folder / "learn.in").read_text(encoding="utf-8").splitlines()
+    assert {line for line in wanted if line.startswith("onnxscript")} <= set(told)
+    locked = {name for name, _ in lock | learn}
+    assert {Requirement(line).name for line in wanted} - locked == {"torch"}
+
+
 def test_the_base_install_has_no_pytorch_and_no_server():
     base = " ".join(PYPROJECT["project"]["dependencies"])
     assert not re.search(r"torch|gymnasium|fastapi|uvicorn|ray", base)
@@ -116,7 +133,7 @@ def test_continuous_integration_begins_with_the_commands_of_the_readme():
     assert script.index("bare make test") < script.index("apt-get") < script.index("install-learn")
 
 
-@pytest.mark.parametrize("lock", ["lock", "server", "lowest"])
+@pytest.mark.parametrize("lock", ["lock", "server", "learn", "lowest"])
 def test_a_lock_holds_hashed_releases_and_nothing_else(lock):
     # No address of an index or folder, no option, no direct reference: each is one machine's own.
     lines = (ROOT / "requirements" / f"{lock}.txt").read_text(encoding="utf-8").splitlines()
