@@ -108,7 +108,8 @@ class Program:
         amounts, room = amounts // unit, room // unit
         while int(amounts.max()) > _MAX_AMOUNT:
             carried = self.builder.columns(len(room), room // _DIGIT)
-            low = [(where, columns, amounts % _DIGIT), (every, carried, -float(_DIGIT))]
+            digits: Index = amounts % _DIGIT
+            low = [(where, columns, digits), (every, carried, -float(_DIGIT))]
             self.builder.rows(name, len(room), low, upper=room % _DIGIT)
             where, columns = np.append(where, every), np.append(columns, carried)
             amounts = np.append(amounts // _DIGIT, np.ones(len(room), dtype=np.int64))
