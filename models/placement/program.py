@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from alloc.formulation import Array
-from alloc.model_builder import Index, ModelBuilder
+from alloc.model_builder import Index, ModelBuilder, Term
 from alloc.models.placement.facts import Facts
 from alloc.objectives.locality import places
 
@@ -108,7 +108,7 @@ class Program:
         amounts, room = amounts // unit, room // unit
         while int(amounts.max()) > _MAX_AMOUNT:
             carried = self.builder.columns(len(room), room // _DIGIT)
-            low = [(where, columns, amounts % _DIGIT), (every, carried, -float(_DIGIT))]
+            low: list[Term] = [(where, columns, amounts % _DIGIT), (every, carried, -float(_DIGIT))]
             self.builder.rows(name, len(room), low, upper=room % _DIGIT)
             where, columns = np.append(where, every), np.append(columns, carried)
             amounts = np.append(amounts // _DIGIT, np.ones(len(room), dtype=np.int64))

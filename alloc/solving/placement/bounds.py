@@ -71,6 +71,7 @@ def placement_bound(
     report: Callable[[str], None],
     *,
     max_work: float = math.inf,
+    max_rounds: float = math.inf,
     max_steps: int | None = None,
 ) -> tuple[float, BoundProof]:
     """Return a bound that no placement of an instance passes.
@@ -87,6 +88,8 @@ def placement_bound(
         Takes a line of progress.
     max_work
         Cells of tables filled in one evaluation of prices up to which patterns are priced.
+    max_rounds
+        Most rounds of pricing on all hosts.
     max_steps
         Most steps that make the bound of the prices sharper; None: until there is none left.
 
@@ -103,7 +106,13 @@ def placement_bound(
     if math.isfinite(weights.constant):
         relaxation, clock = relax(data, weights), timer(seconds)
         least = _least_cost(
-            relaxation, weights, clock, report, max_work=max_work, max_steps=max_steps
+            relaxation,
+            weights,
+            clock,
+            report,
+            max_work=max_work,
+            max_rounds=max_rounds,
+            max_steps=max_steps,
         )
         if not any(term.sense == "max" for _, term in level.terms):
             least = max(least, 0.0)
@@ -119,6 +128,7 @@ def pattern_prices(
     report: Callable[[str], None],
     on_round: Callable[[float], None] | None = None,
     max_work: float = math.inf,
+    max_rounds: float = math.inf,
 ) -> Generated | None:
     """Return the patterns and prices of a whole cluster, or None if an evaluation takes too long.
 
@@ -132,7 +142,7 @@ def pattern_prices(
         Takes a line of progress.
     on_round
         Called after each round with the best bound so far.
-    max_work
+    max_work, max_rounds
         As of `placement_bound`.
 
     Raises
@@ -144,7 +154,9 @@ def pattern_prices(
         report("the hosts are too many or too different to price patterns")
         return None
     prices, width = sampled_prices(patterns, clock, report)
-    return generate(patterns, prices, clock, report, width=width, on_round=on_round)
+    return generate(
+        patterns, prices, clock, report, width=width, on_round=on_round, max_rounds=max_rounds
+    )
 
 
 def _least_cost(
@@ -154,13 +166,14 @@ def _least_cost(
     report: Callable[[str], None],
     *,
     max_work: float,
+    max_rounds: float,
     max_steps: int | None,
 ) -> float:
     """Return a lower bound on the level in minimisation."""
     patterns = relaxation.patterns
     least = trivial_bound(patterns)
     with suppress(OutOfTime):
-        found = pattern_prices(patterns, clock, report, max_work=max_work)
+        found = pattern_prices(patterns, clock, report, max_work=max_work, max_rounds=max_rounds)
         if found is None:
             return least
         least = max(least, found.bound)

@@ -53,10 +53,11 @@ _PATIENCE = 400
 """Vain tries to put some jobs elsewhere after which an exact program is more promising."""
 _TURN = 100
 """The same between two turns of the search by patterns, about as long as one of these."""
-_PROOF_WORK, _PROOF_STEPS = 5e7, 10
-"""Cells of tables filled in an evaluation of prices, some tenths of a second, and steps that make
-the bound sharper: up to these there is a bound from patterns first on a goal that they know in part
-only. It is work that is counted, not seconds: a longer limit begins with what a shorter one does.
+_PROOF_WORK, _PROOF_PATTERNS, _PROOF_STEPS = 5e7, 10_000, 10
+"""Cells of tables filled in an evaluation of prices, some tenths of a second, patterns met, a
+master of ten seconds, and steps that make the bound sharper: up to these there is a bound from
+patterns first on a goal that they know in part only. It is work that is counted, not seconds: a
+longer limit begins with what a shorter one does.
 """
 _DRAWN_S = 5e-5
 """Seconds to draw the exact program, for each task group and host."""
@@ -172,7 +173,7 @@ class _Solve:
         if not self.proved and cells <= _MANY_CELLS and self._left() > _DRAWN_S * cells:
             self._exactly(self._left())
         if not self.proved and self.bound <= ranged and self._left() > 0:
-            self._prove(self._left())
+            self._prove()
         if not self.proved and self.best.counts is not None and self._whole_jobs:
             self._gangs().run(self._left, self.bound)
 
@@ -238,11 +239,16 @@ class _Solve:
         if math.isfinite(bound) and bound > self.bound:
             self.bound, self.proof = bound, proof
 
-    def _prove(
-        self, seconds: float, *, max_work: float = math.inf, max_steps: int | None = None
-    ) -> None:
+    def _prove(self, *, early: bool = False) -> None:
+        """Bound the level by patterns; early, as far as counted work goes."""
         bound, proof = placement_bound(
-            self.data, self.level, seconds, self.report, max_work=max_work, max_steps=max_steps
+            self.data,
+            self.level,
+            self._left(),
+            self.report,
+            max_work=_PROOF_WORK if early else math.inf,
+            max_rounds=_PROOF_PATTERNS // self.instance.topology.num_hosts if early else math.inf,
+            max_steps=_PROOF_STEPS if early else None,
         )
         self._prove_by(self.best.sign * bound, proof)
 
@@ -279,7 +285,7 @@ class _Solve:
         if not self._split:
             gangs.run(self._left, self.bound, _PATIENCE)
             if not self.proved and self._left() > 0:
-                self._prove(self._left(), max_work=_PROOF_WORK, max_steps=_PROOF_STEPS)
+                self._prove(early=True)
             return
         search = Search(
             self.problem,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from alloc.solving.placement.branching import branch_on_gangs
 from alloc.solving.placement.clock import endless, timer
 from alloc.solving.placement.pattern_master import Master, generate
 from alloc.solving.placement.patterns import Patterns
+from alloc.solving.placement.pricing import Pricing
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 
@@ -291,6 +293,26 @@ def test_without_time_the_bound_is_trivial_and_still_valid(
         assert "too many or too different" in lines[-1]
     assert trivial_bound(patterns_of(instance)) <= bound_of(instance)
     assert bound_of(instance, seconds=1e-9) == 0.0
+
+
+def test_rounds_of_pricing_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fewer rounds the bound is lower, and there are no more evaluations than that."""
+    data, level = PlacementData.of(crowded()), parse_goal(BALANCE).levels[0]
+    evaluations: list[int] = []
+    solve = Pricing.solve
+
+    def counted(self: Pricing, *prices: Any) -> Any:
+        evaluations.append(self.patterns.num_hosts)
+        return solve(self, *prices)
+
+    monkeypatch.setattr(Pricing, "solve", counted)
+    bounds = []
+    for max_rounds in (0, 2, 6):
+        evaluations.clear()
+        found, _ = placement_bound(data, level, 10.0, lambda _: None, max_rounds=max_rounds)
+        assert len(evaluations) == 1 + max_rounds
+        bounds.append(found)
+    assert bounds[0] < bounds[1] < bounds[2] < bound_of(crowded())
 
 
 def test_objectives_that_patterns_do_not_know_are_bounded_apart() -> None:
