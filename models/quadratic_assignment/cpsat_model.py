@@ -54,8 +54,9 @@ def build_cpsat(problem: QuadraticAssignment, objective: str = "cost") -> BuiltM
 def _pair_costs(problem: QuadraticAssignment, i: int, k: int) -> Array:
     """Return what two facilities pay each other, by their locations; one pays itself by its own."""
     if i == k:
-        return problem.flow[i, i] * np.diagonal(problem.distance)
-    return problem.flow[i, k] * problem.distance + problem.flow[k, i] * problem.distance.T
+        return np.asarray(problem.flow[i, i] * np.diagonal(problem.distance))
+    there, back = problem.flow[i, k], problem.flow[k, i]
+    return np.asarray(there * problem.distance + back * problem.distance.T)
 
 
 def _scale(largest: float) -> float:
