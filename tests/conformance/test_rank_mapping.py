@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -327,11 +328,12 @@ def test_messages_beyond_all_numbers_are_refused_by_the_problem(
         np.array([bandwidth / 10, bandwidth]),
         np.array([2 * latency, latency]),
     )
+    shapes: tuple[dict[str, Any], ...] = (
+        {"tensor": 2, "data": 2, "tensor_bytes": size, "tensor_operations": 3},
+        {"pipeline": 2, "data": 2, "pipeline_bytes": size, "micro_batches": 4},
+    )
     for fabric in (tree, tree.graph()):
-        for degrees in (
-            {"tensor": 2, "data": 2, "tensor_bytes": size, "tensor_operations": 3},
-            {"pipeline": 2, "data": 2, "pipeline_bytes": size, "micro_batches": 4},
-        ):
+        for degrees in shapes:
             job = Parallelism(data_bytes=size, **degrees)
             if max(size, latency, max(size, 1.0) / bandwidth / 1e9) > 1e295:
                 with pytest.raises(InstanceError, match=r"may take more than 1e\+300 s"):
