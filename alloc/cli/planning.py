@@ -54,7 +54,7 @@ SchedulerOption = Annotated[
 RoundsOption = Annotated[
     int | None,
     typer.Option(
-        help="With --replay: most rounds of planning and replaying.  [default: 5]",
+        help="With --replay: most iterations of planning and replaying.  [default: 5]",
         min=1,
         show_default=False,
     ),
@@ -69,7 +69,7 @@ JobsOption = Annotated[
     ),
 ]
 _ROUNDS, _JOBS = 5, 1000
-"""Rounds of planning and replaying, and jobs of a replication, unless asked otherwise."""
+"""Iterations of planning and replaying, and jobs of a replication, unless asked otherwise."""
 WorkersOption = Annotated[int, typer.Option(help="Processes and threads.", min=1)]
 ReportOption = Annotated[
     Path | None,
@@ -155,7 +155,7 @@ def plan_command(
 
     Exit code 3 if no plan can serve the forecast; the cheapest relief is printed. With --replay: 3
     also if the goals are proved not to hold in the simulator within the limits, 5 if they did not
-    hold in any round.
+    hold in any iteration.
     """
     _require_replay(
         replay, {"--scheduler": scheduler, "--rounds": rounds, "--replay-jobs": replay_jobs}

@@ -8,20 +8,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from alloc.errors import InstanceError
-from alloc.planning.pools import fullest, operations_of
-from alloc.planning.replay import Measured, ReplaySettings, replay_all
-from alloc.planning.room import keys_of
-from alloc.planning.settling import is_crowded, settled
-from alloc.planning.tightening import (
-    Learned,
-    halfway,
-    loosened,
-    margins_kept,
-    relaxed,
+from alloc.planning.buffers import (
+    Knowledge,
+    is_small,
+    learn,
+    raise_buffers,
     tightened,
-    with_margins,
+    with_shared_pools,
 )
+from alloc.planning.pools import operations_of, tightest
+from alloc.planning.replay import Measured, ReplaySettings, replay_all
 from alloc.problems.right_sizing.demand import Tightening
+from alloc.problems.right_sizing.headroom import margins
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Result
@@ -30,31 +28,39 @@ from alloc.units import require_count
 
 Outcome = Literal["holds", "missed", "impossible", "no plan", "unmeasured", "interrupted"]
 Solve = Callable[[PlanningProblem, Result[Plan] | None], Result[Plan]]
-"""Solves a problem, given the result of the round before or None."""
+"""Solves a problem, given the result of a similar problem or None."""
 
 # Part by which a plan that holds may be dearer than any can be cheap, and no cheaper one is sought.
 _NEAR = 0.02
-# Part of the cost that a round must have saved for another to be worth its time.
+# Solves until a plan has what its pools require by formula; then it is replayed whatever it has.
+# Most need two or three, and each is quick where all of this is done.
+_MAX_SOLVES = 8
+# Part of the cost that an iteration must have saved for another to be worth its time.
 _LITTLE = 0.005
 
 
 @dataclass(frozen=True)
-class Round:
-    """One turn: a plan and what its replay measured.
+class Iteration:
+    """A plan and what its replay measured.
 
     Parameters
     ----------
-    tightening
-        The room that was kept beyond the queueing formula.
+    problem
+        The problem that was solved: with the capacity buffers known by then.
     result
         The plan, with its certificate.
     measured
         What every class with a goal met in every pool replayed.
     """
 
-    tightening: tuple[Tightening, ...]
+    problem: PlanningProblem
     result: Result[Plan]
     measured: tuple[Measured, ...]
+
+    @property
+    def tightening(self) -> tuple[Tightening, ...]:
+        """The capacity buffers, and what was asked for besides."""
+        return self.problem.tightening
 
     @property
     def cost(self) -> float:
@@ -75,32 +81,32 @@ class Round:
 
 @dataclass(frozen=True)
 class Replayed:
-    """Rounds of planning and replaying, and how they ended.
+    """Iterations of planning and replaying, and how they ended.
 
     Parameters
     ----------
-    rounds
-        The rounds, in order.
+    iterations
+        In order.
     outcome
-        ``holds``: every goal holds in the replay of the answer; ``missed``: in no round did all
-        hold; ``impossible``: nor did they, and with the room that the replay asks for the problem
-        is proved infeasible; ``no plan``: there was none to replay; ``unmeasured``: no job of a
+        ``holds``: every goal holds in the replay of the answer; ``missed``: in no iteration did all
+        hold; ``impossible``: nor did they, and with the capacity that was measured the problem is
+        proved infeasible; ``no plan``: there was none to replay; ``unmeasured``: no job of a
         class with a goal came in any replay; ``interrupted``: Ctrl-C came before any of these.
     sentence
         The outcome in words.
     """
 
-    rounds: tuple[Round, ...]
+    iterations: tuple[Iteration, ...]
     outcome: Outcome
     sentence: str
 
     @property
-    def answer(self) -> Round:
-        """The cheapest round whose goals hold; else the last with a plan; else the last."""
-        held = [turn for turn in self.rounds if turn.holds]
+    def answer(self) -> Iteration:
+        """The cheapest iteration whose goals hold; else the last with a plan; else the last."""
+        held = [one for one in self.iterations if one.holds]
         if held:
-            return min(held, key=lambda turn: turn.cost)
-        return _last_plan(self.rounds) or self.rounds[-1]
+            return min(held, key=lambda one: one.cost)
+        return _last_plan(self.iterations) or self.iterations[-1]
 
     @property
     def result(self) -> Result[Plan]:
@@ -116,33 +122,31 @@ def plan_and_replay(
     max_iterations: int = 5,
     progress: Progress | None = None,
 ) -> Replayed:
-    """Solve, replay every pool where it is fullest, keep more room where goals are missed; repeat.
+    """Solve, replay every pool where it is tightest, keep the capacity that is required; repeat.
 
-    How much more room is measured and not guessed: the pool that misses a goal is replayed with
-    more hosts until it holds, and the headroom of the classes that are to blame is raised by what
-    the pool needs (`alloc.planning.room`). Where there are too many pools to learn about, classes
-    stay in those that the first plan sends them to (`alloc.planning.settling`). Once every goal
-    holds, room that turns out to be too much is given back, and the cheapest plan whose goals hold
-    is the answer. Every round draws jobs of its own, and rooms are sized by other draws: no plan is
-    judged by what it was made for.
+    The first plan takes goals class by class, as the model does. From then on the model keeps
+    capacity buffers (`alloc.planning.buffers`): what the classes that share a pool require together
+    by a queueing formula, corrected by what the simulator measures in the pools of the plans, up or
+    down. The answer is the cheapest plan whose goals hold. Every iteration draws jobs of its own,
+    and capacity is measured by other draws: no plan is judged by what it was made for.
 
     Parameters
     ----------
     problem
-        The problem; its tightening is where the first round begins.
+        The problem; its tightening is kept in every iteration.
     solve
         Solves it.
     settings
         How plans are replayed.
     max_iterations
-        Most rounds, 1 or more.
+        Most iterations, 1 or more.
     progress
         Takes a sentence on what each step does.
 
     Returns
     -------
     Replayed
-        At an interrupt (Ctrl-C) with the rounds until then, and what was found of the last one.
+        At an interrupt (Ctrl-C) with the iterations until then, and what was found of the last.
 
     Raises
     ------
@@ -158,117 +162,117 @@ def plan_and_replay(
             '... --goal "*=wait 4h 95%", or the field goal of a class), or plan without a replay.'
         )
     require_count(max_iterations, "replay", "max_iterations", least=1)
-    rounds: list[Round] = []
+    iterations: list[Iteration] = []
     try:
-        proof = _take_turns(
-            problem, solve, settings, max_iterations, progress or (lambda sentence: None), rounds
-        )
+        tell = progress or (lambda sentence: None)
+        proof = _iterate(problem, solve, settings, max_iterations, tell, iterations)
     except KeyboardInterrupt:
-        if not rounds:
+        if not iterations:
             raise
-        return _interrupted(rounds)
-    return _ended(rounds, settings, proof)
+        return _interrupted(iterations)
+    return _ended(iterations, settings, proof)
 
 
-def _take_turns(
+def _iterate(
     problem: PlanningProblem,
     solve: Solve,
     settings: ReplaySettings,
     max_iterations: int,
     tell: Progress,
-    rounds: list[Round],
-) -> Round | None:
-    """Add round after round; return the one that proves that there is no plan, if any does."""
-    learned = Learned()
-    asked, proof = problem, None
+    iterations: list[Iteration],
+) -> Iteration | None:
+    """Add one iteration after another; return the one that proves that there is no plan, if any."""
+    knowledge = Knowledge()
+    now, measured_only = problem, False
+    shared = with_shared_pools(problem)
     for number in range(1, max_iterations + 1):
-        tell(f"round {number}: solving the plan")
-        last = _last_plan(rounds)
-        result = solve(problem, None if last is None else last.result)
-        # What is known of the round should the replay be interrupted.
-        rounds.append(Round(problem.tightening, result, ()))
+        tell(f"iteration {number}: solving the plan")
+        last = _last_plan(iterations)
+        result = solve(now, None if last is None else last.result)
+        for _ in range(_MAX_SOLVES if number > 1 and is_small(problem) else 0):
+            if result.solution is None or result.certificate.limit == "interrupt":
+                break
+            every = tightest(operations_of(problem, result.solution), settings.regimes)
+            if not raise_buffers(knowledge, shared, every):
+                break
+            now = tightened(shared, knowledge, measured_only=measured_only)
+            result = solve(now, result)
+        # What is known of the iteration should the replay be interrupted.
+        iterations.append(Iteration(now, result, ()))
         if result.certificate.limit == "interrupt":
             raise KeyboardInterrupt
         every = () if result.solution is None else operations_of(problem, result.solution)
-        operations = fullest(every, settings.regimes)
-        learned.sent |= {key for operation in every for key in keys_of(operation)}
+        operations = tightest(every, settings.regimes)
         if operations:
-            tell(f"round {number}: replaying {len(operations)} regimes of pools")
+            tell(f"iteration {number}: replaying {len(operations)} regimes of pools")
         measured = replay_all(operations, settings, draw=number)
-        turn = Round(problem.tightening, result, tuple(m for found in measured for m in found))
-        rounds[-1] = turn
-        guesses = learned.guessed & margins_kept(problem).keys()
-        if result.certificate.status == "infeasible" and not guesses:
-            proof = turn
-        if turn.missed:
-            tell(f"round {number}: {_misses(turn.missed)} missed the goal")
-        if number == max_iterations or not _worth_another(rounds):
-            break
-        if last is not None and result.solution is None:
-            tell(f"round {number}: no plan with so much room; trying less")
-            kept = {k: gpus for k, gpus in margins_kept(problem).items() if k not in guesses}
-            if learned.settled:
-                kept = loosened(problem, learned)
-            elif not guesses:
-                kept = halfway(problem, asked.replace(tightening=last.tightening))
-        elif turn.missed:
-            tell(f"round {number}: measuring the room that is missing")
-            found = tuple(zip(operations, measured, strict=True))
-            last_time = number == max_iterations - 1 and not any(before.holds for before in rounds)
-            if is_crowded(problem):
-                kept = settled(problem, every, found, settings, learned, last=last_time)
-            else:
-                kept = tightened(problem, found, settings, learned, last=last_time)
+        done = Iteration(now, result, tuple(m for found in measured for m in found))
+        iterations[-1] = done
+        if done.missed:
+            tell(f"iteration {number}: {_misses(done.missed)} missed the goal")
+        if result.solution is None:
+            proved = result.certificate.status == "infeasible" and (last is None or measured_only)
+            if last is None or measured_only or any(before.holds for before in iterations):
+                return done if proved else None
+            measured_only = True
+            tell(f"iteration {number}: no plan with so much capacity; asking for what was measured")
+        elif number == max_iterations or not _worth_another(iterations):
+            return None
         else:
-            tell(f"round {number}: all goals hold; measuring the room that is too much")
-            kept = relaxed(problem, asked, operations, settings, learned)
-        following = with_margins(asked, kept)
-        if following == problem:
-            break
-        problem = following
-    return proof
+            tell(f"iteration {number}: measuring the capacity that is required")
+            found = tuple(zip(operations, measured, strict=True))
+            learn(knowledge, shared, margins(now), every, found, settings)
+        following = tightened(shared, knowledge, measured_only=measured_only)
+        if following == now:
+            return None
+        now = following
+    return None
 
 
-def _interrupted(rounds: Sequence[Round]) -> Replayed:
+def _interrupted(iterations: Sequence[Iteration]) -> Replayed:
     """Return what was found until an interrupt: the cheapest plan that holds, else the last one."""
-    ended = tuple(rounds)
+    ended = tuple(iterations)
     answer = Replayed(ended, "interrupted", "").answer
-    number = next(i for i, turn in enumerate(ended, start=1) if turn is answer)
+    number = next(i for i, one in enumerate(ended, start=1) if one is answer)
+    plan = f"the plan of iteration {number} is kept"
     if answer.result.solution is None:
         kept = "no plan was found yet"
     elif answer.holds:
-        kept = f"the plan of round {number} is kept, and all goals replayed hold in it"
+        kept = f"{plan}, and all goals replayed hold in it"
     elif answer.measured:
-        kept = f"the plan of round {number} is kept; {_misses(answer.missed)} missed the goal in it"
+        kept = f"{plan}; {_misses(answer.missed)} missed the goal in it"
     else:
-        kept = f"the plan of round {number} is kept, and it was not replayed yet"
-    again = "run it again to go on, with fewer rounds or jobs if that takes too long"
-    return Replayed(ended, "interrupted", f"interrupted in round {len(ended)}: {kept}; {again}.")
+        kept = f"{plan}, and it was not replayed yet"
+    again = "run it again to go on, with fewer iterations or jobs if that takes too long"
+    sentence = f"interrupted in iteration {len(ended)}: {kept}; {again}."
+    return Replayed(ended, "interrupted", sentence)
 
 
-def _last_plan(rounds: Sequence[Round]) -> Round | None:
-    return next((turn for turn in reversed(rounds) if turn.result.solution is not None), None)
+def _last_plan(iterations: Sequence[Iteration]) -> Iteration | None:
+    return next((one for one in reversed(iterations) if one.result.solution is not None), None)
 
 
-def _worth_another(rounds: Sequence[Round]) -> bool:
-    """Return whether another round may meet the goals, or make the answer cheaper."""
-    turn = rounds[-1]
-    held = [before.cost for before in rounds[:-1] if before.holds]
-    if turn.result.solution is None:
-        # Once the goals hold, less room than no plan can have is not looked for.
-        return len(rounds) > 1 and not held
-    if turn.missed:
+def _worth_another(iterations: Sequence[Iteration]) -> bool:
+    """Return whether another iteration may meet the goals, or make the answer cheaper."""
+    one = iterations[-1]
+    held = [before.cost for before in iterations[:-1] if before.holds]
+    if one.result.solution is None:
+        # Once the goals hold, what no plan can have is not asked for again.
+        return len(iterations) > 1 and not held
+    if one.missed:
         return True
-    if held and turn.cost > (1 - _LITTLE) * min(held):
+    if held and one.cost > (1 - _LITTLE) * min(held):
         return False
-    return turn.cost > (1 + _NEAR) * rounds[0].result.certificate.bound
+    return one.cost > (1 + _NEAR) * iterations[0].result.certificate.bound
 
 
-def _ended(rounds: Sequence[Round], settings: ReplaySettings, proof: Round | None) -> Replayed:
-    ended = tuple(rounds)
-    if any(turn.holds for turn in ended):
+def _ended(
+    iterations: Sequence[Iteration], settings: ReplaySettings, proof: Iteration | None
+) -> Replayed:
+    ended = tuple(iterations)
+    if any(one.holds for one in ended):
         return Replayed(ended, "holds", _holds_sentence(ended, settings))
-    without = next((turn for turn in reversed(ended) if turn.result.solution is None), None)
+    without = next((one for one in reversed(ended) if one.result.solution is None), None)
     last = _last_plan(ended)
     if last is not None and not last.missed:
         sentence = (
@@ -281,37 +285,39 @@ def _ended(rounds: Sequence[Round], settings: ReplaySettings, proof: Round | Non
         return Replayed(ended, "no plan", f"there is no plan: {_why(ended[0].result)}")
     missed = f"{_misses(last.missed)} missed the goal in the replay with {settings.scheduler}"
     if without is None:
-        count = f"{len(ended)} round{'s' if len(ended) > 1 else ''}"
-        return Replayed(ended, "missed", f"after {count} {missed}; allow more rounds.")
+        count = f"{len(ended)} iteration{'s' if len(ended) > 1 else ''}"
+        return Replayed(ended, "missed", f"after {count} {missed}; allow more iterations.")
     if proof is not None:
         return Replayed(
             ended,
             "impossible",
-            f"{missed}, and with the room that the replay asks for there is no plan: "
+            f"{missed}, and with the capacity that was measured there is no plan: "
             f"{_why(proof.result)}",
         )
-    # Not proved: where the classes were not seen yet, they might have needed less.
+    # Not proved: pools that were not measured might require less.
     why = _why(without.result)
-    return Replayed(ended, "missed", f"{missed}, and no tighter plan was found: {why}")
+    return Replayed(ended, "missed", f"{missed}, and no plan with more capacity was found: {why}")
 
 
 def _why(result: Result[Plan]) -> str:
-    """Return why there is no plan, and the cheapest cure."""
+    """Return why there is no plan, and the cheapest repair."""
     if result.conflict is None:
         return f"the solver ended with status {result.certificate.status}."
-    cures = [f"; relief: {option}" for option in result.repair_options[:1]]
+    cures = [f"; repair: {option}" for option in result.repair_options[:1]]
     return "".join([result.conflict.rstrip("."), *cures])
 
 
-def _holds_sentence(rounds: tuple[Round, ...], settings: ReplaySettings) -> str:
-    best = Replayed(rounds, "holds", "").answer
+def _holds_sentence(iterations: tuple[Iteration, ...], settings: ReplaySettings) -> str:
+    best = Replayed(iterations, "holds", "").answer
     goals = len(best.measured)
-    number = next(i for i, turn in enumerate(rounds, start=1) if turn is best)
-    after = "at once" if number == 1 else f"in round {number}"
-    more = f" ({len(rounds)} rounds; this plan is the cheapest that holds)" * (len(rounds) > number)
+    number = next(i for i, one in enumerate(iterations, start=1) if one is best)
+    after = "at once" if number == 1 else f"in iteration {number}"
+    count = len(iterations)
+    more = f" ({count} iterations; this plan is the cheapest that holds)" if count > number else ""
     return (
         f"all {goals} goals replayed with {settings.scheduler} hold {after}{more}, in the "
-        f"{settings.regimes} fullest regimes of every pool, by draws that the plan was not made by."
+        f"{settings.regimes} tightest regimes of every pool, by draws that the plan was not made "
+        "by."
     )
 
 

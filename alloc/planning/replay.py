@@ -48,7 +48,7 @@ class ReplaySettings:
     replications
         Independent replications of each pool, 2 or more: their spread gives the interval.
     regimes
-        Regimes of each pool that are replayed, those in which it is fullest.
+        Regimes of each pool that are replayed, those in which its GPUs are shortest.
     variation
         Coefficient of variation of the run times of a class; 0: all its jobs run as long as its
         option says.

@@ -43,7 +43,7 @@ class ReplayPart(Request):
         1000, description="Jobs of each replication."
     )
     rounds: Annotated[Whole, Field(ge=1, le=20)] = Field(
-        5, description="Most rounds of planning and replaying."
+        5, description="Most iterations of planning and replaying."
     )
 
 

@@ -24,8 +24,8 @@ class FirstStage:
     quarter t (-1 if none makes sense), `hosts[k, t]` the hosts in service, `usable[p, t]` the
     usable GPUs of a pool; with spare hosts, `counted[i, t]` the hosts of a level that are counted,
     `open[i, t]` whether there are any, and `switch[i, t]` the row between the two (else all -1);
-    `sent[i, t]` whether jobs are sent where margin i is kept, and `margin[q, t]` the GPUs that a
-    pool keeps; `waive[w]` says whether a scenario is waived.
+    `sent[i, t]` whether jobs are sent to destination i, and `margin[q, t]` the GPUs that a pool
+    keeps; `waive[w]` says whether a scenario is waived.
 
     Parameters
     ----------
@@ -209,21 +209,27 @@ class _Builder:
         return counted, opened, switch
 
     def _margins(self) -> tuple[Ints, Ints]:
-        """(C17) A pool keeps the largest margin of the classes of which jobs are sent there."""
+        """(C17) A pool keeps the largest margin of the classes and pairs that are sent there."""
         data = self.data
-        shapes = (len(data.margins), self.quarters), (len(data.with_margin), self.quarters)
+        shapes = (len(data.destinations), self.quarters), (len(data.with_margin), self.quarters)
         sent, kept = np.zeros(shapes[0], dtype=np.int64), np.zeros(shapes[1], dtype=np.int64)
-        for i, margin in enumerate(data.margins):
-            had = data.spot_gpus[margin.pool] if margin.spot else np.full(self.quarters, np.inf)
-            sent[i] = self.model.columns(self.quarters, (margin.gpus <= had).astype(float))
+        alone = np.zeros(len(data.destinations))
+        for margin in data.margins:
+            if len(margin.destinations) == 1:
+                (i,) = margin.destinations
+                alone[i] = max(alone[i], margin.gpus)
+        for i, at in enumerate(data.destinations):
+            had = data.spot_gpus[at.pool] if at.spot else np.full(self.quarters, np.inf)
+            sent[i] = self.model.columns(self.quarters, (alone[i] <= had).astype(float))
         for q, (pool, spot) in enumerate(data.with_margin):
             most = BOUND_SLACK * float(data.most_margin(spot)[pool])
             kept[q] = self.model.columns(self.quarters, most, integer=False)
-        for i, margin in enumerate(data.margins):
-            q = data.margin_of(margin.pool, margin.spot)
+        for margin in data.margins:
+            q, others = data.place_of(margin), len(margin.destinations) - 1
             for t in range(self.quarters):
-                entries = [(int(kept[q, t]), 1.0), (int(sent[i, t]), -margin.gpus)]
-                self.model.row("C17", entries, lower=0.0)
+                together = [(int(sent[i, t]), -margin.gpus) for i in margin.destinations]
+                entries = [(int(kept[q, t]), 1.0), *together]
+                self.model.row("C17", entries, lower=-margin.gpus * others)
         return sent, kept
 
     def _chance(self) -> Ints:

@@ -24,7 +24,7 @@ from functools import lru_cache
 
 from alloc.errors import InstanceError
 from alloc.problems.right_sizing.bands import expected_load
-from alloc.problems.right_sizing.demand import JobClass, TighteningKey
+from alloc.problems.right_sizing.demand import JobClass, MarginKey, TighteningKey
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.workload.queueing import wait_in_queue
 
@@ -151,13 +151,14 @@ def tightening_factors(problem: PlanningProblem) -> dict[TighteningKey, float]:
     return found
 
 
-def margins(problem: PlanningProblem) -> dict[TighteningKey, float]:
-    """Return the margin of each (class, GPU type, site, spot) that has one, GPUs.
+def margins(problem: PlanningProblem) -> dict[MarginKey, float]:
+    """Return the margin of each pool and class, or pair of classes, that has one, GPUs.
 
     Of several the largest counts.
     """
-    found: dict[TighteningKey, float] = {}
+    found: dict[MarginKey, float] = {}
     for part in problem.tightening:
         if part.margin > 0:
-            found[part.key] = max(found.get(part.key, 0.0), part.margin)
+            key = part.margin_key
+            found[key] = max(found.get(key, 0.0), part.margin)
     return found

@@ -211,7 +211,7 @@ class PlanningProblem:
         types = {offer.gpu_type for offer in self.offers}
         for part in self.tightening:
             where = f'tightening of "{part.job_class}"'
-            _require_known(where, "job class", (part.job_class,), names)
+            _require_known(where, "job class", sorted(part.margin_key.job_classes), names)
             _require_known(where, "site", (part.site,), sites)
             _require_known(where, "GPU type", (part.gpu_type,), types)
 

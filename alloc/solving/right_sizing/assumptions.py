@@ -63,9 +63,9 @@ def _queueing(data: SizingData) -> list[str]:
     kept = margins(problem).values()
     if kept:
         found.append(
-            f"In {_counted(len(kept), 'combination')} of class and pool, the pool keeps a margin "
-            f"of up to {format_number(max(kept), 4)} GPUs in quarters in which jobs of the "
-            "class are sent there."
+            f"In {_counted(len(kept), 'combination')} of classes and pool, the pool keeps a margin "
+            f"of up to {format_number(max(kept), 4)} GPUs in quarters in which jobs of those "
+            "classes are sent there."
         )
     out = sum(factor >= KEPT_OUT for factor in factors)
     if out:

@@ -57,7 +57,7 @@ class Candidates:
         self.choices: Ints = np.concatenate([self.switches, self.relaxation.first.sent.ravel()])
         """What is open, quarter by quarter, and then where jobs are sent that need a margin."""
         pools = [level.pool for level in data.levels] if len(self.switches) else []
-        self.choice_pools = [data.pools[p] for p in (*pools, *(m.pool for m in data.margins))]
+        self.choice_pools = [data.pools[p] for p in (*pools, *(d.pool for d in data.destinations))]
         """The pool that each row of choices is about, all quarters of which follow each other."""
         self.seen = np.zeros(len(self.choices), dtype=bool)
         """Choices that were taken in some dive or, of switches, in the relaxation."""
@@ -215,15 +215,17 @@ class Candidates:
         most = data.demand.max(axis=0).T
         need = most / np.maximum(most.max(axis=1, keepdims=True), 1e-12)
         need = np.array(
-            [need[list(margin.job_classes)].min(axis=0) for margin in data.margins]
+            [need[list(at.job_classes)].min(axis=0) for at in data.destinations]
         ).reshape(-1, data.num_quarters)
         wish = relaxation.relaxed_point[relaxation.first.sent]
         chosen = wish > np.maximum(part * need, _IN_USE)
-        gpus = np.array([[margin.gpus] for margin in data.margins])
-        for pool in data.with_margin:
-            here = np.array([(margin.pool, margin.spot) == pool for margin in data.margins])
-            kept = (gpus[here] * chosen[here]).max(axis=0)
-            chosen[here] |= gpus[here] <= kept
+        kept = data.margins_kept(chosen)
+        for i, at in enumerate(data.destinations):
+            # One more that needs no more than is kept.
+            more = chosen.copy()
+            more[i] = True
+            q = data.margin_of(at.pool, at.spot)
+            chosen[i] |= data.margins_kept(more)[q] <= kept[q]
         chosen &= relaxation.first.upper[relaxation.first.sent] > 0
         return np.asarray(chosen, dtype=float).ravel()
 

@@ -14,7 +14,7 @@ from alloc.documents import format_of, load_planning_problem
 from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
 from alloc.planning import report as planning_report
 from alloc.planning.change_text import GRAMMAR
-from alloc.planning.loop import Replayed, Round
+from alloc.planning.loop import Iteration, Replayed
 from alloc.planning.report import PlanReport
 from alloc.plotting.plans import plot_hosts
 from alloc.problems.allocation.instance import Instance
@@ -140,7 +140,7 @@ def test_the_exit_code_tells_a_plan_that_holds_from_one_that_does_not(
         if outcome == "no plan":
             certificate = result.certificate.replace(status="no_solution", objective=None)
             result = result.replace(solution=None, certificate=certificate)
-        turns = Replayed((Round((), result, ()),), outcome, "as it was.")
+        turns = Replayed((Iteration(problem, result, ()),), outcome, "as it was.")
         return PlanReport(problem, result, turns)
 
     monkeypatch.setattr(planning_report, "plan", replayed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
 
 import pytest
 from planning_worlds import small_pools as problem
@@ -15,7 +14,7 @@ from alloc.planning.changes import Budget, Demand, NoMore
 from alloc.planning.differences import CostChange, WhatIf, cost_change, what_if
 from alloc.planning.documents import encode_what_if
 from alloc.planning.fronts import in_energy, pareto
-from alloc.planning.loop import plan_and_replay
+from alloc.planning.loop import Solve, plan_and_replay
 from alloc.planning.replay import ReplaySettings, replay, replay_all
 from alloc.planning.report import PlanReport, plan, solve_plan
 from alloc.problems.right_sizing import (
@@ -49,13 +48,13 @@ def test_the_loop_ends_where_the_goals_hold_in_the_simulator(
     base: PlanReport, replayed: PlanReport
 ) -> None:
     assert replayed.replayed is not None
-    first, answer = replayed.replayed.rounds[0], replayed.replayed.answer
+    first, answer = replayed.replayed.iterations[0], replayed.replayed.answer
     assert first.missed
     assert replayed.replayed.outcome == "holds"
     assert replayed.holds
     assert not answer.missed
-    assert 2 <= len(replayed.replayed.rounds) <= 5
-    # Room for the replay costs money, and the checker agrees that the room is there.
+    assert 2 <= len(replayed.replayed.iterations) <= 5
+    # Capacity for the replay costs money, and the checker agrees that it is there.
     assert replayed.result.certificate.objective > base.result.certificate.objective
     tight = replayed.certified_problem
     assert tight.tightening == answer.tightening
@@ -63,53 +62,57 @@ def test_the_loop_ends_where_the_goals_hold_in_the_simulator(
     assert verify_plan(tight, replayed.result.require_solution()) == []
 
 
-def test_where_there_are_too_many_pools_classes_settle_and_the_goals_hold(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("alloc.planning.settling._MOST_PLACES", 0)
+def test_a_large_problem_is_planned_within_a_trust_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes go only where plans have sent them, and the goals hold all the same."""
+    monkeypatch.setattr("alloc.planning.buffers._MAX_DECISIONS", 0)
     found = plan(problem(), limits=EXACT, replay=REPLAY).replayed
     assert found is not None
-    assert found.rounds[0].missed
+    assert found.iterations[0].missed
     assert found.outcome == "holds"
-    places = {
-        (share.job_class, problem().classes[problem().class_index[share.job_class]]
-         .options[share.option].gpu_type)
-        for share in found.rounds[0].result.require_solution().shares
-    }  # fmt: skip
-    for turn in found.rounds[1:]:
-        out = {(t.job_class, t.gpu_type) for t in turn.tightening if t.factor >= KEPT_OUT}
-        everywhere = {(c.name, o.gpu_type) for c in problem().classes for o in c.options}
-        assert out >= everywhere - places
-        assert {t.job_class for t in turn.tightening if t.margin} <= {"train"}
+    used: set[tuple[str, str]] = set()
+    for one in found.iterations:
+        places = {
+            (share.job_class, problem().classes[problem().class_index[share.job_class]]
+             .options[share.option].gpu_type)
+            for share in one.result.require_solution().shares
+        }  # fmt: skip
+        out = {(t.job_class, t.gpu_type) for t in one.tightening if t.factor >= KEPT_OUT}
+        assert not out & places
+        if used:
+            everywhere = {(c.name, o.gpu_type) for c in problem().classes for o in c.options}
+            assert out >= everywhere - used
+        used |= places
 
 
-def test_settled_classes_that_find_no_plan_are_let_back() -> None:
-    """The room that a large problem asks for is halved, and asked for no further."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("alloc.planning.settling._MOST_PLACES", 0)
-        cheap = solve_plan(problem(), EXACT)
-        none = solve_plan(problem(budget=1.0), EXACT)
-        assert none.solution is None
+def test_where_buffers_leave_no_plan_those_that_were_measured_are_asked_for() -> None:
+    """A solver that gives up on all of them has not proved anything, on the second time either."""
+    cheap, none = solve_plan(problem(), EXACT), solve_plan(problem(budget=1.0), EXACT)
+    assert none.certificate.status == "infeasible"
+    given_up = dataclasses.replace(none.certificate, status="no_solution", limit="time")
+    for last, outcome in ((none, "impossible"), (Result(None, given_up), "missed")):
         asked: list[PlanningProblem] = []
-        answers = [cheap, none, cheap]
+        answer = _scripted([cheap, none, last])
 
-        def solve(tightened: PlanningProblem, last: Result[Plan] | None) -> Result[Plan]:
+        def solve(
+            tightened: PlanningProblem,
+            before: Result[Plan] | None,
+            asked: list[PlanningProblem] = asked,
+            answer: Solve = answer,
+        ) -> Result[Plan]:
             asked.append(tightened)
-            return answers[min(len(asked), len(answers)) - 1]
+            return answer(tightened, before)
 
-        ended = plan_and_replay(problem(), solve, REPLAY, max_iterations=3)
-    # What was measured for a mix proves nothing impossible.
-    assert ended.outcome == "missed"
-    (before,), (after,) = (
-        {t.margin for t in one.tightening if t.job_class == "train" and t.margin}
-        for one in asked[1:]
-    )
-    assert after == pytest.approx(before / 2)
+        ended = plan_and_replay(problem(), solve, REPLAY)
+        assert ended.outcome == outcome
+        assert len(asked) == 3
+        every, measured = (set(one.tightening) for one in asked[1:])
+        assert measured < every
+        # Estimates are what is left out.
+        missed = {(m.pool.gpu_type, m.pool.site) for m in ended.iterations[0].missed}
+        assert {(t.gpu_type, t.site) for t in measured} == missed
 
 
-def _scripted(
-    results: list[Result[Plan]],
-) -> Callable[[PlanningProblem, Result[Plan] | None], Result[Plan]]:
+def _scripted(results: list[Result[Plan]]) -> Solve:
     """Return a solver that answers in this order, whatever is asked; the last answer again."""
     left = list(results)
     return lambda tightened, last: left.pop(0) if len(left) > 1 else left[0]
@@ -117,24 +120,23 @@ def _scripted(
 
 @pytest.mark.long
 def test_the_answer_is_the_cheapest_plan_that_held_and_not_the_last() -> None:
-    """Less room is tried once the goals hold; where they then miss, nothing is lost."""
+    """Less is asked for once the goals hold; where they then miss, nothing is lost."""
     cheap = solve_plan(problem(), EXACT)
-    everywhere = tuple(
-        Tightening(name, gpu_type, "hall", 3.0)
-        for name in ("train", "tune")
-        for gpu_type in ("a100", "h100")
-    )
-    dear = solve_plan(problem(tightening=everywhere), EXACT)
-    tighter = tuple(dataclasses.replace(part, factor=5.0) for part in everywhere)
-    dearer = solve_plan(problem(tightening=tighter), EXACT)
+    out = Tightening("train", "h100", "hall", factor=KEPT_OUT)
+
+    def roomy(margin: float) -> Result[Plan]:
+        kept = Tightening("train", "a100", "hall", margin=margin)
+        return solve_plan(problem(tightening=(kept, out)), EXACT)
+
+    dear, dearer = roomy(40.0), roomy(80.0)
     ended = plan_and_replay(problem(), _scripted([cheap, dear, cheap]), REPLAY)
-    assert [turn.holds for turn in ended.rounds][:3] == [False, True, False]
+    assert [one.holds for one in ended.iterations][:3] == [False, True, False]
     assert ended.outcome == "holds"
     assert ended.result is dear
-    assert "hold in round 2 (" in ended.sentence
+    assert "hold in iteration 2 (" in ended.sentence
     assert "this plan is the cheapest that holds" in ended.sentence
     ended = plan_and_replay(problem(), _scripted([cheap, dearer, dear]), REPLAY)
-    assert [turn.holds for turn in ended.rounds] == [False, True, True, True]
+    assert [one.holds for one in ended.iterations][:3] == [False, True, True]
     assert ended.result is dear
 
 
@@ -154,11 +156,11 @@ def test_no_plan_is_judged_by_the_draws_that_it_was_made_by(
         return replay(*given, draw=draw)  # type: ignore[arg-type]
 
     monkeypatch.setattr("alloc.planning.loop.replay_all", judge)
-    monkeypatch.setattr("alloc.planning.room.replay", size)
+    monkeypatch.setattr("alloc.planning.capacity.replay", size)
     ended = plan_and_replay(
         problem(), lambda tightened, last: solve_plan(tightened, EXACT, last), REPLAY
     )
-    assert judged == list(range(1, len(ended.rounds) + 1))
+    assert judged == list(range(1, len(ended.iterations) + 1))
     assert sized
     assert not set(sized) & set(judged)
 
@@ -176,15 +178,15 @@ def test_a_loop_that_may_not_buy_says_that_it_is_impossible() -> None:
     sentence = report.replayed.sentence
     assert '"train" (' in sentence
     assert "% promised in a100 at hall) missed the goal in the replay with fifo" in sentence
-    assert "relief: " in sentence  # What would cure it, not only that it cannot be.
+    assert "repair: " in sentence  # What would cure it, not only that it cannot be.
     assert report.result.solution is not None  # The last plan that there was is kept.
 
 
-def test_rounds_that_run_out_and_problems_without_a_plan_are_said() -> None:
+def test_iterations_that_run_out_and_problems_without_a_plan_are_said() -> None:
     once = plan(problem(), limits=EXACT, replay=REPLAY, max_iterations=1)
     assert once.replayed is not None
     assert once.replayed.outcome == "missed"
-    assert "allow more rounds" in once.replayed.sentence
+    assert "allow more iterations" in once.replayed.sentence
     none = plan(problem(budget=1.0), limits=EXACT, replay=REPLAY)
     assert none.replayed is not None
     assert none.replayed.outcome == "no plan"
@@ -206,7 +208,7 @@ def test_a_solver_that_gives_up_is_not_taken_for_a_proof() -> None:
 
     ended = plan_and_replay(problem(), solve, REPLAY)
     assert ended.outcome == "missed"
-    assert "no tighter plan was found" in ended.sentence
+    assert "no plan with more capacity was found" in ended.sentence
     assert ended.result is solved[0]
 
 

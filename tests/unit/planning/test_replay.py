@@ -8,7 +8,7 @@ import math
 import pytest
 
 from alloc.errors import InstanceError
-from alloc.planning.pools import Operation, Pool, Regime, Stream, fullest, operations_of
+from alloc.planning.pools import Operation, Pool, Regime, Stream, operations_of, tightest
 from alloc.planning.replay import ReplaySettings, replay
 from alloc.problems.right_sizing import (
     HostOffer,
@@ -90,8 +90,8 @@ def test_a_plan_taken_apart_has_its_hosts_and_jobs_in_every_pool() -> None:
     (batch,) = operations[2].streams
     assert (batch.gpus, batch.hours) == (8, 6.0)
     assert batch.load == pytest.approx(4.8)
-    assert [o.regime.quarter for o in fullest(operations)] == [0, 0]
-    assert len(fullest(operations, each=2)) == 3
+    assert [o.regime.quarter for o in tightest(operations)] == [0, 0]
+    assert len(tightest(operations, each=2)) == 3
 
 
 def operation(hosts: dict[int, int], *streams: Stream) -> Operation:

@@ -1,0 +1,390 @@
+"""Capacity buffers: what the model keeps in a pool beyond the room for its load.
+
+The model takes goals class by class. Where jobs of several classes share a pool, more is required:
+short jobs that may hardly wait queue up behind gangs that wait for many GPUs at once. A buffer says
+how much, for a class in a pool, or for two classes that meet in it; the model pays it, or sends one
+of them elsewhere.
+
+There is one rule. After each replay a pool requires what the formula of `alloc.planning.capacity`
+says, corrected by what was measured in that pool; a buffer is what it requires beyond what the
+model sets aside. In pools that were not measured the correction is the median of those that were.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import joblib
+
+from alloc.errors import worker_deaths
+from alloc.planning.capacity import formula_gpus, measured_gpus, reserved_gpus, surely_holds
+from alloc.planning.pools import Operation, Pool, Regime, Stream
+from alloc.planning.replay import Measured, ReplaySettings
+from alloc.problems.right_sizing.demand import JobClass, MarginKey, Tightening, TighteningKey
+from alloc.problems.right_sizing.headroom import KEPT_OUT
+from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.solving.processes import worker_processes
+
+# Decisions whether a class is sent to a pool in a quarter, up to which all of them are left to the
+# model: a thousand binaries are solved in seconds, ten thousand in minutes.
+_MAX_DECISIONS = 1000
+# Part of a host by which a pool that missed a goal requires more than it had, whatever the draws by
+# which capacities are measured say: any part makes the model add a host.
+_LEAST_STEP = 0.05
+
+# GPUs of a pool so large that a class of any gang needs no headroom for its goal.
+_LARGE_POOL = 1e6
+# GPUs by which a buffer must be too small to be worth another solve.
+_NOTHING = 0.5
+
+Buffers = dict[MarginKey, float]
+
+
+@dataclass
+class Knowledge:
+    """What the replays of all plans have shown.
+
+    Parameters
+    ----------
+    corrections
+        GPUs that a pool requires beyond the formula, as measured; below 0 where it needs less.
+    buffers
+        The buffer of each class, or two, in pools of a plan, GPUs; 0 where none is required.
+    used
+        The classes and pools that plans sent jobs to.
+    mixes
+        Of each pool all that plans sent there, at the largest load.
+    measured
+        The pools of which it was measured what they require.
+    """
+
+    corrections: dict[Pool, float] = field(default_factory=dict)
+    buffers: Buffers = field(default_factory=dict)
+    used: set[TighteningKey] = field(default_factory=set)
+    mixes: dict[Pool, Operation] = field(default_factory=dict)
+    measured: set[Pool] = field(default_factory=set)
+
+    def correction(self, pool: Pool) -> float:
+        """Return what a pool requires beyond the formula, GPUs."""
+        if pool in self.corrections or not self.corrections:
+            return self.corrections.get(pool, 0.0)
+        return statistics.median(self.corrections.values())
+
+
+def learn(
+    knowledge: Knowledge,
+    problem: PlanningProblem,
+    asked: Buffers,
+    every: Sequence[Operation],
+    replayed: Sequence[tuple[Operation, Sequence[Measured]]],
+    settings: ReplaySettings,
+) -> None:
+    """Correct the formula by a replay, and set the buffers of the pools of the plan.
+
+    Measured is what the tightest regime of a pool requires if a goal was missed there, or if the
+    pool keeps a buffer. A pool without one that surely held requires no more than it had.
+
+    Parameters
+    ----------
+    knowledge
+        What is known; changed.
+    problem
+        The problem as it was asked, without buffers of replays.
+    asked
+        The buffers that the plan had to keep.
+    every
+        Every pool of the plan in every regime.
+    replayed
+        Those that were replayed, and what was measured there.
+    settings
+        How they are replayed.
+    """
+    knowledge.used |= {key for operation in every for key in _keys(operation)}
+    by_pool: dict[Pool, list[tuple[Operation, Sequence[Measured]]]] = defaultdict(list)
+    for operation, measured in replayed:
+        if any(stream.job_class.goal is not None for stream in operation.streams):
+            by_pool[operation.pool].append((operation, measured))
+    to_measure = []
+    for pool, found in by_pool.items():
+        missed = [operation for operation, measured in found if not all(m.holds for m in measured)]
+        if missed:
+            worst = max(missed, key=lambda o: required_by_formula(o) - o.gpus)
+            to_measure.append((worst, worst.gpus + _LEAST_STEP * max(worst.hosts, default=1)))
+        elif any(
+            _pool_of(key) == pool and key.job_classes <= _names(operation)
+            for key in asked
+            for operation, _ in found
+        ):
+            tightest = max((o for o, _ in found), key=lambda o: required_by_formula(o) - o.gpus)
+            to_measure.append((tightest, 0.0))
+        elif all(surely_holds(m) for _, measured in found for m in measured):
+            slack = min(operation.gpus - required_by_formula(operation) for operation, _ in found)
+            knowledge.corrections[pool] = min(knowledge.correction(pool), slack)
+    guesses = [
+        required_by_formula(operation) + knowledge.correction(operation.pool)
+        for operation, _ in to_measure
+    ]
+    sizes = _measure([o for o, _ in to_measure], guesses, settings)
+    for (operation, least), gpus in zip(to_measure, sizes, strict=True):
+        # Hosts come whole: half a host fewer is as near as is known.
+        required = max(gpus - max(operation.hosts, default=1) / 2, least)
+        knowledge.measured.add(operation.pool)
+        knowledge.corrections[operation.pool] = required - required_by_formula(operation)
+    operations = [operation for operation, _ in replayed] + _largest(every)
+    knowledge.buffers |= _buffers(knowledge, problem, every, operations)
+
+
+def raise_buffers(
+    knowledge: Knowledge, problem: PlanningProblem, every: Sequence[Operation]
+) -> bool:
+    """Raise the buffers of pools that a plan gives fewer GPUs than they require, as far as known.
+
+    Parameters
+    ----------
+    knowledge
+        What is known; changed.
+    problem
+        The problem as it was asked.
+    every
+        Every pool of the plan in every regime.
+
+    Returns
+    -------
+    bool
+        Whether any buffer was raised: then a plan that costs more is the one worth a replay.
+    """
+    knowledge.used |= {key for operation in every for key in _keys(operation)}
+    short: dict[Pool, tuple[float, Operation]] = {}
+    for operation in every:
+        if all(stream.job_class.goal is None for stream in operation.streams):
+            continue
+        required = required_by_formula(operation) + knowledge.correction(operation.pool)
+        missing = required - operation.gpus
+        if missing > short.get(operation.pool, (0.0, operation))[0]:
+            short[operation.pool] = missing, operation
+    operations = [operation for _, operation in short.values()]
+    raised = False
+    for key, gpus in _buffers(knowledge, problem, every, operations).items():
+        if gpus > knowledge.buffers.get(key, 0.0) + _NOTHING:
+            knowledge.buffers[key] = gpus
+            raised |= any(
+                key.job_classes <= _names(operation) and _pool_of(key) == operation.pool
+                for operation in operations
+            )
+    return raised
+
+
+def _buffers(
+    knowledge: Knowledge,
+    problem: PlanningProblem,
+    every: Sequence[Operation],
+    operations: Sequence[Operation],
+) -> Buffers:
+    """Return the buffers that pools of a plan require in some regimes."""
+    now: Buffers = {}
+    for operation in operations:
+        for key, gpus in _buffers_of(problem, operation, knowledge.correction(operation.pool)):
+            now[key] = max(gpus, now.get(key, 0.0))
+    knowledge.mixes |= {
+        operation.pool: _with_all(operation, every) for operation in _largest(every)
+    }
+    for operation in knowledge.mixes.values():
+        for key, gpus in _buffers_of(problem, operation, knowledge.correction(operation.pool)):
+            now.setdefault(key, gpus)
+    return now
+
+
+def required_by_formula(operation: Operation) -> float:
+    """Return the GPUs with which a pool keeps the goals of all its classes, by formula."""
+    classes = {stream.job_class.name: stream.job_class for stream in operation.streams}
+    return max(formula_gpus(operation.streams, job_class) for job_class in classes.values())
+
+
+def tightened(
+    problem: PlanningProblem, knowledge: Knowledge, *, measured_only: bool = False
+) -> PlanningProblem:
+    """Return a problem with the buffers that are known, and estimates for pools not used so far.
+
+    Where that would be too many decisions for the model, classes stay in the pools that plans have
+    sent them to (a trust region).
+
+    Parameters
+    ----------
+    problem
+        The problem as it was asked.
+    knowledge
+        What is known.
+    measured_only
+        Whether only buffers of pools that were measured are asked for, and no trust region is kept.
+    """
+    added = dict(knowledge.buffers)
+    out: set[TighteningKey] = set()
+    if measured_only:
+        added = {key: gpus for key, gpus in added.items() if _pool_of(key) in knowledge.measured}
+    elif is_small(problem):
+        for key, gpus in _estimates(problem, knowledge):
+            added.setdefault(key, gpus)
+    else:
+        out = _everywhere(problem) - knowledge.used
+    tightening = [_as_tightening(key, gpus) for key, gpus in added.items() if gpus > 0]
+    tightening += [Tightening(*key[:3], factor=KEPT_OUT, spot=key[3]) for key in out]
+    tightening.sort(key=lambda part: (part.key, part.beside or ""))
+    return problem.replace(tightening=problem.tightening + tuple(tightening))
+
+
+def with_shared_pools(problem: PlanningProblem) -> PlanningProblem:
+    """Return a problem whose headroom is no more than its utilisation asks for.
+
+    The headroom of a class by itself, in a pool of a size assumed before there is a plan, is what
+    buffers say better: they know the sizes, and who shares the pools. A size that is given is kept.
+    """
+    return problem if problem.pool_gpus is not None else problem.replace(pool_gpus=_LARGE_POOL)
+
+
+def is_small(problem: PlanningProblem) -> bool:
+    """Return whether all classes may be left free to move to any pool."""
+    return len(_everywhere(problem)) * problem.num_quarters <= _MAX_DECISIONS
+
+
+def _as_tightening(key: MarginKey, gpus: float) -> Tightening:
+    name, *beside = sorted(key.job_classes)
+    return Tightening(
+        name,
+        key.gpu_type,
+        key.site,
+        margin=gpus,
+        spot=key.spot,
+        beside=beside[0] if beside else None,
+    )
+
+
+def _pool_of(key: MarginKey) -> Pool:
+    return Pool(key.gpu_type, key.site, key.spot)
+
+
+def _measure(
+    operations: Sequence[Operation], guesses: Sequence[float], settings: ReplaySettings
+) -> list[int]:
+    """Return what pools require by simulation, in parallel if the settings say so."""
+    calls = zip(operations, guesses, strict=True)
+    if settings.workers == 1 or len(operations) < 2:
+        return [measured_gpus(operation, settings, guess) for operation, guess in calls]
+    jobs = (joblib.delayed(measured_gpus)(operation, settings, guess) for operation, guess in calls)
+    with worker_processes(settings.workers) as parallel, worker_deaths("measuring capacity"):
+        return list(parallel(jobs))
+
+
+def _buffers_of(
+    problem: PlanningProblem, operation: Operation, correction: float
+) -> Iterator[tuple[MarginKey, float]]:
+    """Yield the buffers of the classes with a goal in a pool, and of pairs with a larger class.
+
+    Classes are ordered by their gangs, then loads. The buffer of a class is for what comes before
+    it in that order, that of a pair for what comes before the larger of the two. So the largest
+    buffer is that of all jobs there are, and if the largest classes leave, that of the rest.
+    """
+    by_name: dict[str, list[Stream]] = defaultdict(list)
+    for stream in operation.streams:
+        by_name[stream.job_class.name].append(stream)
+    sizes = {
+        name: (max(s.gpus for s in streams), sum(s.load for s in streams), name)
+        for name, streams in by_name.items()
+    }
+    order = sorted(by_name, key=lambda name: sizes[name])
+    for i in range(len(order)):
+        part = replace(operation, streams=tuple(s for n in order[: i + 1] for s in by_name[n]))
+        reserved = reserved_gpus(problem, part)
+        for name in order[: i + 1]:
+            job_class = by_name[name][0].job_class
+            if job_class.goal is not None:
+                required = formula_gpus(part.streams, job_class) + correction
+                yield _key(operation.pool, {name, order[i]}), max(required - reserved, 0.0)
+
+
+def _estimates(problem: PlanningProblem, knowledge: Knowledge) -> Iterator[tuple[MarginKey, float]]:
+    """Yield buffers for classes in pools that they were not sent to.
+
+    As if all their jobs came to what is there already, or where nothing is, to those of another.
+    """
+    everywhere: dict[Pool, dict[str, Stream]] = defaultdict(dict)
+    for name, gpu_type, site, spot in sorted(_everywhere(problem)):
+        job_class = problem.classes[problem.class_index[name]]
+        stream = _all_jobs(problem, job_class, gpu_type, spot)
+        if stream.jobs_per_hour > 0:
+            everywhere[Pool(gpu_type, site, spot)][name] = stream
+    for pool, by_name in everywhere.items():
+        there = knowledge.mixes.get(pool)
+        known = set() if there is None else {s.job_class.name for s in there.streams}
+        for name, stream in by_name.items():
+            if name in known:
+                continue
+            mixes = [(other,) for other in by_name.values()] if there is None else [there.streams]
+            for mix in mixes:
+                streams = (stream, *(s for s in mix if s is not stream))
+                operation = Operation(pool, Regime("", 0, 0), {}, streams)
+                for key, gpus in _buffers_of(problem, operation, knowledge.correction(pool)):
+                    if name in key.job_classes:
+                        yield key, gpus
+
+
+def _all_jobs(problem: PlanningProblem, job_class: JobClass, gpu_type: str, spot: bool) -> Stream:
+    """Return all jobs of a class, as on average over scenarios and quarters, on a GPU type."""
+    options = [k for k, option in enumerate(job_class.options) if option.gpu_type == gpu_type]
+    k = min(options, key=lambda k: job_class.options[k].gpu_hours)
+    hours = job_class.options[k].hours * (1 + (job_class.spot_overhead if spot else 0.0))
+    rate = sum(
+        scenario.probability * statistics.fmean(scenario.arrivals[job_class.name])
+        for scenario in problem.scenarios
+    )
+    return Stream(job_class, k, hours, rate)
+
+
+def _everywhere(problem: PlanningProblem) -> set[TighteningKey]:
+    """Return all classes with all pools that may be sent jobs of theirs."""
+    found = set()
+    for offer in problem.offers:
+        for site in problem.sites:
+            owned = any((h.offer, h.site) == (offer.name, site.name) for h in problem.owned)
+            if not (offer.at(site.name) or owned):
+                continue
+            spot = offer.terms == "spot"
+            for c in problem.classes:
+                runs = any(option.gpu_type == offer.gpu_type for option in c.options)
+                if runs and c.at(site.name) and (c.interruptible or not spot):
+                    found.add((c.name, offer.gpu_type, site.name, spot))
+    return found
+
+
+def _largest(every: Sequence[Operation]) -> list[Operation]:
+    """Return each pool at its largest load."""
+    largest: dict[Pool, Operation] = {}
+    for operation in every:
+        if operation.load >= largest.get(operation.pool, operation).load:
+            largest[operation.pool] = operation
+    return list(largest.values())
+
+
+def _with_all(largest: Operation, every: Sequence[Operation]) -> Operation:
+    """Return a pool at its largest load, with the classes too that come in other regimes only."""
+    streams = {(s.job_class.name, s.option): s for s in largest.streams}
+    for operation in every:
+        if operation.pool == largest.pool:
+            for stream in operation.streams:
+                streams.setdefault((stream.job_class.name, stream.option), stream)
+    return replace(largest, streams=tuple(streams.values()))
+
+
+def _key(pool: Pool, names: Iterable[str]) -> MarginKey:
+    return MarginKey(frozenset(names), pool.gpu_type, pool.site, pool.spot)
+
+
+def _names(operation: Operation) -> set[str]:
+    return {stream.job_class.name for stream in operation.streams}
+
+
+def _keys(operation: Operation) -> set[TighteningKey]:
+    pool = operation.pool
+    return {(s.job_class.name, pool.gpu_type, pool.site, pool.spot) for s in operation.streams}
