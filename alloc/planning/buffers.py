@@ -32,7 +32,7 @@ from alloc.solving.processes import worker_processes
 # model: a thousand binaries are solved in seconds, ten thousand in minutes.
 _MAX_DECISIONS = 1000
 # Part of a host by which a pool that missed a goal requires more than it had, whatever the draws by
-# which capacities are measured say: any part makes the model add a host.
+# which capacity is measured say: any part makes the model add a host.
 _LEAST_STEP = 0.05
 
 # GPUs of a pool so large that a class of any gang needs no headroom for its goal.

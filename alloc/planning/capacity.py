@@ -56,16 +56,17 @@ def formula_gpus(streams: Sequence[Stream], job_class: JobClass) -> float:
     """
     load = math.fsum(stream.load for stream in streams)
     gang = float(max(stream.gpus for stream in streams))
-    if job_class.goal is None:
+    goal = job_class.goal
+    if goal is None:
         return max(load, gang)
     peakedness = math.fsum(stream.gpus * stream.load for stream in streams) / load
     hours = math.fsum(stream.hours * stream.load for stream in streams) / load
     own = [stream.hours for stream in streams if stream.job_class.name == job_class.name]
-    wait_hours = max(job_class.goal.wait_hours(max(own)), 0.0)
+    wait_hours = max(goal.wait_hours(max(own)), 0.0)
     low, high = load, load + gang
 
     def keeps(gpus: float) -> bool:
-        return _keeps(job_class.goal, wait_hours, gpus / peakedness, load / peakedness, hours)
+        return _keeps(goal, wait_hours, gpus / peakedness, load / peakedness, hours)
 
     while not keeps(high):
         low, high = high, high + 2 * (high - load)
@@ -84,7 +85,7 @@ def _keeps(
     # Between whole numbers of servers the logarithm is about straight.
     whole, part = int(servers), servers - int(servers)
     waits = erlang_c(whole, offered) if whole else 1.0
-    waits = waits ** (1 - part) * max(erlang_c(whole + 1, offered), 1e-300) ** part
+    waits = math.pow(waits, 1 - part) * math.pow(max(erlang_c(whole + 1, offered), 1e-300), part)
     drain_per_hour = (servers - offered) / hours
     if goal.fraction is None:
         return waits / drain_per_hour <= wait_hours

@@ -219,13 +219,13 @@ class Candidates:
         ).reshape(-1, data.num_quarters)
         wish = relaxation.relaxed_point[relaxation.first.sent]
         chosen = wish > np.maximum(part * need, _IN_USE)
-        kept = data.margins_kept(chosen)
+        kept = data.margins_kept(chosen.astype(float))
         for i, at in enumerate(data.destinations):
             # One more that needs no more than is kept.
             more = chosen.copy()
             more[i] = True
             q = data.margin_of(at.pool, at.spot)
-            chosen[i] |= data.margins_kept(more)[q] <= kept[q]
+            chosen[i] |= data.margins_kept(more.astype(float))[q] <= kept[q]
         chosen &= relaxation.first.upper[relaxation.first.sent] > 0
         return np.asarray(chosen, dtype=float).ravel()
 
