@@ -111,9 +111,10 @@ band, load is taken at its mean. Rented hosts are counted in fractions.
 
 Classes with the same margins in a pool share z: the largest counts, so that one binary says it all.
 
-Size: |O||S|T integers, |levels| T + |destinations| T + |W| binaries, and for every scenario and quarter
-a linear program of about |modes| |B| columns, all with the same matrix. Complexity: strongly
-NP-hard, also with one scenario, quarter, site and class (variable-sized bin covering by counts is
+Size: |O||S|T integers, |levels| T + |destinations| T + |W| binaries, and for every scenario and
+quarter a linear program of about |modes| |B| columns, all with the same matrix. Complexity:
+strongly NP-hard, also with one scenario, quarter, site and class (variable-sized bin covering by
+counts is
 knapsack cover; with spare hosts or margins it is capacitated facility location).
 
 Models: `arrays` (the extensive form as sparse arrays), `pyomo_model` (the Pyomo model), and the

@@ -1,4 +1,4 @@
-"""Margins of pools, numbered: what a pool keeps while jobs of a class, or of two, are sent there."""
+"""Margins of pools, numbered: what a pool keeps while jobs of one or two classes are sent there."""
 
 from __future__ import annotations
 
