@@ -24,7 +24,7 @@ from alloc.planning.capacity import formula_gpus, measured_gpus, reserved_gpus, 
 from alloc.planning.pools import Operation, Pool, Regime, Stream
 from alloc.planning.replay import Measured, ReplaySettings
 from alloc.problems.right_sizing.demand import JobClass, MarginKey, Tightening, TighteningKey
-from alloc.problems.right_sizing.headroom import KEPT_OUT
+from alloc.problems.right_sizing.headroom import KEPT_OUT, headroom, reference_gpus
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.solving.processes import worker_processes
 
@@ -105,7 +105,7 @@ def learn(
     knowledge.used |= {key for operation in every for key in _keys(operation)}
     by_pool: dict[Pool, list[tuple[Operation, Sequence[Measured]]]] = defaultdict(list)
     for operation, measured in replayed:
-        if any(stream.job_class.goal is not None for stream in operation.streams):
+        if operation.has_goal:
             by_pool[operation.pool].append((operation, measured))
     to_measure = []
     for pool, found in by_pool.items():
@@ -120,7 +120,7 @@ def learn(
         ):
             tightest = max((o for o, _ in found), key=lambda o: required_by_formula(o) - o.gpus)
             to_measure.append((tightest, 0.0))
-        elif all(surely_holds(m) for _, measured in found for m in measured):
+        elif all(measured and all(map(surely_holds, measured)) for _, measured in found):
             slack = min(operation.gpus - required_by_formula(operation) for operation, _ in found)
             knowledge.corrections[pool] = min(knowledge.correction(pool), slack)
     guesses = [
@@ -159,7 +159,7 @@ def raise_buffers(
     knowledge.used |= {key for operation in every for key in _keys(operation)}
     short: dict[Pool, tuple[float, Operation]] = {}
     for operation in every:
-        if all(stream.job_class.goal is None for stream in operation.streams):
+        if not operation.has_goal:
             continue
         required = required_by_formula(operation) + knowledge.correction(operation.pool)
         missing = required - operation.gpus
@@ -313,7 +313,7 @@ def _estimates(problem: PlanningProblem, knowledge: Knowledge) -> Iterator[tuple
     for name, gpu_type, site, spot in sorted(_everywhere(problem)):
         job_class = problem.classes[problem.class_index[name]]
         stream = _all_jobs(problem, job_class, gpu_type, spot)
-        if stream.jobs_per_hour > 0:
+        if stream is not None and stream.jobs_per_hour > 0:
             everywhere[Pool(gpu_type, site, spot)][name] = stream
     for pool, by_name in everywhere.items():
         there = knowledge.mixes.get(pool)
@@ -330,9 +330,21 @@ def _estimates(problem: PlanningProblem, knowledge: Knowledge) -> Iterator[tuple
                         yield key, gpus
 
 
-def _all_jobs(problem: PlanningProblem, job_class: JobClass, gpu_type: str, spot: bool) -> Stream:
-    """Return all jobs of a class, as on average over scenarios and quarters, on a GPU type."""
-    options = [k for k, option in enumerate(job_class.options) if option.gpu_type == gpu_type]
+def _all_jobs(
+    problem: PlanningProblem, job_class: JobClass, gpu_type: str, spot: bool
+) -> Stream | None:
+    """Return all jobs of a class, as on average over scenarios and quarters, on a GPU type.
+
+    None if no option there is fast enough for the goal: the model sends none.
+    """
+    options = [
+        k
+        for k, option in enumerate(job_class.options)
+        if option.gpu_type == gpu_type
+        and headroom(problem, job_class, k, reference_gpus(problem), spot) is not None
+    ]
+    if not options:
+        return None
     k = min(options, key=lambda k: job_class.options[k].gpu_hours)
     hours = job_class.options[k].hours * (1 + (job_class.spot_overhead if spot else 0.0))
     rate = sum(

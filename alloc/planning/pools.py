@@ -120,6 +120,11 @@ class Operation:
         """GPUs busy on average."""
         return math.fsum(stream.load for stream in self.streams)
 
+    @property
+    def has_goal(self) -> bool:
+        """Whether jobs with a goal come."""
+        return any(stream.job_class.goal is not None for stream in self.streams)
+
 
 def operations_of(problem: PlanningProblem, plan: Plan) -> tuple[Operation, ...]:
     """Return every pool of a plan in every regime in which jobs are sent to it."""
@@ -155,7 +160,7 @@ def operations_of(problem: PlanningProblem, plan: Plan) -> tuple[Operation, ...]
 def tightest(operations: Sequence[Operation], each: int = 1) -> tuple[Operation, ...]:
     """Return for every pool the regimes in which its GPUs are shortest.
 
-    By the load and two standard deviations of the number of GPUs busy, over the GPUs there are: at
+    Those first in which jobs with a goal come: in the others there is nothing to miss. By the load and two standard deviations of the number of GPUs busy, over the GPUs there are: at
     the same load, gangs need more than single GPUs. With Poisson arrivals and no limit the variance
     is the sum of load times gang.
 
@@ -172,7 +177,9 @@ def tightest(operations: Sequence[Operation], each: int = 1) -> tuple[Operation,
     return tuple(
         operation
         for _, found in sorted(by_pool.items())
-        for operation in sorted(found, key=lambda o: (-_tightness(o), o.regime))[:each]
+        for operation in sorted(found, key=lambda o: (not o.has_goal, -_tightness(o), o.regime))[
+            :each
+        ]
     )
 
 

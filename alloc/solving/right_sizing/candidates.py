@@ -13,6 +13,7 @@ from alloc.algorithms.bound_tightening import upper_bounds_in_better
 from alloc.backends import SolverOptions
 from alloc.formulation import RawResult
 from alloc.models.right_sizing.data import Array, Ints
+from alloc.models.right_sizing.margins import Margin
 from alloc.solving.right_sizing.blocks import SHORT, BlockValue, Task
 from alloc.solving.right_sizing.relaxation import Incumbent, Relaxation
 from alloc.solving.right_sizing.slopes import open_by_slopes
@@ -220,12 +221,18 @@ class Candidates:
         wish = relaxation.relaxed_point[relaxation.first.sent]
         chosen = wish > np.maximum(part * need, _IN_USE)
         kept = data.margins_kept(chosen.astype(float))
-        for i, at in enumerate(data.destinations):
+        asking: list[list[Margin]] = [[] for _ in data.destinations]
+        for margin in data.margins:
+            for i in margin.destinations:
+                asking[i].append(margin)
+        for i, margins in enumerate(asking):
             # One more that needs no more than is kept.
-            more = chosen.copy()
-            more[i] = True
-            q = data.margin_of(at.pool, at.spot)
-            chosen[i] |= data.margins_kept(more.astype(float))[q] <= kept[q]
+            needed = np.zeros(data.num_quarters)
+            for margin in margins:
+                others = [j for j in margin.destinations if j != i]
+                met = chosen[others].all(axis=0)
+                needed = np.maximum(needed, margin.gpus * met)
+            chosen[i] |= needed <= kept[data.place_of(margins[0])]
         chosen &= relaxation.first.upper[relaxation.first.sent] > 0
         return np.asarray(chosen, dtype=float).ravel()
 

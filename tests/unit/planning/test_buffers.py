@@ -23,7 +23,14 @@ from alloc.planning.buffers import (
 from alloc.planning.capacity import formula_gpus, holds, measured_gpus, reserved_gpus
 from alloc.planning.pools import Operation
 from alloc.planning.replay import replay
-from alloc.problems.right_sizing import PlanningProblem, Tightening
+from alloc.problems.right_sizing import (
+    JobClass,
+    JobOption,
+    PlanningProblem,
+    Scenario,
+    ServiceGoal,
+    Tightening,
+)
 from alloc.problems.right_sizing.demand import MarginKey
 from alloc.problems.right_sizing.headroom import KEPT_OUT, headroom, margins
 
@@ -83,6 +90,32 @@ def test_a_pool_that_surely_holds_asks_for_no_more_than_it_has() -> None:
         assert not knowledge.measured
         given = reserved_gpus(problem(), roomy) + kept(knowledge, roomy)
         assert given <= max(roomy.gpus, reserved_gpus(problem(), roomy)) + 1e-9
+
+
+def test_a_pool_where_no_job_with_a_goal_came_says_nothing() -> None:
+    """Nothing measured is no proof that less would do."""
+    rare = pool(9, (SHORT, 1e-2), (FILLER, 8.0))
+    knowledge = Knowledge()
+    learn(knowledge, problem(), {}, [rare], [(rare, ())], QUICK)
+    assert not knowledge.corrections
+
+
+def test_moves_are_priced_by_options_that_are_fast_enough() -> None:
+    """The cheapest option may be one that the goal rules out, and with it the pool."""
+    fast, slow = JobOption("h100", 8, 1.0), JobOption("h100", 1, 4.0)
+    late = JobClass("late", (JobOption("a100", 1, 1.0), slow, fast), ServiceGoal("jct", 2.0, 0.9))
+    asked = problem().replace(
+        classes=(late, FILLER, GANG),
+        scenarios=(Scenario("1", 1.0, {"late": (1.0,), "filler": (1.0,), "gang": (0.1,)}),),
+    )
+
+    def priced(*options: JobOption) -> float:
+        own = dataclasses.replace(late, options=(late.options[0], *options))
+        changed = asked.replace(classes=(own, FILLER, GANG))
+        return margins(tightened(changed, Knowledge())).get(key("late", gpu_type="h100"), 0.0)
+
+    assert priced(slow) == 0.0
+    assert priced(fast, slow) == priced(fast) > 0.0
 
 
 def test_a_pool_that_holds_with_a_buffer_gives_back_what_it_does_not_need() -> None:

@@ -94,6 +94,20 @@ def test_a_plan_taken_apart_has_its_hosts_and_jobs_in_every_pool() -> None:
     assert len(tightest(operations, each=2)) == 3
 
 
+def test_regimes_are_replayed_in_which_a_goal_can_be_missed() -> None:
+    """A pool is at its tightest without the jobs that have a goal; in the regimes with them too."""
+    goal = ServiceGoal("wait", 0.5, 0.9)
+    full, less = (
+        dataclasses.replace(operation({8: 1}, *streams), regime=Regime("1", quarter, 0))
+        for quarter, streams in enumerate(
+            [[stream(None, gpus=8, rate=0.45)], [stream(goal, rate=2.0), stream(None, rate=0.5)]]
+        )
+    )
+    assert tightest([full]) == (full,)
+    assert tightest([full, less]) == (less,)
+    assert tightest([full, less], each=2) == (less, full)
+
+
 def operation(hosts: dict[int, int], *streams: Stream) -> Operation:
     return Operation(Pool("a100", "north", False), Regime("1", 0, 0), hosts, streams)
 
