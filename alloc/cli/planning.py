@@ -153,9 +153,9 @@ def plan_command(
 ) -> ExitCode:
     """Find the cheapest hosts to buy or rent for a forecast, with a proof.
 
-    Exit code 3 if no plan can serve the forecast; the cheapest relief is printed. With --replay: 3
-    also if the goals are proved not to hold in the simulator within the limits, 5 if they did not
-    hold in any iteration.
+    Exit code 3 if no plan can serve the forecast; the cheapest repair is printed. With --replay: 3
+    also if it is proved that no plan keeps in every quarter the capacity that the simulator asks
+    for, 5 if the goals did not hold in any iteration.
     """
     _require_replay(
         replay, {"--scheduler": scheduler, "--rounds": rounds, "--replay-jobs": replay_jobs}

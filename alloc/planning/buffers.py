@@ -24,7 +24,7 @@ from alloc.planning.capacity import formula_gpus, measured_gpus, reserved_gpus, 
 from alloc.planning.pools import Operation, Pool, Regime, Stream
 from alloc.planning.replay import Measured, ReplaySettings
 from alloc.problems.right_sizing.demand import JobClass, MarginKey, Tightening, TighteningKey
-from alloc.problems.right_sizing.headroom import KEPT_OUT, headroom, reference_gpus
+from alloc.problems.right_sizing.headroom import ANY_POOL, KEPT_OUT, headroom, reference_gpus
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.solving.processes import worker_processes
 
@@ -35,8 +35,6 @@ _MAX_DECISIONS = 1000
 # which capacity is measured say: any part makes the model add a host.
 _LEAST_STEP = 0.05
 
-# GPUs of a pool so large that a class of any gang needs no headroom for its goal.
-_LARGE_POOL = 1e6
 # GPUs by which a buffer must be too small to be worth another solve.
 _NOTHING = 0.5
 
@@ -236,12 +234,12 @@ def tightened(
 
 
 def with_shared_pools(problem: PlanningProblem) -> PlanningProblem:
-    """Return a problem whose headroom is no more than its utilisation asks for.
+    """Return a problem without headroom for what is lost where pools are small.
 
     The headroom of a class by itself, in a pool of a size assumed before there is a plan, is what
     buffers say better: they know the sizes, and who shares the pools. A size that is given is kept.
     """
-    return problem if problem.pool_gpus is not None else problem.replace(pool_gpus=_LARGE_POOL)
+    return problem if problem.pool_gpus is not None else problem.replace(pool_gpus=ANY_POOL)
 
 
 def is_small(problem: PlanningProblem) -> bool:

@@ -30,12 +30,15 @@ Outcome = Literal["holds", "missed", "impossible", "no plan", "unmeasured", "int
 Solve = Callable[[PlanningProblem, Result[Plan] | None], Result[Plan]]
 """Solves a problem, given the result of a similar problem or None."""
 
-# Part by which a plan that holds may be dearer than any can be cheap, and no cheaper one is sought.
+# Part by which a plan that holds may be dearer than the first bound, and no cheaper one is sought:
+# the gap of a plan twice, for the first plan and the answer. The first bound is of goals class by
+# class; a plan with buffers may undercut it.
 _NEAR = 0.02
 # Solves until a plan has what its pools require by formula; then it is replayed whatever it has.
 # Most need two or three, and each is quick where all of this is done.
 _MAX_SOLVES = 8
-# Part of the cost that an iteration must have saved for another to be worth its time.
+# Part of the cost that an iteration must have saved for another to be worth its time: half of the
+# gap to which plans are solved.
 _LITTLE = 0.005
 
 
@@ -89,9 +92,10 @@ class Replayed:
         In order.
     outcome
         ``holds``: every goal holds in the replay of the answer; ``missed``: in no iteration did all
-        hold; ``impossible``: nor did they, and with the capacity that was measured the problem is
-        proved infeasible; ``no plan``: there was none to replay; ``unmeasured``: no job of a
-        class with a goal came in any replay; ``interrupted``: Ctrl-C came before any of these.
+        hold; ``impossible``: nor did they, and it is proved that no plan keeps the capacity that
+        was measured in every quarter (one that keeps less in some may still hold);
+        ``no plan``: there was none to replay; ``unmeasured``: no job of a class with a goal came in
+        any replay; ``interrupted``: Ctrl-C came before any of these.
     sentence
         The outcome in words.
     """
@@ -291,7 +295,7 @@ def _ended(
         return Replayed(
             ended,
             "impossible",
-            f"{missed}, and with the capacity that was measured there is no plan: "
+            f"{missed}, and no plan keeps the capacity that was measured in every quarter: "
             f"{_why(proof.result)}",
         )
     # Not proved: pools that were not measured might require less.
@@ -317,8 +321,15 @@ def _holds_sentence(iterations: tuple[Iteration, ...], settings: ReplaySettings)
     return (
         f"all {goals} goals replayed with {settings.scheduler} hold {after}{more}, in the "
         f"{settings.regimes} tightest regimes of every pool, by draws that the plan was not made "
-        "by."
+        f"by{_about(number)}."
     )
+
+
+def _about(number: int) -> str:
+    """Return which problem the bound of an iteration is about, if not the one asked."""
+    if number == 1:
+        return ""
+    return f"; its bound is of the model with the capacity buffers of iteration {number}"
 
 
 def _misses(measured: Sequence[Measured]) -> str:

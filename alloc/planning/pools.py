@@ -160,9 +160,10 @@ def operations_of(problem: PlanningProblem, plan: Plan) -> tuple[Operation, ...]
 def tightest(operations: Sequence[Operation], each: int = 1) -> tuple[Operation, ...]:
     """Return for every pool the regimes in which its GPUs are shortest.
 
-    Those first in which jobs with a goal come: in the others there is nothing to miss. By the load and two standard deviations of the number of GPUs busy, over the GPUs there are: at
-    the same load, gangs need more than single GPUs. With Poisson arrivals and no limit the variance
-    is the sum of load times gang.
+    Those first in which jobs with a goal come: in the others there is nothing to miss. By the load
+    and two standard deviations of the number of GPUs busy, over the GPUs there are: at the same
+    load, gangs need more than single GPUs. With Poisson arrivals and no limit the variance is the
+    sum of load times gang.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alloc.models.right_sizing.data import SizingData
-from alloc.problems.right_sizing.headroom import KEPT_OUT, margins, tightening_factors
+from alloc.problems.right_sizing.headroom import ANY_POOL, KEPT_OUT, margins, tightening_factors
 from alloc.problems.right_sizing.problem import PRICES, PlanningProblem
 from alloc.units import format_number
 
@@ -45,8 +45,10 @@ def _queueing(data: SizingData) -> list[str]:
         origin = (
             "the expected load shared out over the sites"
             if problem.pool_gpus is None
-            else "as the problem says"
+            else "as given"
         )
+        if data.pool_gpus >= ANY_POOL:
+            origin = "so large that size makes no difference; what smaller pools need is in margins"
         found.append(
             f"Room for the goals of {_counted(len(goals), 'class', 'classes')} is by Erlang's "
             f"formula for waiting times in pools of {_counted(round(data.pool_gpus), 'GPU')} "

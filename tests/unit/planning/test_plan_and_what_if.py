@@ -60,6 +60,11 @@ def test_the_loop_ends_where_the_goals_hold_in_the_simulator(
     assert tight.tightening == answer.tightening
     assert tight.fingerprint == replayed.result.certificate.fingerprint
     assert verify_plan(tight, replayed.result.require_solution()) == []
+    # It is another problem than what was asked, and the report says so.
+    assert tight != problem()
+    number = replayed.replayed.iterations.index(answer) + 1
+    about = f"its bound is of the model with the capacity buffers of iteration {number}"
+    assert about in replayed.replayed.sentence
 
 
 def test_a_large_problem_is_planned_within_a_trust_region(monkeypatch: pytest.MonkeyPatch) -> None:
