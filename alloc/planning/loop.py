@@ -193,17 +193,23 @@ def _iterate(
         tell(f"iteration {number}: solving the plan")
         last = _last_plan(iterations)
         result = solve(now, None if last is None else last.result)
+        is_over = result.certificate.limit == "interrupt"
         for _ in range(_MAX_SOLVES if number > 1 and is_small(problem) else 0):
-            if result.solution is None or result.certificate.limit == "interrupt":
+            if result.solution is None or is_over:
                 break
             every = tightest(operations_of(problem, result.solution), settings.regimes)
             if not raise_buffers(knowledge, shared, every):
                 break
-            now = tightened(shared, knowledge, measured_only=measured_only)
-            result = solve(now, result)
+            more = tightened(shared, knowledge, measured_only=measured_only)
+            again = solve(more, result)
+            is_over = again.certificate.limit == "interrupt"
+            if again.solution is None:
+                # The formula asks for more than can be had; what can be had may hold.
+                break
+            now, result = more, again
         # What is known of the iteration should the replay be interrupted.
         iterations.append(Iteration(now, result, ()))
-        if result.certificate.limit == "interrupt":
+        if is_over:
             raise KeyboardInterrupt
         every = () if result.solution is None else operations_of(problem, result.solution)
         operations = tightest(every, settings.regimes)

@@ -8,6 +8,7 @@ import json
 import pytest
 from planning_worlds import small_pools as problem
 
+from alloc.certificate import Limit
 from alloc.errors import InstanceError
 from alloc.instances.stored_planning import load_stored_planning
 from alloc.planning.changes import Budget, Demand, NoMore
@@ -115,6 +116,21 @@ def test_where_buffers_leave_no_plan_those_that_were_measured_are_asked_for() ->
         # Estimates are what is left out.
         missed = {(m.pool.gpu_type, m.pool.site) for m in ended.iterations[0].missed}
         assert {(t.gpu_type, t.site) for t in measured} == missed
+
+
+@pytest.mark.parametrize("limit", ["time", "interrupt"])
+def test_a_plan_is_kept_if_with_more_capacity_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, limit: Limit
+) -> None:
+    """By the formula it has too little, but the formula is not what is believed."""
+    monkeypatch.setattr("alloc.planning.loop.raise_buffers", lambda *given: True)
+    cheap = solve_plan(problem(), EXACT)
+    certificate = dataclasses.replace(cheap.certificate, status="no_solution", limit=limit)
+    none: Result[Plan] = Result(None, dataclasses.replace(certificate, objective=None))
+    ended = plan_and_replay(problem(), _scripted([cheap, cheap, none]), REPLAY, max_iterations=2)
+    assert [one.result for one in ended.iterations] == [cheap, cheap]
+    assert bool(ended.iterations[1].measured) == (limit == "time")
+    assert ended.outcome == ("missed" if limit == "time" else "interrupted")
 
 
 def _scripted(results: list[Result[Plan]]) -> Solve:
