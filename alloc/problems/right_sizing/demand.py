@@ -246,7 +246,7 @@ class Tightening:
     def margin_key(self) -> MarginKey:
         """Which jobs make the pool keep the margin."""
         return MarginKey(
-            frozenset(filter(None, (self.job_class, self.beside))),
+            frozenset({self.job_class} if self.beside is None else {self.job_class, self.beside}),
             self.gpu_type,
             self.site,
             self.spot,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from planning_worlds import A100, METHODS, margins, without_cloud, world
 
+from alloc.errors import InstanceError
 from alloc.models.right_sizing import SizingData
 from alloc.models.right_sizing.first_stage import first_stage
 from alloc.problems.right_sizing import (
@@ -110,6 +111,14 @@ def test_the_margin_of_a_pair_is_kept_only_where_both_are_sent(method):
             met.setdefault((share.quarter, share.site), set()).add(share.job_class)
     assert met
     assert all(not {"train", "batch"} <= names for names in met.values())
+
+
+def test_beside_names_another_class_that_there_is():
+    for beside, sentence in (("", 'unknown job class ""'), ("train", "names another class")):
+        with pytest.raises(InstanceError, match=sentence):
+            world(tightening=(Tightening("train", "a100", "north", margin=1.0, beside=beside),))
+    with pytest.raises(InstanceError, match="goes with a margin only"):
+        Tightening("train", "a100", "north", factor=2.0, beside="batch")
 
 
 def test_pairs_are_numbered_once_and_share_what_they_can():
