@@ -19,7 +19,7 @@ FLOOR := --cov --cov-report=term:skip-covered --cov-fail-under=90
 COVER ?=
 # What is looked at after each change: types, checkers, files, single methods.
 QUICK := tests/unit/foundation tests/unit/verification tests/unit/topology tests/unit/problems \
-  tests/unit/backends tests/unit/instances tests/unit/schedulers tests/docs/test_words.py
+  tests/unit/backends tests/unit/instances tests/unit/schedulers tests/docs/test_words.py tests/docs/test_architecture.py
 PYTEST_FLAGS ?=
 
 .DEFAULT_GOAL := help

@@ -13,6 +13,8 @@ from alloc.serialisation import answer_with as _answer_with
 if TYPE_CHECKING:
     from alloc import planning as planning
     from alloc.certificate import Certificate as Certificate
+    from alloc.documents.reading import load as load
+    from alloc.documents.reading import save as save
     from alloc.errors import AllocError as AllocError
     from alloc.errors import BackendUnavailableError as BackendUnavailableError
     from alloc.errors import CertificateError as CertificateError
@@ -69,6 +71,7 @@ _NAMES = {
         "SolverError",
         "UnsupportedFeatureError",
     ),
+    "alloc.documents.reading": ("load", "save"),
     "alloc.families": ("verify",),
     "alloc.problems.allocation.instance": ("Affinity", "Instance", "Moves", "Tenant"),
     "alloc.problems.allocation.migration": ("Migration", "Move"),

@@ -7,195 +7,26 @@ of them names a family by hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from importlib import import_module
+import warnings
+from collections.abc import Iterable
 from typing import Any
 
-from alloc.errors import InstanceError, UnsupportedFeatureError, nearest
-from alloc.formulation import BuiltModel
-from alloc.objectives import PLACEMENT_OBJECTIVES, Held, Measure, parse_goal
+from alloc.certificate import Certificate
+from alloc.errors import InstanceError, nearest
+from alloc.family import AUTO as AUTO
+from alloc.family import CURRENCY as CURRENCY
+from alloc.family import FAMILIES as FAMILIES
+from alloc.family import Family as Family
+from alloc.family import kind_of_class as kind_of_class
+from alloc.family import load as load
+from alloc.objectives import (
+    OBJECTIVES,
+    PLACEMENT_OBJECTIVES,
+    SCHEDULE_OBJECTIVES,
+    RoundUtility,
+)
 from alloc.plugins import loaded
 from alloc.verification.violation import Violation
-
-AUTO = "auto"
-"""The family's own exact method."""
-
-
-@dataclass(frozen=True)
-class Family:
-    """A registry line. Names of code are ``module:name``, loaded when they are used.
-
-    Parameters
-    ----------
-    name
-        Unique name, used by `alloc.solve`.
-    code
-        Its number in the documentation, F1 to F12.
-    title
-        One line for people.
-    problem, solution
-        The types of what is asked and what answers it.
-    page
-        The module whose docstring is the page of mathematics and whose functions
-        ``build_<kind>(problem, objective)`` build the models.
-    objective
-        Name of the default objective; empty where the problem itself names it (its attribute
-        ``objective``).
-    objectives
-        Names of all objectives it can take.
-    measure
-        Returns the objective of a name: sense, recomputed value, rounding.
-    checker
-        ``checker(problem, solution)`` returns the rules that a solution breaks; imports no solver.
-    models
-        The models there are: ``arrays``, ``pyomo``, ``cpsat``.
-    methods
-        The exact methods of its own by name, ``auto`` first: ``method(problem, objective,
-        settings, start, report)`` returns an `alloc.solving.outcome.Outcome`.
-    features
-        Which of `alloc.problems.allocation.instance.FEATURES` it models; an instance that asks for
-        another is refused.
-    goals
-        Whether it takes goals: weighted sums of its objectives, one level after the other
-        (`alloc.objectives.parse_goal`).
-    default
-        Whether it is meant where a problem is one of several families and none is named.
-    takes_hints
-        Whether a start need not be a solution: what a plan of a similar problem decides is one.
-    conflict
-        What is in conflict when a problem has no solution, in words.
-    """
-
-    name: str
-    code: str
-    title: str
-    problem: str
-    solution: str
-    page: str
-    objective: str
-    objectives: tuple[str, ...]
-    measure: str
-    checker: str
-    models: tuple[str, ...] = ()
-    methods: Mapping[str, str] = field(default_factory=dict)
-    features: tuple[str, ...] = ()
-    goals: bool = False
-    default: bool = False
-    takes_hints: bool = False
-    conflict: str = "capacity, deadlines and horizon together leave no schedule; add hosts or time"
-
-    @property
-    def page_text(self) -> str:
-        """The page of mathematics."""
-        return import_module(self.page).__doc__ or ""
-
-    def takes(self, problem: object) -> bool:
-        """Return whether a problem is one of this family, without loading the family's types."""
-        return self.problem in {f"{t.__module__}:{t.__qualname__}" for t in type(problem).__mro__}
-
-    def build(
-        self, kind: str, problem: Any, objective: str | None = None, held: tuple[Held, ...] = ()
-    ) -> BuiltModel:
-        """Build a model.
-
-        Parameters
-        ----------
-        kind
-            One of `models`.
-        problem
-            The problem.
-        objective
-            Name of the objective, or one level of a goal; None: the default.
-        held
-            Earlier levels of the goal, with the values that they must keep.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            If there is no such model.
-        """
-        if kind not in self.models:
-            raise UnsupportedFeatureError(
-                f'family "{self.name}" has no {kind} model'
-                f"{nearest(kind, self.models, '.')} It has: {', '.join(self.models) or 'none'}."
-            )
-        self.require_features(problem)
-        builder = getattr(import_module(self.page), f"build_{kind}")
-        wanted = self.require_objective(problem, objective)
-        built: BuiltModel = builder(problem, wanted, held) if held else builder(problem, wanted)
-        return built
-
-    def measure_of(self, objective: str) -> Measure:
-        """Return an objective by name: its sense, and what recomputes its value."""
-        measure: Measure = load(self.measure)(objective)
-        return measure
-
-    def check(self, problem: Any, solution: Any) -> list[Violation]:
-        """Return the rules that a solution breaks, recomputed without a solver.
-
-        Raises
-        ------
-        InstanceError
-            If it is not an answer to such a problem at all.
-        """
-        kinds = {load(f.solution) for f in FAMILIES.values() if f.problem == self.problem}
-        if not isinstance(solution, tuple(kinds)):
-            wanted = " or ".join(sorted(kind.__name__ for kind in kinds))
-            raise InstanceError(
-                f"{type(solution).__name__} is not an answer to a problem of {self.name}; give "
-                f"{wanted}."
-            )
-        found: list[Violation] = load(self.checker)(problem, solution)
-        return found
-
-    def require_features(self, problem: Any) -> None:
-        """Refuse a problem that asks for what the family does not model.
-
-        Raises
-        ------
-        UnsupportedFeatureError
-            If it does; the message names the feature and who asks for it.
-        """
-        for feature, owner in getattr(problem, "features", {}).items():
-            if feature not in self.features:
-                able = [f.name for f in FAMILIES.values() if feature in f.features]
-                raise UnsupportedFeatureError(
-                    f'family "{self.name}" does not model {feature}, which {owner} '
-                    f"asks for; {_able(able)}."
-                )
-
-    def require_objective(self, problem: Any, name: str | None) -> str:
-        """Return the objective to use, the default when None.
-
-        A goal is returned as `alloc.objectives.Goal.text` writes it.
-
-        Raises
-        ------
-        InstanceError
-            If the family cannot take it.
-        """
-        if name is None:
-            return self.objective or str(problem.objective)
-        if self.goals:
-            return parse_goal(name).text
-        if name not in self.objectives:
-            raise InstanceError(
-                f'family "{self.name}" does not take objective "{name}"'
-                f"{nearest(name, self.objectives, '.')} It takes: {', '.join(self.objectives)}."
-            )
-        return name
-
-
-def load(path: str) -> Any:
-    """Return what ``module:name`` names."""
-    module, name = path.split(":")
-    return getattr(import_module(module), name)
-
-
-def _able(names: list[str]) -> str:
-    return f"use one that does: {', '.join(names)}" if names else "leave it out of the instance"
-
 
 INSTANCE = "alloc.problems.allocation.instance:Instance"
 ALLOCATION, SCHEDULE = (
@@ -204,7 +35,7 @@ ALLOCATION, SCHEDULE = (
 )
 _MEASURE, _CHECKER = "alloc.objectives:objective", "alloc.verification:verify"
 
-FAMILIES: dict[str, Family] = {
+FAMILIES |= {
     f.name: f
     for f in (
         Family(
@@ -213,9 +44,10 @@ FAMILIES: dict[str, Family] = {
             title="Round allocation: which configuration does each job get for the coming slot?",
             problem=INSTANCE,
             solution=ALLOCATION,
+            solution_kind="solution",
             page="alloc.models.round",
             objective="progress",
-            objectives=("progress", "remaining_time", "goodput"),
+            objectives=tuple(o.name for o in OBJECTIVES.values() if isinstance(o, RoundUtility)),
             models=("arrays", "pyomo", "cpsat"),
             methods={AUTO: "alloc.solving.round.method:solve_round"},
             measure=_MEASURE,
@@ -227,9 +59,11 @@ FAMILIES: dict[str, Family] = {
             title="Malleable jobs over time: who runs in which configuration in every slot?",
             problem=INSTANCE,
             solution=SCHEDULE,
+            solution_kind="solution",
             page="alloc.models.malleable",
             objective="weighted_jct",
-            objectives=("weighted_jct",),
+            objectives=tuple(o.name for o in SCHEDULE_OBJECTIVES),
+            goals=True,
             models=("arrays", "pyomo", "cpsat"),
             methods={AUTO: "alloc.solving.malleable.method:solve_malleable"},
             default=True,
@@ -242,6 +76,7 @@ FAMILIES: dict[str, Family] = {
             title="Gang placement: which jobs run, and on which hosts do their tasks stand?",
             problem=INSTANCE,
             solution=ALLOCATION,
+            solution_kind="solution",
             page="alloc.models.placement",
             objective="gpus_placed",
             objectives=tuple(o.name for o in PLACEMENT_OBJECTIVES),
@@ -260,6 +95,7 @@ FAMILIES: dict[str, Family] = {
             title="GPU sharing: which shares, MIG slices and whole GPUs does every GPU hold?",
             problem=INSTANCE,
             solution=ALLOCATION,
+            solution_kind="solution",
             page="alloc.models.sharing",
             objective="weight_placed",
             objectives=("weight_placed", "gpus_placed", "gpus_used", "reconfigurations"),
@@ -277,11 +113,13 @@ FAMILIES: dict[str, Family] = {
             title="Right-sizing: which hosts to buy, reserve and rent for a forecast?",
             problem="alloc.problems.right_sizing.problem:PlanningProblem",
             solution="alloc.problems.right_sizing.plan:Plan",
+            kind="planning",
             page="alloc.models.right_sizing",
             objective="cost",
             objectives=("cost",),
             measure="alloc.verification.right_sizing:objective",
             checker="alloc.verification.right_sizing:verify_plan",
+            units={"cost": CURRENCY},
             models=("arrays", "pyomo"),
             methods={
                 AUTO: "alloc.solving.right_sizing.method:solve_right_sizing",
@@ -297,11 +135,14 @@ FAMILIES: dict[str, Family] = {
             title="Operation: which nodes are on, and which job runs on how many GPUs of which?",
             problem="alloc.problems.operation.problem:OperationProblem",
             solution="alloc.problems.operation.problem:OperationPlan",
+            kind="operation",
+            report="alloc.problems.operation.report:OperationReport",
             page="alloc.models.operation",
             objective="operation-cost",
             objectives=("operation-cost", "expected-operation-cost"),
             measure="alloc.verification.operation:objective",
             checker="alloc.verification.operation:verify_operation",
+            units={"operation-cost": CURRENCY, "expected-operation-cost": CURRENCY},
             models=("arrays", "pyomo"),
             methods={AUTO: "alloc.solving.operation.method:by_aggregation"},
         ),
@@ -311,11 +152,13 @@ FAMILIES: dict[str, Family] = {
             title="Inference: how many replicas of which option serve the requests in time?",
             problem="alloc.problems.inference_sizing.problem:InferenceProblem",
             solution="alloc.problems.inference_sizing.plan:InferencePlan",
+            report="alloc.problems.inference_sizing.report:InferenceReport",
             page="alloc.models.inference_sizing",
             objective="cost",
             objectives=("cost",),
             measure="alloc.verification.inference_sizing:objective",
             checker="alloc.verification.inference_sizing:verify_inference",
+            units={"cost": CURRENCY},
             models=("arrays", "pyomo"),
             methods={
                 AUTO: "alloc.solving.inference_sizing.method:by_mixes",
@@ -348,6 +191,7 @@ FAMILIES: dict[str, Family] = {
             objectives=("step", "transfer"),
             measure="alloc.verification.rank_mapping:objective",
             checker="alloc.verification.rank_mapping:verify_mapping",
+            units={"step": "s", "transfer": "s"},
             methods={AUTO: "alloc.solving.rank_mapping.method:solve_mapping"},
         ),
         Family(
@@ -356,6 +200,7 @@ FAMILIES: dict[str, Family] = {
             title="Quadratic assignment: who goes where, when the cost lies between pairs?",
             problem="alloc.problems.quadratic_assignment:QuadraticAssignment",
             solution="numpy:ndarray",
+            solution_kind="permutation",
             page="alloc.models.quadratic_assignment",
             objective="cost",
             objectives=("cost",),
@@ -375,6 +220,7 @@ FAMILIES: dict[str, Family] = {
             objectives=("expected_time",),
             measure="alloc.verification.checkpointing:objective",
             checker="alloc.verification.checkpointing:verify_checkpoints",
+            units={"expected_time": "s"},
             models=("arrays", "pyomo"),
             methods={AUTO: "alloc.solving.checkpointing:save_points"},
         ),
@@ -384,11 +230,13 @@ FAMILIES: dict[str, Family] = {
             title="Quotas: which GPUs is each tenant guaranteed, and who may borrow them?",
             problem="alloc.problems.quota_planning.problem:QuotaProblem",
             solution="alloc.problems.quota_planning.problem:QuotaPlan",
+            report="alloc.problems.quota_planning.report:QuotaReport",
             page="alloc.models.quota_planning",
             objective="",
             objectives=("expected_shortfall", "fair_service", "fair_coverage", "least_quota"),
             measure="alloc.verification.quota_planning:objective",
             checker="alloc.verification.quota_planning:verify_quota_plan",
+            units={"expected_shortfall": "GPU h"},
             models=("arrays", "pyomo"),
             methods={
                 AUTO: "alloc.solving.quota_planning.method:by_arrays",
@@ -400,8 +248,29 @@ FAMILIES: dict[str, Family] = {
 }
 """Every family by name; a problem of several families is one of the first that is asked for."""
 
-# A package announces a `Family`, and every door knows it.
-FAMILIES |= {f.name: f for f in loaded("alloc.families", Family, FAMILIES).values()}
+
+def _admit(family: Family) -> None:
+    """Take in a family that a package announces, and every door knows it.
+
+    A kind of document that is another's would make that one unreadable: it is left out.
+    """
+    # A result calls its solution by its class where several classes have one kind of documents.
+    names = {"result", "topology", *(kind_of_class(f.solution) for f in FAMILIES.values())}
+    known = {document for f in FAMILIES.values() for document in f.documents.items()}
+    names |= {kind for kind, _ in known}
+    taken = [kind for kind, code in set(family.documents.items()) - known if kind in names]
+    if taken:
+        warnings.warn(
+            f'alloc.families: "{family.name}" calls its documents "{taken[0]}", as others are '
+            "called; name another kind in the Family.",
+            stacklevel=2,
+        )
+    else:
+        FAMILIES[family.name] = family
+
+
+for _family in loaded("alloc.families", Family, FAMILIES).values():
+    _admit(_family)
 
 
 def family_of(problem: Any, name: str | None = None) -> Family:
@@ -460,6 +329,13 @@ def require_family(name: str) -> Family:
             f'unknown family "{name}"{nearest(name, FAMILIES, ".")} Known: {", ".join(FAMILIES)}.'
         )
     return FAMILIES[name]
+
+
+def family_of_result(problem: Any, certificate: Certificate) -> Family:
+    """Return the family that a certificate of a problem is of."""
+    name = certificate.formulation
+    known = name in FAMILIES and FAMILIES[name].takes(problem)
+    return FAMILIES[name] if known else family_of(problem)
 
 
 def verify(problem: Any, solution: Any) -> list[Violation]:

@@ -1,7 +1,9 @@
 """Plug-ins: what other packages announce by entry points.
 
-The groups are ``alloc.families``, ``alloc.backends``, ``alloc.readers``, ``alloc.schedulers`` and
-``alloc.policy_kinds``; each registry looks up its own. What alloc itself calls by a name keeps it.
+The groups are ``alloc.families``, ``alloc.objectives``, ``alloc.backends``, ``alloc.readers``,
+``alloc.schedulers`` and ``alloc.policy_kinds``; each registry looks up its own. What alloc itself
+calls by a name keeps it. A registry loads what is announced while it is itself loaded: the module
+of an entry point imports what it is made of, `alloc.families` or `alloc.objectives`, and no more.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ def announced(group: str, own: Container[str] = ()) -> dict[str, str]:
 def loaded(group: str, wanted: type, own: Container[str] = ()) -> dict[str, Any]:
     """Return the objects that are announced in a group, by name.
 
-    One that cannot be loaded, or is something else than it should be, is left out with a warning:
-    a package that is broken is no reason for alloc to be.
+    One that cannot be loaded, or is something else than it should be, or has another name, is left
+    out with a warning: a package that is broken is no reason for alloc to be.
 
     Parameters
     ----------
@@ -55,9 +57,12 @@ def loaded(group: str, wanted: type, own: Container[str] = ()) -> dict[str, Any]
         except Exception as error:  # whatever a stranger's module raises
             why = f"cannot be loaded ({type(error).__name__}: {error})"
         else:
-            if isinstance(value, wanted):
+            name = getattr(value, "name", point.name)
+            if isinstance(value, wanted) and name == point.name:
                 found[point.name] = value
                 continue
             why = f"is {type(value).__name__}; announce {wanted.__name__}"
+            if isinstance(value, wanted):
+                why = f'is called "{name}"; announce it by that name'
         warnings.warn(f'{group}: "{point.name}", {point.value}, {why}.', stacklevel=2)
     return found

@@ -6,12 +6,11 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from numbers import Integral, Real
-from os import PathLike
 from typing import Any, Generic, TypeVar
 
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Status
 from alloc.errors import AllocError, InstanceError
-from alloc.serialisation import document_format
+from alloc.serialisation import Documented
 from alloc.units import require_non_negative
 
 _MAX_WHOLE = 2**31 - 1
@@ -157,7 +156,7 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True)
-class Result(Generic[S]):
+class Result(Documented, Generic[S]):
     """An answer with its certificate: what `alloc.solve` returns for every family.
 
     Parameters
@@ -191,10 +190,6 @@ class Result(Generic[S]):
     repairs: tuple[Repair, ...] = ()
     sensitivities: tuple[Sensitivity, ...] = ()
     assumptions: tuple[str, ...] = ()
-
-    def replace(self, **changes: Any) -> Result[S]:
-        """Return a copy with some fields changed."""
-        return dataclasses.replace(self, **changes)
 
     @property
     def status(self) -> Status:
@@ -259,11 +254,7 @@ class Result(Generic[S]):
             raise AllocError(f"there is no solution: {reason}")
         return self.solution
 
-    def to_json(self, path: str | PathLike[str] | None = None) -> str:
-        """Return the result as a JSON document, and write it if a path is given."""
-        return document_format(Result).write(self, path)
-
-    @staticmethod
-    def from_json(text: str | bytes) -> Result[Any]:
-        """Read a result from the text of a JSON document."""
-        return document_format(Result).parse(text)
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Result[Any]:
+        """Read a result from the text of a JSON document; the document says of which family."""
+        return super().from_json(text)

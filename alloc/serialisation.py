@@ -7,15 +7,21 @@ open before any part of it, says who answers.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from os import PathLike
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar, cast
 
 T = TypeVar("T")
 
 
 class DocumentFormat(Protocol[T]):
     """How values of one type are written and read."""
+
+    @property
+    def kind(self) -> str:
+        """What the documents are called."""
+        ...
 
     def write(self, value: T, path: str | PathLike[str] | None = None) -> str:
         """Return a value as a JSON document, and write it if a path is given."""
@@ -46,3 +52,49 @@ def document_format(record_class: type[T]) -> DocumentFormat[T]:
     """Return how values of a type are written and read."""
     found: DocumentFormat[T] = _answers[0](record_class)
     return found
+
+
+class Documented:
+    """Base of the dataclasses that have documents of their own."""
+
+    @property
+    def kind(self) -> str:
+        """What its documents are called."""
+        return document_format(type(self)).kind
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed."""
+        return cast(Self, dataclasses.replace(cast(Any, self), **changes))
+
+    def to_json(self, path: str | PathLike[str] | None = None) -> str:
+        """Return it as a JSON document, and write it if a path is given.
+
+        Parameters
+        ----------
+        path
+            Path of the file, or None to write none; compressed where its name ends in ``.gz``.
+
+        Raises
+        ------
+        InstanceError
+            If a name or number in it has no place in a document.
+        AllocError
+            If the file cannot be written; what was there before is still there.
+        """
+        return document_format(type(self)).write(self, path)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read one from the text of a JSON document.
+
+        Raises
+        ------
+        InstanceError
+            If the document is malformed; the message names the part, the value and the cure.
+        """
+        return document_format(cls).parse(text)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read one from a JSON file (plain, or gzip when the name ends in ``.gz``)."""
+        return document_format(cls).load(path)

@@ -24,9 +24,9 @@ from alloc.instances.operation import (
 from alloc.planning.operation_simulation import saving, simulate_operation
 from alloc.problems.operation.problem import OperationPlan
 from alloc.result import Limits, Result
-from alloc.solving.operation.method import solve_operation
 from alloc.solving.operation.policies import decide_operation
 from alloc.solving.outcome import Settings
+from alloc.solving.solver import solve_within
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude, value_and_gap
 
@@ -58,7 +58,7 @@ def decisions(sizes: Sequence[tuple[int, int]], seeds: int) -> list[Verdict]:
             for seed in range(seeds if (nodes, jobs) == largest else 1):
                 problem = generate_operation(num_nodes=nodes, num_jobs=jobs, kind=kind, seed=seed)
                 began = time.perf_counter()
-                exact = solve_operation(problem, Settings(time_limit_s=TARGET_S, workers=2))
+                exact = solve_within(problem, Settings(time_limit_s=TARGET_S, workers=2))
                 seconds = time.perf_counter() - began
                 for name in BASELINES:
                     other = decide_operation(problem, name, Settings(time_limit_s=RIVAL_S))
@@ -131,7 +131,7 @@ def fear(nodes: int, jobs: int) -> None:
 def beyond(nodes: int, jobs: int) -> None:
     """Print a decision several times the published size."""
     problem = generate_operation(num_nodes=nodes, num_jobs=jobs, kind="own", seed=1)
-    result = solve_operation(problem, Settings(time_limit_s=60.0, workers=2, gap=1e-4))
+    result = solve_within(problem, Settings(time_limit_s=60.0, workers=2, gap=1e-4))
     print(
         f"\n{nodes} nodes, {jobs} jobs: cost {result.objective:.2f}, gap "
         f"{result.certificate.gap:.1e}, {result.certificate.seconds:.1f} s",

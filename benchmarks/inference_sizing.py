@@ -32,9 +32,8 @@ from alloc.problems.quota_planning.problem import (
     TenantDemand,
 )
 from alloc.result import Limits
-from alloc.solving.inference_sizing.method import solve_inference
 from alloc.solving.outcome import Settings
-from alloc.solving.quota_planning.method import solve_quotas
+from alloc.solving.solver import solve_within
 from benchmarks.data import data_folder
 from benchmarks.environment import describe_environment
 from benchmarks.verdict import Verdict, conclude
@@ -149,7 +148,7 @@ def best_single_option(problem: InferenceProblem, limit_s: float) -> tuple[str, 
         only = problem.replace(
             models=tuple(dataclasses.replace(m, options=(option,)) for m in problem.models)
         )
-        cost = solve_inference(only, Settings(limit_s)).certificate.objective
+        cost = solve_within(only, Settings(limit_s)).certificate.objective
         if cost is not None and (best[1] is None or cost < best[1]):
             best = (option.label, cost)
     return best
@@ -159,14 +158,14 @@ def _drawings(problem: InferenceProblem, limit_s: float) -> tuple[float, float |
     """Time the models; return gap, cost and seconds of the strong one."""
     print(f"{'model':10s} {'cost':>12s} {'bound':>12s} {'gap':>8s} {'seconds':>8s}")
     gap, cost, seconds = math.inf, None, math.inf
-    for method in ("mixes", "columns"):
+    for method in ("auto", "columns"):
         began = time.perf_counter()
-        found = solve_inference(problem, Settings(limit_s), method=method).certificate
+        found = solve_within(problem, Settings(limit_s), backend=method).certificate
         took = time.perf_counter() - began
         shown = math.inf if found.gap is None else found.gap
         price = "none" if found.objective is None else f"{found.objective:.2f}"
         print(f"{method:10s} {price:>12s} {found.bound:12.2f} {shown:8.2%} {took:8.2f}", flush=True)
-        if method == "mixes":
+        if method == "auto":
             gap, cost, seconds = shown, found.objective, took
     return gap, cost, seconds
 
@@ -228,7 +227,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     began = time.perf_counter()
     quotas = quota_problem(arguments.tenants, arguments.scenarios)
-    outcome = solve_quotas(quotas, Settings(arguments.time_limit)).certificate
+    outcome = solve_within(quotas, Settings(arguments.time_limit)).certificate
     took = time.perf_counter() - began
     shown = math.inf if outcome.gap is None else outcome.gap
     print(f"quotas: shortfall {outcome.objective} GPU-h, bound {outcome.bound:.2f}, {took:.1f} s")

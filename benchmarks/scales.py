@@ -80,7 +80,10 @@ def tiny_instance(seed: int) -> Instance:
 def small_schedule(seed: int) -> Instance:
     """Return jobs that end within a few slots, for the formulation in which time makes the size."""
     instance = tiny_instance(seed)
-    jobs = tuple(replace(job, work=job.work / 2) for job in instance.jobs[:3])
+    jobs = tuple(
+        replace(job, work=job.work / 2, due_date_s=10.0 + 15.0 * n)
+        for n, job in enumerate(instance.jobs[:3])
+    )
     return instance.replace(jobs=jobs)
 
 
@@ -146,6 +149,7 @@ def slowed(instance: Instance, factor: float) -> Instance:
         replace(
             job,
             arrival_s=job.arrival_s * factor,
+            due_date_s=None if job.due_date_s is None else job.due_date_s * factor,
             configurations=tuple(replace(c, rate=c.rate / factor) for c in job.configurations),
         )
         for job in instance.jobs
@@ -190,9 +194,23 @@ def with_idle_host(instance: Instance) -> Instance:
     return instance.replace(topology=topology)
 
 
-WEIGHTED = {"progress", "remaining_time", "goodput", "weighted_jct", "weight_placed"}
+WEIGHTED = {
+    "progress",
+    "remaining_time",
+    "goodput",
+    "weighted_jct",
+    "tardiness",
+    "weight_placed",
+}
 """Objectives that are sums of weights."""
-TIMED = {"weighted_jct": 1, "remaining_time": 1, "goodput": -1}
+TIMED = {
+    "weighted_jct": 1,
+    "mean_jct": 1,
+    "makespan": 1,
+    "tardiness": 1,
+    "remaining_time": 1,
+    "goodput": -1,
+}
 """Objectives with a unit of time, and its power."""
 
 

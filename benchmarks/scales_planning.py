@@ -32,12 +32,10 @@ from alloc.problems.right_sizing import (
 )
 from alloc.result import Limits
 from alloc.solving import solve
-from alloc.solving.inference_sizing.method import solve_inference
-from alloc.solving.operation.method import solve_operation
 from alloc.solving.outcome import Settings
-from alloc.solving.quota_planning.method import solve_quotas
 from alloc.solving.rank_mapping.method import map_ranks
 from alloc.solving.right_sizing.method import right_size
+from alloc.solving.solver import solve_within
 from alloc.topology import HostType, dgx_h100, leaf_spine
 from alloc.workload import InterferenceTable
 from alloc.workload.parallelism import Parallelism
@@ -145,7 +143,7 @@ def operation(seed: int, factors: Sequence[float]) -> Iterator[Case]:
         )
 
         def claims(priced: object = priced) -> list[Claim]:
-            found = solve_operation(priced, Settings(LIMIT_S))  # type: ignore[arg-type]
+            found = solve_within(priced, Settings(LIMIT_S))
             other = solve_by_patterns(priced, Settings(LIMIT_S))  # type: ignore[arg-type]
             own = _claim("aggregated", found)
             return [
@@ -176,8 +174,8 @@ def inference(seed: int, factors: Sequence[float]) -> Iterator[Case]:
 
         def claims(problem: InferenceProblem = problem) -> list[Claim]:
             return [
-                _claim(method, solve_inference(problem, Settings(LIMIT_S), method=method))
-                for method in ("mixes", "columns", "pyomo")
+                _claim(method, solve_within(problem, Settings(LIMIT_S), backend=method))
+                for method in ("auto", "columns", "pyomo")
             ]
 
         yield Case(f"inference, prices x {factor:g}", claims, factor)
@@ -206,7 +204,7 @@ def quotas(seed: int, factors: Sequence[float]) -> Iterator[Case]:
 
         def claims(problem: QuotaProblem = problem) -> list[Claim]:
             return [
-                _claim(method, solve_quotas(problem, Settings(LIMIT_S), method=method))
+                _claim(method, solve_within(problem, Settings(LIMIT_S), backend=method))
                 for method in ("highs", "pyomo")
             ]
 

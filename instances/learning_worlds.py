@@ -245,7 +245,7 @@ def _host_slots_of_a_job(world: World, ways: Mapping[JobType, tuple[Configuratio
 
 def _hosts_for(way: Configuration) -> float:
     """Return how much of a host the tasks fill, by the resource they fill most."""
-    return max(need / have for need, have in zip(way.demand, SERVER.resources, strict=True) if have)
+    return max(need / have for need, have in zip(way.demand, SERVER.capacity, strict=True) if have)
 
 
 BASE = World("base", "The world that the others change: Poisson arrivals at a medium load.")

@@ -18,7 +18,6 @@ from alloc.models.host_conflicts import kind_of
 from alloc.packing import stands_alone
 from alloc.problems.allocation.instance import Instance
 from alloc.topology import Topology
-from alloc.units import RESOURCES
 from alloc.workload import Configuration
 
 Array = npt.NDArray[np.float64]
@@ -35,7 +34,7 @@ class CapacityRows:
     capacity
         Capacity B_r of each row, shape (R,).
     resource
-        For each row, the position of its resource in `RESOURCES`.
+        For each row, the position of its resource in `Topology.resource_names`.
     gpu_type
         For each row, the GPU type it is restricted to, or None.
     tenant
@@ -50,9 +49,9 @@ class CapacityRows:
 
     def use(self, configurations: Sequence[Configuration], tenant: str | None) -> Array:
         """Return what each configuration takes of each row, shape (configurations, R)."""
-        demand = np.array([c.demand for c in configurations], dtype=float)
-        demand = demand.reshape(-1, len(RESOURCES))
-        use = demand[:, list(self.resource)]
+        if not configurations:
+            return np.zeros((0, len(self.names)))
+        use = np.array([c.demand for c in configurations], dtype=float)[:, list(self.resource)]
         for k, (gpu_type, owner) in enumerate(zip(self.gpu_type, self.tenant, strict=True)):
             if owner is not None and owner != tenant:
                 use[:, k] = 0.0
@@ -72,7 +71,7 @@ def capacity_rows(
     on a type; one per tenant quota.
     """
     seen = {id(cs): cs for cs in configuration_sets}.values()
-    used = np.zeros(len(RESOURCES), dtype=bool)
+    used = np.zeros(len(topology.resource_names), dtype=bool)
     types: set[str] = set()
     for configurations in seen:
         if configurations:
@@ -81,16 +80,18 @@ def capacity_rows(
     if not used.any():
         used[0] = True  # jobs that ask for nothing: one row that never binds
     rows: list[tuple[str, float, int, str | None, str | None]] = []
-    totals = topology.capacity.sum(axis=0)
+    totals = topology.totals
     for r in np.flatnonzero(used):
-        rows.append((RESOURCES[r], float(totals[r]), int(r), None, None))
+        rows.append((topology.resource_names[r], float(totals[r]), int(r), None, None))
     on_type = np.array([t or "" for t in topology.gpu_types])
     for gpu_type in sorted(types):
-        of_type = topology.capacity[on_type == gpu_type].sum(axis=0)
+        of_type = topology.sum_over(on_type == gpu_type)
         if (of_type == totals).all():
             continue
         for r in np.flatnonzero(used):
-            name = f"{RESOURCES[r]} on {gpu_type}"
+            if r in topology.cluster_columns:
+                continue  # the same wherever a task stands
+            name = f"{topology.resource_names[r]} on {gpu_type}"
             rows.append((name, float(of_type[r]), int(r), gpu_type, None))
     for tenant in sorted(quotas):
         rows.append((f"quota of {tenant}", float(quotas[tenant]), 0, None, tenant))
@@ -103,8 +104,9 @@ def fitting_configurations(
 ) -> npt.NDArray[np.int64]:
     """Return the positions of the configurations that can run at all.
 
-    They fit all rows, and their tasks stand together on the empty hosts. Others must never reach a
-    model, which sees rows alone: it would choose what no placement can carry out.
+    They fit all rows, and their tasks stand together on the empty hosts, or nobody has proved that
+    they do not (`alloc.packing.stands_alone`). Others must never reach a model, which sees rows
+    alone: it would choose what no placement can carry out.
 
     Parameters
     ----------

@@ -41,7 +41,8 @@ def pytest_runtest_setup(item):
 
 def pytest_terminal_summary(terminalreporter):
     """Say at the very end what was not run, and how to get it run."""
-    tests, files = Counter(), Counter()
+    tests: Counter[str] = Counter()
+    files: Counter[str] = Counter()
     for report in terminalreporter.stats.get("skipped", ()):
         reason = report.longrepr[-1] if isinstance(report.longrepr, tuple) else ""
         reason = reason.removeprefix("Skipped: ")

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from alloc.formulation import Array, ArrayModel
 
@@ -76,26 +75,28 @@ class Scaling:
     @staticmethod
     def of(model: ArrayModel) -> Scaling:
         """Return the factors that suit a program."""
-        matrix = abs(model.matrix)
-        free = _without(matrix, model.lower == model.upper)
+        entries = _Entries.of(model)
+        free = entries.sizes * (model.lower != model.upper)[entries.columns]
         # Where all columns of a row are fixed, HiGHS still looks at its entries.
-        free = free + _times(matrix, (_largest(free.tocsr(), 1) == 0.0).astype(float))
-        whole = _largest(_without(free, ~model.integer).tocsr(), 1)
+        all_fixed = entries.largest_of_rows(free) == 0.0
+        free = np.where(all_fixed[entries.rows], entries.sizes, free)
+        whole = entries.largest_of_rows(free * model.integer[entries.columns])
         has_whole = whole > 0.0
         # Integer columns keep their unit, so theirs is the unit of the rows that they are in.
-        sizes = np.where(has_whole, whole, _largest(free.tocsr(), 1))
+        sizes = np.where(has_whole, whole, entries.largest_of_rows(free))
         divisors = np.ones(len(sizes))
         for row in np.flatnonzero(sizes > _LARGEST).tolist():
             divisors[row] = _common_divisor(model, row)
         rows = factors(sizes / divisors) / divisors
         columns = np.ones(len(model.cost))
         if not model.integer.all():
-            beside = _largest(_times(matrix, np.where(has_whole, rows, 0.0)).tocsc(), 0)
+            of_whole = np.where(has_whole, rows, 0.0)[entries.rows]
+            beside = entries.largest_of_columns(entries.sizes * of_whole)
             columns = np.where(model.integer, 1.0, factors(beside, _LARGEST_COLUMN))
             # Rows of continuous columns alone follow these, and columns in no other row, them.
-            scaled = _times(free.T, columns).T
-            rows = np.where(has_whole, rows, factors(_largest(scaled.tocsr(), 1)))
-            sizes = _largest(_times(matrix, rows).tocsc(), 0)
+            scaled = entries.largest_of_rows(free * columns[entries.columns])
+            rows = np.where(has_whole, rows, factors(scaled))
+            sizes = entries.largest_of_columns(entries.sizes * rows[entries.rows])
             alone = factors(sizes, _LARGEST_COLUMN)
             columns = np.where(model.integer | (beside > 0.0), columns, alone)
         largest = float(np.abs(model.cost * columns).max(initial=0.0))
@@ -104,10 +105,10 @@ class Scaling:
     def apply(self, model: ArrayModel) -> ArrayModel:
         """Return the program in scaled units."""
         matrix = model.matrix
-        if (self.rows != 1.0).any():
-            matrix = _times(matrix, self.rows)
-        if (self.columns != 1.0).any():
-            matrix = _times(matrix.T, self.columns).T.tocsr()
+        if (self.rows != 1.0).any() or (self.columns != 1.0).any():
+            matrix = matrix.tocsr(copy=True)
+            units = np.repeat(self.rows, np.diff(matrix.indptr)) * self.columns[matrix.indices]
+            matrix.data = matrix.data * units
         return replace(
             model,
             cost=model.cost * (self.columns * self.objective),
@@ -125,25 +126,39 @@ class Scaling:
         return replace(self, objective=self.objective * min(factor, most))
 
 
-def _without(matrix: Any, columns: npt.NDArray[np.bool_]) -> Any:
-    """Return a matrix of sizes without some columns; a fixed one decides nothing about a row."""
-    if not columns.any():
-        return matrix
-    return matrix @ sparse.diags_array((~columns).astype(float))
+@dataclass(frozen=True, eq=False)
+class _Entries:
+    """Rows, columns and sizes of the entries of a matrix, row by row.
 
+    Plain arrays: of a small program, SciPy's matrices took ten times as long as its arithmetic.
+    """
 
-def _largest(matrix: Any, axis: int) -> Array:
-    """Return the largest entry of each row (axis 1) or column (axis 0) of a matrix of sizes."""
-    if not matrix.nnz:
-        return np.zeros(matrix.shape[1 - axis])
-    return np.asarray(matrix.max(axis=axis).toarray(), dtype=float).ravel()
+    rows: npt.NDArray[np.integer[Any]]
+    columns: npt.NDArray[np.integer[Any]]
+    sizes: Array
+    shape: tuple[int, int]
 
+    @staticmethod
+    def of(model: ArrayModel) -> _Entries:
+        """Return the entries of a program, doubled ones added up."""
+        matrix = model.matrix.tocsr()
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        return _Entries(rows, matrix.indices, np.abs(matrix.data).astype(float), matrix.shape)
 
-def _times(matrix: Any, rows: Array) -> Any:
-    """Return a matrix with each row times its factor."""
-    found = matrix.tocsr(copy=True)
-    found.data = found.data * np.repeat(rows, np.diff(found.indptr))
-    return found
+    def largest_of_rows(self, sizes: Array) -> Array:
+        """Return the largest of each row's entries, 0 where there are none."""
+        found = np.zeros(self.shape[0])
+        np.maximum.at(found, self.rows, sizes)
+        return found
+
+    def largest_of_columns(self, sizes: Array) -> Array:
+        """Return the largest of each column's entries, 0 where there are none."""
+        found = np.zeros(self.shape[1])
+        np.maximum.at(found, self.columns, sizes)
+        return found
 
 
 def _common_divisor(model: ArrayModel, row: int) -> float:

@@ -19,7 +19,7 @@ from alloc.backends.column_bounds import bounded
 from alloc.backends.interrupts import Stop, stoppable
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.scaling import Scaling
-from alloc.backends.weak_duality import proved_bound, proves_infeasible
+from alloc.backends.weak_duality import WeakDuality
 from alloc.certificate import OPTIMALITY_GAP, beats, is_within
 from alloc.formulation import Array, ArrayModel, RawResult, RawStatus
 
@@ -133,6 +133,7 @@ class _Tree:
             method="simplex",
             cost_size=None if finer is None else 1.0 / finer.objective,
         )
+        self.duality = WeakDuality(model)
         self.step = _step(model)
         self.nothing = _NOTHING * _cheapest(model, scaling)
         self.root = -self.sign * np.inf
@@ -150,17 +151,17 @@ class _Tree:
                 return False
             left -= 1
             lower, upper = leaves.pop()
-            box = replace(self.model, lower=lower, upper=upper)
             self.program.set_column_bounds(columns, lower, upper)
             # A relaxation takes a millisecond, but the simplex method may go round in circles.
             found = self.program.solve(self.ends - time.perf_counter())
             if found is None:
                 ray = self.program.infeasibility_ray() if self.program.is_infeasible else None
-                if ray is None or not proves_infeasible(box, ray):
+                if ray is None or not self.duality.proves_infeasible(ray, lower, upper):
                     return False
                 continue
-            bound = self._rounded_up(self.sign * proved_bound(box, found.duals))
-            if not np.isfinite(self.root):
+            proved = self.duality.bound(found.duals, lower, upper)
+            bound = self._rounded_up(self.sign * proved)
+            if lower is self.model.lower and upper is self.model.upper:
                 self.root = self.sign * bound
             if bound >= self._target():
                 least = min(least, bound)

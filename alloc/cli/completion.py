@@ -51,9 +51,16 @@ def _problem_families() -> Iterable[str]:
 
 
 def _objectives() -> Iterable[str]:
+    from alloc.families import FAMILIES
     from alloc.objectives import OBJECTIVES
 
-    return OBJECTIVES
+    return dict.fromkeys([*OBJECTIVES, *(o for f in FAMILIES.values() for o in f.objectives)])
+
+
+def _methods() -> Iterable[str]:
+    from alloc.families import FAMILIES
+
+    return dict.fromkeys([*_backends(), *(m for f in FAMILIES.values() for m in f.methods)])
 
 
 def _backends() -> Iterable[str]:
@@ -119,6 +126,8 @@ def complete_scheduler_list(incomplete: str) -> list[str]:
 complete_instance = _offer(_instances)
 complete_planning_problem = _offer(_planning_problems)
 complete_operation_policy = _offer(_operation_policies)
+complete_problem = _offer(lambda: [*_instances(), *_planning_problems()])
+complete_method = _offer(_methods)
 complete_family = _offer(_families)
 complete_formulation = _offer(_formulations)
 complete_problem_family = _offer(_problem_families)

@@ -16,11 +16,44 @@ InstanceArgument = Annotated[
         show_default=False,
     ),
 ]
+ProblemArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROBLEM",
+        help="A problem of any family: a JSON file, a stored one such as elastic-small/01 or "
+        "planning-tiny, or - for standard input.",
+        autocompletion=completion.complete_problem,
+        show_default=False,
+    ),
+]
 FormulationOption = Annotated[
     str,
     typer.Option(
         help="What is solved; `alloc models list` lists the formulations.",
         autocompletion=completion.complete_formulation,
+    ),
+]
+FamilyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--family",
+        "--formulation",
+        metavar="NAME",
+        help="What is solved; `alloc models list` lists the families. By default that of the "
+        "problem; of an instance malleable.",
+        autocompletion=completion.complete_problem_family,
+        show_default=False,
+    ),
+]
+MethodOption = Annotated[
+    str,
+    typer.Option(
+        "--backend",
+        "--method",
+        metavar="NAME",
+        help="auto for the family's own exact method, the name of another of its methods, or a "
+        "general solver: highs, pyomo, cpsat.",
+        autocompletion=completion.complete_method,
     ),
 ]
 ObjectiveOption = Annotated[

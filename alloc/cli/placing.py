@@ -72,12 +72,13 @@ def place_command(
     if json:
         print_text(result.to_json())
     else:
-        from alloc.cli.tables import certificate_table, solution_table
+        from alloc.cli.tables import certificate_table, drawn
+        from alloc.report.answers import tables_of
 
-        show(certificate_table(result.certificate))
+        show(certificate_table(result.certificate, _unit(result.certificate)))
         _show_levels(result.stages)
         if result.solution is not None:
-            show(solution_table(problem, result.solution))
+            show(*map(drawn, tables_of(result.solution, problem)))
             _show_reasons(result.solution.unplaced)
     if result.conflict is not None:
         say(f"infeasible: {result.conflict}")
@@ -146,7 +147,7 @@ def defrag_command(
     else:
         from alloc.cli.tables import certificate_table, table
 
-        show(certificate_table(found.result.certificate))
+        show(certificate_table(found.result.certificate, _unit(found.result.certificate)))
         _show_levels(found.result.stages)
         rows = [(k, str(move)) for k, step in enumerate(steps, start=1) for move in step]
         if rows:
@@ -241,3 +242,10 @@ def _show_reasons(unplaced: Any) -> None:
             print_text(f"... and {len(unplaced) - MOST_ROWS} more jobs wait (--json lists them).")
             return
         print_text(reason)
+
+
+def _unit(certificate: Certificate) -> str:
+    """Return the unit of what a placement is about."""
+    from alloc.objectives import objective
+
+    return objective(certificate.objective_name).unit

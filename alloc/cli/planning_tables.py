@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from alloc.cli.tables import certificate_table, table
+from alloc.cli.tables import assumed, certificate_table, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,9 +30,7 @@ def plan_tables(report: "PlanReport", document: Any) -> "list[RenderableType]":
     shown += [drawn(found) for found in tables_of(document)]
     if report.replayed is not None:
         shown.append(f"Replay: {report.replayed.sentence}")
-    if result.assumptions:
-        shown += ["Assumptions:", *(f"  - {sentence}" for sentence in result.assumptions)]
-    return shown
+    return shown + assumed(result.assumptions)
 
 
 def what_if_tables(found: "WhatIf", document: Any) -> "list[RenderableType]":

@@ -86,9 +86,10 @@ def simulate_command(
     if json:
         print_json(summary)
     else:
-        from alloc.cli.tables import facts, solution_table
+        from alloc.cli.tables import drawn, facts
+        from alloc.report.answers import tables_of
 
-        show(facts(_for_people(summary)), solution_table(problem, outcome.schedule))
+        show(facts(_for_people(summary)), *map(drawn, tables_of(outcome.schedule, problem)))
     if "interrupted" in outcome.notes:
         where = "" if output is None else f" and in {output}"
         say(

@@ -12,7 +12,7 @@ from alloc.cli.console import print_text, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_certificate
 from alloc.cli.planning import WorkersOption, say_stopped
-from alloc.cli.sources import read_document
+from alloc.cli.sources import read_as
 from alloc.errors import InstanceError
 
 if TYPE_CHECKING:
@@ -63,15 +63,11 @@ def operate_command(
     """
     require_writable(output)
     from alloc.cli.sizing_tables import operation_tables
-    from alloc.planning.operation import (
-        load_operation,
-        operate,
-        parse_operation,
-        write_operation_report,
-    )
+    from alloc.planning.operation import operate
+    from alloc.problems.operation.problem import OperationProblem
     from alloc.result import Limits
 
-    asked = read_document(problem, parse_operation, load_operation)
+    asked = read_as(problem, OperationProblem)
     with progress(f"operating {asked.name}", quiet) as report:
         found = operate(
             asked,
@@ -79,12 +75,7 @@ def operate_command(
             limits=Limits(time_limit, seed=seed, workers=workers),
             progress=report,
         )
-    _deliver(
-        lambda path: write_operation_report(found, path),
-        lambda: operation_tables(found, asked.currency),
-        output,
-        json,
-    )
+    _deliver(found, lambda: operation_tables(found, asked.currency), output, json)
     return _outcome(found.result)
 
 
@@ -109,15 +100,11 @@ def size_inference_command(
     """
     require_writable(output)
     from alloc.cli.sizing_tables import inference_tables
-    from alloc.planning.inference import (
-        load_inference_problem,
-        read_inference_problem,
-        size_inference,
-        write_inference_report,
-    )
+    from alloc.planning.inference import size_inference
+    from alloc.problems.inference_sizing.problem import InferenceProblem
     from alloc.result import Limits
 
-    asked = read_document(problem, read_inference_problem, load_inference_problem)
+    asked = read_as(problem, InferenceProblem)
     with progress(f"sizing {asked.name}", quiet) as report:
         found = size_inference(
             asked,
@@ -127,12 +114,7 @@ def size_inference_command(
             what_if=what_if,
             progress=report,
         )
-    _deliver(
-        lambda path: write_inference_report(found, path),
-        lambda: inference_tables(found, asked.currency),
-        output,
-        json,
-    )
+    _deliver(found, lambda: inference_tables(found, asked.currency), output, json)
     return _outcome(found.result, _missed_goals(found))
 
 
@@ -162,18 +144,14 @@ def plan_quotas_command(
     """
     require_writable(output)
     from alloc.cli.sizing_tables import quota_tables
-    from alloc.planning.quotas import (
-        load_quota_problem,
-        plan_quotas,
-        read_quota_problem,
-        write_quota_report,
-    )
+    from alloc.planning.quotas import plan_quotas
+    from alloc.problems.quota_planning.problem import QuotaProblem
     from alloc.result import Limits
 
-    asked = read_document(problem, read_quota_problem, load_quota_problem)
+    asked = read_as(problem, QuotaProblem)
     unseen: tuple[DemandScenario, ...] = ()
     if held_out is not None:
-        other = read_document(str(held_out), read_quota_problem, load_quota_problem)
+        other = read_as(str(held_out), QuotaProblem)
         unseen = _scenarios_for(asked, other, held_out)
     with progress(f"quotas of {asked.name}", quiet) as report:
         found = plan_quotas(
@@ -184,9 +162,7 @@ def plan_quotas_command(
             what_if=what_if,
             progress=report,
         )
-    _deliver(
-        lambda path: write_quota_report(found, path), lambda: quota_tables(found), output, json
-    )
+    _deliver(found, lambda: quota_tables(found), output, json)
     return _outcome(found.result, _missed_promises(found, asked))
 
 
@@ -210,16 +186,18 @@ def _hours(problem: "QuotaProblem") -> str:
 
 
 def _deliver(
-    write: Callable[[Path | None], str],
+    report: object,
     tables: "Callable[[], Sequence[RenderableType]]",
     output: Path | None,
     json: bool,
 ) -> None:
     """Write an answer to a file, and print it as a document or as tables."""
+    from alloc.documents.reading import save as save_document
+
     if output is not None:
-        save(write, output)
+        save(lambda path: save_document(report, path), output)
     if json:
-        print_text(write(None))
+        print_text(save_document(report))
     else:
         show(*tables())
 

@@ -1,9 +1,9 @@
 """What operation, inference sizing and quotas show in a terminal."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from alloc.cli.tables import certificate_table, number, percent, shortened, table
+from alloc.cli.tables import assumed, certificate_table, drawn, percent, shortened, table
+from alloc.report.answers import sensitivity_table, tables_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -11,49 +11,30 @@ if TYPE_CHECKING:
     from alloc.problems.inference_sizing.report import InferenceReport
     from alloc.problems.operation.report import OperationReport
     from alloc.problems.quota_planning.report import QuotaReport
-    from alloc.result import Sensitivity
+    from alloc.result import Result
 
 
 def operation_tables(found: "OperationReport", currency: str) -> "list[RenderableType]":
     """Return what a decision says: certificate, costs, nodes that are on."""
     plan = found.result.require_solution()
-    rows = [
-        (node.node, node.type, ", ".join(f"{job} ({gpus})" for job, gpus in node.jobs))
-        for node in plan.nodes
-    ]
     costs = found.costs
     money = [
         ("nodes", costs.operating),
         ("tardiness", costs.tardiness),
         ("feared of jobs that wait", costs.postponement),
     ]
-    shown: list[RenderableType] = [
+    return [
         certificate_table(found.result.certificate, currency),
         table(("part", "money"), money, f"Cost, {currency}"),
-        shortened(("node", "type", "jobs (GPUs)"), rows, title="Nodes that are on"),
+        *map(drawn, tables_of(plan, None)),
     ]
-    if plan.postponed:
-        shown.append(f"Postponed: {', '.join(plan.postponed)}")
-    return shown
 
 
 def inference_tables(found: "InferenceReport", currency: str) -> "list[RenderableType]":
     """Return what a sizing says: certificate, replicas, goals by both fidelities, what-ifs."""
     shown: list[RenderableType] = [certificate_table(found.result.certificate, currency)]
     if found.result.solution is not None:
-        rows = [
-            (
-                group.period,
-                group.model,
-                f"{group.gpu_type} x {group.tensor_parallel} x {group.pipeline_parallel}",
-                group.replicas,
-                group.batch_cap,
-                f"{group.rate_per_s:.4g}",
-            )
-            for group in found.result.solution.groups
-        ]
-        columns = ("period", "model", "GPUs x TP x PP", "replicas", "batch", "requests/s")
-        shown.append(shortened(columns, rows, title="Replicas"))
+        shown += map(drawn, tables_of(found.result.solution, None))
     if found.checks:
         goals = [
             (
@@ -80,8 +61,8 @@ def inference_tables(found: "InferenceReport", currency: str) -> "list[Renderabl
             "simulated",
         )
         shown.append(shortened(headings, goals, title=f"Goals, round {found.iterations}"))
-    shown += _resolved(found.result.sensitivities, f"cost, {currency}")
-    return shown + _assumed(found.result.assumptions)
+    shown += _resolved(found.result, f"cost, {currency}")
+    return shown + assumed(found.result.assumptions)
 
 
 def quota_tables(found: "QuotaReport") -> "list[RenderableType]":
@@ -90,35 +71,16 @@ def quota_tables(found: "QuotaReport") -> "list[RenderableType]":
     unit = "GPU h" if found.result.certificate.objective_name == "expected_shortfall" else ""
     shown: list[RenderableType] = [certificate_table(found.result.certificate, unit)]
     if found.result.solution is not None:
-        rows = [(q.tenant, q.gpu_type, q.gpu_milli / 1000) for q in found.result.solution.quotas]
-        shown.append(shortened(("tenant", "GPU type", "GPUs"), rows, title="Quotas"))
+        shown += map(drawn, tables_of(found.result.solution, None))
         outlooks = [
             (o.tenant, o.sample, percent(o.service), percent(o.coverage), o.shortfall_gpu_h)
             for o in found.outlooks
         ]
         columns = ("tenant", "sample", "served", "fully served", "short, GPU h")
         shown.append(shortened(columns, outlooks, title="What tenants get"))
-    shown += _resolved(found.result.sensitivities, goal)
-    return shown + _assumed(found.result.assumptions)
+    shown += _resolved(found.result, goal)
+    return shown + assumed(found.result.assumptions)
 
 
-def _resolved(sensitivities: "Sequence[Sensitivity]", what: str) -> "list[RenderableType]":
-    """Return what a little more of each thing would change, by solving again."""
-    if not sensitivities:
-        return []
-    one = {"host": "one more host", "gpu": "one more GPU"}
-    rows = [
-        (
-            one.get(change.kind, f"{change.amount:g} {change.unit}"),
-            change.name,
-            "no plan" if change.value is None else number(change.value),
-            change.is_exact,
-        )
-        for change in sensitivities
-    ]
-    columns = ("what if", "which", f"adds to the {what}", "proved")
-    return [table(columns, rows, "A little more, solved again")]
-
-
-def _assumed(assumptions: Sequence[str]) -> "list[RenderableType]":
-    return ["Assumptions:", *(f"  - {sentence}" for sentence in assumptions)]
+def _resolved(result: "Result[Any]", what: str) -> "list[RenderableType]":
+    return [drawn(sensitivity_table(result, what))] if result.sensitivities else []

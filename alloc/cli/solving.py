@@ -1,7 +1,7 @@
 """``alloc solve``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,24 +16,27 @@ from alloc.cli.console import (
 )
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
-from alloc.cli.sources import read_answer, read_instance, solution_of
-from alloc.problems.allocation.solution import Solution
+from alloc.cli.sources import read_answer, read_problem, solution_of
 from alloc.result import Limits, Result
 
 
 def solve_command(
-    instance: options.InstanceArgument,
-    formulation: options.FormulationOption = "malleable",
+    problem: options.ProblemArgument,
+    family: options.FamilyOption = None,
     objective: options.ObjectiveOption = None,
-    backend: options.BackendOption = "auto",
-    time_limit: options.TimeLimitOption = 60.0,
+    method: options.MethodOption = "auto",
+    time_limit: options.TimeLimitOption = Limits.seconds,
+    gap: Annotated[
+        float,
+        typer.Option(help="Stop at this relative gap, where a method can stop early.", min=0.0),
+    ] = Limits.gap,
     seed: options.SeedOption = 0,
     workers: Annotated[int, typer.Option(help="Threads of the solver.", min=1)] = 1,
     warm_start: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Start from this result or solution of the same instance.",
+            help="Start from this result or solution of the same problem.",
             show_default=False,
         ),
     ] = None,
@@ -42,26 +45,28 @@ def solve_command(
     log_file: options.LogFileOption = None,
     quiet: options.QuietOption = False,
 ) -> ExitCode:
-    """Solve an instance, with a proof of how good the answer is.
+    """Solve a problem of any family, with a proof of how good the answer is.
 
     Ctrl-C ends the search and keeps the best answer found. Exit code: 0 with an answer, 3 if there
     is proved to be none, 4 if a limit came first.
     """
     require_writable(output)
-    problem = read_instance(instance)
+    asked = read_problem(problem)
     start = None
     if warm_start is not None:
         start = read_answer(warm_start)
         solution_of(start, warm_start)  # refused here, where the file has a name
+    from alloc.families import family_of
     from alloc.solving import solve
 
-    with log_to(log_file), progress(f"solving {problem.name}", quiet) as report:
+    chosen = family_of(asked, family)
+    with log_to(log_file), progress(f"solving {asked.name}", quiet) as report:
         result = solve(
-            problem,
-            formulation,
-            backend,
+            asked,
+            chosen.name,
+            method,
             objective=objective,
-            limits=Limits(seconds=time_limit, seed=seed, workers=workers),
+            limits=Limits(seconds=time_limit, gap=gap, seed=seed, workers=workers),
             warm_start=start,
             progress=report,
         )
@@ -70,20 +75,20 @@ def solve_command(
     if json:
         print_text(result.to_json())
     else:
-        from alloc.cli.tables import certificate_table, solution_table
+        from alloc.cli.tables import result_tables
 
-        show(certificate_table(result.certificate))
-        if result.solution is not None:
-            show(solution_table(problem, result.solution))
+        show(*result_tables(chosen, asked, result))
     _explain(result, output)
     return code_of_result(result)
 
 
-def _explain(result: Result[Solution], output: Path | None) -> None:
+def _explain(result: Result[Any], output: Path | None) -> None:
     """Say on standard error what an exit code other than 0 means."""
     certificate = result.certificate
     if certificate.status == "infeasible":
         say(f"infeasible: {result.conflict or 'there is proved to be no solution.'}")
+        for option in result.repair_options:
+            say(f"relief: {option}")
     elif certificate.limit == "interrupt":
         kept = "no answer had been found"
         if result.solution is not None:

@@ -3,15 +3,16 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from alloc.errors import InstanceError, nearest
 from alloc.problems.allocation.instance import Instance, Moves
-from alloc.problems.allocation.solution import Allocation, Schedule, Solution
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Result
+from alloc.serialisation import Documented
 
 T = TypeVar("T")
+D = TypeVar("D", bound=Documented)
 
 STDIN, STDIN_NAME = "-", "standard input"
 
@@ -24,10 +25,8 @@ def read_instance(reference: str) -> Instance:
     InstanceError
         If there is no such file or id, or the document is malformed.
     """
-    from alloc.documents import load_instance, parse_instance
-
     if _is_document(reference):
-        return read_document(reference, parse_instance, load_instance)
+        return read_as(reference, Instance)
     from alloc.instances import load
 
     known = stored_ids()
@@ -43,10 +42,8 @@ def read_planning_problem(reference: str) -> PlanningProblem:
     InstanceError
         If there is no such file or id, or the document is malformed.
     """
-    from alloc.documents import load_planning_problem, parse_planning_problem
-
     if _is_document(reference):
-        return read_document(reference, parse_planning_problem, load_planning_problem)
+        return read_as(reference, PlanningProblem)
     from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
 
     known = stored_planning_ids()
@@ -59,14 +56,25 @@ def is_sample(reference: str) -> bool:
     return not _is_document(reference)
 
 
-def read_document(reference: str, parse: Callable[[str | bytes], T], load: Callable[[str], T]) -> T:
+def read_as(reference: str, record_class: type[D]) -> D:
     """Return what a file or ``-`` (standard input) holds; what is wrong is said with its name.
+
+    Parameters
+    ----------
+    reference
+        The file, or ``-``.
+    record_class
+        What it has to hold.
 
     Raises
     ------
     InstanceError
-        If there is no such file, or the document is malformed.
+        If there is no such file, or its document is malformed or another.
     """
+    return _read(reference, record_class.from_json, record_class.load)
+
+
+def _read(reference: str, parse: Callable[[str | bytes], T], load: Callable[[str], T]) -> T:
     if reference != STDIN:
         return load(reference)
     try:
@@ -107,42 +115,87 @@ def stored_ids() -> list[str]:
     return [entry.id for entry in manifest()]
 
 
-def read_answer(path: Path) -> Solution | Result[Solution]:
-    """Read a solution or a result, whichever the file (``-``: standard input) holds.
+def read_any(reference: str) -> Any:
+    """Return what a file or ``-`` (standard input) holds, whatever document of alloc it is.
 
     Raises
     ------
     InstanceError
-        If it holds neither, or is malformed.
+        If there is no such file, or the document is malformed.
     """
-    from alloc.documents import parse_result, parse_solution
-    from alloc.documents.files import read_bytes
-    from alloc.documents.parsing import parse_json
+    from alloc.documents.reading import load, parse
 
-    name = STDIN_NAME if str(path) == STDIN else str(path)
-    data = _read_stdin() if str(path) == STDIN else read_bytes(path)
-    raw = parse_json(data, name)
-    kind = raw.get("kind") if isinstance(raw, dict) else None
-    if kind not in ("result", "solution"):
+    return _read(reference, parse, load)
+
+
+def read_problem(reference: str) -> Any:
+    """Return the problem of any family that a file, a stored id or ``-`` stands for.
+
+    Raises
+    ------
+    InstanceError
+        If there is no such file or id, or the document is malformed or is no problem's.
+    """
+    if not _is_document(reference):
+        from alloc.instances.stored_planning import stored_planning_ids
+
+        plans = reference in stored_planning_ids()
+        return read_planning_problem(reference) if plans else read_instance(reference)
+    from alloc.documents.formats import format_of_type
+    from alloc.documents.kinds import title_of
+    from alloc.families import FAMILIES
+
+    found = read_any(reference)
+    if not any(family.takes(found) for family in FAMILIES.values()):
+        kinds = dict.fromkeys(family.kind for family in FAMILIES.values())
         raise InstanceError(
-            f'{name}: is not an answer; expected a document of kind "solution" or "result", and '
-            f"its kind is {kind!r}."
+            f"{name_of(reference)}: is {title_of(format_of_type(type(found)).kind)}, and a problem "
+            f"was expected; give one of: {', '.join(kinds)}."
         )
+    return found
+
+
+def read_answer(path: Path) -> Any:
+    """Read a solution or a result of any family, whichever the file (``-``: standard input) holds.
+
+    Of a report that holds a result, that.
+
+    Raises
+    ------
+    InstanceError
+        If it holds none of them, or is malformed.
+    """
+    from alloc.documents.formats import format_of
+    from alloc.documents.parsing import parse_json, require_head
+    from alloc.documents.reading import require_kind
+    from alloc.families import FAMILIES, kind_of_class
+
+    name = name_of(path)
+    raw = parse_json(_read_bytes(path), name)
     try:
-        answer = parse_result(data) if kind == "result" else parse_solution(data)
+        kind = require_kind(raw) if isinstance(raw, dict) and "kind" in raw else None
     except InstanceError as error:
         raise InstanceError(f"{name}: {error}") from None
-    given = answer.solution if isinstance(answer, Result) else answer
-    if not isinstance(given, Allocation | Schedule | None):
+    reports = [kind_of_class(f.report) for f in FAMILIES.values() if f.report]
+    if kind not in ("result", *reports, *(f.solution_kind for f in FAMILIES.values())):
         raise InstanceError(
-            f"{name}: is the result of another family, with a {type(given).__name__}; give an "
-            "allocation or a schedule."
+            f'{name}: is not an answer; expected a document of kind "solution" or "result", or '
+            f"another family's solution, and its kind is {kind!r}."
         )
-    return answer
+    try:
+        answer = format_of(kind).decode(require_head(raw, kind))
+    except InstanceError as error:
+        raise InstanceError(f"{name}: {error}") from None
+    return answer.result if kind in reports else answer
 
 
-def solution_of(answer: Solution | Result[Solution], name: object) -> Solution:
-    """Return the solution that was read, alone or in a result.
+def name_of(reference: object) -> str:
+    """Return what a file, or standard input, is called in messages."""
+    return STDIN_NAME if str(reference) == STDIN else str(reference)
+
+
+def solution_of(answer: Any, path: Path) -> Any:
+    """Return the solution that was read from a file, alone or in a result.
 
     Raises
     ------
@@ -153,10 +206,16 @@ def solution_of(answer: Solution | Result[Solution], name: object) -> Solution:
         return answer
     if answer.solution is None:
         raise InstanceError(
-            f"{name}: holds no solution, its status is {answer.certificate.status}; "
+            f"{name_of(path)}: holds no solution, its status is {answer.certificate.status}; "
             "give a result with one."
         )
     return answer.solution
+
+
+def _read_bytes(path: Path) -> bytes:
+    from alloc.documents.files import read_bytes
+
+    return _read_stdin() if str(path) == STDIN else read_bytes(path)
 
 
 def _read_stdin() -> bytes:

@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from alloc.certificate import Certificate
-from alloc.objectives import objective
-from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Allocation, Schedule, Solution
-from alloc.progress import completions
+from alloc.result import Result
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
+
+    from alloc.families import Family
+    from alloc.report.answers import Table as AnswerTable
 
 MOST_ROWS = 30
 """Rows that a person reads; a file holds the rest."""
@@ -107,12 +108,46 @@ _BOUND_PROOF = {
 }
 
 
-def certificate_table(certificate: Certificate, unit: str | None = None) -> "Table":
+def result_tables(family: "Family", problem: Any, result: Result[Any]) -> "list[RenderableType]":
+    """Return what a result of any family says: certificate, solution, what-ifs, assumptions.
+
+    Parameters
+    ----------
+    family
+        The family that was solved.
+    problem
+        What was asked.
+    result
+        The answer.
+    """
+    from alloc.report.answers import result_tables as tables_of
+
+    unit = family.unit(problem, result.certificate.objective_name)
+    shown: list[RenderableType] = [certificate_table(result.certificate, unit)]
+    shown += map(drawn, tables_of(family, problem, result))
+    return shown + assumed(result.assumptions)
+
+
+def drawn(found: "AnswerTable") -> "Table":
+    """Return a table of an answer as one for the terminal."""
+    return shortened(found.columns, found.rows, found.note, found.title)
+
+
+def assumed(assumptions: Sequence[str]) -> "list[RenderableType]":
+    """Return what an answer takes for granted, as lines."""
+    return ["Assumptions:", *(f"  - {one}" for one in assumptions)] if assumptions else []
+
+
+def certificate_table(certificate: Certificate, unit: str) -> "Table":
     """Return what is claimed about an answer, and on whose word.
 
-    The unit is that of the objective unless it is given, as for the cost of a plan.
+    Parameters
+    ----------
+    certificate
+        The claims.
+    unit
+        Unit of the objective; empty for none.
     """
-    unit = objective(certificate.objective_name).unit if unit is None else unit
     status = certificate.status.replace("_", " ")
     if certificate.limit is not None:
         status += (
@@ -141,47 +176,6 @@ def _amount(value: float, unit: str) -> str:
     return f"{number(value)} {unit}".rstrip()
 
 
-def solution_table(instance: Instance, solution: Solution) -> "Table":
-    """Return who runs in which configuration and when."""
-    if isinstance(solution, Allocation):
-        return _allocation_table(instance, solution)
-    return _schedule_table(instance, solution)
-
-
-def _allocation_table(instance: Instance, allocation: Allocation) -> "Table":
-    rows = [
-        (
-            a.job,
-            instance.job(a.job).configurations[a.configuration].label,
-            ", ".join(dict.fromkeys(task.host for task in a.tasks)) or "–",
-        )
-        for a in allocation.assignments
-    ]
-    waiting = len(instance.jobs) - len(rows)
-    return shortened(("job", "runs as", "hosts"), rows, f"{waiting} jobs wait")
-
-
-def _schedule_table(instance: Instance, schedule: Schedule) -> "Table":
-    ends = completions(instance, schedule)
-    rows: list[tuple[object, ...]] = []
-    for job in instance.jobs:
-        runs = schedule.runs_of.get(job.id, ())
-        used = dict.fromkeys(job.configurations[run.configuration].label for run in runs)
-        end = ends[job.id]
-        rows.append(
-            (
-                job.id,
-                job.arrival_s,
-                runs[0].start_s if runs else None,
-                end,
-                None if end is None else end - job.arrival_s,
-                ", then ".join(used) or schedule.unplaced.get(job.id, "–"),
-            )
-        )
-    columns = ("job", "arrival s", "start s", "end s", "JCT s", "runs as")
-    return shortened(columns, rows, "")
-
-
 def shortened(
     columns: Sequence[str],
     rows: Sequence[Sequence[object]],
@@ -192,7 +186,8 @@ def shortened(
     made = table(columns, rows[:MOST_ROWS], title)
     left_out = len(rows) - MOST_ROWS
     if left_out > 0:
-        caption = f"and {left_out} more rows; --output writes them all"
+        more = f"and {left_out} more rows; --output writes them all"
+        caption = f"{caption}, {more}" if caption else more
     made.caption = caption or None
     made.caption_justify = "left"
     return made

@@ -461,7 +461,9 @@ def _as_json(topology: "Topology", numbers: "Outline", account: "ReadReport") ->
     return {
         "name": topology.name,
         **asdict(numbers),
-        "host_types": [asdict(kind) for kind in topology.host_types],
+        "host_types": [
+            {**asdict(kind), "resources": dict(kind.resources)} for kind in topology.host_types
+        ],
         "report": account.as_dict(),
     }
 

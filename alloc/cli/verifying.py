@@ -9,13 +9,15 @@ import typer
 from alloc.cli import options
 from alloc.cli.console import print_json, show
 from alloc.cli.exit_code import ExitCode
-from alloc.cli.sources import STDIN, STDIN_NAME, read_answer, read_instance, solution_of, with_moves
+from alloc.cli.sources import name_of, read_answer, read_problem, solution_of, with_moves
 from alloc.cli.topology import HostTypeOption, TopologyOption, on_topology
+from alloc.errors import InstanceError
+from alloc.problems.allocation.instance import Instance
 from alloc.result import Result
 
 
 def verify_command(
-    instance: options.InstanceArgument,
+    problem: options.ProblemArgument,
     answer: Annotated[
         Path,
         typer.Argument(
@@ -31,28 +33,42 @@ def verify_command(
     host_type: HostTypeOption = None,
     json: options.JsonOption = False,
 ) -> ExitCode:
-    """Check an answer against every rule of its instance, without any solver.
+    """Check an answer against every rule of its problem, without any solver.
 
     An answer of `alloc place` is checked with the --move-budget, --evict and --topology that it was
     asked for with.
 
     Exit code: 0 if it is feasible, 3 if it breaks a rule or claims too much.
     """
-    problem = on_topology(read_instance(instance), topology, host_type)
+    asked = read_problem(problem)
     found = read_answer(answer)
-    placed = isinstance(found, Result) and found.certificate.formulation == "placement"
-    if placed or move_budget is not None or evict:
-        problem = with_moves(problem, move_budget, evict)
-    from alloc.verification import check_claims, verify
+    if isinstance(asked, Instance):
+        asked = on_topology(asked, topology, host_type)
+        placed = isinstance(found, Result) and found.certificate.formulation == "placement"
+        if placed or move_budget is not None or evict:
+            asked = with_moves(asked, move_budget, evict)
+    elif topology is not None or move_budget is not None or evict:
+        raise typer.BadParameter(
+            f"--topology, --move-budget and --evict are of instances, and {name_of(problem)} is "
+            f"another problem ({asked.kind}): leave them out"
+        )
+    from alloc.families import family_of, family_of_result
+    from alloc.verification import check_claims
 
-    violations = verify(problem, solution_of(found, answer))
-    if isinstance(found, Result):
-        violations += check_claims(problem, found)
+    claims = isinstance(found, Result)
+    family = family_of_result(asked, found.certificate) if claims else family_of(asked)
+    solution = solution_of(found, answer)
+    try:
+        violations = family.check(asked, solution)
+    except InstanceError as error:
+        raise InstanceError(f"{name_of(answer)}: {error}") from None
+    if claims:
+        violations += check_claims(asked, found, family.measure_of)
     if json:
         print_json(
             {
-                "instance": problem.name,
-                "fingerprint": problem.fingerprint,
+                "instance": asked.name,
+                "fingerprint": asked.fingerprint,
                 "feasible": not violations,
                 "violations": [asdict(violation) for violation in violations],
             }
@@ -63,7 +79,6 @@ def verify_command(
         rows = [(v.code, v.sentence) for v in violations]
         show(table(("rule", "violation"), rows), f"{len(rows)} violations.")
     else:
-        name = STDIN_NAME if str(answer) == STDIN else answer
-        claims = ", and its claims hold" if isinstance(found, Result) else ""
-        show(f"feasible: {name} keeps every rule of {problem.name}{claims}.")
+        more = ", and its claims hold" if claims else ""
+        show(f"feasible: {name_of(answer)} keeps every rule of {asked.name}{more}.")
     return ExitCode.INFEASIBLE if violations else ExitCode.SOLVED

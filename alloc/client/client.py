@@ -21,9 +21,10 @@ from alloc.client.answers import (
 from alloc.client.job import JobStatus, RemoteJob
 from alloc.client.transport import Transport
 from alloc.documents import parse_result
+from alloc.documents.reading import save
 from alloc.errors import InstanceError
+from alloc.problems import Problem
 from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Solution
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Result
 from alloc.units import require_positive
@@ -96,21 +97,25 @@ class Client:
         """Let go of the connections."""
         self._transport.close()
 
-    def solve(self, instance: Instance | str, **options: Any) -> Result[Solution]:
-        """Solve an instance and return the result; see `submit_solve`."""
-        return self.submit_solve(instance, **options).result()
+    def solve(self, problem: Problem | str, **options: Any) -> Result[Any]:
+        """Solve a problem of any family and return the result; see `submit_solve`."""
+        return self.submit_solve(problem, **options).result()
 
-    def submit_solve(self, instance: Instance | str, **options: Any) -> RemoteJob[Result[Solution]]:
+    def submit_solve(self, problem: Problem | str, **options: Any) -> RemoteJob[Result[Any]]:
         """Submit a solve.
 
         Parameters
         ----------
-        instance
-            The instance, or the id of one stored with alloc.
+        problem
+            The problem, or the id of one stored with alloc.
         **options
-            ``formulation``, ``objective``, ``backend``, ``time_limit_s``, ``seed``, ``workers``.
+            ``formulation``, ``objective``, ``backend``, ``time_limit_s``, ``gap``, ``seed``,
+            ``workers``, and ``warm_start``: a solution, or its document.
         """
-        return self._submit("solve", parse_result, {"instance": _plain(instance), **options})
+        start = options.get("warm_start")
+        if start is not None and not isinstance(start, Mapping):
+            options["warm_start"] = json.loads(save(start))
+        return self._submit("solve", parse_result, {"instance": _plain(problem), **options})
 
     def place(self, instance: Instance | str, **options: Any) -> RemotePlacement:
         """Place a queue; options as of ``alloc.solving.placing.place.place``."""
@@ -226,5 +231,5 @@ def _body(operation: str, body: Mapping[str, Any]) -> bytes:
         ) from None
 
 
-def _plain(part: Instance | PlanningProblem | str) -> Any:
-    return part if isinstance(part, str) else json.loads(part.to_json())
+def _plain(part: Problem | str) -> Any:
+    return part if isinstance(part, str) else json.loads(save(part))

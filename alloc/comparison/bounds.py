@@ -55,11 +55,11 @@ class Bound:
 
     @property
     def value(self) -> float | None:
-        """The proved lower bound, more than 0, or None when nothing useful is proved."""
+        """The proved lower bound, 0 or more, or None when nothing useful is proved."""
         if self.result is None:
             return None
         bound = self.result.certificate.bound
-        return bound if math.isfinite(bound) and bound > 0 else None
+        return bound if math.isfinite(bound) and bound >= 0 else None
 
     @property
     def schedule(self) -> Schedule | None:

@@ -28,6 +28,7 @@ from alloc.comparison.settings import OPTIMUM, Settings
 from alloc.comparison.store import Store, StoreError
 from alloc.comparison.summaries import Summary, summarise_families, summarise_instances
 from alloc.errors import InstanceError, nearest
+from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
 from alloc.progress import completions
@@ -73,7 +74,7 @@ class Comparison:
                 continue
             known = certificate.objective
             # A schedule below the bound is left for `rows` to refuse.
-            gap = gap_to(bound.value, outcome.objective)
+            gap = gap_to(bound.value, outcome.objective, rounding=self._rounding(fingerprint))
             if (known is None or outcome.objective < known) and (gap is None or gap >= 0):
                 bounds[fingerprint] = with_schedule(
                     bound,
@@ -333,13 +334,14 @@ class Comparison:
     def _row(self, fingerprint: str, label: str, seed: int, outcome: Outcome) -> Row:
         instance = self.instances[fingerprint]
         found = self.bounds.get(fingerprint)
-        value = None
+        value = gap = None
+        if found is not None and outcome.error is None:
+            rounding = self._rounding(fingerprint)
+            check_bound(found, f"{label} on {instance.name}, seed {seed}", outcome, rounding)
+            late = outcome.metrics.get("num_late", 0.0)
+            gap = gap_to(found.value, outcome.objective, late, rounding)
         if found is not None:
-            check_bound(found, f"{label} on {instance.name}, seed {seed}", outcome)
             value = found.value
-        gap = None
-        if outcome.error is None:
-            gap = gap_to(value, outcome.objective, outcome.metrics.get("num_late", 0.0))
         return Row(
             instance.name,
             fingerprint,
@@ -357,6 +359,11 @@ class Comparison:
             outcome.error,
         )
 
+    def _rounding(self, fingerprint: str) -> float:
+        """Return by how much rounding may move the objective of an instance."""
+        measure = objective(self.settings.objective)
+        return measure.rounding(self.instances[fingerprint], Schedule(()))
+
     def _optimum_row(self, bound: Bound) -> Row:
         certificate = bound.certificate
         value = None if certificate is None else certificate.objective
@@ -373,7 +380,9 @@ class Comparison:
             _CLAIRVOYANT,
             float("inf") if value is None else value,
             bound.value,
-            None if value is None else gap_to(bound.value, value),
+            None
+            if value is None
+            else gap_to(bound.value, value, rounding=self._rounding(bound.fingerprint)),
             bound.metrics,
             {},
             0.0 if certificate is None else certificate.seconds,

@@ -66,12 +66,31 @@ class Row:
         return document
 
 
-def gap_to(bound: float | None, objective: float, late: float = 0.0) -> float | None:
+def gap_to(
+    bound: float | None, objective: float, late: float = 0.0, rounding: float = 0.0
+) -> float | None:
     """Return ``objective / bound - 1``, or None when the two cannot be compared.
 
-    What rounding puts below the bound has a gap of 0.
+    Nor can they where the bound is 0 and the objective is more: no ratio says how far it is. What
+    rounding puts below the bound has a gap of 0.
+
+    Parameters
+    ----------
+    bound
+        What is proved, or None.
+    objective
+        Value of a schedule.
+    late
+        Number of jobs that miss their deadline: the bound is for schedules without any.
+    rounding
+        Difference that counts as none, in the objective's unit
+        (`alloc.objectives.Objective.rounding`): a tardiness of 0 has no relative one.
     """
     if bound is None or late or not math.isfinite(objective):
+        return None
+    if abs(objective - bound) <= rounding or objective == bound:
+        return 0.0
+    if bound == 0.0:
         return None
     gap = objective / bound - 1.0
     return 0.0 if -BOUND_TOLERANCE <= gap < 0 else gap
@@ -87,8 +106,8 @@ def is_schedule(outcome: Outcome) -> bool:
     )
 
 
-def check_bound(bound: Bound, label: str, outcome: Outcome) -> None:
-    """Refuse a bound that a simulated schedule beats.
+def check_bound(bound: Bound, label: str, outcome: Outcome, rounding: float = 0.0) -> None:
+    """Refuse a bound that a simulated schedule beats by more than rounding.
 
     Raises
     ------
@@ -98,7 +117,7 @@ def check_bound(bound: Bound, label: str, outcome: Outcome) -> None:
     if outcome.error is not None:
         return
     late = outcome.metrics.get("num_late", 0.0)
-    gap = gap_to(bound.value, outcome.objective, late)
+    gap = gap_to(bound.value, outcome.objective, late, rounding)
     certificate = bound.certificate
     if certificate is not None and certificate.status == "infeasible" and is_schedule(outcome):
         raise CertificateError(

@@ -12,8 +12,10 @@ from alloc.comparison.bounds import Bound
 from alloc.comparison.comparison import Comparison
 from alloc.comparison.intervals import Interval, Method
 from alloc.comparison.measures import MEASURES, Measure
+from alloc.comparison.rows import gap_to
 from alloc.comparison.settings import OPTIMUM, Settings
 from alloc.comparison.summaries import Summary
+from alloc.objectives import objective
 from alloc.problems.allocation.instance import Instance
 
 if TYPE_CHECKING:
@@ -263,8 +265,10 @@ def certificate_sentence(bound: Bound) -> str:
         "none": "nothing is proved",
     }[certificate.bound_proof]
     words = objective_words(certificate.objective_name)
+    unit = objective(certificate.objective_name).unit
     proof = (
-        f"No schedule of {bound.instance} has a {words} below {show_exact(bound.value)} s; {word}."
+        f"No schedule of {bound.instance} has a {words} below {show_exact(bound.value)} {unit}; "
+        f"{word}."
     )
     if certificate.objective is None:
         return f"{proof} No schedule was found: {_stopped(certificate)}"
@@ -272,9 +276,10 @@ def certificate_sentence(bound: Bound) -> str:
     if certificate.status == "optimal":
         return f"{proof} The optimum reaches it ({checked})."
     whose = "" if bound.source is None else f"; it is that of {bound.source}"
+    gap = gap_to(bound.value, certificate.objective)
+    above = "" if gap is None else f", at most {show_percent(gap)} above the optimum"
     return (
-        f"{proof} The best schedule found has {show_exact(certificate.objective)} s, at most "
-        f"{show_percent(certificate.objective / bound.value - 1.0)} above the optimum "
+        f"{proof} The best schedule found has {show_exact(certificate.objective)} {unit}{above} "
         f"({checked}{whose}; {_stopped(certificate)})."
     )
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
 
+import numpy as np
+
 from alloc.documents.models import Part
 from alloc.documents.places import place_of
-from alloc.documents.records import field_types, is_record, record_class_of
+from alloc.documents.records import field_types, is_record, record_class_of, scalar_of
 from alloc.documents.shapes import Convert, Special, shape_of
 from alloc.errors import InstanceError
 
@@ -78,19 +80,31 @@ def _plan(
     if shape.shared is not None:
         common = (shape.shared.name, _conversion(shape.shared.type) or _as_it_is)
     fields = {
-        member.name: _special(hints[member.name], shape.fields.get(member.name))
+        member.name: _special(member.name, hints[member.name], shape.fields.get(member.name))
         for member in dataclasses.fields(record_class)
     }
     converted = tuple((name, convert) for name, convert in fields.items() if convert is not None)
     return record_class, common, frozenset(fields) - dict(converted).keys(), converted
 
 
-def _special(hint: Any, special: Special | None) -> Convert | None:
-    convert = _conversion(hint)
+def _special(name: str, hint: Any, special: Special | None) -> Convert | None:
+    convert = _array(name, hint) if get_origin(hint) is np.ndarray else _conversion(hint)
     if special is None or special.read is None:
         return convert
     read, usual = special.read, convert or _as_it_is
     return lambda value, shared: read(value, shared, usual)
+
+
+def _array(name: str, hint: Any) -> Convert:
+    def read(values: Any, shared: Any) -> Any:
+        try:
+            return np.array(values, dtype=scalar_of(hint))
+        except ValueError:
+            raise InstanceError(
+                f"{name} has rows of different lengths; give as many numbers in each."
+            ) from None
+
+    return read
 
 
 def _as_it_is(value: Any, shared: Any) -> Any:
@@ -104,6 +118,8 @@ def _conversion(hint: Any) -> Convert | None:
         return _conversion(arguments[0])
     if is_record(hint):
         return _build
+    if origin is Sequence:
+        return _conversion(tuple[arguments[0], ...])  # type: ignore[valid-type]
     if origin is tuple:
         inner = [_conversion(a) for a in arguments if a is not Ellipsis]
         if not any(inner):

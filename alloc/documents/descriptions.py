@@ -35,6 +35,7 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
     HostType: {
         "name": "Unique name, not empty.",
         "links": "Links between the devices of the host.",
+        "resources": "Other resources that one host offers, whole amounts by name.",
     },
     Host: {
         "": "A server.",
@@ -54,9 +55,12 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
         "levels": "Domain levels, outermost first, without host and gpu.",
         "domains": "The domains of those levels.",
         "links": "Links of the fabric.",
+        "resources": "What the cluster offers and no host by itself, whole amounts by name.",
     },
     TaskGroup: {
         "mig_profile": 'MIG slice of one task, for example "3g.20gb"; gpu_milli is then 0.',
+        "resources": "Other resources of one task, whole amounts by name: of its host, or of the "
+        "cluster.",
     },
     Configuration: {
         "rate": "Work units per second, 0 or more.",

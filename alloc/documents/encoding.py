@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from alloc.documents.models import version_of
 from alloc.documents.records import default_of
 from alloc.documents.shapes import Special, shape_of
@@ -83,7 +85,7 @@ def encode_part(part: Any, leave_out: Sequence[str] = ()) -> dict[str, Any]:
         if name in leave_out:
             continue
         value = getattr(part, name)
-        if default is dataclasses.MISSING or value != default:
+        if default is dataclasses.MISSING or isinstance(value, np.ndarray) or value != default:
             plain[name] = encode(value, name) if write is None else write(value, name)
     return plain
 
@@ -118,8 +120,8 @@ def encode(value: Any, field: str = "value") -> Any:
         return {name: encode(item, field) for name, item in value.items()}
     if isinstance(value, Sequence):
         return [encode(item, field) for item in value]
-    if hasattr(value, "item"):
-        return encode(value.item(), field)  # numpy's own booleans
+    if isinstance(value, np.ndarray | np.generic):
+        return encode(value.tolist(), field)
     raise InstanceError(
         f"{field}: {type(value).__name__} has no place in a document; use the types of alloc."
     )

@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from os import PathLike
 from typing import Any, Generic, TypeVar, cast
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from alloc.documents.building import built
@@ -24,6 +25,7 @@ from alloc.documents.models import Part
 from alloc.documents.parsing import parse_document
 from alloc.documents.places import root_name
 from alloc.documents.records import adapter_of, model_of, told_apart
+from alloc.documents.shapes import Permutation
 from alloc.documents.upgrades import upgraded
 from alloc.errors import InstanceError
 
@@ -82,7 +84,7 @@ class Format(Generic[T]):
         AllocError
             If the file cannot be written; what was there before is still there.
         """
-        with _collector_paused():
+        with collector_paused():
             text = layout(self.encode(value))
         if path is not None:
             write_text(path, text)
@@ -107,7 +109,7 @@ class Format(Generic[T]):
         InstanceError
             If the document is malformed or contradicts itself.
         """
-        value: T = built(self.require_structure(raw))
+        value: T = self.known.decode(built(self.require_structure(raw)))
         return value
 
     def fingerprint(self, value: T) -> str:
@@ -122,7 +124,7 @@ class Format(Generic[T]):
         InstanceError
             If the document is malformed or contradicts itself.
         """
-        with _collector_paused():
+        with collector_paused():
             return self.decode(parse_document(text, self.kind))
 
     def load(self, path: Path) -> T:
@@ -141,7 +143,7 @@ class Format(Generic[T]):
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Let the garbage collector rest while a document is read or written.
 
     That makes millions of objects and no cycle among them; the collector, which looks at all of
@@ -163,8 +165,21 @@ def format_of(kind: str) -> Format[Any]:
 
 
 def format_of_type(record_class: type[T]) -> Format[T]:
-    """Return the format of the documents with a published schema that hold a dataclass."""
-    return format_of(next(kind for kind, known in KINDS.items() if record_class in known.types))
+    """Return the format of the documents with a published schema that hold a type.
+
+    Raises
+    ------
+    InstanceError
+        If it has none.
+    """
+    wanted: Any = Permutation if record_class is np.ndarray else record_class
+    kind = next((kind for kind, known in KINDS.items() if wanted in known.types), None)
+    if kind is None:
+        raise InstanceError(
+            f"{record_class.__name__} has no document; give a problem, a solution or a result of "
+            "alloc, or a topology."
+        )
+    return format_of(kind)
 
 
 def record_format(record_class: type[T], kind: str) -> Format[T]:

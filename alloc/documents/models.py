@@ -34,23 +34,6 @@ def version_of(kind: str) -> int:
 INFINITIES = {"inf": math.inf, "-inf": -math.inf}
 """How documents write the infinities that a certificate may hold; JSON has no number for them."""
 
-TITLES = {
-    "instance": "an instance",
-    "solution": "a solution",
-    "result": "a result",
-    "topology": "a topology",
-    "planning": "a planning problem",
-    "plan": "a plan",
-    "operation": "a decision in operation",
-    "operation_plan": "a plan in operation",
-    "operation_report": "a report of a decision in operation",
-    "inference_problem": "an inference problem",
-    "inference_report": "a report of inference sizing",
-    "quota_problem": "a quota problem",
-    "quota_report": "a report of quota planning",
-}
-"""Every kind of document, with its name in a sentence; `alloc.documents.kinds` has the types."""
-
 _CONTAINERS = ("list", "tuple", "dict")
 """Types of core schemas that hold any number of items."""
 

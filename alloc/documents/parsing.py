@@ -9,7 +9,8 @@ from importlib.metadata import version
 from typing import Any
 
 from alloc.documents import files
-from alloc.documents.models import TITLES, version_of
+from alloc.documents.kinds import KINDS, title_of
+from alloc.documents.models import version_of
 from alloc.documents.upgrades import upgraded
 from alloc.errors import InstanceError, nearest
 
@@ -33,7 +34,17 @@ def parse_document(text: str | bytes, kind: str) -> dict[str, Any]:
     InstanceError
         If the text is not one JSON object of that kind that this version of alloc reads.
     """
-    raw = parse_json(text, f"the {kind} document")
+    return require_head(parse_json(text, f"the {kind} document"), kind)
+
+
+def require_head(raw: Any, kind: str) -> dict[str, Any]:
+    """Return a document of plain JSON values in the version of today, if it is of a kind.
+
+    Raises
+    ------
+    InstanceError
+        If it is no object, of another kind, or of a version that this alloc does not read.
+    """
     if not isinstance(raw, dict):
         raise InstanceError(
             f"the {kind} document is {describe(raw)}; a document is a JSON object, in braces."
@@ -149,11 +160,11 @@ def _check_kind(raw: dict[str, Any], kind: str) -> None:
         raise InstanceError(f'the {kind} document has no "kind"; add "kind": "{kind}".')
     if found == kind:
         return
-    wanted = TITLES.get(kind, f"a {kind}")
-    if isinstance(found, str) and found in TITLES:
-        raise InstanceError(f"this is {TITLES[found]}, and {wanted} was expected; give {wanted}.")
+    wanted = title_of(kind)
+    if isinstance(found, str) and found in KINDS:
+        raise InstanceError(f"this is {title_of(found)}, and {wanted} was expected; give {wanted}.")
     raise InstanceError(
-        f"the document has kind {describe(found)}{nearest(str(found), TITLES) or ';'} "
+        f"the document has kind {describe(found)}{nearest(str(found), KINDS) or ';'} "
         f'{wanted} has "kind": "{kind}".'
     )
 

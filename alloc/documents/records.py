@@ -24,7 +24,8 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import Discriminator, Field, Strict, Tag, TypeAdapter, create_model
+import numpy as np
+from pydantic import Discriminator, Field, Strict, Tag, TypeAdapter, WithJsonSchema, create_model
 
 from alloc.documents.descriptions import DESCRIPTIONS
 from alloc.documents.models import Part, Whole
@@ -104,8 +105,12 @@ def _type(hint: Any) -> Any:
     if hint is int:
         return Whole
     origin, arguments = get_origin(hint), get_args(hint)
+    if origin is np.ndarray:
+        return _array_type(Whole if issubclass(scalar_of(hint), np.integer) else float)
     if is_record(hint):
         return model_of(origin or hint)
+    if origin is Sequence:
+        return _type(tuple[arguments[0], ...])  # type: ignore[valid-type]
     if origin is tuple:
         # JSON has lists for tuples, Python may give either; what is in them is as strict as ever.
         if len(arguments) == 2 and arguments[1] is Ellipsis:
@@ -126,6 +131,26 @@ def _type(hint: Any) -> Any:
     return hint
 
 
+def scalar_of(hint: Any) -> Any:
+    """Return the type of the numbers in an array, of a hint such as ``NDArray[np.float64]``."""
+    return get_args(get_args(hint)[1])[0]
+
+
+def _array_type(item: Any) -> Any:
+    """Return the type of a vector or a matrix, as lists; how large it is its class looks at."""
+    row = list[item]
+    schema = TypeAdapter(row).json_schema()
+    return Annotated[
+        Annotated[row, Tag("<row>")] | Annotated[list[row], Tag("<rows>")],
+        Discriminator(_rank),
+        WithJsonSchema({"anyOf": [schema, {"items": schema, "type": "array"}]}),
+    ]
+
+
+def _rank(value: Any) -> str:
+    return "<rows>" if isinstance(value, list) and value and type(value[0]) is list else "<row>"
+
+
 def is_record(hint: Any) -> bool:
     """Return whether a type is a dataclass, as ``Result[Plan]`` is."""
     return dataclasses.is_dataclass(get_origin(hint) or hint)
@@ -139,7 +164,8 @@ def told_apart(records: Sequence[Any], models: Sequence[Any]) -> Any:
 
     def choose(value: Any) -> str:
         given = set(value) if isinstance(value, dict) else set()
-        best: str = max(names, key=lambda name: len(names[name] & given))
+        # Of two that have all that is given, the one that lacks less.
+        best: str = max(names, key=lambda n: (len(names[n] & given), -len(names[n] - given)))
         return best
 
     tagged = [Annotated[m, Tag(r.__name__)] for r, m in zip(records, models, strict=True)]

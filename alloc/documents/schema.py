@@ -26,9 +26,8 @@ def json_schema(kind: str) -> dict[str, Any]:
     Parameters
     ----------
     kind
-        ``instance``, ``solution``, ``result``, ``topology``, ``planning``, ``plan``,
-        ``operation``, ``operation_plan``, ``operation_report``, ``inference_problem``,
-        ``inference_report``, ``quota_problem`` or ``quota_report``.
+        One of `alloc.documents.kinds.KINDS`: that of a problem, solution or report of a family
+        (`alloc.families.Family`), ``result`` or ``topology``.
 
     Raises
     ------

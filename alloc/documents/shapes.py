@@ -6,10 +6,11 @@ without those that have their default.
 
 from __future__ import annotations
 
-import re
+import dataclasses
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from pydantic import Discriminator, Tag
 from alloc.certificate import Certificate
 from alloc.documents.models import INFINITIES, Extended
 from alloc.errors import InstanceError, nearest
-from alloc.families import FAMILIES, load
+from alloc.families import FAMILIES, kind_of_class, load
 from alloc.problems.allocation.instance import Instance, Moves, Tenant
 from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule
 from alloc.problems.operation.problem import (
@@ -42,6 +43,7 @@ from alloc.problems.right_sizing import (
 )
 from alloc.result import Result
 from alloc.topology import Domain, GpuLink, Host, HostType, Topology
+from alloc.topology.communication import CommunicationGraph
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 
 Convert = Callable[[Any, Any], Any]
@@ -170,14 +172,51 @@ class Permutation:
     places: tuple[int, ...]
 
 
+@cache
+def classes_of_families() -> dict[str, tuple[Any, ...]]:
+    """Return the dataclasses of the documents of each kind of all families.
+
+    A package's family whose types are not there, or are no dataclasses, goes without documents.
+    """
+    found: dict[str, dict[Any, None]] = {}
+    for family in FAMILIES.values():
+        try:
+            classes = {kind: _record_class(code) for kind, code in family.documents.items()}
+        except Exception as error:  # whatever a stranger's module raises
+            warnings.warn(
+                f'the family "{family.name}" has no documents ({type(error).__name__}: {error}).',
+                stacklevel=2,
+            )
+        else:
+            for kind, one in classes.items():
+                found.setdefault(kind, {})[one] = None
+    return {kind: tuple(classes) for kind, classes in found.items()}
+
+
+def _record_class(code: str) -> Any:
+    one = load(code)
+    if one is np.ndarray:
+        return Permutation
+    if not dataclasses.is_dataclass(one):
+        raise TypeError(f"{code} is no dataclass")
+    return one
+
+
 def _solution_classes() -> dict[Any, str]:
-    """Return the classes of the solutions of all families, and what documents call each."""
-    found = [load(family.solution) for family in FAMILIES.values()]
-    classes = dict.fromkeys(Permutation if one is np.ndarray else one for one in found)
-    return {one: re.sub(r"(?<!^)(?=[A-Z])", "_", one.__name__).lower() for one in classes}
+    """Return the classes of the solutions of all families, and what documents call each.
+
+    It is the kind of the documents, or, where several classes have one, the class.
+    """
+    known = classes_of_families()
+    kinds = dict.fromkeys(f.solution_kind for f in FAMILIES.values() if f.solution_kind in known)
+    return {
+        one: kind if len(known[kind]) == 1 else kind_of_class(one.__name__)
+        for kind in kinds
+        for one in known[kind]
+    }
 
 
-def _as_record(solution: Any, name: str) -> Any:
+def as_record(solution: Any, name: str) -> Any:
     """Return a solution as a dataclass; refuse what is not a family's."""
     if isinstance(solution, np.ndarray):
         return Permutation(tuple(solution.tolist()))
@@ -190,9 +229,19 @@ def _as_record(solution: Any, name: str) -> Any:
 
 
 def _from_record(value: Any, shared: Any, convert: Convert) -> Any:
+    return from_record(convert(value, shared))
+
+
+def from_record(found: Any) -> Any:
     """Return a solution as its family has it."""
-    found = convert(value, shared)
     return np.array(found.places, dtype=np.int64) if isinstance(found, Permutation) else found
+
+
+def _off_the_diagonal(matrix: Any, name: str) -> Any:
+    """Write 0 where a GPU would talk to itself: the types put there what they need."""
+    plain = np.array(matrix)
+    np.fill_diagonal(plain, 0.0)
+    return plain
 
 
 def _way_to_write(configurations: Any) -> str | None:
@@ -225,6 +274,7 @@ SHAPES: dict[Any, Shape] = {
     Host: Shape("host", "id"),
     Domain: Shape("domain", "id"),
     GpuLink: Shape(joint=", "),
+    CommunicationGraph: Shape(fields={"bandwidth_gb_per_s": Special(write=_off_the_diagonal)}),
     # The work.
     Job: Shape(
         "job",
@@ -273,7 +323,7 @@ SHAPES: dict[Any, Shape] = {
     Result: Shape(
         first=("certificate",),
         last=("solution",),
-        fields={"solution": Special(_Answer, _as_record, _from_record, typed=True)},
+        fields={"solution": Special(_Answer, as_record, _from_record, typed=True)},
     ),
     # Planning.
     HostOffer: Shape("offer"),

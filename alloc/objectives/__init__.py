@@ -10,6 +10,7 @@ from alloc.objectives.base import Value as Value
 from alloc.objectives.goals import Goal as Goal
 from alloc.objectives.goals import Held as Held
 from alloc.objectives.goals import WeightedSum as WeightedSum
+from alloc.objectives.goals import is_kept as is_kept
 from alloc.objectives.goals import parse_goal as parse_goal
 from alloc.objectives.goals import parse_level as parse_level
 from alloc.objectives.placed import Placed as Placed
@@ -18,10 +19,13 @@ from alloc.objectives.placement import PLACEMENT_OBJECTIVES as PLACEMENT_OBJECTI
 from alloc.objectives.placement import PlacementObjective as PlacementObjective
 from alloc.objectives.rounds import ROUND_UTILITIES as ROUND_UTILITIES
 from alloc.objectives.rounds import RoundUtility as RoundUtility
+from alloc.objectives.rounds import checked_utility as checked_utility
 from alloc.objectives.rounds import require_slot as require_slot
 from alloc.objectives.schedules import SCHEDULE_OBJECTIVES as SCHEDULE_OBJECTIVES
 from alloc.objectives.schedules import ScheduleObjective as ScheduleObjective
+from alloc.objectives.schedules import due_dates as due_dates
 from alloc.objectives.sharing import SHARING_OBJECTIVES as SHARING_OBJECTIVES
+from alloc.plugins import loaded
 
 OBJECTIVES: dict[str, Objective] = {
     o.name: o
@@ -33,6 +37,12 @@ OBJECTIVES: dict[str, Objective] = {
     )
 }
 """Every objective by name."""
+
+# A package announces an `Objective`; a round utility is maximised like those of alloc.
+OBJECTIVES |= {
+    name: checked_utility(found) if isinstance(found, RoundUtility) else found
+    for name, found in loaded("alloc.objectives", Objective, OBJECTIVES).items()
+}
 
 
 def objective(name: str) -> Objective:

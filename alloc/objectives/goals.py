@@ -1,16 +1,24 @@
-"""Goals: weighted sums of placement objectives, one after the other."""
+"""Goals: weighted sums of objectives, one after the other."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from alloc.errors import InstanceError, nearest
 from alloc.objectives.base import Objective
-from alloc.objectives.placement import PLACEMENT_OBJECTIVES, PlacementObjective
+from alloc.objectives.placement import PLACEMENT_OBJECTIVES
+from alloc.objectives.schedules import SCHEDULE_OBJECTIVES, ScheduleObjective
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Solution
 
+_KNOWN: dict[str, Objective] = {o.name: o for o in (*PLACEMENT_OBJECTIVES, *SCHEDULE_OBJECTIVES)}
+"""The objectives that goals are made of."""
+_SCHEDULE_WEIGHTS = 1e-100, 1e100
+"""Weights of objectives of schedules: beyond, their products with weights of jobs and times leave
+double precision."""
+_LEVELS = re.compile(r"\bthen\b|>")
 _TERM = re.compile(r"(?:(?P<weight>[0-9.eE+-]+)\s*\*?\s*)?(?P<name>[a-z_][a-z0-9_]*)")
 
 
@@ -22,7 +30,7 @@ class WeightedSum(Objective):
     weight always means more of what that term wants.
     """
 
-    terms: tuple[tuple[float, PlacementObjective], ...]
+    terms: tuple[tuple[float, Objective], ...]
 
     def evaluate(self, instance: Instance, solution: Solution) -> float:
         """Return the weighted sum of the values of the terms."""
@@ -38,7 +46,7 @@ class WeightedSum(Objective):
 
 @dataclass(frozen=True)
 class Goal:
-    """What a placement is for: a first objective, then a second among its optima, and so on.
+    """What an answer is for: a first objective, then a second among its optima, and so on.
 
     Parameters
     ----------
@@ -54,21 +62,27 @@ class Goal:
         return " then ".join(level.name for level in self.levels)
 
 
-def parse_goal(text: str) -> Goal:
+def parse_goal(text: str, known: Iterable[str] | None = None) -> Goal:
     """Read a goal such as ``gpus_placed then balance + 0.05 moves``.
 
     Parameters
     ----------
     text
-        Terms joined by ``+``, each a name of `PLACEMENT_OBJECTIVES` with an optional weight before
-        it; levels of a lexicographic goal joined by ``then``.
+        Terms joined by ``+``, each the name of an objective of placements or of schedules with an
+        optional weight before it; levels of a lexicographic goal joined by ``then`` or ``>``.
+    known
+        The names that may be used; None for all.
 
     Raises
     ------
     InstanceError
-        If a term cannot be read, a name is unknown, or a weight is not above 0.
+        If a term cannot be read, a name is unknown, or a weight is not above 0 or out of range.
     """
-    return Goal(tuple(_level(part) for part in re.split(r"\bthen\b", text)))
+    names = _KNOWN
+    if known is not None:
+        able = set(known)
+        names = {name: o for name, o in _KNOWN.items() if name in able}
+    return Goal(tuple(_level(part, names) for part in _LEVELS.split(text)))
 
 
 def parse_level(text: str) -> WeightedSum:
@@ -117,14 +131,22 @@ class Held:
         return self.value - slack if self.level.sense == "max" else self.value + slack
 
 
+def is_kept(instance: Instance, solution: Solution, held: Sequence[Held]) -> bool:
+    """Return whether a solution keeps what earlier levels of a goal have reached."""
+    for each in held:
+        value = each.level.evaluate(instance, solution)
+        if value < each.limit if each.level.sense == "max" else value > each.limit:
+            return False
+    return True
+
+
 def _in_full(weight: float) -> str:
     """Return a weight as it is read back, in as few digits as that takes."""
     short = f"{weight:g}"
     return short if float(short) == weight else repr(weight)
 
 
-def _level(text: str) -> WeightedSum:
-    known = {o.name: o for o in PLACEMENT_OBJECTIVES}
+def _level(text: str, known: Mapping[str, Objective]) -> WeightedSum:
     terms = []
     # Not at the plus of 1e+3, but at that of balance+moves.
     for part in re.split(r"(?<![0-9.][eE])\+", text):
@@ -148,6 +170,12 @@ def _level(text: str) -> WeightedSum:
             raise InstanceError(
                 f'goal: the weight of {name} is "{match["weight"]}"; give a number above 0.'
             )
+        least, largest = _SCHEDULE_WEIGHTS
+        if isinstance(known[name], ScheduleObjective) and not least <= weight <= largest:
+            raise InstanceError(
+                f"goal: the weight of {name} is {match['weight']}; give one from {least:g} to "
+                f"{largest:g}: only its ratio to the others of its level matters."
+            )
         terms.append((weight, known[name]))
     name = " + ".join(o.name if w == 1.0 else f"{_in_full(w)} {o.name}" for w, o in terms)
     first = terms[0][1]
@@ -155,6 +183,6 @@ def _level(text: str) -> WeightedSum:
         name,
         first.sense,
         first.unit,
-        first.meaning if len(terms) == 1 else "Weighted sum of placement objectives.",
+        first.meaning if len(terms) == 1 else "Weighted sum of objectives.",
         tuple(terms),
     )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
-from alloc.units import MILLI, RESOURCES
+from alloc.units import MILLI
 from alloc.workload import TaskGroup
 
 Counts = npt.NDArray[np.int64]
@@ -90,10 +90,14 @@ class Placed:
 
     @cached_property
     def used(self) -> Counts:
-        """What tasks use of each host, shape (hosts, resources), in the units of `RESOURCES`."""
-        used = np.zeros(self.instance.topology.capacity.shape, dtype=np.int64)
+        """What tasks use of each host, shape (hosts, resources), as `Topology.capacity`.
+
+        Of the cluster's own resources a task uses nothing of its host.
+        """
+        used: Counts = np.zeros_like(self.instance.topology.capacity)
         demand = np.array([g.demand for g in self.groups], dtype=np.int64)
-        amounts = demand.reshape(-1, len(RESOURCES))[self.group] * self.count[:, None]
+        amounts = demand.reshape(-1, used.shape[1])[self.group] * self.count[:, None]
+        amounts[:, list(self.instance.topology.cluster_columns)] = 0
         np.add.at(used, self.host, amounts)
         return used
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +25,24 @@ Array = npt.NDArray[np.float64]
 class RoundUtility(Objective):
     """The value of an allocation for one slot: the sum over jobs of a utility.
 
-    ``function(rate, work_left, job, slot_s)`` is vectorised over the rates of one job.
+    ``function(rates, job, slot_s)`` is vectorised over the rates of one job. The models maximise it
+    and leave out configurations that another one beats in rate and demand: it is 0 or more and
+    never falls as the rate rises.
+
+    Raises
+    ------
+    InstanceError
+        If the sense is not ``max``.
     """
 
     function: Callable[[Array, Job, float], Array]
+
+    def __post_init__(self) -> None:
+        if self.sense != "max":
+            raise InstanceError(
+                f'round utility "{self.name}": sense is "{self.sense}"; rounds are maximised, so '
+                "give max, and a function that is larger for what is better."
+            )
 
     def of_rates(self, job: Job, rates: Array, slot_s: float) -> Array:
         """Return the utility of running the job at each rate for one slot, shape as `rates`."""
@@ -43,6 +57,32 @@ class RoundUtility(Objective):
             float(self.of_rates(job, np.array([job.configurations[c].rate]), slot_s)[0])
             for job, c in ((instance.job(a.job), a.configuration) for a in solution.assignments)
         )
+
+
+def checked_utility(utility: RoundUtility) -> RoundUtility:
+    """Return a utility that looks at what its function returns for each job.
+
+    Of one that falls anywhere, the optimum of the models would not be the optimum: what others
+    announce is taken only like this.
+    """
+
+    def function(rates: Array, job: Job, slot_s: float) -> Array:
+        known = np.array([c.rate for c in job.configurations if c.rate > 0])
+        every = np.concatenate([rates, known])
+        values = np.asarray(utility.function(every, job, slot_s), dtype=float)
+        where = f'round utility "{utility.name}", job "{job.id}"'
+        if values.shape != every.shape or not np.isfinite(values).all() or values.min() < 0:
+            raise InstanceError(
+                f"{where}: does not return a number of 0 or more for each rate; give one."
+            )
+        if (np.diff(values[np.argsort(every, kind="stable")]) < 0).any():
+            raise InstanceError(
+                f"{where}: falls as the rate rises, and rounds leave out configurations that "
+                "another one beats in rate and demand; give a function that does not."
+            )
+        return values[: len(rates)]
+
+    return replace(utility, function=function)
 
 
 def require_slot(instance: Instance) -> float:

@@ -18,6 +18,10 @@ from alloc.workload import Job
 
 Array = npt.NDArray[np.float64]
 
+_CANCELLED = 1e-5
+"""Of a weight times due date, what counts as one in a tardiness: `alloc.objectives.base.ROUNDING`
+of it, 1e-14, is what double precision makes of a difference between two moments."""
+
 
 @dataclass(frozen=True)
 class ScheduleObjective(Objective):
@@ -33,6 +37,14 @@ class ScheduleObjective(Objective):
         return self.of_completions(
             instance.jobs, [math.inf if e is None else e for e in ends.values()]
         )
+
+    def size(self, instance: Instance) -> float:
+        """Return what counts as much in a tardiness, whose terms cancel; 0 for the others."""
+        if self.function is not _tardiness:
+            return 0.0
+        due = due_dates(instance.jobs)
+        dated = np.isfinite(due)
+        return _CANCELLED * float((_weights(instance.jobs)[dated] * due[dated]).max())
 
     def of_completions(self, jobs: Sequence[Job], completions_s: Sequence[float]) -> float:
         """Return the value for given completions, seconds, in the order of the jobs."""
@@ -59,11 +71,33 @@ def _makespan(jobs: Sequence[Job], ends: Array) -> float:
     return float(ends.max())
 
 
-def _tardiness(jobs: Sequence[Job], ends: Array) -> float:
+def due_dates(jobs: Sequence[Job]) -> Array:
+    """Return the due dates of jobs, seconds, infinite where a job has none.
+
+    Raises
+    ------
+    InstanceError
+        If no job has one.
+    """
     due = np.array([math.inf if job.due_date_s is None else job.due_date_s for job in jobs])
+    if not np.isfinite(due).any():
+        raise InstanceError(
+            f"tardiness: none of the {len(jobs)} jobs has a due date; set due_date_s on those that "
+            "may be late, or take another objective."
+        )
+    return due
+
+
+def _tardiness(jobs: Sequence[Job], ends: Array) -> float:
+    due = due_dates(jobs)
     # Only jobs with a due date: of the others, one that never completes would be inf - inf.
     dated = np.isfinite(due)
     return float(_weights(jobs)[dated] @ np.maximum(ends[dated] - due[dated], 0.0))
+
+
+def _max_slowdown(jobs: Sequence[Job], ends: Array) -> float:
+    alone = np.array([job.min_run_s for job in jobs])
+    return float(((ends - _arrivals(jobs)) / alone).max())
 
 
 SCHEDULE_OBJECTIVES = (
@@ -77,11 +111,20 @@ SCHEDULE_OBJECTIVES = (
     ScheduleObjective("mean_jct", "min", "s", "Mean job completion time, unweighted.", _mean_jct),
     ScheduleObjective("makespan", "min", "s", "Completion of the last job.", _makespan),
     ScheduleObjective(
-        "weighted_tardiness",
+        "tardiness",
         "min",
         "s",
-        "Sum over jobs of weight times completion beyond the due date.",
+        "Sum over jobs with a due date of weight times completion beyond it.",
         _tardiness,
+    ),
+    ScheduleObjective(
+        "max_slowdown",
+        "min",
+        "times",
+        "Largest ratio of a job's completion time to its least run time, alone and in its fastest "
+        "configuration: least where the smallest normalised rate is largest, which is max-min "
+        "fairness (finish-time fairness, Mahajan et al., NSDI 2020; Narayanan et al., OSDI 2020).",
+        _max_slowdown,
     ),
 )
 """The objectives of schedules."""

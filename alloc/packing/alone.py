@@ -17,55 +17,107 @@ from alloc.packing.pool import HostPool
 from alloc.problems.allocation.solution import TaskPlacement
 from alloc.topology import HostType, Topology
 from alloc.topology.gpu_fit import gpu_memory_mib, type_admits
-from alloc.units import MILLI
+from alloc.units import MILLI, RESOURCES
 from alloc.workload import Configuration, TaskGroup
 
 Counts = tuple[int, ...]
 """Number of tasks of each group."""
 
+_MAX_STEPS = 500_000
+"""Steps of an exact search for one gang, about a second; usual gangs take some thousands."""
+
 
 def stands_alone(topology: Topology, configuration: Configuration) -> bool:
     """Return whether a gang can run on the empty cluster.
 
-    Exact but for MIG slices beside other tasks: there True may mean that a greedy rule found no
-    room. The answer is kept with the topology, since schedulers ask about the same gangs all along.
+    Exact but for MIG slices beside other tasks, and for gangs of which an exact search takes more
+    than `_MAX_STEPS`: there True may mean that a greedy rule found no room. The answer is kept with
+    the topology, since schedulers ask about the same gangs all along.
     """
+    return _verdict(topology, configuration) is not False
+
+
+def surely_stands_alone(topology: Topology, configuration: Configuration) -> bool:
+    """Return whether a way to run a gang on the empty cluster is known.
+
+    False where `stands_alone` is True for want of a proof that there is none.
+    """
+    return _verdict(topology, configuration) is True
+
+
+def is_known_to_stand(topology: Topology, configuration: Configuration) -> bool:
+    """Return whether an earlier question found a way to run a gang; takes no search."""
+    return topology.known_gangs.get(configuration.gang) is True
+
+
+def _verdict(topology: Topology, configuration: Configuration) -> bool | None:
+    """Return whether a gang can run on the empty cluster, or None if that is not decided."""
     if configuration.within not in (None, *topology.domain_of_host):
         return False
-    key = (configuration.tasks, configuration.gpu_type, configuration.within)
-    known = topology.known_gangs
+    topology, configuration = on_one_axis(topology, configuration)
+    key, known = configuration.gang, topology.known_gangs
     if key not in known:
         cut = any(group.mig_profile is not None for group in configuration.tasks)
-        known[key] = (
-            _fits_one_host(topology, configuration)
-            or place_alone(topology, configuration) is not None
-            or cut
-        )
+        try:
+            stands = (
+                _fits_one_host(topology, configuration)
+                or place_alone(topology, configuration, Steps(_MAX_STEPS)) is not None
+            )
+            known[key] = None if cut and not stands else stands
+        except Undecided:
+            known[key] = None
     return known[key]
 
 
+def on_one_axis(topology: Topology, configuration: Configuration) -> tuple[Topology, Configuration]:
+    """Return a topology and a configuration with the same axis of resources (`alloc.resources`).
+
+    Those of one `Instance` have it already, and come back as they are.
+    """
+    if len(configuration.demand) == len(topology.resource_names) == len(RESOURCES):
+        return topology, configuration
+    topology = topology.with_resources(configuration.tasks[0].resources_on_axis)
+    return topology, configuration.with_resources(topology.resource_names[len(RESOURCES) :])
+
+
 def place_alone(
-    topology: Topology, configuration: Configuration
+    topology: Topology, configuration: Configuration, steps: Steps | None = None
 ) -> tuple[TaskPlacement, ...] | None:
     """Place a gang on the empty cluster; None if it fits there in no way.
 
     A gang with MIG slices is placed by the greedy rule of `HostPool` alone.
 
+    Parameters
+    ----------
+    topology, configuration
+        The cluster and the gang.
+    steps
+        The steps that the search may take, or None for all that it needs.
+
     Raises
     ------
     InstanceError
         If its level is not in the topology.
+    Undecided
+        If the steps do not suffice.
     """
+    topology, configuration = on_one_axis(topology, configuration)
     pool = HostPool(topology)
+    if not pool.cluster_has(configuration):
+        return None
     placed = pool.place(configuration)
     if placed is not None or any(group.mig_profile for group in configuration.tasks):
         return placed
     kinds = [topology.host_type(host) for host in topology.hosts]
     by_name = {kind.name: kind for kind in kinds}
-    contents = {n: HostContents(kind, configuration.tasks) for n, kind in by_name.items()}
+    row = {kind.name: topology.capacity[h].tolist() for h, kind in enumerate(kinds)}
+    contents = {
+        n: HostContents(kind, row[n], configuration.tasks, steps=steps)
+        for n, kind in by_name.items()
+    }
     for hosts in _domains(topology, configuration):
         left = tuple(group.count for group in configuration.tasks)
-        chosen = cover(left, [contents[kinds[h].name].largest for h in hosts])
+        chosen = cover(left, [contents[kinds[h].name].largest for h in hosts], steps)
         if chosen is not None:
             return tuple(
                 task
@@ -138,6 +190,8 @@ class HostContents:
     ----------
     kind
         The type of the hosts.
+    capacity
+        What one of them can give, shape (resources,): a row of `Topology.capacity`.
     groups
         The task groups, with all their tasks.
     allowed
@@ -149,6 +203,7 @@ class HostContents:
     def __init__(
         self,
         kind: HostType,
+        capacity: Sequence[int],
         groups: Sequence[TaskGroup],
         allowed: Sequence[bool] | None = None,
         steps: Steps | None = None,
@@ -167,7 +222,7 @@ class HostContents:
         if allowed is not None:
             usable = [able and may for able, may in zip(usable, allowed, strict=True)]
         self.largest = _largest(
-            kind.resources,
+            capacity,
             [group.demand for group in groups],
             tuple(group.count * able for group, able in zip(groups, usable, strict=True)),
             self._steps,

@@ -49,7 +49,8 @@ def place_jointly(
             placed[i] = tuple(keep)
         else:
             waiting.append(i)
-    tied = [i for i in waiting if requests[i][0].within or _has_shares(requests[i][0])]
+    columns = topology.cluster_columns
+    tied = [i for i in waiting if _goes_first(requests[i][0], columns)]
     for i in sorted(tied, key=lambda i: requests[i][0].demand, reverse=True):
         placed[i] = pool.place(requests[i][0])
     tied_set = set(tied)
@@ -79,8 +80,13 @@ def _one_by_one(
     return None
 
 
-def _has_shares(configuration: Configuration) -> bool:
-    return any(group.shares_gpu or group.mig_profile for group in configuration.tasks)
+def _goes_first(configuration: Configuration, cluster: Sequence[int]) -> bool:
+    """Return whether a gang is placed by itself: the sweep looks at one host after the other."""
+    return (
+        configuration.within is not None
+        or any(group.shares_gpu or group.mig_profile for group in configuration.tasks)
+        or any(configuration.demand[r] for r in cluster)
+    )
 
 
 def _sweep(
@@ -137,8 +143,7 @@ def _deal(
             if count:
                 task = TaskPlacement(hosts[h].id, group.role, count)
                 tasks[i].append(task)
-                for r, amount in enumerate(group.demand):
-                    pool.free[h, r] -= amount * count
+                pool.take_tasks(h, group, task)
                 left -= count
                 left_here -= count
             if left_here == 0:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from alloc.errors import InstanceError
+from alloc.errors import InstanceError, nearest
 from alloc.problems.allocation.solution import TaskPlacement
 from alloc.topology import Topology
 from alloc.topology.gpu_fit import gpu_memory_mib, tasks_on_gpu
@@ -19,6 +19,10 @@ from alloc.units import MILLI, RESOURCES
 from alloc.workload import Configuration, TaskGroup
 
 Rule = Literal["best_fit", "least_loaded", "first_fit"]
+
+_NATURAL = len(RESOURCES)
+"""GPU, CPU and memory come first: the rules go by them, and a resource that nobody asks for changes
+nothing."""
 
 
 class HostPool:
@@ -33,7 +37,8 @@ class HostPool:
     ----------
     free
         Free capacity, shape (hosts, resources). The GPU column counts whole free GPUs only; what is
-        left on GPUs that are shared is in `open_gpus`.
+        left on GPUs that are shared is in `open_gpus`. The column of a cluster resource
+        (`alloc.resources`) shows on every host what is left of it in the cluster.
     open_gpus
         For each host with shared GPUs, the free milli-GPU by GPU position.
     open_memory
@@ -48,6 +53,8 @@ class HostPool:
         self.open_gpus: dict[int, dict[int, int]] = {}
         self.open_memory: dict[int, dict[int, int]] = {}
         self.cut = CutGpus(topology.gpu_types)
+        self._cluster = topology.cluster_columns
+        self._is_named = len(topology.resource_names) > _NATURAL
         self._type_mask: dict[str, npt.NDArray[np.bool_]] = {}
         self._tasks: dict[tuple[object, ...], TaskPlacement] = {}
 
@@ -85,6 +92,10 @@ class HostPool:
         tuple of TaskPlacement or None
             Where the tasks are, or None when the rule finds no room.
         """
+        if self._is_named or len(configuration.demand) > _NATURAL:
+            configuration = self.on_axis(configuration)
+            if not self.cluster_has(configuration):
+                return None
         for hosts in self._candidates(configuration, required):
             if within is not None:
                 hosts = within if hosts is None else hosts & within
@@ -92,6 +103,38 @@ class HostPool:
             if placed is not None:
                 return placed
         return None
+
+    def on_axis(self, configuration: Configuration) -> Configuration:
+        """Return a configuration with the resources of the topology; an `Instance`'s has them.
+
+        Raises
+        ------
+        InstanceError
+            If it asks for what the topology does not know.
+        """
+        if len(configuration.demand) == self.free.shape[1]:
+            return configuration
+        names = self.topology.resource_names[_NATURAL:]
+        unknown = {name for group in configuration.tasks for name in group.resources} - {*names}
+        if unknown:
+            raise InstanceError(
+                f'{configuration.label} asks for "{min(unknown)}", which is not in topology '
+                f'"{self.topology.name}"{nearest(min(unknown), names, "; name it there.")}'
+            )
+        return configuration.with_resources(names)
+
+    def free_in_all(self) -> npt.NDArray[np.int64]:
+        """Return what is free in the whole cluster, shape (resources,)."""
+        free: npt.NDArray[np.int64] = self.free.sum(axis=0)
+        free[list(self._cluster)] = self.free[0, list(self._cluster)]
+        return free
+
+    def cluster_has(self, configuration: Configuration) -> bool:
+        """Return whether what is left of the cluster's own resources is enough for a gang.
+
+        Hosts by themselves do not tell: each shows all that is left.
+        """
+        return all(configuration.demand[r] <= self.free[0, r] for r in self._cluster)
 
     def take(self, configuration: Configuration, tasks: Iterable[TaskPlacement]) -> None:
         """Take the capacity of tasks already placed."""
@@ -127,15 +170,22 @@ class HostPool:
         for task in tasks:
             self._add_tasks(index[task.host], groups[task.role], task, sign)
 
+    def take_tasks(self, h: int, group: TaskGroup, task: TaskPlacement) -> None:
+        """Take the capacity of tasks of a group placed on the host at position `h`."""
+        self._add_tasks(h, group, task, -1)
+
     def _add_tasks(self, h: int, group: TaskGroup, task: TaskPlacement, sign: int) -> None:
         """Add the demand of tasks of a group on one host, `sign` times."""
-        gpu, cpu, memory = group.demand
+        gpu, cpu, memory = group.gpu_milli, group.cpu_milli, group.memory_mib
         free, count = self.free, sign * task.count
         # Item by item and only where needed: a stream of jobs passes here a million times.
         if cpu:
             free[h, 1] += cpu * count
         if memory:
             free[h, 2] += memory * count
+        for r, amount in _named(group) if self._is_named else ():
+            if amount:
+                free[slice(None) if r in self._cluster else h, r] += amount * count
         if group.mig_profile is not None:
             for g, start in zip(task.gpus, task.starts, strict=True):
                 opened = self.cut.add(h, g, group.mig_profile, start, -sign)
@@ -191,11 +241,11 @@ class HostPool:
         inside = np.all([table[level] >= 0 for level in levels], axis=0)
         inside = inside if mask is None else mask & inside
         count = int(domain.max()) + 1
-        free = np.zeros((count, len(RESOURCES)), dtype=np.int64)
+        free = np.zeros((count, self.free.shape[1]), dtype=np.int64)
         np.add.at(free, domain[inside], self.free[inside])
         roomy = np.flatnonzero((free >= demand).all(axis=1))
         # The domain with the least room that may do: the others keep theirs for larger gangs.
-        for k in roomy[np.argsort(free[roomy].sum(axis=1), kind="stable")]:
+        for k in roomy[np.argsort(free[roomy, :_NATURAL].sum(axis=1), kind="stable")]:
             yield inside & (domain == k)
 
     def hosts_of_type(self, gpu_type: str) -> npt.NDArray[np.bool_]:
@@ -220,7 +270,7 @@ class HostPool:
             for h, count in chosen:
                 gpus, starts = self._positions(h, group, count)
                 task = self._task(h, group.role, count, gpus, starts)
-                self._add_tasks(h, group, task, -1)
+                self.take_tasks(h, group, task)
                 placed.append(task)
         return tuple(placed)
 
@@ -252,11 +302,14 @@ class HostPool:
     def room(self, group: TaskGroup) -> npt.NDArray[np.int64]:
         """Return how many tasks of a group fit on each host, at most its count, shape (hosts,)."""
         room = np.full(len(self.free), group.count, dtype=np.int64)
-        gpu, cpu, memory = group.demand
+        gpu, cpu, memory = group.gpu_milli, group.cpu_milli, group.memory_mib
         if cpu:
             np.minimum(room, self.free[:, 1] // cpu, out=room)
         if memory:
             np.minimum(room, self.free[:, 2] // memory, out=room)
+        for r, amount in _named(group) if self._is_named else ():
+            if amount:
+                np.minimum(room, self.free[:, r] // amount, out=room)
         if group.mig_profile is not None:
             on_gpus = self.free[:, 0] // MILLI * np.array(self.cut.most(group.mig_profile))
             for h in self.cut.on_host:
@@ -332,12 +385,17 @@ class HostPool:
         return chosen
 
 
+def _named(group: TaskGroup) -> Iterable[tuple[int, int]]:
+    """Return the columns of named resources, and what one task takes of each."""
+    return enumerate(group.demand[_NATURAL:], _NATURAL)
+
+
 def _fullest(hosts: npt.NDArray[np.int64], free: npt.NDArray[np.int64]) -> int:
     """Return the host with the least room, the first of equals.
 
     GPUs count first, so that tasks without GPUs keep away from free ones, then CPU, then memory.
     """
-    for resource in range(free.shape[1]):
+    for resource in range(_NATURAL):
         if hosts.size == 1:
             break
         left = free[hosts, resource]
@@ -368,10 +426,10 @@ def _spread(
     free: npt.NDArray[np.int64],
 ) -> Sequence[tuple[int, int]]:
     """Deal tasks out one by one to the host with the most free capacity that has room."""
-    heap = [(-int(free[h].sum()), int(h)) for h in open_hosts]
+    heap = [(-int(free[h, :_NATURAL].sum()), int(h)) for h in open_hosts]
     heapq.heapify(heap)
     counts: dict[int, int] = {}
-    size = sum(group.demand)
+    size = sum(group.demand[:_NATURAL])
     for _ in range(group.count):
         load, h = heapq.heappop(heap)
         counts[h] = counts.get(h, 0) + 1

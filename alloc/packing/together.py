@@ -53,6 +53,9 @@ def place_together(
     """
     if any(group.mig_profile is not None for gang in gangs for group in gang.tasks):
         raise Undecided
+    asked = sum((np.array(gang.demand) for gang in gangs), np.zeros(1, dtype=np.int64))
+    if gangs and (asked > topology.totals).any():
+        return None
     steps = Steps(MAX_STEPS) if steps is None else steps
     for domains in _choices_of_domains(topology, gangs, steps):
         placed = _place_in(topology, gangs, domains, steps)
@@ -75,7 +78,7 @@ def _choices_of_domains(
     for level in {gang.within for gang in gangs if gang.within is not None}:
         domain = topology.domain_of_host[level]
         for k in np.unique(domain[domain >= 0]).tolist():
-            left[level, k] = topology.capacity[domain == k].sum(axis=0)
+            left[level, k] = topology.sum_over(domain == k)
 
     def extend(position: int) -> Iterator[list[Domain | None]]:
         steps.take()
@@ -131,7 +134,8 @@ def _place_in(
         allowed = tuple(bool(kind.hosts[h]) for kind in each)
         keys.append((of_type.name, allowed))
         if keys[-1] not in contents:
-            contents[keys[-1]] = HostContents(of_type, groups, allowed, steps)
+            row = topology.capacity[h].tolist()
+            contents[keys[-1]] = HostContents(of_type, row, groups, allowed, steps)
     # Equal hosts one after the other: what they hold leaves few different rests.
     order = sorted(range(len(keys)), key=lambda h: keys[h])
     chosen = cover(total, [contents[keys[h]].largest for h in order], steps)

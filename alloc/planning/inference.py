@@ -14,9 +14,9 @@ from alloc.problems.inference_sizing.problem import GpuPool, InferenceProblem
 from alloc.problems.inference_sizing.report import GoalCheck, InferenceReport
 from alloc.problems.inference_sizing.served import ServedModel
 from alloc.result import Limits, Result, Sensitivity
-from alloc.solving.inference_sizing.method import solve_inference
 from alloc.solving.outcome import Progress, Settings, timed_log
 from alloc.solving.progress_line import standing
+from alloc.solving.solver import solve_within
 
 PROBLEM_KIND = "inference_problem"
 REPORT_KIND = "inference_report"
@@ -129,7 +129,7 @@ def _rounds(
     number = 0
     try:
         for number in range(1, max_iterations + 1):
-            outcome = solve_inference(problem, settings, progress=report, keep=True)
+            outcome = solve_within(problem, settings, report)
             certificate = outcome.certificate
             interrupted = certificate.limit == "interrupt"
             if certificate.status == "no_solution" and last is not None:
@@ -185,7 +185,7 @@ def _sensitivities(
     return solve_again(
         more_hosts + more_requests,
         outcome.certificate,
-        lambda changed, limits: solve_inference(changed, limits).certificate,
+        lambda changed, within: solve_within(changed, within).certificate,
         settings,
         report,
     )

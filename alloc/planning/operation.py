@@ -14,9 +14,9 @@ from alloc.problems.operation.from_instance import (
 from alloc.problems.operation.problem import OperationProblem
 from alloc.problems.operation.report import OperationReport
 from alloc.result import Limits
-from alloc.solving.operation.method import solve_operation
 from alloc.solving.operation.policies import POLICIES, decide_operation
 from alloc.solving.outcome import Progress, Settings
+from alloc.solving.solver import solve
 from alloc.verification.operation import operation_costs
 from alloc.verification.operation import verify_operation as verify_operation
 
@@ -55,11 +55,10 @@ def operate(
     >>> report.result.gap <= 1e-6
     True
     """
-    settings = Settings.of(limits)
     if policy == "exact":
-        result = solve_operation(problem, settings, progress=progress, keep=True)
+        result = solve(problem, limits=limits, progress=progress)
     else:
-        result = decide_operation(problem, policy, settings)
+        result = decide_operation(problem, policy, Settings.of(limits))
     if result.solution is None:
         raise KeyboardInterrupt  # every job may wait, so only an interrupt leaves no plan
     costs = operation_costs(problem, result.solution, result.certificate.objective_name)

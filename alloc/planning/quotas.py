@@ -23,7 +23,7 @@ from alloc.problems.quota_planning.problem import (
 from alloc.problems.quota_planning.report import QuotaReport, TenantOutlook
 from alloc.result import Limits, Result, Sensitivity
 from alloc.solving.outcome import Progress, Settings, timed_log
-from alloc.solving.quota_planning.method import solve_quotas
+from alloc.solving.solver import solve_within
 from alloc.units import MILLI
 
 Array = npt.NDArray[np.float64]
@@ -106,7 +106,7 @@ def _rounds(
     best: tuple[Result[QuotaPlan], tuple[TenantOutlook, ...], int] | None = None
     try:
         for number in range(1, max_iterations + 1):
-            outcome = solve_quotas(problem, settings, progress=report, keep=True)
+            outcome = solve_within(problem, settings, report)
             interrupted = outcome.certificate.limit == "interrupt"
             if outcome.solution is None:
                 if best is None:
@@ -245,8 +245,8 @@ def _sensitivities(
     Return also whether there was an interrupt.
     """
 
-    def solved(changed: QuotaProblem, limits: Settings) -> Certificate:
-        return _first(solve_quotas(changed, limits))
+    def solved(changed: QuotaProblem, within: Settings) -> Certificate:
+        return _first(solve_within(changed, within))
 
     more_gpus = [
         Changed("gpu", gpu_type, 1.0, "GPUs", partial(_with_one_more, problem, gpu_type))

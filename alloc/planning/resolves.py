@@ -67,7 +67,10 @@ def solve_again(
             continue
         try:
             after = solve(problem, Settings(left, settings.seed, settings.workers))
+            interrupted = after.limit == "interrupt"
         except KeyboardInterrupt:
+            interrupted = True
+        if interrupted:
             report(f"interrupted: {len(changes) - k} of {len(changes)} what-ifs left out")
             return tuple(found), True
         found.append(_sensitivity(change, before, after))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 from alloc.errors import InstanceError
-from alloc.fingerprint import digest
+from alloc.problems import Problem
 from alloc.units import require_non_negative
 
 MAX_MTBFS = 50.0
@@ -36,7 +35,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class CheckpointProblem:
+class CheckpointProblem(Problem):
     """A run on machines that fail: phases one after the other, each of which may end in a save.
 
     Failures are a Poisson process that never rests: one may fall into work, a save or a recovery.
@@ -95,12 +94,6 @@ class CheckpointProblem:
                 f"{self.name}: the expected time is beyond all numbers; give mtbf_s and downtime_s "
                 "in seconds."
             )
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of what is asked."""
-        phases = tuple((p.work_s, p.checkpoint_s, p.recovery_s) for p in self.phases)
-        return digest(phases, self.mtbf_s, self.downtime_s, self.restart_s)
 
     def expected_s(self, begin: int, end: int) -> float:
         """Return the expected time from one saved state to the next.

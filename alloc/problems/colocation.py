@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from alloc.errors import InstanceError
-from alloc.fingerprint import digest
+from alloc.problems import Problem
 from alloc.units import require_count
 from alloc.workload.interference import InterferenceTable
 
 
 @dataclass(frozen=True, eq=False)
-class ColocationProblem:
+class ColocationProblem(Problem):
     """Jobs that may share GPUs of one type.
 
     Parameters
@@ -61,12 +60,6 @@ class ColocationProblem:
             self.table.position(kind)
         object.__setattr__(self, "kinds", tuple(self.kinds))
         object.__setattr__(self, "weights", tuple(worth))
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of what is asked."""
-        table = (self.table.gpu_type, self.table.kinds, self.table.beside)
-        return digest(self.kinds, *table, self.num_gpus, self.max_per_gpu, self.weights)
 
     def worth(self, bundle: Sequence[int]) -> float:
         """Return the weighted sum of the speeds of jobs on one GPU, 0 if two cannot share it."""

@@ -10,13 +10,18 @@ import numpy.typing as npt
 
 from alloc.errors import InstanceError
 from alloc.fingerprint import digest
+from alloc.problems import Problem
 
 Array = npt.NDArray[np.float64]
 Permutation = npt.NDArray[np.int64]
 
+_MAX_COST = 1e300
+"""Largest cost that the entries may add up to: numbers end at 1.8e308, and methods add and scale
+costs before they compare them."""
 
-@dataclass(frozen=True)
-class QuadraticAssignment:
+
+@dataclass(frozen=True, eq=False)
+class QuadraticAssignment(Problem):
     """A quadratic assignment problem in the form of Koopmans and Beckmann.
 
     Facility i goes to location ``p[i]``; the cost is
@@ -31,6 +36,11 @@ class QuadraticAssignment:
         What facility i sends to facility k, shape (n, n), finite.
     distance
         Cost of a unit sent from one location to another, shape (n, n), finite.
+
+    Raises
+    ------
+    InstanceError
+        If they are no such matrices, or so large that a cost would not be a number.
 
     References
     ----------
@@ -76,11 +86,17 @@ class QuadraticAssignment:
                 f"distance of size {len(self.distance)}; give as many facilities as locations, "
                 "with rows of zeros for facilities that send nothing."
             )
+        flow, distance = (float(np.abs(matrix).max()) for matrix in (self.flow, self.distance))
+        if not flow * distance * self.size**2 <= _MAX_COST:
+            raise InstanceError(
+                f'quadratic assignment "{self.name}": flows up to {flow:g} times distances up to '
+                f"{distance:g} may cost more than {_MAX_COST:g}; give them in larger units."
+            )
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of flows and distances."""
-        return digest(self.flow, self.distance)
+        """SHA-256 of name, flows and distances."""
+        return digest(self.name, self.flow, self.distance)
 
     @property
     def size(self) -> int:

@@ -47,6 +47,7 @@ import numpy.typing as npt
 
 from alloc.errors import InstanceError, nearest
 from alloc.fingerprint import digest
+from alloc.problems import Problem
 from alloc.topology.communication import GB, CommunicationGraph, CommunicationTree, Fabric
 from alloc.workload.parallelism import Parallelism
 
@@ -293,7 +294,7 @@ def _graph_all_to_all(fabric: CommunicationGraph, groups: Indices, size: float) 
 
 
 @dataclass(frozen=True, eq=False)
-class RankMappingProblem:
+class RankMappingProblem(Problem):
     """The ranks of a job, and the GPUs of its placement.
 
     Parameters
@@ -333,10 +334,10 @@ class RankMappingProblem:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of fabric, job and algorithm."""
+        """SHA-256 of name, fabric, job and algorithm."""
         fabric = self.fabric
         parts = (getattr(fabric, field.name) for field in fields(fabric))
-        return digest(type(fabric).__name__, *parts, self.parallelism, self.algorithm)
+        return digest(self.name, type(fabric).__name__, *parts, self.parallelism, self.algorithm)
 
     def places(self, mapping: RankMapping) -> Indices:
         """Return the position among the fabric's GPUs of the GPU of each rank, shape (ranks,)."""

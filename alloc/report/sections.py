@@ -34,7 +34,7 @@ from alloc.plotting.axes import time_unit
 from alloc.plotting.trace import trace_of
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule
-from alloc.units import MILLI
+from alloc.units import MILLI, RESOURCES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -142,7 +142,7 @@ def best_scheduler(comparison: Comparison) -> str:
 
 def instance_facts(instance: Instance) -> tuple[tuple[str, str], ...]:
     """Return what an instance is, as pairs of word and value."""
-    gpus, cpu, memory = instance.topology.capacity.sum(axis=0)
+    gpus, cpu, memory = instance.topology.totals[: len(RESOURCES)]
     arrivals = [job.arrival_s for job in instance.jobs]
     counts: dict[str, int] = {}
     for job in instance.jobs:

@@ -52,13 +52,14 @@ class Drf(Policy):
         if self._published is not None:
             return self._published.decide(state)
         round_, competing = self._open(state)
-        total = [int(amount) for amount in state.topology.capacity.sum(axis=0)]
+        total = [int(amount) for amount in state.topology.totals]
         use: dict[tuple[str, str], list[int]] = {}
+        nothing = [0] * len(total)
         for view, assignment in round_.pinned.values():
             _add(use, view, view.configurations[assignment.configuration].demand)
 
         def share(view: JobView) -> float:
-            held = use.get(_user(view), (0, 0, 0))
+            held = use.get(_user(view), nothing)
             return max(u / t for u, t in zip(held, total, strict=True) if t)
 
         heap = [(share(view), view.in_order, k, view) for k, view in enumerate(competing)]

@@ -12,7 +12,7 @@ from alloc.problems.allocation.instance import misfit
 from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.topology import HostType, Topology
-from alloc.units import MILLI
+from alloc.units import MILLI, RESOURCES
 
 
 class ExactRound:
@@ -124,7 +124,7 @@ def what_is_left(topology: Topology, pool: HostPool) -> Topology:
     for host, row in zip(topology.hosts, pool.free.tolist(), strict=True):
         key = (host.type, tuple(row))
         if key not in kinds:
-            gpu, cpu, memory = row
+            gpu, cpu, memory = row[: len(RESOURCES)]
             kinds[key] = dataclasses.replace(
                 topology.host_type(host),
                 name=f"{host.type}/{len(kinds)}",
@@ -132,9 +132,15 @@ def what_is_left(topology: Topology, pool: HostPool) -> Topology:
                 cpu_milli=cpu if cpu >= MILLI // 100 else 0,  # less is not a share at all
                 memory_mib=memory,
                 links=(),
+                resources=topology.host_amounts(row),
             )
         hosts.append(dataclasses.replace(host, type=kinds[key].name))
-    return topology.replace(host_types=tuple(kinds.values()), hosts=tuple(hosts), links=())
+    return topology.replace(
+        host_types=tuple(kinds.values()),
+        hosts=tuple(hosts),
+        links=(),
+        resources=topology.cluster_amounts(pool.free[0].tolist()),
+    )
 
 
 def _around(assignment: Assignment, state: ClusterState) -> Assignment:

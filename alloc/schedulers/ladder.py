@@ -151,8 +151,8 @@ class LadderCache:
 def _task_ladder(configurations: Sequence[Configuration]) -> TaskLadder | None:
     """Return the ladder of tasks, or None if the table is not one of workers and PSs on any host.
 
-    Shares of GPUs, GPU types and levels need a choice of hosts that giving out single tasks does
-    not make.
+    Shares of GPUs, GPU types, levels and resources of the cluster need a choice of hosts that
+    giving out single tasks does not make.
     """
     demands: dict[str, tuple[int, ...]] = {}
     index: dict[tuple[int, int], int] = {}
@@ -169,7 +169,7 @@ def _task_ladder(configurations: Sequence[Configuration]) -> TaskLadder | None:
         return None
     return TaskLadder(
         index,
-        demands.get(WORKER, NO_TASK),
+        demands.get(WORKER, tuple(0 for _ in demands[SERVER])),
         demands[SERVER],
         pairs,
         min(index, key=lambda pair: (sum(pair), pair)),
@@ -179,7 +179,7 @@ def _task_ladder(configurations: Sequence[Configuration]) -> TaskLadder | None:
 
 
 def _is_plain(group: TaskGroup) -> bool:
-    return group.role in (WORKER, SERVER) and not group.shares_gpu
+    return group.role in (WORKER, SERVER) and not group.shares_gpu and not group.resources
 
 
 def _undominated(configurations: Sequence[Configuration]) -> GangLadder:

@@ -16,6 +16,8 @@ class LeastLoaded:
     first host, and what does not fit there does not fit: the rule of `alloc.schedulers.round`, kept
     in a heap because it is asked for every task.
 
+    It knows GPU, CPU and memory: jobs that ask for more are not given out task by task.
+
     Parameters
     ----------
     topology
@@ -24,7 +26,7 @@ class LeastLoaded:
 
     def __init__(self, topology: Topology) -> None:
         capacity = topology.capacity
-        self._gpu, self._cpu, self._memory = (column.tolist() for column in capacity.T)
+        self._gpu, self._cpu, self._memory = (column.tolist() for column in capacity.T[:3])
         self._gpus, self._cpus = (np.maximum(c, 1).astype(float).tolist() for c in capacity.T[:2])
         self.reset()
 

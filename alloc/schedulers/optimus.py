@@ -83,7 +83,7 @@ class Optimus(Policy):
         if self._published is not None:
             return self._published.decide(state)
         round_, competing = self._open(state)
-        total = [int(amount) for amount in state.topology.capacity.sum(axis=0)]
+        total = [int(amount) for amount in state.topology.totals]
         heap: list[tuple[float, int, _Move, JobView]] = []
 
         def offer(k: int, view: JobView) -> None:

@@ -149,7 +149,7 @@ class PublishedSlot:
 
 def drf(slot: PublishedSlot) -> None:
     """Give a bundle to the job with the smallest dominant share, again and again."""
-    totals = slot.topology.capacity.sum(axis=0).tolist()
+    totals = slot.topology.totals.tolist()
 
     def share(job: PublishedJob) -> float:
         held = [

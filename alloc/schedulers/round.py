@@ -66,14 +66,14 @@ class Grant:
 
     @property
     def demand(self) -> tuple[int, ...]:
-        """All that the job holds, in the order of `alloc.units.RESOURCES`."""
+        """All that the job holds, in the order of `Configuration.demand`."""
         if isinstance(self.ladder, TaskLadder):
             return tuple(
                 self.workers * w + self.servers * u
                 for w, u in zip(self.ladder.worker, self.ladder.server, strict=True)
             )
         if self.configuration is None:
-            return (0, 0, 0)
+            return tuple(0 for _ in self.view.configurations[0].demand)
         return self.view.configurations[self.configuration].demand
 
 
@@ -381,6 +381,7 @@ class Round:
     def _take(self, host: int, demand: tuple[int, ...]) -> bool:
         """Take a demand from a host if it has that much."""
         row = self.pool.free[host]
+        # Jobs that are given out task by task ask for nothing beyond GPU, CPU and memory.
         left = [have - need for have, need in zip(row.tolist(), demand, strict=True)]
         # What the task does not ask for cannot be short.
         if any(rest < 0 < need for rest, need in zip(left, demand, strict=True)):

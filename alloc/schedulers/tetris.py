@@ -112,12 +112,12 @@ class Tetris(Policy):
 
     def _fill_cluster(self, round_: Round, views: Sequence[JobView]) -> None:
         """Give gangs, against the free fractions of the whole cluster."""
-        capacity = np.maximum(round_.state.topology.capacity.sum(axis=0), 1)
+        capacity = np.maximum(round_.state.topology.totals, 1)
         fractions = np.array([remaining_fraction(view) for view in views])
         open_ = np.ones(len(views), dtype=bool)
         while open_.any():
             steps = np.array([round_.next_demand(view) for view in views], dtype=float)
-            free = round_.pool.free.sum(axis=0) / capacity
+            free = round_.pool.free_in_all() / capacity
             scores = self._scores(steps / capacity, free, fractions)
             if scores is None:
                 # Nothing that is asked for is free; what asks for nothing may still run.

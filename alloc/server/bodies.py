@@ -9,15 +9,16 @@ from pydantic import ValidationError
 
 from alloc.documents import format_of
 from alloc.documents.first_errors import first_errors, validated
+from alloc.documents.kinds import title_of
 from alloc.documents.parsing import parse_json
+from alloc.documents.reading import require_kind
 from alloc.errors import InstanceError
 from alloc.server.problems import refuse
-from alloc.server.requests import DOCUMENT, STORED, Request
+from alloc.server.requests import Request
 
 _MOST_ERRORS = 20
 R = TypeVar("R", bound=Request)
 
-_TAGS = {STORED, DOCUMENT, "<name>", "<list>"}
 _DOCUMENTS: Mapping[str, str] = {
     "instance": "instance",
     "topology": "topology",
@@ -45,7 +46,7 @@ def read_request(body: bytes, model: type[R]) -> R:
         {"pointer": pointer(detail["loc"], raw), "detail": str(detail["msg"])}
         for detail in details[:_MOST_ERRORS]
     ]
-    sentence = _document_sentence(raw)
+    sentence = _document_sentence(raw, model.OPEN)
     if sentence is None:
         more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
         where = errors[0]["pointer"] or "the body"
@@ -61,7 +62,7 @@ def pointer(location: Sequence[str | int], raw: Any) -> str:
         inside = (isinstance(value, dict) and step in value) or (
             isinstance(value, list) and isinstance(step, int) and step < len(value)
         )
-        if not inside and (step in _TAGS or _is_tag(step, value)):
+        if not inside and _is_tag(step, value):
             continue
         found += "/" + str(step).replace("~", "~0").replace("/", "~1")
         value = value[step] if inside else None
@@ -69,22 +70,39 @@ def pointer(location: Sequence[str | int], raw: Any) -> str:
 
 
 def _is_tag(step: str | int, value: Any) -> bool:
-    """Return whether a step is the type by which pydantic told a solution apart."""
-    return isinstance(value, dict) and value.get("type") == step
+    """Return whether a step is what pydantic adds for a member of a union.
+
+    It is in angle brackets, the type that a solution says, or the name of a class.
+    """
+    if not isinstance(step, str):
+        return False
+    typed = isinstance(value, dict) and value.get("type") == step
+    return typed or step[:1] == "<" or step[:1].isupper()
 
 
-def _document_sentence(raw: Any) -> str | None:
-    """Return what alloc itself says of the first document in a body that is malformed."""
+def _document_sentence(raw: Any, open_fields: Mapping[str, Sequence[str]]) -> str | None:
+    """Return what alloc itself says of the first document in a body that is malformed.
+
+    Parameters
+    ----------
+    raw
+        The body, plain JSON values.
+    open_fields
+        Fields whose document says itself of which kind it is, and the kinds that they take.
+    """
     if not isinstance(raw, dict):
         return None
-    documents = [(raw.get(name), kind) for name, kind in _DOCUMENTS.items()]
+    documents = [(raw.get(name), kind, open_fields.get(name)) for name, kind in _DOCUMENTS.items()]
     several = raw.get("instances")
     if isinstance(several, list):
-        documents += [(one, "instance") for one in several]
-    for document, kind in documents:
+        documents += [(one, "instance", None) for one in several]
+    for document, kind, kinds in documents:
         if isinstance(document, dict):
             try:
-                format_of(kind).require_structure(document)
+                found = require_kind(document) if kinds and "kind" in document else kind
+                if kinds and found not in kinds:
+                    return f"this is {title_of(found)}; give one of: {', '.join(kinds)}."
+                format_of(found).require_structure(document)
             except InstanceError as error:
                 return str(error)
     return None

@@ -121,7 +121,7 @@ def _replays(request: Any) -> bool:
 OPERATIONS: Sequence[Operation] = (
     Operation(
         "solve",
-        "Solve an instance, with a proof of how good the answer is.",
+        "Solve a problem of any family, with a proof of how good the answer is.",
         SolveRequest,
         "alloc.server.runs:run_solve",
         "A result document.",

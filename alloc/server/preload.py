@@ -4,6 +4,7 @@ Loading takes about a second, forking a few milliseconds; and what is loaded bef
 memory once for all of them.
 """
 
+import contextlib
 import gc
 
 import highspy  # noqa: F401
@@ -17,12 +18,15 @@ import alloc.server.runs_planning
 import alloc.server.runs_sizing
 import alloc.server.worker
 import alloc.solving.malleable.column_generation
-import alloc.solving.malleable.method
-import alloc.solving.placement.method
 import alloc.solving.placing.explain
-import alloc.solving.placing.place
-import alloc.solving.round.method
-import alloc.solving.sharing.method  # noqa: F401
+import alloc.solving.placing.place  # noqa: F401
+from alloc.families import FAMILIES, load
+
+for _family in FAMILIES.values():
+    for _method in _family.methods.values():
+        # What a package announces may be broken: the job that needs it says so.
+        with contextlib.suppress(Exception):
+            load(_method)
 
 # Nothing loaded here ever goes; counting it as garbage to look at would only copy its pages.
 gc.collect()

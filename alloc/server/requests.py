@@ -6,14 +6,22 @@ wanted that is stored with alloc, its id does. No field is a path.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from alloc.certificate import OPTIMALITY_GAP
 from alloc.documents.building import built
 from alloc.documents.models import Part, Whole
-from alloc.documents.typed import AnySolution, InstanceDocument, TopologyDocument
+from alloc.documents.typed import (
+    PROBLEM_KINDS,
+    SOLUTION_KINDS,
+    AnyProblem,
+    AnySolution,
+    InstanceDocument,
+    TopologyDocument,
+)
 from alloc.errors import InstanceError, nearest
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.server.problems import blame
@@ -35,6 +43,12 @@ InstanceField = Annotated[
 ]
 """An instance document, or the id of a stored instance such as ``elastic-tiny/01``."""
 
+AnyProblemField = Annotated[
+    Annotated[str, Tag(STORED)] | Annotated[AnyProblem, Tag(DOCUMENT)],
+    Discriminator(_instance_kind),
+]
+"""The document of a problem of any family, or the id of a stored one."""
+
 TimeLimit = Annotated[float, Field(gt=0, description="Wall time of the search, seconds.")]
 Seed = Annotated[Whole, Field(ge=0, le=2**31 - 1, description="Seed of everything random.")]
 Threads = Annotated[Whole, Field(ge=1, le=64, description="Threads of the solver.")]
@@ -47,17 +61,39 @@ Backend = Annotated[
 class Request(Part):
     """Base of all requests."""
 
+    OPEN: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Fields that take documents of several kinds, and which."""
+
 
 class SolveRequest(Request):
-    """Solve an instance, with a proof of how good the answer is."""
+    """Solve a problem of any family, with a proof of how good the answer is."""
 
-    instance: InstanceField = Field(description="The problem, or the id of a stored one.")
-    formulation: str = Field("malleable", description="What is solved; see /v1/formulations.")
-    objective: str | None = Field(
-        None, description="What is optimised; null: the formulation's own objective."
+    OPEN: ClassVar[Mapping[str, Sequence[str]]] = {
+        "instance": PROBLEM_KINDS,
+        "warm_start": SOLUTION_KINDS,
+    }
+
+    instance: AnyProblemField = Field(
+        description="The problem: an instance, or the document of any other problem of "
+        "/v1/families; or the id of a stored one."
     )
-    backend: Backend = "auto"
+    formulation: str | None = Field(
+        None,
+        description="What is solved, a family of /v1/families; null: that of the problem, of an "
+        "instance malleable.",
+    )
+    objective: str | None = Field(
+        None, description="What is optimised; null: the family's own objective."
+    )
+    backend: Annotated[
+        str,
+        Field(description="auto or another method of the family, or highs, pyomo, cpsat."),
+    ] = "auto"
     time_limit_s: TimeLimit = 60.0
+    gap: Annotated[
+        float,
+        Field(ge=0, description="Relative gap at which to stop, where a method can stop early."),
+    ] = OPTIMALITY_GAP
     seed: Seed = 0
     workers: Threads = 1
     warm_start: AnySolution | None = Field(None, description="A solution to start from.")
@@ -147,6 +183,22 @@ def instance_of(part: InstanceDocument | str) -> Instance:
             "/v1/instances lists the ids."
         )
     return load(part)
+
+
+def asked_of(part: AnyProblem | str) -> Any:
+    """Return the problem of any family that a field of a request stands for.
+
+    Raises
+    ------
+    InstanceError
+        If the problem contradicts itself, or none of that id is stored.
+    """
+    if not isinstance(part, str):
+        return built(part)
+    from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
+
+    # Looked up among the ids, never opened: no text reaches a file.
+    return load_stored_planning(part) if part in stored_planning_ids() else instance_of(part)
 
 
 def problem_of(request: PlaceRequest | ExplainRequest) -> Instance:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
@@ -12,6 +12,9 @@ from alloc.server.access import client_of, service_of
 from alloc.server.answers import json_response
 from alloc.server.openapi import problems
 from alloc.server.problems import refuse
+
+if TYPE_CHECKING:
+    from alloc.families import Family
 
 router = APIRouter(prefix="/v1", tags=["catalogue"])
 _LIST = {200: {"description": "A list, in `items`."}, **problems("unauthorized")}
@@ -41,15 +44,20 @@ async def list_formulations(request: Request) -> Response:
     await client_of(request)
     from alloc.families import instance_families
 
+    return _items(map(_described, instance_families().values()))
+
+
+@router.get(
+    "/families", summary="List the families of problems.", response_model=None, responses=_LIST
+)
+async def list_families(request: Request) -> Response:
+    """Name, title, objectives and methods of what can be solved, and the kind of its documents."""
+    await client_of(request)
+    from alloc.families import FAMILIES
+
     return _items(
-        {
-            "name": found.name,
-            "family": found.code,
-            "title": found.title,
-            "objective": found.objective,
-            "objectives": list(found.objectives),
-        }
-        for found in instance_families().values()
+        {**_described(found), "kind": found.kind, "methods": list(found.methods)}
+        for found in FAMILIES.values()
     )
 
 
@@ -96,6 +104,16 @@ async def get_instance(request: Request, family: str, number: str) -> Response:
         raise refuse("not-found", "there is no such instance; /v1/instances lists them.")
     document = await run_in_threadpool(lambda: load(wanted).to_json().encode())
     return json_response(document)
+
+
+def _described(found: Family) -> dict[str, object]:
+    return {
+        "name": found.name,
+        "family": found.code,
+        "title": found.title,
+        "objective": found.objective,
+        "objectives": list(found.objectives),
+    }
 
 
 def _items(items: Any) -> Response:

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from alloc.documents.building import built
+from alloc.documents.shapes import from_record
 from alloc.families import family_of, require_family
-from alloc.objectives import parse_goal
 from alloc.result import Limits as SolveLimits
 from alloc.server.operations import Limits, Tell
 from alloc.server.problems import blame
@@ -16,6 +16,7 @@ from alloc.server.requests import (
     ExplainRequest,
     PlaceRequest,
     SolveRequest,
+    asked_of,
     instance_of,
     problem_of,
     require_scheduler,
@@ -32,22 +33,24 @@ def run_solve(request: SolveRequest, tell: Tell, limits: Limits) -> str:
     from alloc.verification.starts import require_start
 
     with blame("/formulation"):
-        require_family(request.formulation)
+        if request.formulation is not None:
+            require_family(request.formulation)
     with blame("/instance"):
-        instance = instance_of(request.instance)
+        problem = asked_of(request.instance)
     with blame("/formulation"):
-        family_of(instance, request.formulation)
+        family = family_of(problem, request.formulation)
     with blame("/warm_start"):
         start = None
         if request.warm_start is not None:
-            start = require_start(instance, built(request.warm_start))
+            start = require_start(problem, from_record(built(request.warm_start)), family.check)
     return solve(
-        instance,
-        request.formulation,
+        problem,
+        family.name,
         request.backend,
         objective=request.objective,
         limits=SolveLimits(
             seconds=request.time_limit_s,
+            gap=request.gap,
             seed=request.seed,
             workers=min(request.workers, limits.threads),
         ),
@@ -62,7 +65,7 @@ def run_place(request: PlaceRequest, tell: Tell, limits: Limits) -> dict[str, An
     from alloc.solving.placing.place import place
 
     with blame("/goal"):
-        parse_goal(request.goal)
+        require_family("placement").require_objective(None, request.goal)
     placement = place(
         with_moves(problem_of(request), request.move_budget, request.evict),
         request.goal,

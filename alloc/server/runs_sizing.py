@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+from alloc.documents.reading import save
 from alloc.errors import InstanceError, nearest
-from alloc.planning.inference import (
-    read_inference_problem,
-    require_requests,
-    size_inference,
-    write_inference_report,
-)
-from alloc.planning.operation import (
-    operate,
-    operation_policies,
-    parse_operation,
-    write_operation_report,
-)
-from alloc.planning.quotas import plan_quotas, read_quota_problem, write_quota_report
+from alloc.planning.inference import require_requests, size_inference
+from alloc.planning.operation import operate, operation_policies
+from alloc.planning.quotas import plan_quotas
+from alloc.problems.inference_sizing.problem import InferenceProblem
+from alloc.problems.operation.problem import OperationProblem
+from alloc.problems.quota_planning.problem import QuotaProblem
 from alloc.result import Limits as SolveLimits
 from alloc.server.operations import Limits, Tell
 from alloc.server.problems import blame
@@ -30,7 +24,7 @@ from alloc.server.requests_sizing import (
 def run_size_inference(request: SizeInferenceRequest, tell: Tell, limits: Limits) -> str:
     """Return the result document of a sizing."""
     with blame("/problem"):
-        problem = read_inference_problem(request.document)
+        problem = InferenceProblem.from_json(request.document)
     with blame("/requests"):
         require_requests(request.requests)
     found = size_inference(
@@ -41,13 +35,13 @@ def run_size_inference(request: SizeInferenceRequest, tell: Tell, limits: Limits
         what_if=request.what_if,
         progress=tell,
     )
-    return write_inference_report(found)
+    return save(found)
 
 
 def run_plan_quotas(request: PlanQuotasRequest, tell: Tell, limits: Limits) -> str:
     """Return the result document of quotas."""
     with blame("/problem"):
-        problem = read_quota_problem(request.document)
+        problem = QuotaProblem.from_json(request.document)
     found = plan_quotas(
         problem,
         _limits(request, limits),
@@ -55,7 +49,7 @@ def run_plan_quotas(request: PlanQuotasRequest, tell: Tell, limits: Limits) -> s
         what_if=request.what_if,
         progress=tell,
     )
-    return write_quota_report(found)
+    return save(found)
 
 
 def run_operate(request: OperateRequest, tell: Tell, limits: Limits) -> str:
@@ -68,14 +62,14 @@ def run_operate(request: OperateRequest, tell: Tell, limits: Limits) -> str:
                 f"known: {', '.join(known)}."
             )
     with blame("/problem"):
-        problem = parse_operation(request.document)
+        problem = OperationProblem.from_json(request.document)
     found = operate(
         problem,
         request.policy,
         limits=_limits(request, limits),
         progress=tell,
     )
-    return write_operation_report(found)
+    return save(found)
 
 
 def _limits(request: SizingRequest | OperateRequest, limits: Limits) -> SolveLimits:

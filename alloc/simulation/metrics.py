@@ -185,10 +185,10 @@ def _contention(instance: Instance, completion_s: Mapping[str, float | None]) ->
 def _rate_alone(instance: Instance, job: Job, rivals: float) -> float:
     """Return the rate of a job alone in a share of one in `rivals` of the cluster."""
     topology = instance.topology
-    totals: dict[str | None, list[int]] = {None: topology.capacity.sum(axis=0).tolist()}
+    totals: dict[str | None, list[int]] = {None: topology.totals.tolist()}
     for gpu_type in {configuration.gpu_type for configuration in job.configurations} - {None}:
         its = [t == gpu_type for t in topology.gpu_types]
-        totals[gpu_type] = topology.capacity[its].sum(axis=0).tolist()
+        totals[gpu_type] = topology.sum_over(np.array(its)).tolist()
     return max(
         configuration.rate * _share(totals[configuration.gpu_type], configuration, rivals)
         for configuration in job.configurations

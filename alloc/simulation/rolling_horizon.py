@@ -397,7 +397,7 @@ def _least_load_s(view: JobView, topology: Topology) -> float:
     For each configuration, the largest share of a resource times the time it would take.
     """
     left = view.work_left
-    totals = topology.capacity.sum(axis=0).tolist()
+    totals = topology.totals.tolist()
     if left is None:
         return 0.0
     return min(

@@ -7,6 +7,7 @@ weak duality (`alloc.backends.second_proof`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -77,6 +78,9 @@ def cross_checked(
     if raw.limit == "interrupt":
         return replace(outcome, limit="interrupt")
     if raw.status != "optimal" or raw.values is None or raw.limit is not None:
+        return outcome
+    if not math.isfinite(raw.bound):
+        # HiGHS may call its start optimal and say no bound.
         return outcome
     measure = chosen.measure_of(wanted)
     value, best = measure.evaluate(problem, outcome.solution), outcome.solution

@@ -12,7 +12,7 @@ from alloc.backends import BACKENDS, SolverOptions
 from alloc.backends import backend as named_backend
 from alloc.backends.second_proof import with_proof
 from alloc.errors import CertificateError, UnsupportedFeatureError
-from alloc.families import AUTO, INSTANCE, Family, family_of, load
+from alloc.families import AUTO, SCHEDULE, Family, family_of, load
 from alloc.formulation import ArrayModel, BuiltModel, CpSatModel, ProvedInfeasible, RawResult
 from alloc.objectives import parse_goal
 from alloc.result import Limits, Result
@@ -57,9 +57,10 @@ def solve(
         general solver on a model: ``"highs"`` (sparse arrays), ``"pyomo"`` (the Pyomo model),
         ``"cpsat"``.
     objective
-        Name of the objective, or None for the family's default. Placement takes a goal, such as
-        ``"gpus_placed then balance + 0.05 moves"``: its levels are solved one after the other,
-        with a certificate each (`Result.stages`).
+        Name of the objective, or None for the family's default. Families that take goals (F2 and
+        F4: `alloc.families.Family.goals`) take weighted sums of their objectives, and levels of
+        them, such as ``"makespan then mean_jct"`` or ``"gpus_placed then balance + 0.05 moves"``:
+        levels are solved one after the other, with a certificate each (`Result.stages`).
     limits
         Time, gap, seed and threads.
     warm_start
@@ -119,7 +120,7 @@ def solve(
 def solve_within(
     problem: Any,
     settings: Settings,
-    report: Callable[[str], None],
+    report: Callable[[str], None] = lambda line: None,
     family: str | None = None,
     backend: str = AUTO,
     *,
@@ -143,16 +144,23 @@ def solve_within(
     start = warm_start
     if warm_start is not None and not (chosen.takes_hints and not isinstance(warm_start, Result)):
         start = require_start(problem, warm_start, chosen.check)
-    initial = initial_violations(problem) if chosen.goals else []
+    # Only what moves running jobs must say where they stand.
+    initial = initial_violations(problem) if "moves" in chosen.features else []
     for violation in initial[:_MOST_REPORTED]:
         report(f"before anything moves: {violation}")
     if len(initial) > _MOST_REPORTED:
         report(f"before anything moves: {len(initial) - _MOST_REPORTED} more rules are broken")
     levels = [level.name for level in parse_goal(wanted).levels] if chosen.goals else [wanted]
+
+    def attempt(level: str, given: Settings, known: Any) -> Outcome[Any]:
+        """Solve one level; the first returns nothing worse than the start."""
+        found = _attempt(problem, chosen, backend, level, given, known, report)
+        if start is None or chosen.takes_hints or given.held:
+            return found
+        return _at_least(start, problem, chosen, level, found)
+
     if len(levels) == 1:
-        outcome = _attempt(problem, chosen, backend, wanted, settings, start, report)
-        if start is not None and not chosen.takes_hints:
-            outcome = _at_least(start, problem, chosen, wanted, outcome)
+        outcome = attempt(wanted, settings, start)
         if outcome.infeasible and outcome.conflict and initial:
             known = f"{outcome.conflict}. Already now: {initial[0]}"
             outcome = replace(outcome, conflict=known)
@@ -162,12 +170,8 @@ def solve_within(
         levels,
         settings,
         start,
-        lambda level, given, found: certify(
-            chosen,
-            problem,
-            level,
-            _attempt(problem, chosen, backend, level, given, found, report),
-            given,
+        lambda level, given, known: certify(
+            chosen, problem, level, attempt(level, given, known), given
         ),
         report,
     )
@@ -241,7 +245,7 @@ def _at_least(
 
 def _loses_limits(chosen: Family, problem: Any, solution: Any) -> bool:
     """Return whether placing made a schedule miss its limits: capacity rows do not see hosts."""
-    if chosen.problem != INSTANCE:
+    if chosen.solution != SCHEDULE:
         return False
     violations = chosen.check(problem, solution)
     return bool(violations) and all(v.code in _LIMITS for v in violations)

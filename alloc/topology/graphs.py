@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import networkx as nx
 
 from alloc.errors import InstanceError, nearest
 from alloc.topology.host import Domain, GpuLink, Host, HostType, NetworkLink
-from alloc.topology.topology import GPU, HOST, Topology
+from alloc.topology.topology import GPU, HOST, RESOURCE, Topology
 
 _DEVICE = "device"
 _CONTAINS = "contains"
@@ -25,7 +26,8 @@ def from_graph(
     graph
         An undirected graph. Nodes carry ``level``: a domain level, ``"host"``, ``"gpu"`` or
         ``"device"``. Hosts carry ``type`` (name of the host type) and, if they offer any,
-        ``cpu_milli`` and ``memory_mib``; GPUs carry ``type`` (name of the GPU type). GPUs and other
+        ``cpu_milli``, ``memory_mib`` and other resources as ``"resource:NAME"``, which the graph
+        itself carries for the cluster; GPUs carry ``type`` (name of the GPU type). GPUs and other
         devices of a host are named after it: ``"host-3/gpu0"``. Edges carry ``kind``
         (``"contains"``, or the kind of a link; ``"network"`` if left out) and links
         ``bandwidth_gb_per_s``. A host or domain lies in the domain that an edge of kind
@@ -49,6 +51,15 @@ def from_graph(
         network links.
     """
     return _Reader(graph, levels, name).read()
+
+
+def _resources(attributes: Mapping[Any, Any]) -> dict[str, int]:
+    """Return the named resources among the attributes of a node or a graph."""
+    return {
+        key.removeprefix(RESOURCE): value
+        for key, value in attributes.items()
+        if isinstance(key, str) and key.startswith(RESOURCE)
+    }
 
 
 class _Reader:
@@ -100,7 +111,8 @@ class _Reader:
         hosts = tuple(
             Host(node, self.graph.nodes[node]["type"], parents[node]) for node in host_ids
         )
-        return Topology(self.name, types, hosts, self.levels, domains, links)
+        own = _resources(self.graph.graph)
+        return Topology(self.name, types, hosts, self.levels, domains, links, own)
 
     def level(self, node: str) -> str:
         return self._levels[node]
@@ -235,6 +247,7 @@ class _Reader:
             data.get("cpu_milli", 0),
             data.get("memory_mib", 0),
             links,
+            _resources(data),
         )
 
     def require_connected(self, networked: bool) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from alloc.errors import InstanceError
+from alloc.resources import amounts_of
 from alloc.units import MILLI, require_count, require_memory, require_positive, require_share
 
 
@@ -55,6 +57,9 @@ class HostType:
     links
         Links between the devices of the host. A device that is not a GPU (switch, NUMA island,
         NIC) exists by being named in a link.
+    resources
+        Other resources that one host offers, whole amounts by name, for example
+        ``{"nvme_gib": 3500}``; see `alloc.resources`.
     """
 
     name: str
@@ -63,6 +68,7 @@ class HostType:
     cpu_milli: int = 0
     memory_mib: int = 0
     links: tuple[GpuLink, ...] = ()
+    resources: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         where = f'host type "{self.name}"'
@@ -76,10 +82,11 @@ class HostType:
                 f"{where}: has {self.num_gpus} GPUs of no type; set gpu_type, "
                 'for example "generic".'
             )
+        object.__setattr__(self, "resources", amounts_of(self.resources, where))
 
     @cached_property
-    def resources(self) -> tuple[int, ...]:
-        """What one host offers in the order of `alloc.units.RESOURCES`."""
+    def capacity(self) -> tuple[int, ...]:
+        """GPU, CPU and memory of one host, in the order of `alloc.units.RESOURCES`."""
         return (self.num_gpus * MILLI, self.cpu_milli, self.memory_mib)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import InstanceError, nearest
+from alloc.resources import amounts_of, on_axis
 from alloc.topology.host import Domain, Host, HostType, NetworkLink
 from alloc.units import RESOURCES
 
@@ -39,6 +40,9 @@ class Topology:
         The domains of those levels; each names its parent.
     links
         Links of the fabric. Devices inside a host are wired by its type.
+    resources
+        What the cluster as a whole offers, and no host by itself: licences, power, network egress;
+        whole amounts by name, for example ``{"licence_x": 4}``; see `alloc.resources`.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Topology:
     levels: tuple[str, ...] = ()
     domains: tuple[Domain, ...] = ()
     links: tuple[NetworkLink, ...] = ()
+    resources: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         where = f'topology "{self.name}"'
@@ -63,6 +68,15 @@ class Topology:
                 raise InstanceError(f'{where}: level "{level}" is implied; leave it out of levels.')
         _require_unique(self.levels, where, "level")
         self._check_domains(where)
+        own = amounts_of(self.resources, where)
+        object.__setattr__(self, "resources", own)
+        for kind in self.host_types:
+            for name in kind.resources:
+                if name in own:
+                    raise InstanceError(
+                        f'{where}: resource "{name}" is offered by hosts of type "{kind.name}" and '
+                        "by the cluster; give one of the two another name."
+                    )
         types = {t.name for t in self.host_types}
         parents = {domain.id for domain in self.domains}
         for host in self.hosts:
@@ -130,10 +144,71 @@ class Topology:
         return tuple(self.host_type(host).gpu_type for host in self.hosts)
 
     @cached_property
+    def resource_names(self) -> tuple[str, ...]:
+        """The axis of every vector of amounts: GPU, CPU, memory, then the others, sorted."""
+        given = (self.resources, *(kind.resources for kind in self.host_types))
+        return (*RESOURCES, *sorted({name for own in given for name in amounts_of(own).names}))
+
+    @cached_property
+    def cluster_columns(self) -> tuple[int, ...]:
+        """Positions in `resource_names` of what the cluster offers and no host by itself."""
+        of_hosts = {*RESOURCES, *(name for kind in self.host_types for name in kind.resources)}
+        return tuple(r for r, name in enumerate(self.resource_names) if name not in of_hosts)
+
+    @cached_property
     def capacity(self) -> npt.NDArray[np.int64]:
-        """What each host offers, shape (hosts, resources), in the order of `RESOURCES`."""
-        rows = [self.host_type(host).resources for host in self.hosts]
-        return _read_only(np.array(rows, dtype=np.int64).reshape(-1, len(RESOURCES)))
+        """What a host can give, shape (hosts, resources), in the order of `resource_names`.
+
+        Of a cluster resource every host can give all that there is: what all hosts together can
+        give is in `totals`.
+        """
+        names = self.resource_names[len(RESOURCES) :]
+        rows = {
+            kind.name: (
+                *kind.capacity,
+                *(kind.resources.get(name, 0) or self.resources.get(name, 0) for name in names),
+            )
+            for kind in self.host_types
+        }
+        found = [rows[host.type] for host in self.hosts]
+        return _read_only(np.array(found, dtype=np.int64).reshape(len(found), -1))
+
+    @cached_property
+    def totals(self) -> npt.NDArray[np.int64]:
+        """What the whole cluster offers, shape (resources,), in the order of `resource_names`."""
+        return _read_only(self.sum_over(np.full(self.num_hosts, True)))
+
+    def sum_over(self, hosts: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """Return what some hosts, shape (hosts,), can give together, shape (resources,)."""
+        total: npt.NDArray[np.int64] = self.capacity[hosts].sum(axis=0)
+        columns = list(self.cluster_columns)
+        total[columns] = self.capacity[0, columns]
+        return total
+
+    def host_amounts(self, row: Iterable[int]) -> dict[str, int]:
+        """Return the named amounts of a host from its row on the axis, shape (resources,)."""
+        return self._named(row, of_cluster=False)
+
+    def cluster_amounts(self, row: Iterable[int]) -> dict[str, int]:
+        """Return the amounts of the cluster's own from any host's row, shape (resources,)."""
+        return self._named(row, of_cluster=True)
+
+    def _named(self, row: Iterable[int], *, of_cluster: bool) -> dict[str, int]:
+        named = list(zip(self.resource_names, row, strict=True))[len(RESOURCES) :]
+        columns = {self.resource_names[r] for r in self.cluster_columns}
+        return {name: int(n) for name, n in named if (name in columns) is of_cluster}
+
+    def with_resources(self, names: Iterable[str]) -> Topology:
+        """Return the topology with more names on its axis; of those it offers 0.
+
+        Parameters
+        ----------
+        names
+            Names beyond GPU, CPU and memory; some may be there already.
+        """
+        if set(names) <= set(self.resource_names):
+            return self
+        return self.replace(resources=on_axis(self.resources, names))
 
     @cached_property
     def domain_of_host(self) -> Mapping[str, npt.NDArray[np.int64]]:
@@ -154,7 +229,7 @@ class Topology:
         return {level: _read_only(array) for level, array in table.items()}
 
     @cached_property
-    def known_gangs(self) -> dict[Hashable, bool]:
+    def known_gangs(self) -> dict[Hashable, bool | None]:
         """Which gangs can run on the empty cluster: the memory of `alloc.packing.stands_alone`."""
         return {}
 
@@ -165,9 +240,11 @@ class Topology:
         Nodes carry ``level`` (a domain level, ``"host"``, ``"gpu"`` or ``"device"``), hosts and
         GPUs their type, and hosts their ``cpu_milli`` and ``memory_mib``; edges carry
         ``bandwidth_gb_per_s`` and ``kind``. Containment without a link of its own is an edge of
-        kind ``"contains"`` and unlimited bandwidth.
+        kind ``"contains"`` and unlimited bandwidth. Other resources are attributes of the host, or
+        of the graph if they are the cluster's: ``"resource:nvme_gib"``.
         """
         graph = nx.Graph(name=self.name, levels=[*self.levels, HOST, GPU])
+        graph.graph.update(_attributes(self.resources))
         for domain in self.domains:
             graph.add_node(domain.id, level=domain.level)
         for host in self.hosts:
@@ -196,6 +273,7 @@ class Topology:
             type=kind.name,
             cpu_milli=kind.cpu_milli,
             memory_mib=kind.memory_mib,
+            **_attributes(kind.resources),
         )
         for g in range(kind.num_gpus):
             gpu = f"{host.id}/gpu{g}"
@@ -219,6 +297,14 @@ def flat_cluster(name: str, host_type: HostType, num_hosts: int) -> Topology:
     width = len(str(num_hosts - 1))
     hosts = tuple(Host(f"host-{h:0{width}d}", host_type.name) for h in range(num_hosts))
     return Topology(name, (host_type,), hosts)
+
+
+RESOURCE = "resource:"
+"""What the attributes of a graph begin with that hold named resources."""
+
+
+def _attributes(resources: Mapping[str, int]) -> dict[str, int]:
+    return {f"{RESOURCE}{name}": amount for name, amount in resources.items()}
 
 
 def _require_unique(names: Iterable[str], where: str, what: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Run, TaskPlacement
-from alloc.units import MILLI, RESOURCES
+from alloc.units import MILLI
 from alloc.verification.mig import check_gpu_sharing
 from alloc.verification.peaks import peaks_of
 from alloc.verification.quotas import check_quotas
@@ -21,7 +21,7 @@ _UNITS = {"gpu_milli": "milli-GPU", "cpu_milli": "milli-cores", "memory_mib": "M
 
 
 def check_capacity(instance: Instance, runs: Sequence[Run]) -> Iterator[Violation]:
-    """Yield hosts, GPUs and tenants that are over their capacity, each at its worst moment.
+    """Yield hosts, GPUs, cluster and tenants over their capacity, each at its worst moment.
 
     Runs hold their resources from start to end, end excluded.
     """
@@ -55,20 +55,36 @@ def check_capacity(instance: Instance, runs: Sequence[Run]) -> Iterator[Violatio
             elif group.gpu_milli:
                 wholes.setdefault(h, []).append((*span, count * group.gpu_milli // MILLI))
     if host_ids:
-        peaks, times = peaks_of(
-            np.array(host_ids), np.array(spans), np.array(demands), topology.num_hosts
-        )
-        for h, r in np.argwhere(peaks > topology.capacity):
+        at, of = np.array(spans), np.array(demands)
+        names, cluster = topology.resource_names, list(topology.cluster_columns)
+        peaks, times = peaks_of(np.array(host_ids), at, of, topology.num_hosts)
+        over = peaks > topology.capacity
+        over[:, cluster] = False  # one limit for all hosts together
+        for h, r in np.argwhere(over):
             excess = int(peaks[h, r] - topology.capacity[h, r])
-            unit = _UNITS[RESOURCES[r]]
+            unit = _UNITS.get(names[r], names[r])
             yield Violation(
                 "host_capacity",
-                (topology.hosts[h].id, RESOURCES[r]),
+                (topology.hosts[h].id, names[r]),
                 excess,
                 unit,
-                f'host "{topology.hosts[h].id}" is over its {RESOURCES[r]} by {excess} {unit} at '
+                f'host "{topology.hosts[h].id}" is over its {names[r]} by {excess} {unit} at '
                 f"{times[h, r]:g} s: {peaks[h, r]} used of {topology.capacity[h, r]}.",
             )
+        if cluster:
+            everywhere = np.zeros(len(at), dtype=np.int64)
+            peaks, times = peaks_of(everywhere, at, of[:, cluster], 1)
+            for k, r in enumerate(cluster):
+                excess = int(peaks[0, k] - topology.totals[r])
+                if excess > 0:
+                    yield Violation(
+                        "cluster_capacity",
+                        (names[r],),
+                        excess,
+                        names[r],
+                        f"the cluster is over its {names[r]} by {excess} at {times[0, k]:g} s: "
+                        f"{peaks[0, k]} used of {topology.totals[r]}.",
+                    )
     for h, shared in shares.items():
         yield from _check_shared_host(instance, h, shared, wholes.get(h, []))
     yield from check_gpu_sharing(instance, runs)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from alloc.certificate import CONTRADICTION, Certificate, beats
 from alloc.errors import InstanceError
-from alloc.objectives import objective
-from alloc.problems.allocation.instance import Instance
-from alloc.problems.allocation.solution import Solution
+from alloc.objectives import Measure, objective
 from alloc.result import Result
 from alloc.verification.violation import Violation
 
@@ -17,15 +16,19 @@ CLAIM_TOLERANCE = CONTRADICTION
 """Relative difference that rounding explains, of values as of bounds."""
 
 
-def check_claims(instance: Instance, result: Result[Solution]) -> list[Violation]:
+def check_claims(
+    problem: Any, result: Result[Any], measure_of: Callable[[str], Measure] = objective
+) -> list[Violation]:
     """Recompute the objective that a result claims, and hold its bound against it.
 
     Parameters
     ----------
-    instance
-        The problem.
+    problem
+        The problem, of any family.
     result
         An answer to it. One without a solution claims nothing that can be recomputed.
+    measure_of
+        Returns an objective of the family by name.
 
     Returns
     -------
@@ -36,17 +39,23 @@ def check_claims(instance: Instance, result: Result[Solution]) -> list[Violation
     Raises
     ------
     InstanceError
-        If the result is for another instance.
+        If the result is for another problem.
     """
     certificate = result.certificate
-    require_same_instance(instance, certificate)
+    require_same_instance(problem, certificate)
     if result.solution is None:
         return []
-    claims = result.stages or (certificate,)
-    return [v for claim in claims for v in _check_claim(instance, result.solution, claim)]
+    # The certificate is that of a stage, unless the document was changed.
+    claims = dict.fromkeys((*result.stages, certificate))
+    solution = result.solution
+    return [
+        violation
+        for claim in claims
+        for violation in _check_claim(problem, solution, claim, measure_of(claim.objective_name))
+    ]
 
 
-def require_same_instance(instance: Instance, certificate: Certificate) -> None:
+def require_same_instance(instance: Any, certificate: Certificate) -> None:
     """Refuse a certificate of another instance.
 
     Raises
@@ -63,12 +72,12 @@ def require_same_instance(instance: Instance, certificate: Certificate) -> None:
 
 
 def _check_claim(
-    instance: Instance, solution: Solution, certificate: Certificate
+    problem: Any, solution: Any, certificate: Certificate, measure: Measure
 ) -> Iterator[Violation]:
-    measure = objective(certificate.objective_name)
-    value = measure.evaluate(instance, solution)
+    value = measure.evaluate(problem, solution)
     claimed = certificate.objective
-    rounding = measure.rounding(instance, solution)
+    rounding = measure.rounding(problem, solution)
+    unit = str(getattr(measure, "unit", ""))
     if claimed is None or not math.isclose(
         claimed, value, rel_tol=CLAIM_TOLERANCE, abs_tol=rounding
     ):
@@ -76,16 +85,16 @@ def _check_claim(
             "objective",
             (),
             math.inf if claimed is None else abs(claimed - value),
-            measure.unit,
+            unit,
             f"the certificate says {measure.name} {claimed}, but the solution has {value:g}.",
         )
     excess = value - certificate.bound if measure.sense == "max" else certificate.bound - value
-    if beats(value, certificate.bound, measure.sense, rounding):
+    if beats(value, certificate.bound, measure.sense, rounding, measure.tolerance):
         yield Violation(
             "bound",
             (),
             excess,
-            measure.unit,
+            unit,
             f"the certificate's bound on {measure.name} is {certificate.bound:g}, but the "
             f"solution has {value:g}; the bound is false.",
         )

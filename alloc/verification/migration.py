@@ -10,7 +10,6 @@ import numpy as np
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.migration import Migration, Move
 from alloc.problems.allocation.solution import Assignment
-from alloc.units import RESOURCES
 from alloc.verification.violation import Violation
 
 Where = Counter[tuple[str, str, str]]
@@ -131,14 +130,17 @@ def _check_capacity(instance: Instance, during: Where, number: int) -> list[Viol
             demand = next((g.demand for g in configuration.tasks if g.role == role), None)
             if demand is not None:
                 used[topology.host_index[host]] += count * np.array(demand)
+    names, over = topology.resource_names, used > topology.capacity
+    # A task that moves holds what is the cluster's own once, as it did before.
+    over[:, list(topology.cluster_columns)] = False
     return [
         Violation(
             "host_capacity",
-            (topology.hosts[h].id, RESOURCES[r]),
+            (topology.hosts[h].id, names[r]),
             int(used[h, r] - topology.capacity[h, r]),
-            RESOURCES[r],
-            f'step {number}: host "{topology.hosts[h].id}" holds {used[h, r]} {RESOURCES[r]} of '
+            names[r],
+            f'step {number}: host "{topology.hosts[h].id}" holds {used[h, r]} {names[r]} of '
             f"{topology.capacity[h, r]} while tasks move.",
         )
-        for h, r in np.argwhere(used > topology.capacity)
+        for h, r in np.argwhere(over)
     ]

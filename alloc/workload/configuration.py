@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from weakref import WeakValueDictionary
 
 from alloc.errors import InstanceError
+from alloc.resources import NO_AMOUNTS, amounts_of, on_axis
 from alloc.units import (
     MILLI,
-    RESOURCES,
     require_count,
     require_memory,
     require_non_negative,
@@ -39,6 +41,9 @@ class TaskGroup:
     mig_profile
         MIG slice that one task holds instead of a GPU or a share, for example ``"3g.20gb"``
         (`alloc.topology.mig` lists the profiles of each GPU type); `gpu_milli` is then 0.
+    resources
+        Other resources of one task, whole amounts by name, for example ``{"licence_x": 1}``: of
+        its host, or of the cluster as a whole; see `alloc.resources`.
     """
 
     role: str
@@ -48,6 +53,7 @@ class TaskGroup:
     memory_mib: int = 0
     gpu_memory_mib: int = 0
     mig_profile: str | None = None
+    resources: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         where = f'task group "{self.role}"'
@@ -73,11 +79,21 @@ class TaskGroup:
                 f"{where}: gpu_milli is {self.gpu_milli}; above one GPU only whole GPUs can be "
                 "asked for, so round to a multiple of 1000."
             )
+        object.__setattr__(self, "resources", amounts_of(self.resources, where))
 
     @cached_property
     def demand(self) -> tuple[int, ...]:
-        """Demand of one task in the order of `alloc.units.RESOURCES`."""
-        return (self.gpu_milli, self.cpu_milli, self.memory_mib)
+        """Demand of one task: GPU, CPU, memory, then the other resources by name.
+
+        The task groups of an `alloc.problems.allocation.Instance` all have the resources of its
+        topology, in the order of `alloc.topology.Topology.resource_names`.
+        """
+        return (self.gpu_milli, self.cpu_milli, self.memory_mib, *amounts_of(self.resources).row)
+
+    @property
+    def resources_on_axis(self) -> tuple[str, ...]:
+        """Names of the other resources in `demand`, sorted."""
+        return amounts_of(self.resources).names
 
     @property
     def shares_gpu(self) -> bool:
@@ -88,6 +104,36 @@ class TaskGroup:
     def uses_gpu(self) -> bool:
         """Whether a task holds GPUs, a share of one, or a MIG slice."""
         return self.gpu_milli > 0 or self.mig_profile is not None
+
+
+class Gang:
+    """Tasks, GPU type and level of a configuration, as a key whose hash is worked out once.
+
+    Parameters
+    ----------
+    parts
+        What makes two gangs equal.
+    """
+
+    __slots__ = ("__weakref__", "_hash", "parts")
+
+    def __init__(self, parts: tuple[object, ...]) -> None:
+        self.parts = parts
+        self._hash = hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Gang) and self.parts == other.parts)
+
+    def __reduce__(self) -> tuple[type[Gang], tuple[tuple[object, ...]]]:
+        # Hashes of text differ from process to process: they are no part of what is sent.
+        return Gang, (self.parts,)
+
+
+_GANGS: WeakValueDictionary[Gang, Gang] = WeakValueDictionary()
+"""Gangs in use: a dictionary finds a key that is the very same object without comparing it."""
 
 
 @dataclass(frozen=True)
@@ -122,15 +168,36 @@ class Configuration:
                 f"a configuration names a role twice ({', '.join(roles)}); merge the task groups."
             )
         require_non_negative(self.rate, f"configuration {self.label}", "rate")
+        if any(group.resources is not NO_AMOUNTS for group in self.tasks):
+            names = {name for group in self.tasks for name in group.resources_on_axis}
+            object.__setattr__(self, "tasks", _on_axis(self.tasks, tuple(sorted(names))))
 
     @cached_property
     def demand(self) -> tuple[int, ...]:
-        """Demand of all tasks together in the order of `alloc.units.RESOURCES`."""
-        totals = [0] * len(RESOURCES)
+        """Demand of all tasks together, in the order of `TaskGroup.demand`."""
+        totals = [0] * len(self.tasks[0].demand)
         for group in self.tasks:
             for r, amount in enumerate(group.demand):
                 totals[r] += group.count * amount
         return tuple(totals)
+
+    @cached_property
+    def gang(self) -> Gang:
+        """What decides where the tasks can be placed together; equal ones are one object."""
+        gang = Gang((self.tasks, self.gpu_type, self.within))
+        return _GANGS.setdefault(gang, gang)
+
+    def with_resources(self, names: tuple[str, ...]) -> Configuration:
+        """Return the configuration with all task groups on one axis (`alloc.resources`).
+
+        Parameters
+        ----------
+        names
+            The names of the axis beyond GPU, CPU and memory, sorted, with all that a group asks
+            for.
+        """
+        tasks = _on_axis(self.tasks, names)
+        return self if tasks is self.tasks else replace(self, tasks=tasks)
 
     @cached_property
     def label(self) -> str:
@@ -159,6 +226,13 @@ class Configuration:
     def num_tasks(self, role: str) -> int:
         """Return the number of tasks of a role, 0 if there are none."""
         return self.counts.get(role, 0)
+
+
+def _on_axis(tasks: tuple[TaskGroup, ...], names: tuple[str, ...]) -> tuple[TaskGroup, ...]:
+    """Return task groups whose resources have all of the names; the same if they have."""
+    if all(group.resources_on_axis == names for group in tasks):
+        return tasks
+    return tuple(replace(g, resources=on_axis(g.resources, names)) for g in tasks)
 
 
 def rigid_gang(

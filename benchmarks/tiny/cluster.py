@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Container, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from alloc.errors import InstanceError
-from alloc.problems.allocation.instance import Instance
+from alloc.problems.allocation.instance import Instance, Moves, overfull
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.units import MILLI
 from alloc.workload import Configuration, Job, TaskGroup
 
+NAMED = 0.5
+"""How many of the problems have named resources."""
 RACKS = (Domain("r0", "rack"), Domain("r1", "rack"))
 
 
@@ -51,6 +55,68 @@ def random_gang(
     )
 
 
+def with_named_resources(rng: Random, instance: Instance) -> Instance:
+    """Return an instance whose jobs also ask for a disk of their hosts and seats of the cluster.
+
+    The instance itself where no job could run then, or what runs would no longer fit.
+    """
+    topology, jobs = asking_for_names(rng, instance)
+    able = {
+        job.id
+        for job in jobs
+        if any(c.rate > 0 and packs(topology, [c]) for c in job.configurations)
+    }
+    if not able.issuperset(a.job for a in instance.running):
+        return instance
+    _require_agreement(topology, jobs, able)
+    kept = tuple(job for job in jobs if job.id in able)
+    if not kept:
+        return instance
+    named = instance.replace(topology=topology, jobs=kept, moves=instance.moves or Moves())
+    if overfull(named) is not None:
+        return instance
+    return named.replace(moves=instance.moves)
+
+
+def asking_for_names(rng: Random, instance: Instance) -> tuple[Topology, tuple[Job, ...]]:
+    """Return the cluster with disks on its hosts and seats of its own, and jobs that ask."""
+    kinds = tuple(
+        replace(kind, resources={"disk": rng.randint(0, 6)})
+        for kind in instance.topology.host_types
+    )
+    topology = instance.topology.replace(
+        host_types=kinds, resources={"seat": rng.randint(1, 5), "unused": 7}
+    )
+    made: dict[tuple[Configuration, ...], tuple[Configuration, ...]] = {}
+    for job in instance.jobs:
+        if job.configurations not in made:
+            made[job.configurations] = tuple(
+                replace(c, tasks=tuple(_asking(rng, group) for group in c.tasks))
+                for c in job.configurations
+            )
+    jobs = tuple(job.replace(configurations=made[job.configurations]) for job in instance.jobs)
+    return topology, jobs
+
+
+def _asking(rng: Random, group: TaskGroup) -> TaskGroup:
+    return replace(
+        group, resources={"disk": rng.choice((0, 0, 1, 2, 3)), "seat": rng.choice((0, 0, 1, 2))}
+    )
+
+
+def _require_agreement(topology: Topology, jobs: Sequence[Job], able: Container[str]) -> None:
+    """Refuse an `Instance` that does not take exactly the jobs that stand somewhere."""
+    for job in jobs:
+        try:
+            Instance("tiny", topology, (job,))
+        except InstanceError as error:
+            if job.id in able:
+                raise AssertionError(f"Instance refuses what can run: {error}") from error
+        else:
+            if job.id not in able:
+                raise AssertionError(f"Instance takes {job.id}, which stands nowhere")
+
+
 def accepted(topology: Topology, jobs: Sequence[Job], **options: Any) -> Instance | None:
     """Return the instance of the jobs that can run; None if there is none.
 
@@ -59,18 +125,10 @@ def accepted(topology: Topology, jobs: Sequence[Job], **options: Any) -> Instanc
     AssertionError
         If `Instance` refuses a job that can run, or takes one that cannot.
     """
-    able = []
-    for job in jobs:
-        stands = any(c.rate > 0 and packs(topology, [c]) for c in job.configurations)
-        try:
-            Instance("tiny", topology, (job,))
-        except InstanceError as error:
-            if stands:
-                raise AssertionError(f"Instance refuses what can run: {error}") from error
-            continue
-        if not stands:
-            raise AssertionError(f"Instance takes {job.id}, which stands nowhere")
-        able.append(job)
+    able = [
+        job for job in jobs if any(c.rate > 0 and packs(topology, [c]) for c in job.configurations)
+    ]
+    _require_agreement(topology, jobs, {job.id for job in able})
     return Instance("tiny", topology, tuple(able), **options) if able else None
 
 
@@ -85,6 +143,19 @@ def packs(topology: Topology, gangs: Sequence[Configuration]) -> bool:
         ),
         key=lambda task: task[:3],
     )
+    named: Counter[str] = Counter()
+    for gang in gangs:
+        for group in gang.tasks:
+            for name, amount in group.resources.items():
+                named[name] += group.count * amount
+    on_hosts = {name for kind in topology.host_types for name in kind.resources}
+    for name in named.keys() - on_hosts:
+        if named[name] > topology.resources.get(name, 0):
+            return False
+    disks = [
+        {name: topology.host_type(host).resources.get(name, 0) for name in named.keys() & on_hosts}
+        for host in topology.hosts
+    ]
     cpu = [topology.host_type(host).cpu_milli for host in topology.hosts]
     memory = [topology.host_type(host).memory_mib for host in topology.hosts]
     gpus = [[MILLI] * topology.host_type(host).num_gpus for host in topology.hosts]
@@ -99,15 +170,16 @@ def packs(topology: Topology, gangs: Sequence[Configuration]) -> bool:
         tried = set()
         for h in range(len(cpu)):
             # Of hosts that are alike one is tried; where a gang must stay on its host, none is.
-            own = gang.within == "host" or any(
+            alone = gang.within == "host" or any(
                 gangs[g].within == "host" and place == h for g, place in inside.items()
             )
-            alike = domains[h] if own else domains[h][:-1]
+            alike = domains[h] if alone else domains[h][:-1]
             here: tuple[object, ...] = (
                 topology.gpu_types[h],
                 alike,
                 cpu[h],
                 memory[h],
+                tuple(disks[h].items()),
                 tuple(gpus[h]),
             )
             if here in tried:
@@ -117,6 +189,9 @@ def packs(topology: Topology, gangs: Sequence[Configuration]) -> bool:
                 continue
             if cpu[h] < group.cpu_milli or memory[h] < group.memory_mib:
                 continue
+            own = {name: n for name, n in group.resources.items() if name in on_hosts}
+            if any(disks[h][name] < n for name, n in own.items()):
+                continue
             place = -1 if gang.within is None else int(topology.domain_of_host[gang.within][h])
             first = k not in inside
             if gang.within is not None and (place < 0 or inside.get(k, place) != place):
@@ -124,6 +199,8 @@ def packs(topology: Topology, gangs: Sequence[Configuration]) -> bool:
             for held in _ways_to_hold(gpus[h], group.gpu_milli):
                 cpu[h] -= group.cpu_milli
                 memory[h] -= group.memory_mib
+                for name, n in own.items():
+                    disks[h][name] -= n
                 for g in held:
                     gpus[h][g] -= min(group.gpu_milli, MILLI)
                 if gang.within is not None and first:
@@ -135,6 +212,8 @@ def packs(topology: Topology, gangs: Sequence[Configuration]) -> bool:
                     gpus[h][g] += min(group.gpu_milli, MILLI)
                 cpu[h] += group.cpu_milli
                 memory[h] += group.memory_mib
+                for name, n in own.items():
+                    disks[h][name] += n
                 if found:
                     return True
         return False

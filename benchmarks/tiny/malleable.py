@@ -1,31 +1,83 @@
-"""F2: the least weighted completion time over every choice in every slot, by dynamic programming.
+"""F2: the best completions over every choice in every slot, by dynamic programming.
 
 Its states are the work left of each job and what its rules remember; what may run in one slot is
-what stands on the hosts together.
+what stands on the hosts together. No objective gains by a later completion, so of each state those
+completions are kept that no others beat for every job; every goal is then read off them.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from functools import cache
 from random import Random
 
+from alloc.objectives import objective as objective_of
 from alloc.problems.allocation.instance import Instance, Tenant
-from alloc.problems.allocation.solution import Assignment
+from alloc.problems.allocation.solution import Assignment, Schedule
 from alloc.result import Limits
 from alloc.solving import solve as solve_instance
 from alloc.units import MILLI
 from alloc.verification import verify
 from alloc.workload import Elasticity, Job
-from benchmarks.tiny.cluster import accepted, packs, random_gang, random_topology
+from benchmarks.tiny.cluster import (
+    NAMED,
+    accepted,
+    packs,
+    random_gang,
+    random_topology,
+    with_named_resources,
+)
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
 State = tuple[float, bool, int | None, int | None]
 """Work left, whether it has started, its configuration in the last slot, the one it must keep."""
+Ends = tuple[float, ...]
+"""Completion of each job, seconds; 0 for those that completed before."""
+Problem = tuple[Instance, str]
+
+GOALS = (
+    *("weighted_jct",) * 6,
+    "mean_jct",
+    "makespan",
+    "tardiness",
+    "max_slowdown",
+    "mean_jct + 0.5 makespan",
+    "tardiness + 0.1 mean_jct",
+    "weighted_jct + 3 max_slowdown",
+    "makespan then mean_jct",
+    "makespan then tardiness",
+    "mean_jct then makespan",
+    "weighted_jct then max_slowdown",
+    "max_slowdown then makespan",
+    "tardiness then makespan",
+    "tardiness then max_slowdown then mean_jct",
+    "makespan + mean_jct then tardiness",
+)
+"""Goals: weighted JCT most often, every objective by itself, in sums, and at every level."""
+_TIED = 1e-9
+"""Relative difference of values that counts as none between levels."""
 
 
-def make(rng: Random, scaled: bool, large: bool) -> Instance:
+def make(rng: Random, scaled: bool, large: bool) -> Problem:
+    """Return an instance and a goal; where tardiness counts, most jobs have a due date."""
+    instance = make_instance(rng, scaled, large)
+    goal, slot_s = rng.choice(GOALS), instance.slot_s
+    assert slot_s is not None
+    if "tardiness" in goal:
+        dated = {0} | {j for j in range(1, len(instance.jobs)) if rng.random() < 0.8}
+        jobs = tuple(
+            job.replace(due_date_s=job.arrival_s + slot_s * rng.randint(0, 16) / 4)
+            if j in dated
+            else job
+            for j, job in enumerate(instance.jobs)
+        )
+        instance = instance.replace(jobs=jobs)
+    return instance, goal
+
+
+def make_instance(rng: Random, scaled: bool, large: bool) -> Instance:
     """Return up to three jobs of a few slots each; with restart costs on a single host."""
     while True:
         pays = rng.random() < 0.25
@@ -78,7 +130,7 @@ def make(rng: Random, scaled: bool, large: bool) -> Instance:
             continue
         if pays and rng.random() < 0.5:
             instance = _with_running(rng, instance)
-        return instance
+        return with_named_resources(rng, instance) if rng.random() < NAMED else instance
 
 
 def _with_running(rng: Random, instance: Instance) -> Instance:
@@ -96,8 +148,46 @@ def _with_running(rng: Random, instance: Instance) -> Instance:
     return instance.replace(running=(Assignment(job.id, c, ()),))
 
 
-def truth(instance: Instance) -> Truth:
-    """Return the least weighted completion time."""
+def truth(problem: Problem) -> Truth:
+    """Return the best value of each level among the completions that are best in those before."""
+    instance, goal = problem
+    left = best_ends(instance)
+    if not left:
+        return Truth(None)
+    values = []
+    for level in goal.split(" then "):
+        each = {ends: _value(instance, level, ends) for ends in left}
+        least = min(each.values())
+        values.append(_without_rounding(instance, level, least))
+        left = [ends for ends, value in each.items() if value <= least * (1 + _TIED)]
+    return Truth(tuple(values), ("min",) * len(values))
+
+
+def _value(instance: Instance, level: str, ends: Ends) -> float:
+    """Return the value of a level, by plain arithmetic."""
+    jobs = list(zip(instance.jobs, ends, strict=True))
+    total = 0.0
+    for term in level.split(" + "):
+        *factor, name = term.split()
+        times = [end - job.arrival_s for job, end in jobs]
+        if name == "weighted_jct":
+            value = sum(job.weight * time for (job, _), time in zip(jobs, times, strict=True))
+        elif name == "mean_jct":
+            value = sum(times) / len(times)
+        elif name == "makespan":
+            value = max(ends)
+        elif name == "tardiness":
+            late = [(j.weight, end - j.due_date_s) for j, end in jobs if j.due_date_s is not None]
+            # What rounding leaves of a difference of moments is no tardiness.
+            value = sum(weight * over for weight, over in late if over > 1e-12 * max(ends))
+        else:
+            value = max(t / job.min_run_s for (job, _), t in zip(jobs, times, strict=True))
+        total += float(factor[0]) * value if factor else value
+    return total
+
+
+def best_ends(instance: Instance) -> list[Ends]:
+    """Return all completions that no others beat or equal for every job."""
     slot_s = instance.slot_s
     assert slot_s is not None
     jobs = instance.jobs
@@ -136,7 +226,7 @@ def truth(instance: Instance) -> Truth:
     ]
 
     def moves(j: int, state: State | None, t: int) -> list[tuple[int | None, State | None, float]]:
-        """Return what a job may do in slot t: configuration, state after it, cost if it ends."""
+        """Return what a job may do in slot t: configuration, state after it, its completion."""
         if state is None or t < release[j]:
             return [(None, state, 0.0)]
         left, started, last, only = state
@@ -155,7 +245,7 @@ def truth(instance: Instance) -> Truth:
             if done >= left - 1e-9 * job.work:
                 at = t * slot_s + pause + left / rate
                 if at <= limit[j] + 1e-6 * min(slot_s, 1.0):
-                    found.append((c, None, job.weight * (at - job.arrival_s)))
+                    found.append((c, None, at))
                 continue
             # What the rules do not ask about is forgotten, so that states meet.
             after = round((left - done) / job.work, 12) * job.work
@@ -165,24 +255,31 @@ def truth(instance: Instance) -> Truth:
         return found
 
     @cache
-    def least(t: int, states: tuple[State | None, ...]) -> float:
+    def least(t: int, states: tuple[State | None, ...]) -> list[Ends]:
         if all(state is None for state in states):
-            return 0.0
+            return [(0.0,) * len(states)]
         if t == end:
-            return math.inf
-        best = math.inf
+            return []
+        found: set[Ends] = set()
         each = [moves(j, state, t) for j, state in enumerate(states)]
         for choice in itertools.product(*each):
             if fits(tuple(c for c, _, _ in choice)):
-                cost = sum(part for _, _, part in choice)
-                if cost < best:
-                    best = min(best, cost + least(t + 1, tuple(state for _, state, _ in choice)))
-        return best
+                done = [at for _, _, at in choice]
+                for ends in least(t + 1, tuple(state for _, state, _ in choice)):
+                    found.add(tuple(max(a, b) for a, b in zip(done, ends, strict=True)))
+        return _unbeaten(found)
 
     before = {a.job: a.configuration for a in instance.running}
-    begin = tuple(_first_state(job, before.get(job.id)) for job in jobs)
-    value = least(0, begin)
-    return Truth(None if math.isinf(value) else (value,))
+    return least(0, tuple(_first_state(job, before.get(job.id)) for job in jobs))
+
+
+def _unbeaten(found: set[Ends]) -> list[Ends]:
+    """Return the completions that no others beat or equal for every job."""
+    kept: list[Ends] = []
+    for ends in sorted(found):
+        if not any(all(a <= b for a, b in zip(other, ends, strict=True)) for other in kept):
+            kept.append(ends)
+    return kept
 
 
 def _first_state(job: Job, held: int | None) -> State:
@@ -190,11 +287,31 @@ def _first_state(job: Job, held: int | None) -> State:
     return (job.work_left, held is not None or job.work_done > 0, held, keeps)
 
 
-def solve(instance: Instance, way: str, seconds: float) -> Answer:
+def solve(problem: Problem, way: str, seconds: float) -> Answer:
     """Solve over time with a backend."""
-    result = solve_instance(instance, "malleable", way, limits=Limits(seconds=seconds))
+    instance, goal = problem
+    limits = Limits(seconds=seconds)
+    result = solve_instance(instance, "malleable", way, objective=goal, limits=limits)
     broken = [] if result.solution is None else verify(instance, result.solution)
-    return of_result(result, broken)
+    answer = of_result(result, broken)
+    if result.solution is None:
+        return answer
+    levels = [c.objective_name for c in result.stages or (result.certificate,)]
+    values = tuple(
+        None if value is None else _without_rounding(instance, level, value)
+        for level, value in zip(levels, answer.values, strict=True)
+    )
+    bounds = tuple(
+        _without_rounding(instance, level, bound)
+        for level, bound in zip(levels, answer.bounds, strict=True)
+    )
+    return replace(answer, values=values, bounds=bounds)
+
+
+def _without_rounding(instance: Instance, level: str, value: float) -> float:
+    """Return a value, 0 for what rounding leaves of a tardiness of 0."""
+    least = objective_of(level).rounding(instance, Schedule(()))
+    return 0.0 if 0 < value <= least else value
 
 
 MALLEABLE = Family("malleable", make, ("auto", "highs", "pyomo", "cpsat"), truth, solve)

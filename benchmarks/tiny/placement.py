@@ -12,6 +12,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.result import Limits
 from alloc.solving import solve as solve_instance
 from alloc.verification import verify
+from benchmarks.tiny.cluster import NAMED, with_named_resources
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
 Problem = tuple[Instance, str]
@@ -41,7 +42,8 @@ def make(rng: Random, scaled: bool, large: bool) -> Problem:
         np.random.default_rng(rng.randrange(2**32)), most_jobs=12 if large else 4
     )
     jobs = tuple(job.replace(weight=weight * job.weight) for job in instance.jobs)
-    return instance.replace(jobs=jobs), rng.choice(GOALS)
+    instance, goal = instance.replace(jobs=jobs), rng.choice(GOALS)
+    return with_named_resources(rng, instance) if rng.random() < NAMED else instance, goal
 
 
 def truth(problem: Problem) -> Truth:

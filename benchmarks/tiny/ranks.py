@@ -7,15 +7,13 @@ from random import Random
 
 import numpy as np
 
-from alloc.problems.rank_mapping import step_time, transfer_time
+from alloc.problems.rank_mapping import RankMappingProblem, step_time, transfer_time
 from alloc.result import Limits
 from alloc.solving.rank_mapping.method import map_ranks
 from alloc.topology.communication import CommunicationGraph, CommunicationTree, Fabric
 from alloc.verification.rank_mapping import check_mapping
 from alloc.workload.parallelism import Parallelism
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
-
-Problem = tuple[Fabric, Parallelism]
 
 _SHAPES = (
     (2, 2, 1, 1),
@@ -31,7 +29,7 @@ _SHAPES = (
 _LARGE = ((2, 4, 4, 2), (4, 2, 3, 1), (8, 2, 2, 1), (1, 6, 4, 2))
 
 
-def make(rng: Random, scaled: bool, large: bool) -> Problem:
+def make(rng: Random, scaled: bool, large: bool) -> RankMappingProblem:
     """Return a job of up to four ranks on a tree with domains of any sizes, or on a graph."""
     unit = rng.choice(SCALES) if scaled else 1.0
     job = Parallelism(
@@ -48,7 +46,8 @@ def make(rng: Random, scaled: bool, large: bool) -> Problem:
     names = tuple(f"g{g}" for g in range(gpus))
     if rng.random() < 0.4:
         width = np.array([[rng.choice((10.0, 25.0, 50.0)) for _ in names] for _ in names])
-        return CommunicationGraph(names, np.maximum(width, width.T), np.array(1e-6)), job
+        graph = CommunicationGraph(names, np.maximum(width, width.T), np.array(1e-6))
+        return RankMappingProblem(graph, job)
     depth = rng.randint(1, 3)
     domains = np.zeros((gpus, depth), dtype=int)
     for level in range(1, depth):
@@ -61,7 +60,7 @@ def make(rng: Random, scaled: bool, large: bool) -> Problem:
         np.array(sorted(rng.choice((1, 2, 5, 10, 50, 100)) for _ in range(depth)), dtype=float),
         np.array(sorted((rng.choice((0, 1e-6, 5e-6)) for _ in range(depth)), reverse=True)),
     )
-    return tree, job
+    return RankMappingProblem(tree, job)
 
 
 def _value(fabric: Fabric, job: Parallelism, places: tuple[int, ...]) -> float:
@@ -71,16 +70,16 @@ def _value(fabric: Fabric, job: Parallelism, places: tuple[int, ...]) -> float:
     return transfer_time(job, fabric, where)
 
 
-def truth(problem: Problem) -> Truth:
+def truth(problem: RankMappingProblem) -> Truth:
     """Try every permutation."""
-    fabric, job = problem
+    fabric, job = problem.fabric, problem.parallelism
     ways = itertools.permutations(range(fabric.num_gpus), job.num_ranks)
     return Truth((min(_value(fabric, job, places) for places in ways),))
 
 
-def solve(problem: Problem, way: str, seconds: float) -> Answer:
+def solve(problem: RankMappingProblem, way: str, seconds: float) -> Answer:
     """Map the ranks."""
-    fabric, job = problem
+    fabric, job = problem.fabric, problem.parallelism
     answer = map_ranks(fabric, job, limits=Limits(seconds=seconds))
     return of_result(answer, check_mapping(job, fabric, answer.require_solution()))
 

@@ -15,7 +15,14 @@ from alloc.solving import solve as solve_instance
 from alloc.units import MILLI
 from alloc.verification import verify
 from alloc.workload import Job
-from benchmarks.tiny.cluster import accepted, packs, random_gang, random_topology
+from benchmarks.tiny.cluster import (
+    NAMED,
+    accepted,
+    packs,
+    random_gang,
+    random_topology,
+    with_named_resources,
+)
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
 Problem = tuple[Instance, str]
@@ -51,7 +58,9 @@ def make(rng: Random, scaled: bool, large: bool) -> Problem:
         tenants = (Tenant("red", quota),) if rng.random() < 0.3 else ()
         instance = accepted(topology, jobs, slot_s=slot_s, tenants=tenants)
         if instance is not None:
-            return instance, rng.choice(("progress", "remaining_time", "goodput"))
+            objective = rng.choice(("progress", "remaining_time", "goodput"))
+            named = rng.random() < NAMED
+            return with_named_resources(rng, instance) if named else instance, objective
 
 
 def truth(problem: Problem) -> Truth:

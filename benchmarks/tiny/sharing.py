@@ -20,6 +20,7 @@ from alloc.topology.mig import mig_profiles
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup
 from alloc.workload.interference import InterferenceTable
+from benchmarks.tiny.cluster import NAMED, asking_for_names
 from benchmarks.tiny.family import SCALES, Answer, Family, Truth, of_result
 
 KINDS = (
@@ -79,7 +80,18 @@ def make(rng: Random, scaled: bool, large: bool) -> tuple[Instance, str]:
         tenants = (Tenant("t", quota),) if rng.random() < 0.5 else ()
         running = _running(rng, topology, jobs) if rng.random() < 0.5 else ()
         objective = rng.choice(FAMILIES["sharing"].objectives)
-        return Instance("tiny", topology, tuple(jobs), running=running, tenants=tenants), objective
+        instance = Instance("tiny", topology, tuple(jobs), running=running, tenants=tenants)
+        named = rng.random() < NAMED
+        return _with_names(rng, instance) if named else instance, objective
+
+
+def _with_names(rng: Random, instance: Instance) -> Instance:
+    """Return the instance with named resources, or as it is where not all jobs could run then."""
+    topology, jobs = asking_for_names(rng, instance)
+    try:
+        return instance.replace(topology=topology, jobs=jobs)
+    except InstanceError:
+        return instance
 
 
 def _running(rng: Random, topology: Topology, jobs: list[Job]) -> tuple[Assignment, ...]:
@@ -129,10 +141,8 @@ def solve(problem: tuple[Instance, str], way: str, seconds: float) -> Answer:
 
 SHARING = Family("sharing", make, ("auto", "highs", "pyomo"), truth, solve)
 
-Together = tuple[InterferenceTable, list[str], list[float], int, int]
 
-
-def make_together(rng: Random, scaled: bool, large: bool) -> Together:
+def make_together(rng: Random, scaled: bool, large: bool) -> ColocationProblem:
     """Return kinds of jobs, weights, GPUs and how many jobs may share one."""
     number = rng.randint(2, 8) if large else rng.randint(1, 4)
     beside = np.array(
@@ -143,45 +153,37 @@ def make_together(rng: Random, scaled: bool, large: bool) -> Together:
     jobs = [rng.choice(kinds) for _ in range(rng.randint(20, 200) if large else rng.randint(1, 5))]
     weight = rng.choice(SCALES) if scaled else 1.0
     weights = [weight * rng.choice((1.0, 1.0, 2.5)) for _ in jobs]
-    return (
-        table,
-        jobs,
-        weights,
-        rng.randint(5, 50) if large else rng.randint(1, 3),
-        rng.randint(1, 3),
-    )
+    num_gpus = rng.randint(5, 50) if large else rng.randint(1, 3)
+    return ColocationProblem(jobs, table, num_gpus, rng.randint(1, 3), weights)
 
 
-def _worth(
-    table: InterferenceTable, kinds: list[str], weights: list[float], on: list[int]
-) -> float:
-    speeds = table.speeds([kinds[j] for j in on])
+def _worth(problem: ColocationProblem, on: list[int]) -> float:
+    speeds = problem.table.speeds([problem.kinds[j] for j in on])
     if speeds is None:
         return -np.inf
-    return sum(weights[j] * speed for j, speed in zip(on, speeds, strict=True))
+    return sum(problem.weights[j] * speed for j, speed in zip(on, speeds, strict=True))
 
 
-def truth_together(problem: Together) -> Truth:
+def truth_together(problem: ColocationProblem) -> Truth:
     """Try every GPU, or none, for every job."""
-    table, kinds, weights, gpus, most = problem
-    best = 0.0
-    for where in itertools.product(range(gpus + 1), repeat=len(kinds)):
+    gpus, best = problem.num_gpus, 0.0
+    for where in itertools.product(range(gpus + 1), repeat=len(problem.kinds)):
         groups = [[j for j, g in enumerate(where) if g == k] for k in range(gpus)]
-        if all(len(group) <= most for group in groups):
-            best = max(best, sum(_worth(table, kinds, weights, g) for g in groups if g))
+        if all(len(group) <= problem.max_per_gpu for group in groups):
+            best = max(best, sum(_worth(problem, g) for g in groups if g))
     return Truth((best,), ("max",))
 
 
-def solve_together(problem: Together, way: str, seconds: float) -> Answer:
+def solve_together(problem: ColocationProblem, way: str, seconds: float) -> Answer:
     """Pack and recompute the value."""
-    table, kinds, weights, gpus, most = problem
-    asked = ColocationProblem(kinds, table, gpus, max_per_gpu=most, weights=weights)
-    result = solve_instance(asked, backend=way, limits=Limits(seconds=seconds))
+    result = solve_instance(problem, backend=way, limits=Limits(seconds=seconds))
     packing = result.require_solution()
     everyone = sorted([*packing.left_out, *(j for gpu in packing.gpus for j in gpu)])
-    value = sum(_worth(table, kinds, weights, list(gpu)) for gpu in packing.gpus)
-    broken = [] if everyone == list(range(len(kinds))) else ["a job is nowhere, or twice somewhere"]
-    if len(packing.gpus) > gpus or any(len(gpu) > most for gpu in packing.gpus):
+    value = sum(_worth(problem, list(gpu)) for gpu in packing.gpus)
+    jobs = list(range(len(problem.kinds)))
+    broken = [] if everyone == jobs else ["a job is nowhere, or twice somewhere"]
+    crowded = any(len(gpu) > problem.max_per_gpu for gpu in packing.gpus)
+    if len(packing.gpus) > problem.num_gpus or crowded:
         broken.append("more GPUs, or more jobs on one, than there may be")
     claimed = result.certificate.objective or 0.0
     if abs(value - claimed) > 1e-9 * max(abs(value), abs(claimed)):

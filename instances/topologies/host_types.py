@@ -81,6 +81,8 @@ class HostTypeChoice:
         before any pattern; or None when nothing was chosen.
     file
         The file, for messages.
+    told
+        What the file itself says of some hosts, by id; what was chosen counts before it.
 
     Raises
     ------
@@ -88,8 +90,12 @@ class HostTypeChoice:
         If a machine is unknown or the choice is of another kind.
     """
 
-    def __init__(self, given: HostTypes | None, file: str) -> None:
+    def __init__(
+        self, given: HostTypes | None, file: str, told: Mapping[str, HostType] | None = None
+    ) -> None:
         self._file = file
+        self._given = given
+        self._told = told or {}
         self._for_all: HostType | None = None
         self._by_id: dict[str, HostType] = {}
         self._by_pattern: list[tuple[str, Callable[[str], object], HostType]] = []
@@ -106,10 +112,15 @@ class HostTypeChoice:
             else:
                 self._by_id[key] = kind
 
+    def beside(self, told: Mapping[str, HostType]) -> HostTypeChoice:
+        """Return the choice with what the file itself says of hosts that nothing was chosen for."""
+        return HostTypeChoice(self._given, self._file, told)
+
     @property
     def given(self) -> bool:
-        """Whether the user chose anything."""
-        return self._for_all is not None or bool(self._by_id) or bool(self._by_pattern)
+        """Whether the user chose anything, or the file says it."""
+        chosen = self._for_all is not None or bool(self._by_id) or bool(self._by_pattern)
+        return chosen or bool(self._told)
 
     def of(self, host: str) -> HostType:
         """Return the type of a host.
@@ -128,7 +139,7 @@ class HostTypeChoice:
                 'host_type, a HostType or the name of a machine such as "dgx-h100", or a mapping '
                 "from hosts to them."
             )
-        known = [*self._by_id, *(key for key, _, _ in self._by_pattern)]
+        known = [*self._told, *self._by_id, *(key for key, _, _ in self._by_pattern)]
         raise InstanceError(
             f"{self._file}: host_type says nothing about host {shown(host)}"
             f"{nearest(host, known) or '.'} Name every host, or add a pattern such as "
@@ -141,7 +152,8 @@ class HostTypeChoice:
             return self._for_all
         if host in self._by_id:
             return self._by_id[host]
-        return next((kind for _, fits, kind in self._by_pattern if fits(host)), None)
+        fitting = (kind for _, fits, kind in self._by_pattern if fits(host))
+        return next(fitting, self._told.get(host))
 
 
 def _host_type(value: object) -> HostType:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from alloc.errors import InstanceError
+from alloc.errors import InstanceError, nearest
 from alloc.instances.readers.registry import Option
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.topologies.formats import Request, TopologyFormat
@@ -59,6 +59,10 @@ _MIB = 2**20
 _TOLERATED = "nvidia.com/gpu,amd.com/gpu"
 _REPELS = ("NoSchedule", "NoExecute")
 _MOST_GPUS = 1000
+_IN_BYTES = ("ephemeral-storage", "hugepages-")
+"""Resources whose quantities are bytes, as those of memory are; all others are counted."""
+_NONE = "none"
+"""What the option says so that no other resources are read."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,7 @@ def read_kubernetes_nodes(text: TopologyText, request: Request) -> tuple[Topolog
         )
     builder = TreeBuilder(text.file, host_word="node")
     types = _HostTypes(request, log)
+    types.require_offered(nodes, text.place())
     kinds: dict[HostType, HostType] = {}
     for node in nodes:
         kind = types.of(node)
@@ -259,28 +264,70 @@ class _HostTypes:
                     f"has not the {machine.num_gpus} GPUs of {machine.name}: without its wiring",
                     f"{node.name} has {num_gpus}",
                 )
+        named = self._named(node)
         name = f"{num_gpus}x{gpu}" if num_gpus else "cpu"
+        name += f"-{cpu}m-{memory}mib" + "".join(f"-{n}:{amount}" for n, amount in named.items())
         try:
-            return HostType(f"{name}-{cpu}m-{memory}mib", num_gpus, gpu, cpu, memory, links)
+            return HostType(name, num_gpus, gpu, cpu, memory, links, named)
         except InstanceError as error:
             raise node.entry.error(f"node {shown(node.name)}: {error}") from None
+
+    def require_offered(self, nodes: Sequence[_Node], file: Place) -> None:
+        """Refuse names of resources that no node offers."""
+        for name in self._wanted or ():
+            if not any(name in node.offers for node in nodes):
+                known = sorted({offer for node in nodes for offer in node.offers})
+                raise file.error(
+                    f"resources names {shown(name)}, which no node offers"
+                    f"{nearest(name, known, '; they offer ' + ', '.join(known) + '.')}"
+                )
+
+    @property
+    def _wanted(self) -> tuple[str, ...] | None:
+        """The resources to read beside GPUs, CPU and memory; None for all extended ones."""
+        text = self.request.text_option("resources")
+        if text is None:
+            return None
+        return () if text == _NONE else tuple(name.strip() for name in text.split(","))
+
+    def _named(self, node: _Node) -> dict[str, int]:
+        """Return what a node offers by other names; bytes in MiB, rounded down as memory is."""
+        found = {}
+        for name in sorted(node.offers):
+            extended = "/" in name and name not in _GPUS
+            wanted = extended if self._wanted is None else name in self._wanted
+            if not wanted or node.offers[name].value is None:
+                continue
+            amount = quantity(node.offers[name])
+            if name.startswith(_IN_BYTES):
+                found[f"{name.replace('-', '_')}_mib"] = self._whole_mib(node, amount)
+            elif int(amount):
+                found[name] = int(amount)
+        return found
 
     def _offer(self, node: _Node, resource: str) -> Fraction:
         entry = node.offers.get(resource)
         return Fraction(0) if entry is None or entry.value is None else quantity(entry)
 
     def _memory_mib(self, node: _Node) -> int:
+        return self._whole_mib(node, self._offer(node, "memory"))
+
+    def _whole_mib(self, node: _Node, amount: Fraction) -> int:
+        """Return bytes in MiB, rounded down to a multiple of the option's."""
         step = self.request.options.get("memory_step_mib", 1024)
         assert isinstance(step, int)
         if step < 1:
             raise node.entry.error(f"memory_step_mib is {step}; it must be 1 or more.")
-        return math.floor(self._offer(node, "memory") / _MIB / step) * step
+        return math.floor(amount / _MIB / step) * step
 
     def _num_gpus(self, node: _Node) -> int:
         offered = [r for r in _GPUS if r in node.offers and node.offers[r].value is not None]
         count = sum(int(quantity(node.offers[resource])) for resource in offered)
         if any(_MIG_SLICE.fullmatch(r) and self._offer(node, r) for r in node.offers):
-            self.log.alter("offers MIG slices; only its whole GPUs are read", node.name)
+            self.log.alter(
+                "offers MIG slices; each profile is a resource of its name, beside whole GPUs",
+                node.name,
+            )
         elif not offered:
             count = self._unoffered(node)
         replicas = node.labels.get(_REPLICAS, "1")
@@ -347,6 +394,11 @@ _OPTIONS = (
     Option("gpu_type", str, "GPU type of nodes without a label for it."),
     Option("gpus_per_node", int, "GPUs of nodes that have some and do not say how many."),
     Option("memory_step_mib", int, "Round memory down to a multiple of this, MiB.", 1024),
+    Option(
+        "resources",
+        str,
+        "Other resources to read, with commas, or none; by default the extended ones (a/b).",
+    ),
 )
 
 FORMATS = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from alloc.errors import nearest
@@ -18,6 +18,7 @@ from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.topologies.formats import Request, TopologyFormat
 from alloc.instances.topologies.place import Place, shown
 from alloc.instances.topologies.slurm import Switch, block_topology, ring_topology, tree_topology
+from alloc.instances.topologies.slurm_nodes import KEYS, SlurmNodes
 from alloc.instances.topologies.slurm_writers import write_slurm_block, write_slurm_tree
 from alloc.instances.topologies.text import TopologyText
 from alloc.topology import Topology
@@ -62,7 +63,8 @@ def read_slurm_conf(text: TopologyText, request: Request, kind: str) -> tuple[To
     ----------
     text
         The file. Lines of other kinds are left out and accounted for: some sites keep a tree and
-        blocks in one file.
+        blocks in one file. Lines of ``slurm.conf`` beside them say what the nodes offer
+        (``NodeName=``) and which licences the cluster has (``Licenses=``).
     request
         What the user wants.
     kind
@@ -76,7 +78,12 @@ def read_slurm_conf(text: TopologyText, request: Request, kind: str) -> tuple[To
     log = ReportLog()
     log.files.append(text.file)
     lines: list[_Line] = []
+    nodes = SlurmNodes(log)
     for line in _lines(text):
+        if any(key in line.values for key in KEYS):
+            nodes.read(line.values, line.where)
+            log.rows_read += 1
+            continue
         if line.kind == kind:
             lines.append(line)
         elif line.kind is not None:
@@ -87,12 +94,17 @@ def read_slurm_conf(text: TopologyText, request: Request, kind: str) -> tuple[To
     for line in lines:
         if "linkspeed" in line.values:
             log.alter("LinkSpeed is not read (Slurm gives it no unit)", f"line {line.where.line}")
+    if nodes.host_types:
+        told = request.host_types.beside(nodes.host_types)
+        request = replace(request, host_types=told)
     if kind == "slurm-tree":
         topology = tree_topology(switches, text.file, request)
     elif kind == "slurm-ring":
         topology = ring_topology(switches, text.file, request)
     else:
         topology = block_topology(switches, _block_sizes(lines), text.file, request, log)
+    if nodes.licences:
+        topology = topology.replace(resources=nodes.licences)
     return topology, log.report()
 
 

@@ -9,10 +9,15 @@ import numpy as np
 from scipy import sparse
 
 from alloc.formulation import ArrayModel, BuiltModel
+from alloc.models.malleable.costs import LevelCosts
 from alloc.models.malleable.data import Array, Index
 from alloc.models.malleable.grid import Grid, Held, built_model, fractions, grid_of, idle_free
+from alloc.objectives import Held as HeldLevel
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Solution
+
+Terms = tuple[Index, Array, float]
+"""Columns, their coefficients, and a constant."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,8 @@ class Columns:
         Shape (slots,), empty without a restart cost.
     m
         Shape (configurations,), empty if the job may change its configuration.
+    q
+        The late part of what the due date splits, shape (1,); empty if it splits nothing.
     """
 
     x: Index
@@ -43,6 +50,7 @@ class Columns:
     b: Index
     z: Index
     m: Index
+    q: Index
 
 
 class _Rows:
@@ -80,19 +88,17 @@ class _Builder:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self.rows = _Rows()
-        self.cost: list[Array] = []
         self.lower: list[Array] = []
         self.upper: list[Array] = []
         self.integer: list[np.ndarray] = []
         self.count = 0
 
     def block(
-        self, shape: tuple[int, ...], cost: float, upper: Array | float, whole: bool
+        self, shape: tuple[int, ...], upper: Array | float, whole: bool, lower: float = 0.0
     ) -> Index:
-        """Add a block of variables from 0 to `upper`."""
+        """Add a block of variables from `lower` to `upper`."""
         size = int(np.prod(shape))
-        self.cost.append(np.full(size, cost))
-        self.lower.append(np.zeros(size))
+        self.lower.append(np.full(size, lower))
         self.upper.append(np.broadcast_to(np.asarray(upper, dtype=float), shape).ravel())
         self.integer.append(np.full(size, whole))
         self.count += size
@@ -101,7 +107,7 @@ class _Builder:
     def columns(self, j: int) -> Columns:
         """Add the variables of a job."""
         grid, data = self.grid, self.grid.data
-        slots, table, weight = grid.slots(j), data.table(j), float(data.weight[j])
+        slots, table = grid.slots(j), data.table(j)
         num, choices = len(slots), len(table.rate)
         restarts = num if grid.restart(j) > 0 else 0
         fixed = choices if data.instance.jobs[j].elasticity != "malleable" else 0
@@ -110,15 +116,17 @@ class _Builder:
         if num and not grid.may_run_over(j):
             after[-1] = 0.0  # finished by its limit
         over = float(data.work[j]) if grid.may_run_over(j) else 0.0
+        rate = float(table.rate.max())
         return Columns(
-            x=self.block((num, choices), 0.0, 1.0, True),
-            v=self.block((num, choices), 0.0, 1.0, False),
-            u=self.block((num,), 0.0, after, True),
-            e=self.block((num,), weight, stay, False),
-            o=int(self.block((1,), weight / float(table.rate.max()), over, False)[0]),
-            b=self.block((restarts,), 0.0, 1.0, True),
-            z=self.block((restarts,), 0.0, 1.0, False),
-            m=self.block((fixed,), 0.0, 1.0, True),
+            x=self.block((num, choices), 1.0, True),
+            v=self.block((num, choices), 1.0, False),
+            u=self.block((num,), after, True),
+            e=self.block((num,), stay, False),
+            o=int(self.block((1,), over, False)[0]),
+            b=self.block((restarts,), 1.0, True),
+            z=self.block((restarts,), 1.0, False),
+            m=self.block((fixed,), 1.0, True),
+            q=self.block((int(grid.split(j) is not None),), max(over / rate, 1.0), False),
         )
 
     def job(self, j: int, at: Columns) -> None:
@@ -172,6 +180,11 @@ class _Builder:
             add(1, [(none, at.m, 1.0)], upper=1.0)
         if not data.instance.jobs[j].preemptible:
             self._no_pause(j, at)
+        if (split := grid.split(j)) is not None:
+            position, early = split
+            over_s = (none, at.o, -1.0 / float(rate.max()))
+            last = over_s if position == num else (none, at.e[position], -1.0)
+            add(1, [(none, at.q, 1.0), last], lower=-early)  # (C14)
 
     def _restarts(self, j: int, at: Columns, delta: float) -> None:
         add = self.rows.add
@@ -227,10 +240,57 @@ class _Builder:
         ]
         self.rows.add(len(limit), scaled, upper=limit / scale)
 
+    def level(self, level: LevelCosts, columns: list[Columns], peaks: Index) -> Terms:
+        """Return a level of the goal: columns, their coefficients, and a constant."""
+        at, value, constant = [peaks], [np.ones(len(peaks))], 0.0
+        for j, own in enumerate(columns):
+            costs = self.grid.stay_costs(level.jobs, j)
+            over = costs.over / self.fastest(j)
+            at += [own.e, np.array([own.o]), own.q]
+            value += [costs.each, np.array([over]), np.full(len(own.q), costs.late)]
+            constant += costs.start
+        return np.concatenate(at), np.concatenate(value), constant
+
+    def peaks(self, columns: list[Columns]) -> Index:
+        """Add a variable for every peak, and (C15): no job exceeds it."""
+        grid, target = self.grid, self.grid.data.target
+        last = np.array([grid.longest(j) for j in range(len(columns))])
+        first = np.array([grid.slots(j).start for j in range(len(columns))], dtype=float)
+        none = np.zeros(1, dtype=np.int64)
+        found = []
+        for peak, floor in zip(target.peaks, target.floors, strict=True):
+            top = max(float(peak.at(last).max()), floor)
+            z = self.block((1,), top, False, floor)
+            found.append(z)
+            begin = peak.at(first)
+            for j, own in enumerate(columns):
+                slope = float(peak.slope[j])
+                over = (none, own.o, -slope / self.fastest(j))
+                self.rows.add(1, [(none, z, 1.0), (none, own.e, -slope), over], lower=begin[j])
+        return np.concatenate([np.zeros(0, dtype=np.int64), *found])
+
+    def held(self, columns: list[Columns], peaks: Index) -> None:
+        """Add (C16): the earlier levels of the goal keep what they reached."""
+        target = self.grid.data.target
+        first = len(target.level.peaks)
+        none = np.zeros(1, dtype=np.int64)
+        for level, limit in target.held:
+            own = peaks[first : first + len(level.peaks)]
+            first += len(level.peaks)
+            at, value, constant = self.level(level, columns, own)
+            # In units of its largest cost of a slot: what is held may be of any size, and solvers'
+            # tolerances are absolute.
+            unit = level.size
+            self.rows.add(1, [(none, at, value / unit)], upper=(limit - constant) / unit)
+
+    def fastest(self, j: int) -> float:
+        """Return the highest rate of a job."""
+        return float(self.grid.data.table(j).rate.max())
+
     def hosts(self, columns: list[Columns]) -> None:
         """Add (C13): what the hosts do not hold together, after all other columns."""
         rows, switches = self.grid.conflict_rows
-        y = self.block((switches,), 0.0, 1.0, True)
+        y = self.block((switches,), 1.0, True)
         first = [self.grid.slots(j).start for j in range(len(columns))]
         for row in rows:
             at = [columns[j].x[t - first[j], c] for j, t, c in row.columns]
@@ -249,27 +309,35 @@ def array_model(grid: Grid) -> tuple[ArrayModel, list[Columns]]:
     per_job = builder.rows.count
     builder.capacity(columns)
     per_slot = builder.rows.count
+    peaks = builder.peaks(columns)
+    builder.held(columns, peaks)
+    per_level = builder.rows.count
     builder.hosts(columns)
     rows = builder.rows
     matrix = sparse.csr_array(
         (np.concatenate(rows.value), (np.concatenate(rows.row), np.concatenate(rows.column))),
         shape=(rows.count, builder.count),
     )
-    slot_s = grid.data.slot_s
+    slot_s, target = grid.data.slot_s, grid.data.target
+    cost = np.zeros(builder.count)
+    own = peaks[: len(target.level.peaks)]
+    positions, values, constant = builder.level(target.level, columns, own)
+    cost[positions] = values * slot_s
     model = ArrayModel(
         sense="min",
-        cost=np.concatenate(builder.cost) * slot_s,
+        cost=cost,
         matrix=matrix,
         row_lower=np.concatenate(rows.lower),
         row_upper=np.concatenate(rows.upper),
         lower=np.concatenate(builder.lower),
         upper=np.concatenate(builder.upper),
         integer=np.concatenate(builder.integer),
-        offset=grid.constant * slot_s,
+        offset=constant * slot_s,
         rows={
-            "C1_to_C12_per_job": slice(0, per_job),
+            "C1_to_C12_and_C14_per_job": slice(0, per_job),
             "C8_capacity": slice(per_job, per_slot),
-            "C13_hosts": slice(per_slot, rows.count),
+            "C15_peaks_and_C16_held": slice(per_slot, per_level),
+            "C13_hosts": slice(per_level, rows.count),
         },
     )
     return model, columns
@@ -288,11 +356,12 @@ def start_values(grid: Grid, columns: list[Columns], size: int, solution: Soluti
     if plan is None or any(len(at.z) for at in columns):
         return None
     values = np.zeros(size)
-    values[size - grid.conflict_rows[1] :] = np.nan
+    values[size - grid.conflict_rows[1] - len(grid.data.target.peaks) :] = np.nan
     for j, profile in plan.items():
         at, first = columns[j], grid.slots(j).start
         stay = fractions(grid, j, profile)
         values[at.e] = stay
+        values[at.q] = np.nan
         values[at.u] = profile.completion > np.array(grid.slots(j)) + 1 + 1e-9
         for offset, c in idle_free(profile.choice):
             k = profile.start + offset - first
@@ -303,9 +372,14 @@ def start_values(grid: Grid, columns: list[Columns], size: int, solution: Soluti
     return values
 
 
-def build_arrays(instance: Instance, objective: str, num_slots: int | None = None) -> BuiltModel:
+def build_arrays(
+    instance: Instance,
+    objective: str,
+    held: Sequence[HeldLevel] = (),
+    num_slots: int | None = None,
+) -> BuiltModel:
     """Build an instance as arrays, over a number of slots or one chosen from its load."""
-    return build_grid(grid_of(instance, num_slots))
+    return build_grid(grid_of(instance, num_slots, objective=objective, held=held))
 
 
 def build_grid(grid: Grid) -> BuiltModel:

@@ -16,8 +16,10 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from alloc.formulation import BuiltModel, CpSatModel
+from alloc.models.malleable.costs import LevelCosts
 from alloc.models.malleable.data import Array
 from alloc.models.malleable.grid import Grid, Held, built_model, fractions, grid_of, idle_free
+from alloc.objectives import Held as HeldLevel
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Solution
 
@@ -46,6 +48,56 @@ class _JobVariables:
     u: list[cp_model.IntVar]
     e: list[cp_model.IntVar]
     o: cp_model.IntVar
+    q: cp_model.IntVar | None
+
+    @property
+    def stay(self) -> cp_model.LinearExprT:
+        """Parts of slots from the first slot to the completion."""
+        return sum(self.e) + self.o
+
+
+@dataclass(frozen=True)
+class _WholeCosts:
+    """The costs of a level in whole numbers.
+
+    Parameters
+    ----------
+    unit
+        Whole numbers per cost of a slot.
+    rate, late
+        As in `alloc.models.malleable.costs.JobCosts`, shape (J,).
+    slopes
+        Of each peak, shape (J,).
+    """
+
+    unit: float
+    rate: list[int]
+    late: list[int]
+    slopes: list[list[int]]
+
+    @staticmethod
+    def of(level: LevelCosts, *, up: bool) -> _WholeCosts:
+        """Return a level's costs, exactly where they are multiples of something.
+
+        Else those of jobs are rounded up or down, and those of peaks down.
+        """
+        parts = [level.jobs.rate, level.jobs.late, *(peak.slope for peak in level.peaks)]
+        values = np.concatenate(parts)
+        exact = whole_multiples(values[values > 0])
+        if exact is not None:
+            unit = exact[0] / float(values[values > 0][0])
+            whole = [np.rint(part * unit).astype(int).tolist() for part in parts]
+        else:
+            unit = _LARGEST_WEIGHT / float(values.max())
+            own = (lambda part: np.ceil(part - 1e-9)) if up else np.floor
+            whole = [own(part * unit).astype(int).tolist() for part in parts[:2]]
+            whole += [np.floor(part * unit).astype(int).tolist() for part in parts[2:]]
+        return _WholeCosts(unit, whole[0], whole[1], whole[2:])
+
+    @property
+    def parts_off(self) -> int:
+        """What two parts more for every job may cost."""
+        return 2 * (sum(self.rate) + sum(self.late) + sum(max(slope) for slope in self.slopes))
 
 
 class _Builder:
@@ -107,7 +159,21 @@ class _Builder:
                 model.add(sum(x[k + 1]) >= sum(x[k]) + u[k] - 1)  # (C12)
             if x and data.started[j]:
                 model.add(sum(x[0]) >= 1)
-        return _JobVariables(x, v, u, e, o)
+        return _JobVariables(x, v, u, e, o, self._late_part(j, e, o))
+
+    def _late_part(
+        self, j: int, e: list[cp_model.IntVar], o: cp_model.IntVar
+    ) -> cp_model.IntVar | None:
+        """Return the late part of what the due date splits, None if it splits nothing."""
+        split = self.grid.split(j)
+        if split is None:
+            return None
+        position, early = split
+        last = o if position == len(e) else e[position]
+        most = int(np.ceil(self.parts * max(float(self.grid.data.shortest[j]), 1.0)))
+        q = self.model.new_int_var(0, most, f"q[{j}]")
+        self.model.add(q >= last - int(np.ceil(self.parts * early)))  # (C14)
+        return q
 
     def _strengthen(
         self,
@@ -183,22 +249,52 @@ class _Builder:
         scale = _LARGEST_WORK / max(work, float(rate.max()))
         return np.ceil(rate * scale).astype(int).tolist(), int(np.floor(work * scale))
 
-    def objective(self) -> tuple[float, float]:
-        """Set the objective; return its scale and what rounding may add, weighted slots."""
-        data = self.grid.data
-        exact = whole_multiples(data.weight)
-        if exact is not None:
-            weights, unit = np.array(exact), exact[0] / float(data.weight[0])
-        else:
-            unit = _LARGEST_WEIGHT / float(data.weight.max())
-            weights = np.ceil(data.weight * unit - 1e-9).astype(int)
-        self.model.minimize(
-            sum(int(w) * (sum(job.e) + job.o) for w, job in zip(weights, self.jobs, strict=True))
-        )
+    def objective(self) -> tuple[float, float, float]:
+        """Set the objective; return its scale, its constant, and what rounding may add, slots."""
+        target = self.grid.data.target
+        whole = _WholeCosts.of(target.level, up=True)
+        value, constant = self._level(target.level, whole, 0)
+        self.model.minimize(value)
+        first = len(target.level.peaks)
+        for level, limit in target.held:
+            own = _WholeCosts.of(level, up=False)
+            value, start = self._level(level, own, first)
+            most = int(np.ceil((limit - start) * own.unit * self.parts)) + own.parts_off
+            self.model.add(value <= most)  # (C16)
+            first += len(level.peaks)
+        data, costs = self.grid.data, target.costs
         stay = np.array([len(self.grid.slots(j)) for j in range(data.num_jobs)]) + data.shortest
-        above = np.maximum(weights / unit - data.weight, 0.0)
-        rounding = float(above @ stay) + 2 * float(data.weight.sum()) / self.parts
-        return unit * self.parts, rounding
+        above = np.maximum(np.array(whole.rate) / whole.unit - costs.rate, 0.0)
+        above += np.maximum(np.array(whole.late) / whole.unit - costs.late, 0.0)
+        rounding = float(above @ stay) + whole.parts_off / whole.unit / self.parts
+        return whole.unit * self.parts, constant, rounding
+
+    def _level(
+        self, level: LevelCosts, whole: _WholeCosts, first_peak: int
+    ) -> tuple[cp_model.LinearExprT, float]:
+        """Return a level in whole numbers, its peaks as variables, and its constant in slots."""
+        grid, constant, terms = self.grid, 0.0, []
+        for j, job in enumerate(self.jobs):
+            costs = grid.stay_costs(level.jobs, j)
+            constant += costs.start
+            late = whole.late[j]
+            each = [whole.rate[j] + late * (cost > level.jobs.rate[j]) for cost in costs.each]
+            over = whole.rate[j] + late * (costs.over > level.jobs.rate[j])
+            terms += [int(cost) * e for cost, e in zip(each, job.e, strict=True)]
+            terms.append(int(over) * job.o)
+            if job.q is not None:
+                terms.append(late * job.q)
+        scale = whole.unit * self.parts
+        last = np.array([grid.longest(j) for j in range(len(self.jobs))])
+        first = np.array([grid.slots(j).start for j in range(len(self.jobs))], dtype=float)
+        for k, (peak, slope) in enumerate(zip(level.peaks, whole.slopes, strict=True), first_peak):
+            floor = grid.data.target.floors[k]
+            top = int(np.ceil(scale * max(float(peak.at(last).max()), floor))) + whole.parts_off
+            z = self.model.new_int_var(int(np.floor(scale * floor)), top, f"z[{k}]")
+            for job, factor, begin in zip(self.jobs, slope, peak.at(first), strict=True):
+                self.model.add(z >= factor * job.stay + int(np.floor(scale * begin)))  # (C15)
+            terms.append(z)
+        return sum(terms), constant
 
 
 def _parts(grid: Grid) -> int:
@@ -208,7 +304,9 @@ def _parts(grid: Grid) -> int:
     weights are rounded too, few: large numbers that have no common divisor make CP-SAT slow.
     """
     data = grid.data
-    weights, largest = whole_multiples(data.weight), 1
+    level, largest = data.target.level, 1
+    costs = np.concatenate([level.jobs.rate, level.jobs.late, *(p.slope for p in level.peaks)])
+    weights = whole_multiples(costs[costs > 0])
     if weights is None:
         return _FEWEST_PARTS
     for j in range(data.num_jobs):
@@ -216,7 +314,11 @@ def _parts(grid: Grid) -> int:
         if whole is None:
             return _FEWEST_PARTS
         largest = max(largest, *whole)
-    wanted = 2 * float(data.weight.sum()) / (_PARTS_SHARE * float(data.weight @ data.shortest))
+    each = level.jobs.rate + level.jobs.late
+    slopes = sum(float(peak.slope.max()) for peak in level.peaks)
+    alone = sum(float((peak.slope * data.shortest).max()) for peak in level.peaks)
+    value = float(each @ data.shortest) + alone
+    wanted = 2 * (float(each.sum()) + slopes) / (_PARTS_SHARE * value)
     choices, distance = max(grid.num_choices, 1), float(grid.num_slots + 1)
     share = max(float((1 / data.shortest).max()), 1.0)
     most = min(
@@ -242,15 +344,20 @@ def whole_multiples(values: Array) -> list[int] | None:
     return [int(n) for n in np.rint(multiples[found[0]])[at]]
 
 
-def build_cpsat(instance: Instance, objective: str, num_slots: int | None = None) -> BuiltModel:
+def build_cpsat(
+    instance: Instance,
+    objective: str,
+    held: Sequence[HeldLevel] = (),
+    num_slots: int | None = None,
+) -> BuiltModel:
     """Build an instance as a CP-SAT model, over a number of slots or one chosen from its load."""
-    return build_grid(grid_of(instance, num_slots))
+    return build_grid(grid_of(instance, num_slots, objective=objective, held=held))
 
 
 def build_grid(grid: Grid) -> BuiltModel:
     """Build a grid as a CP-SAT model."""
     builder = _Builder(grid)
-    scale, rounding = builder.objective()
+    scale, constant, rounding = builder.objective()
     slot_s = grid.data.slot_s
     held = [x for job in builder.jobs for row in job.x for x in row]
     rest = [v for job in builder.jobs for v in (*(p for row in job.v for p in row), *job.u, *job.e)]
@@ -286,7 +393,8 @@ def build_grid(grid: Grid) -> BuiltModel:
         (*held, *rest),
         "min",
         scale / slot_s,
-        grid.constant * slot_s,
+        constant * slot_s,
         rounding * slot_s,
+        grid.data.no_contention,
     )
     return built_model(grid, model, chosen, start, build_grid)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +22,9 @@ from alloc.models.capacity import (
     quotas_of,
     use_order,
 )
-from alloc.objectives import require_slot
+from alloc.models.malleable.costs import Target, peak_floor, target_of
+from alloc.objectives import Held, require_slot
+from alloc.packing import surely_stands_alone
 from alloc.problems.allocation.instance import Instance
 from alloc.workload import Job
 
@@ -75,7 +78,8 @@ class SlotData:
     release
         First slot of each job, shape (J,).
     limit
-        Latest completion of each job in slots (deadline or horizon), infinite if none, shape (J,).
+        Latest completion of each job in slots (deadline, horizon, or what a held peak allows),
+        infinite if none, shape (J,).
     work
         Remaining work, shape (J,).
     weight
@@ -84,6 +88,10 @@ class SlotData:
         Time from arrival to the start of the first slot, slots, shape (J,).
     started
         Jobs that run when the instance starts and may not pause, shape (J,).
+    target
+        What is asked of the completions.
+    held
+        Earlier levels of the goal, with the values that they must keep.
     """
 
     instance: Instance
@@ -97,6 +105,8 @@ class SlotData:
     weight: Array
     lag: Array
     started: npt.NDArray[np.bool_]
+    target: Target
+    held: tuple[Held, ...] = ()
 
     @property
     def num_jobs(self) -> int:
@@ -114,18 +124,53 @@ class SlotData:
         return np.asarray(self.work / fastest[self.table_of])
 
     @cached_property
+    def arrival(self) -> Array:
+        """Arrivals, slots since the start, shape (J,)."""
+        return self.release - self.lag
+
+    @cached_property
+    def area(self) -> Array:
+        """Least use of each row times slots that each job takes, shape (J, R)."""
+        per_work = [(table.use / table.rate[:, None]).min(axis=0) for table in self.tables]
+        return np.array(per_work)[self.table_of] * self.work[:, None]
+
+    def floors(self, begin: Array) -> tuple[float, ...]:
+        """Return a value that no schedule goes below for each peak, jobs beginning at `begin`."""
+        return tuple(
+            peak_floor(peak, begin, self.shortest, self.area, self.rows.capacity)
+            for peak in self.target.peaks
+        )
+
+    @cached_property
     def no_contention(self) -> float:
-        """Weighted JCT in seconds if every job ran alone: a bound in closed form."""
-        return float(self.weight @ (self.lag + self.shortest)) * self.slot_s
+        """The objective if every job ran alone, peaks by the load: a bound in closed form."""
+        level, floors = self.target.level, self.target.floors
+        alone = float(level.jobs.at(self.release + self.shortest).sum())
+        return (alone + sum(floors[: len(level.peaks)])) * self.slot_s
+
+    def relimited(self, other: SlotData) -> SlotData:
+        """Return other data of the instance with this target and these limits."""
+        return replace(other, target=self.target, held=self.held, limit=self.limit)
 
 
-def slot_data(instance: Instance, *, on_hosts: bool = False, keep_all: bool = False) -> SlotData:
+def slot_data(
+    instance: Instance,
+    objective: str = "weighted_jct",
+    held: Sequence[Held] = (),
+    *,
+    on_hosts: bool = False,
+    keep_all: bool = False,
+) -> SlotData:
     """Return an instance on its grid of slots.
 
     Parameters
     ----------
     instance
         The instance.
+    objective
+        One level of a goal.
+    held
+        Earlier levels of the goal.
     on_hosts
         Whether a configuration is dominated only by one that stands wherever it does.
     keep_all
@@ -134,11 +179,12 @@ def slot_data(instance: Instance, *, on_hosts: bool = False, keep_all: bool = Fa
     Raises
     ------
     InstanceError
-        If the instance has no slots.
+        If the instance has no slots, or no due dates where tardiness is asked for.
     UnsupportedFeatureError
-        If a restart takes longer than a slot.
+        If a restart takes longer than a slot, or nobody knows whether a gang can run at all.
     """
     slot_s = require_slot(instance)
+    target, latest = target_of(instance.jobs, objective, held, slot_s)
     quotas = quotas_of(instance)
     weigh = burden_on_hosts if on_hosts else burden
     rows = capacity_rows(instance.topology, [job.configurations for job in instance.jobs], quotas)
@@ -153,15 +199,15 @@ def slot_data(instance: Instance, *, on_hosts: bool = False, keep_all: bool = Fa
                 f"({slot_s:g} s), which the malleable formulation does not model; use longer slots."
             )
         owner = job.tenant if job.tenant in quotas else None
-        held = running.get(job.id)
-        if held is not None and job.arrival_s > 0:
+        before = running.get(job.id)
+        if before is not None and job.arrival_s > 0:
             raise InstanceError(
                 f'job "{job.id}": runs when the instance starts but arrives at '
                 f"{job.arrival_s:g} s; set its arrival_s to 0."
             )
         # A moldable job that runs has made its choice; with a restart cost, any job may best stay.
-        kept = held if job.elasticity != "malleable" else None
-        stay = held if job.restart_cost_s > 0 else None
+        kept = before if job.elasticity != "malleable" else None
+        stay = before if job.restart_cost_s > 0 else None
         key = (id(job.configurations), owner, kept, stay)
         if key not in index:
             use = rows.use(job.configurations, owner)
@@ -169,6 +215,7 @@ def slot_data(instance: Instance, *, on_hosts: bool = False, keep_all: bool = Fa
             fitting = fitting_configurations(instance.topology, rows, job.configurations, use)
             if kept is not None:
                 fitting = fitting[fitting == kept]
+            _require_places(instance, job, fitting)
             weighed = weigh([job.configurations[c] for c in fitting], use[fitting])
             order = use_order(weighed)
             useful = rate[fitting] > 0 if keep_all else pareto_front(order, rate[fitting])
@@ -187,19 +234,34 @@ def slot_data(instance: Instance, *, on_hosts: bool = False, keep_all: bool = Fa
         min(math.inf if job.deadline_s is None else job.deadline_s, horizon)
         for job in instance.jobs
     ]
-    return SlotData(
+    data = SlotData(
         instance=instance,
         slot_s=slot_s,
         rows=rows,
         tables=tuple(tables),
         table_of=np.array(table_of, dtype=np.int64),
         release=release.astype(np.int64),
-        limit=np.array(limits) / slot_s,
+        limit=np.minimum(np.array(limits) / slot_s, latest),
         work=np.array([job.work_left for job in instance.jobs]),
         weight=np.array([job.weight for job in instance.jobs]),
         lag=release - arrival,
         started=np.array([j.id in running and not j.preemptible for j in instance.jobs]),
+        target=target,
+        held=tuple(held),
     )
+    floors = data.floors(data.release.astype(float))
+    return replace(data, target=replace(target, floors=floors))
+
+
+def _require_places(instance: Instance, job: Job, configurations: npt.NDArray[np.int64]) -> None:
+    """Refuse configurations that may stand nowhere: a schedule that waits for them has no end."""
+    for c in configurations.tolist():
+        if not surely_stands_alone(instance.topology, job.configurations[c]):
+            raise UnsupportedFeatureError(
+                f'job "{job.id}": expected configurations with a known placement on the empty '
+                f"cluster, but configuration {c} has none that a search of limited length found, "
+                "nor a proof that there is none; drop it, or give it fewer task groups."
+            )
 
 
 def _no_way(instance: Instance, job: Job, kept: int | None) -> str:

@@ -14,30 +14,35 @@ import math
 
 import numpy as np
 
+from alloc.models.malleable.costs import JobCosts, Multipliers
 from alloc.models.malleable.data import Array, SlotData, Table
 
 Pieces = tuple[Array, Array]
 """Slope (price per work) and length (work) of the pieces of a hull, slopes rising."""
 
 
-def fluid_bound(data: SlotData, prices: Array) -> float:
-    """Return the lower bound on weighted JCT in continuous time that prices prove, seconds.
+def fluid_bound(data: SlotData, prices: Array, multipliers: Multipliers | None = None) -> float:
+    """Return the lower bound in continuous time that prices prove, in the objective's unit.
 
     Parameters
     ----------
     data
-        The instance on a grid of slots; only arrivals, work, weights and tables are used.
+        The instance on a grid of slots; only arrivals, work, tables and what is asked are used. The
+        floors of its peaks must hold in continuous time.
     prices
         Price of each row in each slot of the grid, shape (slots, R), 0 or more. Capacity after the
         grid is free.
+    multipliers
+        Of peaks and held levels, where there are any.
     """
     prices = np.maximum(prices, 0.0)
+    job_costs, constant = data.target.relaxed(multipliers or data.target.nothing())
     hulls = [[_hull(table, price) for price in prices @ table.use.T] for table in data.tables]
     costs = [prices @ table.use.T for table in data.tables]
-    total = -float((prices @ data.rows.capacity).sum())
+    total = constant - float((prices @ data.rows.capacity).sum())
     for j in range(data.num_jobs):
         table = int(data.table_of[j])
-        total += _cheapest(data, j, hulls[table], costs[table])
+        total += _cheapest(data, j, job_costs, hulls[table], costs[table])
     return total * data.slot_s
 
 
@@ -61,17 +66,19 @@ def _slope(a: tuple[float, float], b: tuple[float, float]) -> float:
     return (b[1] - a[1]) / (b[0] - a[0])
 
 
-def _cheapest(data: SlotData, j: int, hulls: list[Pieces], price: Array) -> float:
-    """Return the least weight times stay plus price of job j, weighted slots."""
+def _cheapest(
+    data: SlotData, j: int, job_costs: JobCosts, hulls: list[Pieces], price: Array
+) -> float:
+    """Return the least cost of the completion of job j, plus prices."""
     rate = data.table(j).rate
     arrival = float(data.release[j] - data.lag[j])
-    work, weight = float(data.work[j]), float(data.weight[j])
+    work, due = float(data.work[j]), float(job_costs.due[j])
     free: Pieces = (np.zeros(1), np.array([rate.max()]))
     slopes, lengths = np.zeros(0), np.zeros(0)
     best = math.inf
     t = math.floor(arrival + 1e-9)
     first = True
-    while weight * (t - arrival) < best:
+    while first or job_costs.of(j, float(t)) < best:
         slope, length = hulls[t] if t < len(hulls) else free
         share = min(t + 1 - arrival, 1.0) if first else 1.0
         slopes = np.concatenate([slopes, slope])
@@ -88,9 +95,9 @@ def _cheapest(data: SlotData, j: int, hulls: list[Pieces], price: Array) -> floa
             # Completing earlier in the slot costs at least the tangent of the convex cost there.
             here = price[t] if t < len(price) else np.zeros(len(rate))
             saved = float(np.maximum(marginal * rate - here, 0.0).max())
-            at_end = weight * (t + 1 - arrival) + paid
-            at_begin = weight * (begin - arrival) + paid + saved * (t + 1 - begin)
-            best = min(best, at_end, at_begin)
+            # Linear but for the due date, so one of three moments is the cheapest.
+            for end in (begin, min(max(due, begin), t + 1.0), t + 1.0):
+                best = min(best, job_costs.of(j, end) + paid + saved * (t + 1 - end))
         first = False
         t += 1
     return best

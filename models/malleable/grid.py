@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,9 +11,12 @@ import numpy as np
 
 from alloc.formulation import ArrayModel, BuiltModel, CpSatModel, PyomoModel
 from alloc.models.host_conflicts import Conflict, Hosts, Row, conflict_rows, kind_of, with_new
+from alloc.models.malleable.costs import JobCosts
 from alloc.models.malleable.data import Array, Index, SlotData, slot_data
 from alloc.models.malleable.placing import place_plan, plan_of, profile_of_choices
 from alloc.models.malleable.profiles import IDLE, Profile
+from alloc.objectives import Held as HeldLevel
+from alloc.objectives import is_kept
 from alloc.packing import MAX_STEPS, Steps
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Schedule, Solution
@@ -21,6 +24,32 @@ from alloc.workload import Configuration
 
 Held = tuple[int, int, int]
 """A job, a slot, and the column that it holds there."""
+
+
+@dataclass(frozen=True)
+class StayCosts:
+    """What a job's completion costs, as a sum over the slots in which it is unfinished.
+
+    ``start + sum_t each_t e_t + over o + late q`` with e_t the fraction of its slot t in which it
+    is unfinished, o the slots it takes after the last one, and q the late part of the slot in which
+    its due date lies, or of o.
+
+    Parameters
+    ----------
+    start
+        Cost of completing where its first slot begins.
+    each
+        Cost of each of its slots, shape (slots,).
+    over
+        Cost of a slot after the last one.
+    late
+        Cost of a slot of q, where there is one (`Grid.split`).
+    """
+
+    start: float
+    each: Array
+    over: float
+    late: float
 
 
 @dataclass(frozen=True)
@@ -91,10 +120,37 @@ class Grid:
         shortest = float(self.data.shortest[j])
         return shortest / 2 - 1 / (8 * shortest)
 
-    @property
-    def constant(self) -> float:
-        """Return the constant of the objective, weighted slots from arrivals to releases."""
-        return float(self.data.weight @ self.data.lag)
+    def stay_costs(self, costs: JobCosts, j: int) -> StayCosts:
+        """Return the costs of a job's completion as a sum over its slots."""
+        slots, due, late = self.slots(j), float(costs.due[j]), float(costs.late[j])
+        if not late:
+            due = math.inf
+        each = np.full(len(slots), float(costs.rate[j]))
+        each[np.array(slots, dtype=float) >= due] += late
+        over = float(costs.rate[j]) + (late if slots.stop >= due else 0.0)
+        return StayCosts(costs.of(j, float(slots.start)), each, over, late)
+
+    def split(self, j: int) -> tuple[int, float] | None:
+        """Return where the due date of job j splits a slot, and how much of it is not late.
+
+        Where: its position among the job's slots, their number for what is left over. None where
+        the due date counts for nothing, splits no slot, or nothing is left over by then.
+        """
+        target, slots = self.data.target, self.slots(j)
+        levels = (target.level, *(level for level, _ in target.held))
+        due = float(target.costs.due[j])
+        if not any(level.jobs.late[j] for level in levels):
+            return None
+        if slots.start < due < slots.stop and due % 1:
+            return (int(due) - slots.start, due % 1)
+        if slots.stop < due < slots.stop + float(self.data.shortest[j]) and self.may_run_over(j):
+            return (len(slots), due - slots.stop)
+        return None
+
+    def longest(self, j: int) -> float:
+        """Return the latest completion of job j in the model, work left over included, slots."""
+        end = float(self.slots(j).stop)
+        return end + (float(self.data.shortest[j]) if self.may_run_over(j) else 0.0)
 
     @cached_property
     def conflict_rows(self) -> tuple[list[Row[Held]], int]:
@@ -129,9 +185,13 @@ class Grid:
             for j, choice in choices.items()
         }
 
-    def schedule(self, held: Iterable[Held]) -> Schedule:
-        """Return the schedule in which jobs hold columns, on hosts where they stand there."""
-        return place_plan(self.data, self.plan(held), Steps(MAX_STEPS))
+    def schedule(self, held: Iterable[Held]) -> Schedule | None:
+        """Return the schedule in which jobs hold columns, on hosts where they stand there.
+
+        None where it takes so long on hosts that an earlier level of the goal is not kept.
+        """
+        found = place_plan(self.data, self.plan(held), Steps(MAX_STEPS))
+        return found if is_kept(self.data.instance, found, self.data.held) else None
 
     def refined(self, held: Iterable[Held]) -> Grid | None:
         """Return a grid that does not allow what jobs hold, None if it can be carried out.
@@ -147,7 +207,7 @@ class Grid:
             if conflict is not None:
                 found[conflict] = None
         if found:
-            data = slot_data(self.data.instance, on_hosts=True)
+            data = self.data.relimited(slot_data(self.data.instance, on_hosts=True))
             return Grid(data, self.num_slots, with_new(self.conflicts, found))
         end = max(p.start + len(p.choice) for p in plan.values())
         return replace(self, num_slots=2 * end) if end > self.num_slots else None
@@ -213,22 +273,24 @@ def built_model(
     return BuiltModel(model, lambda values: grid.schedule(held(values)), start, refine)
 
 
-def grid_of(instance: Instance, num_slots: int | None = None, *, keep_all: bool = False) -> Grid:
+def grid_of(
+    instance: Instance,
+    num_slots: int | None = None,
+    *,
+    keep_all: bool = False,
+    objective: str = "weighted_jct",
+    held: Sequence[HeldLevel] = (),
+) -> Grid:
     """Return the grid of an instance.
 
     Without a number of slots it is one that good schedules hardly exceed: the releases, the largest
     total area of any capacity row and the longest job together. A last limit that is not far beyond
     that is the end. Dominated configurations stay where all are kept.
     """
-    data = slot_data(instance, keep_all=keep_all)
+    data = slot_data(instance, objective, held, keep_all=keep_all)
     if num_slots is None:
-        areas = np.zeros((data.num_jobs, len(data.rows.names)))
-        for j in range(data.num_jobs):
-            table = data.table(j)
-            per_work = table.use / table.rate[:, None]
-            areas[j] = per_work.min(axis=0) * data.work[j]
         capacity = np.where(data.rows.capacity > 0, data.rows.capacity, np.inf)
-        load = float((areas.sum(axis=0) / capacity).max())
+        load = float((data.area.sum(axis=0) / capacity).max())
         restarts = sum(job.restart_cost_s > 0 for job in instance.jobs)
         serial = float(np.ceil(data.shortest).sum()) + restarts
         stay = min(1.5 * load + 2 * float(np.ceil(data.shortest).max()) + 2, serial)

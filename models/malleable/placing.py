@@ -27,8 +27,8 @@ def place_plan(data: SlotData, plan: Mapping[int, Profile], steps: Steps | None 
     profile, with what is free then; the checker measures what that costs.
 
     It ends: after the last profile the first of the jobs behind has the empty cluster, on which
-    each of its configurations stands (`alloc.models.capacity.fitting_configurations`), and it keeps
-    its hosts until it completes.
+    each of its configurations stands (`alloc.models.malleable.data.slot_data` refuses others), and
+    it keeps its hosts until it completes.
 
     Parameters
     ----------

@@ -1,14 +1,15 @@
 """Job profiles: the subproblem of one job under prices for capacity, by dynamic programming.
 
 A *profile* says in which configuration a job runs in each slot. Given a price per slot for every
-configuration, the cheapest profile of a job minimises ``weight * completion + price of its slots``.
+configuration, the cheapest profile of a job minimises the cost of its completion
+(`alloc.models.malleable.costs.JobCosts`) plus the price of its slots.
 The state is the work left, on a grid. Two roundings make two programs:
 
 * ``lower`` overstates the work done in a slot and understates the work left: its value is a *lower
   bound* on every profile's cost, so the Lagrangian bound made of it is valid.
 * ``upper`` does the opposite: every profile it returns really completes.
 
-Jobs that share a table, a weight and a limit share one program, whatever their work and release.
+Jobs that share a table, costs and a limit share one program, whatever their work and release.
 A single configuration needs no grid: the state is the number of slots left, and both roundings are
 exact.
 """
@@ -24,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import OutOfTime
+from alloc.models.malleable.costs import JobCosts, Multipliers
 from alloc.models.malleable.data import SlotData, Table
 
 Array = npt.NDArray[np.float64]
@@ -64,7 +66,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Program:
-    """The dynamic program shared by jobs of one table, weight and limit.
+    """The dynamic program shared by jobs of one table, costs and limit.
 
     Parameters
     ----------
@@ -73,7 +75,7 @@ class Program:
     columns
         Which of them may be used, shape (C,): all, or one for a moldable job.
     weight
-        Weight per slot of completion.
+        Cost of each slot until the completion, 0 or more.
     limit
         Latest completion, slots.
     pausable
@@ -85,7 +87,12 @@ class Program:
     rounding
         See the module.
     last_fraction
-        With a limit and a single configuration: the fraction of the last slot that its jobs use.
+        With a single configuration, where a limit or a due date makes it matter: the fraction of
+        the last slot that its jobs use.
+    late
+        Cost of each slot between due date and completion besides, 0 or more.
+    due
+        Due date, slots.
     """
 
     table: Table
@@ -97,6 +104,8 @@ class Program:
     num_states: int
     rounding: Rounding
     last_fraction: float = 0.0
+    late: float = 0.0
+    due: float = math.inf
 
     @property
     def counted(self) -> bool:
@@ -116,11 +125,23 @@ class Program:
             rounded = np.floor(steps) if self.rounding == "lower" else np.ceil(steps)
         return np.clip(rounded, 0, None).astype(np.int64)
 
+    def last_part(self, work: float) -> float:
+        """Return the part of the last slot that a job uses, where slots are counted."""
+        return min(work / self.unit - (self.state(work) - 1), 1.0)
+
     def surcharge(self, work: float) -> float:
         """Return the cost of the last slot's fraction where the program leaves it out."""
-        if not self.counted:
+        if not self.counted or self.late:
             return 0.0
-        return self.weight * min(work / self.unit - (self.state(work) - 1), 1.0)
+        return self.weight * self.last_part(work)
+
+    def delay(self, t: float, slots: Array) -> Array:
+        """Return what completing some slots after moment t costs more than completing at t."""
+        cost = self.weight * slots
+        if not self.late:
+            return cost
+        before = max(t - self.due, 0.0)
+        return np.asarray(cost + self.late * (np.maximum(t + slots - self.due, 0.0) - before))
 
     def solve(
         self, prices: Array, first: int, last_free: bool, stop: Callable[[], bool] = never
@@ -147,62 +168,85 @@ class Program:
         """
         states = np.arange(self.num_states + 1)
         rate = self.table.rate[self.columns]
-        steps, finish = self._steps(states, rate)
+        steps, fraction = self._steps(states, rate)
         after = np.maximum(states[None, :] - steps[:, None], 0)
         horizon = len(prices)
         value = np.full((horizon + 1, len(states)), np.inf)
         value[:, 0] = 0.0
         if last_free:
-            value[horizon] = self._beyond(states, rate)
-            value[horizon][horizon + value[horizon] / self.weight > self.limit] = np.inf
+            beyond = self._beyond(states, rate)
+            value[horizon] = self.delay(horizon, beyond)
+            value[horizon][horizon + beyond > self.limit + _FIT] = np.inf
         choice = np.full((horizon, len(states)), IDLE, dtype=np.int16)
         run_value = value if self.pausable else value.copy()
         run_choice = choice if self.pausable else choice.copy()
-        finishes = np.isfinite(finish)
+        finishes = np.isfinite(fraction)
+        rise = self.delay_of_slots(horizon)
+        finish = np.where(finishes, self.delay(0.0, np.where(finishes, fraction, 0.0)), np.inf)
         for t in range(horizon - 1, first - 1, -1):
             if stop():
                 raise OutOfTime
             cost = run_value[t + 1][after]
-            cost += self.weight
-            np.copyto(cost, self._finish_at(t, finish), where=finishes)
+            cost += rise[t]
+            np.copyto(cost, self._finish_at(t, fraction, finish), where=finishes)
             cost += prices[t][:, None]
             best = cost.argmin(axis=0)
             running = cost[best, states]
             if not self.pausable:
                 run_value[t, 1:] = running[1:]
                 run_choice[t] = best
-            idle = self.weight + value[t + 1]
+            idle = rise[t] + value[t + 1]
             if t + 1 > self.limit:
                 idle = np.full_like(idle, np.inf)
             value[t, 1:] = np.minimum(idle, running)[1:]
             choice[t] = np.where(running <= idle, best, IDLE)
         return Solved(self, value, run_value, choice, run_choice, steps)
 
+    def delay_of_slots(self, num_slots: int) -> list[float]:
+        """Return what each slot costs in which the job stays unfinished."""
+        if not self.late:
+            return [self.weight] * num_slots
+        part = np.clip(np.arange(1, num_slots + 1) - self.due, 0.0, 1.0)
+        return (self.weight + self.late * part).tolist()  # type: ignore[no-any-return]
+
     def _steps(
         self, states: npt.NDArray[np.int64], rate: Array
     ) -> tuple[npt.NDArray[np.int64], Array]:
-        """Return the grid steps of a slot, and the cost of finishing from each state (or inf)."""
+        """Return the grid steps of a slot, and the part of it to finish in from each state.
+
+        Infinite where a slot does not suffice. Where slots are counted and only a limit asks for
+        the part, it is left out.
+        """
         if self.counted:
-            finish = np.where(states <= 1, 0.0, np.inf)[None, :]
-            return np.ones(1, dtype=np.int64), finish
+            part = self.last_fraction if self.late else 0.0
+            return np.ones(1, dtype=np.int64), np.where(states <= 1, part, np.inf)[None, :]
         exact = rate / self.unit
         steps = np.ceil(exact) if self.rounding == "lower" else np.floor(exact)
         fraction = states[None, :] / exact[:, None]
-        finish = np.where(fraction <= 1 + _FIT, self.weight * np.minimum(fraction, 1.0), np.inf)
-        return steps.astype(np.int64), finish
+        fraction = np.where(fraction <= 1 + _FIT, np.minimum(fraction, 1.0), np.inf)
+        return steps.astype(np.int64), fraction
 
-    def _finish_at(self, t: int, finish: Array) -> Array:
-        """Return the finishing costs in slot t, infinite where they break the limit."""
+    def _finish_at(self, t: int, fraction: Array, finish: Array) -> Array:
+        """Return the finishing costs in slot t, infinite where they break the limit.
+
+        `finish` is what they are in a slot that the due date leaves alone.
+        """
+        if self.late and t + 1 > self.due:
+            known = np.isfinite(fraction)
+            finish = np.where(known, self.delay(t, np.where(known, fraction, 0.0)), np.inf)
         if t + 1 <= self.limit:
             return finish
-        end = t + finish / self.weight + self.last_fraction
+        end = t + fraction
+        if self.counted and not self.late:
+            end = end + self.last_fraction
         return np.where(end <= self.limit + _FIT, finish, np.inf)
 
     def _beyond(self, states: npt.NDArray[np.int64], rate: Array) -> Array:
-        """Return the cost of finishing alone and free of charge after the last slot."""
+        """Return the slots to finish in, alone and free of charge, after the last one."""
         if self.counted:
-            return self.weight * np.maximum(states - 1, 0).astype(float)
-        return np.asarray(self.weight * states * self.unit / rate.max())
+            part = self.last_fraction if self.late else 0.0
+            return np.where(states > 0, np.maximum(states - 1, 0) + part, 0.0)
+        return np.asarray(states * self.unit / rate.max())
 
 
 @dataclass(frozen=True)
@@ -217,7 +261,7 @@ class Solved:
     steps: npt.NDArray[np.int64]
 
     def cost(self, release: int, work: float, started: bool = False) -> float:
-        """Return the least cost, weight times slots after the release plus prices.
+        """Return the least cost of completing after the release, plus prices.
 
         `started` says that the job runs already and may not pause.
         """
@@ -270,24 +314,32 @@ class Pricing:
         Grid steps for the job with the most work of each program.
     stop
         Asked again and again whether time is up; `solve` then raises `OutOfTime`.
+    job_costs
+        What completions cost; None for the costs of single jobs in what is asked.
     """
 
     def __init__(
-        self, data: SlotData, num_states: int = 1000, stop: Callable[[], bool] = never
+        self,
+        data: SlotData,
+        num_states: int = 1000,
+        stop: Callable[[], bool] = never,
+        job_costs: JobCosts | None = None,
     ) -> None:
         self.data = data
+        self.job_costs = own = data.target.costs if job_costs is None else job_costs
         self.stop = stop
         self.num_states = num_states
         groups: dict[tuple[object, ...], list[int]] = {}
         for j, job in enumerate(data.instance.jobs):
             key = (
                 int(data.table_of[j]),
-                float(data.weight[j]),
+                float(own.rate[j]),
+                (float(own.late[j]), float(own.due[j])) if own.late[j] else None,
                 float(data.limit[j]),
                 job.preemptible,
                 job.elasticity != "malleable",
-                # Where the last slot ends matters to a limit, so such jobs keep apart.
-                float(data.work[j]) if math.isfinite(data.limit[j]) else None,
+                # Where the last slot ends matters to limits and due dates; such jobs keep apart.
+                float(data.work[j]) if math.isfinite(data.limit[j]) or own.late[j] else None,
             )
             groups.setdefault(key, []).append(j)
         self.groups = [(key, np.array(jobs)) for key, jobs in groups.items()]
@@ -299,7 +351,8 @@ class Pricing:
         table = self.data.tables[int(self.data.table_of[jobs[0]])]
         most = float(self.data.work[jobs].max())
         all_columns = np.arange(len(table.rate))
-        apart = bool(key[4])
+        apart = bool(key[5])
+        first, costs = int(jobs[0]), self.job_costs
         choices = [np.array([c]) for c in all_columns] if apart else [all_columns]
         built = []
         for columns in choices:
@@ -308,17 +361,19 @@ class Pricing:
             program = Program(
                 table=table,
                 columns=columns,
-                weight=float(self.data.weight[jobs[0]]),
-                limit=float(self.data.limit[jobs[0]]),
-                pausable=bool(self.data.instance.jobs[int(jobs[0])].preemptible),
+                weight=float(costs.rate[first]),
+                limit=float(self.data.limit[first]),
+                pausable=bool(self.data.instance.jobs[first].preemptible),
                 unit=unit,
                 num_states=0,
                 rounding=rounding,
+                late=float(costs.late[first]),
+                due=float(costs.due[first]),
             )
             states = max(program.state(float(self.data.work[j])) for j in jobs)
             fraction = 0.0
-            if program.counted and math.isfinite(program.limit):
-                fraction = program.surcharge(float(self.data.work[jobs[0]])) / program.weight
+            if program.counted and (program.late or math.isfinite(program.limit)):
+                fraction = program.last_part(float(self.data.work[first]))
             built.append(replace(program, num_states=states, last_fraction=fraction))
         return built
 
@@ -341,14 +396,14 @@ class Pricing:
         return solved
 
     def costs(self, solved: list[list[Solved]]) -> Array:
-        """Return each job's least weighted completion plus prices, slots, counted from 0."""
+        """Return the least cost of each job's completion, plus prices."""
         costs = np.zeros(self.data.num_jobs)
         for (_, jobs), programs in zip(self.groups, solved, strict=True):
             for j in jobs:
                 release, work = int(self.data.release[j]), float(self.data.work[j])
                 started = bool(self.data.started[j])
                 own = min(p.cost(release, work, started) for p in programs)
-                costs[j] = own + self.data.weight[j] * release
+                costs[j] = own + self.job_costs.of(j, release)
         return costs
 
     def profiles(self, solved: list[list[Solved]]) -> list[Profile | None]:
@@ -365,18 +420,23 @@ class Pricing:
 
 
 def lagrangian_bound(
-    data: SlotData, prices: Array, num_states: int = 4000, stop: Callable[[], bool] = never
+    data: SlotData,
+    prices: Array,
+    num_states: int = 4000,
+    stop: Callable[[], bool] = never,
+    multipliers: Multipliers | None = None,
 ) -> float:
-    """Return the lower bound on weighted JCT that prices prove, in plain numpy.
+    """Return the lower bound on the objective that prices prove, in plain numpy.
 
-    ``sum_j min over profiles (w_j C_j + prices) - sum_tr B_r p_tr``, minus arrivals, for any prices
-    p >= 0, shape (slots, R). Schedules may be longer than the priced slots: what comes after them
-    is free, which only lowers the bound.
+    ``sum_j min over profiles (cost of its completion + prices) - sum_tr B_r p_tr``, for any prices
+    p >= 0, shape (slots, R), and, where peaks or held levels link jobs, any multipliers of theirs
+    (`Target.relaxed`). Schedules may be longer than the priced slots: what comes after them is
+    free, which only lowers the bound.
 
     Returns
     -------
     float
-        The bound in seconds.
+        The bound, in the objective's unit.
 
     Raises
     ------
@@ -384,8 +444,7 @@ def lagrangian_bound(
         If `stop`, asked again and again, says so.
     """
     prices = np.maximum(prices, 0.0)
-    pricing = Pricing(data, num_states, stop)
-    costs = pricing.costs(pricing.solve(prices, "lower"))
-    arrival = data.release - data.lag
-    slots = costs.sum() - (prices @ data.rows.capacity).sum() - data.weight @ arrival
-    return float(slots) * data.slot_s
+    costs, constant = data.target.relaxed(multipliers or data.target.nothing())
+    pricing = Pricing(data, num_states, stop, costs)
+    least = pricing.costs(pricing.solve(prices, "lower"))
+    return float(least.sum() + constant - (prices @ data.rows.capacity).sum()) * data.slot_s

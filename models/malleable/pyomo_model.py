@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyomo.environ as pyo
 
 from alloc.formulation import BuiltModel, PyomoModel
+from alloc.models.malleable.costs import LevelCosts
 from alloc.models.malleable.data import Array
 from alloc.models.malleable.grid import Grid, Held, built_model, grid_of
 from alloc.models.named import configuration_names, name_variables
+from alloc.objectives import Held as HeldLevel
 from alloc.problems.allocation.instance import Instance
 
 
@@ -72,14 +74,26 @@ def concrete_model(grid: Grid) -> pyo.ConcreteModel:
             rho[j, c] * m.v[j, t, c] for t in slots[j] if t <= until for c in choices[j]
         )
 
-    model.weighted_jct = pyo.Objective(
-        expr=data.slot_s
-        * (
-            grid.constant
-            + pyo.quicksum(float(data.weight[j]) * model.e[j, t] for j, t in jt)
-            + pyo.quicksum(float(data.weight[j]) / fastest[j] * model.o[j] for j in jobs)
-        )
+    target = data.target
+    splits = {j: split for j in jobs if (split := grid.split(j)) is not None}
+    model.q = pyo.Var(
+        list(splits), bounds=lambda _, j: (0, max(grid.longest(j) - slots[j].stop, 1))
     )
+    model.peak = pyo.Var(range(len(target.peaks)), bounds=lambda _, k: (target.floors[k], None))
+
+    def value(m: pyo.ConcreteModel, level: LevelCosts, first_peak: int) -> Any:
+        """Return a level of the goal, weighted slots."""
+        expression = pyo.quicksum(m.peak[first_peak + k] for k in range(len(level.peaks)))
+        for j in jobs:
+            costs = grid.stay_costs(level.jobs, j)
+            stay = zip(costs.each.tolist(), slots[j], strict=True)
+            expression += costs.start + pyo.quicksum(cost * m.e[j, t] for cost, t in stay)
+            expression += costs.over / fastest[j] * m.o[j]
+            if j in splits:
+                expression += costs.late * m.q[j]
+        return expression
+
+    model.level = pyo.Objective(expr=data.slot_s * value(model, target.level, 0))
 
     @model.Constraint(model.J)
     def C1_work(m: pyo.ConcreteModel, j: int) -> Any:
@@ -178,6 +192,25 @@ def concrete_model(grid: Grid) -> pyo.ConcreteModel:
     def C12_goes_on(m: pyo.ConcreteModel, j: int) -> Any:
         return runs(m, j, slots[j].start) >= 1
 
+    @model.Constraint(list(splits))
+    def C14_late(m: pyo.ConcreteModel, j: int) -> Any:
+        position, early = splits[j]
+        if position == len(slots[j]):
+            return m.q[j] >= m.o[j] / fastest[j] - early
+        return m.q[j] >= m.e[j, slots[j][position]] - early
+
+    @model.Constraint(range(len(target.peaks)), model.J)
+    def C15_peak(m: pyo.ConcreteModel, k: int, j: int) -> Any:
+        peak = target.peaks[k]
+        end = slots[j].start + pyo.quicksum(m.e[j, t] for t in slots[j]) + m.o[j] / fastest[j]
+        return m.peak[k] >= float(peak.slope[j]) * (end - float(peak.origin[j]))
+
+    @model.Constraint(range(len(target.held)))
+    def C16_held(m: pyo.ConcreteModel, h: int) -> Any:
+        level, limit = target.held[h]
+        before = sum(len(other.peaks) for other, _ in target.held[:h])
+        return value(m, level, len(target.level.peaks) + before) <= limit
+
     conflicts, switches = grid.conflict_rows
     if conflicts:
         model.y = pyo.Var(range(switches), domain=pyo.Binary)
@@ -203,12 +236,17 @@ def concrete_model(grid: Grid) -> pyo.ConcreteModel:
     return model
 
 
-def build_pyomo(instance: Instance, objective: str, num_slots: int | None = None) -> BuiltModel:
+def build_pyomo(
+    instance: Instance,
+    objective: str,
+    held: Sequence[HeldLevel] = (),
+    num_slots: int | None = None,
+) -> BuiltModel:
     """Build an instance as a Pyomo model, over a number of slots or one chosen from its load.
 
     It holds every configuration: a constraint of one's own may forbid what dominates another.
     """
-    return build_grid(grid_of(instance, num_slots, keep_all=True))
+    return build_grid(grid_of(instance, num_slots, keep_all=True, objective=objective, held=held))
 
 
 def build_grid(grid: Grid) -> BuiltModel:

@@ -65,7 +65,7 @@ class PackingData:
         topology = instance.topology
         classes: dict[tuple[object, ...], list[int]] = {}
         for h, (row, kind) in enumerate(
-            zip(topology.capacity.tolist(), topology.gpu_types, strict=True)
+            zip(topology.capacity[:, :3].tolist(), topology.gpu_types, strict=True)
         ):
             if row[0]:
                 classes.setdefault((*row, kind), []).append(h)
@@ -74,9 +74,9 @@ class PackingData:
             group = _only_task(job)
             if group.gpu_milli:
                 types = tuple(sorted({c.gpu_type or "" for c in job.configurations}))
-                kinds.setdefault((*group.demand, types), []).append(j)
+                kinds.setdefault((*group.demand[:3], types), []).append(j)
         first = [_only_task(instance.jobs[jobs[0]]) for jobs in kinds.values()]
-        demand = np.array([group.demand for group in first], dtype=np.int64).reshape(-1, 3)
+        demand = np.array([group.demand[:3] for group in first], dtype=np.int64).reshape(-1, 3)
         size = np.array([key[:3] for key in classes], dtype=np.int64).reshape(-1, 3)
         size[:, 0] //= MILLI
         data = PackingData(
@@ -157,8 +157,10 @@ def _refuse(instance: Instance) -> None:
                 f'job "{job.id}": runs {job.configurations[0].label}; offline packing takes jobs '
                 "of a single task, the same in every configuration."
             )
-        if task.mig_profile is not None or task.gpu_memory_mib or job.placement != NO_RULES:
+        unknown = task.mig_profile is not None or task.gpu_memory_mib or task.resources
+        if unknown or job.placement != NO_RULES:
             raise UnsupportedFeatureError(
-                f'job "{job.id}": asks for a MIG slice, GPU memory or placement rules, which '
-                "offline packing does not know; use a formulation for placement or sharing."
+                f'job "{job.id}": asks for a MIG slice, GPU memory, named resources or placement '
+                "rules, which offline packing does not know; use a formulation for placement or "
+                "sharing."
             )

@@ -61,7 +61,8 @@ Constraints
 (C7) together:   sum_d p_d <= 1;  sum_{h in H_d} y_ih <= n_i p_d     for all i of the jobs and d
 (C8) apart:      sum_k p_kd <= 1                                      for all d, over the jobs k
 (C9) presence:   sum_{h in H_d} y_ih <= n_i p_kd;  p_kd <= sum_v x_v;  sum_d p_kd >= sum_v x_v
-(C10) quotas:    sum_v g_v x_v <= q_t                           for all tenants t and cohorts
+(C10) quotas:    sum_v g_v x_v <= q_t                           for all tenants t, cohorts,
+                                                                 and resources of the cluster
 (C11) moves:     m_krh + sum_{i of role r} y_ih >= o_krh;  sum m <= budget;
                  a pinned class has m = 0
 

@@ -13,7 +13,6 @@ from alloc.errors import UnsupportedFeatureError
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
 from alloc.topology.gpu_fit import type_admits
-from alloc.units import RESOURCES
 from alloc.workload import TaskGroup
 
 Counts = npt.NDArray[np.int64]
@@ -49,7 +48,9 @@ class PlacementData:
     groups
         Every task group of every configuration of every job, in order.
     demand
-        Demand of one task, shape (groups, resources), in the units of `RESOURCES`.
+        What one task takes of its host, shape (groups, resources), on the axis of the topology. Of
+        the cluster's own resources that is nothing: they are limits on what runs, wherever it
+        stands (`alloc.models.placement.facts.Facts.quotas`).
     count
         Tasks in each group, shape (groups,).
     job_of, configuration_of
@@ -91,7 +92,7 @@ class PlacementData:
         return PlacementData(
             instance,
             groups,
-            demand=np.array([g.tasks.demand for g in groups]).reshape(-1, len(RESOURCES)),
+            demand=_demand_on_hosts(instance, groups),
             count=np.array([g.tasks.count for g in groups]),
             job_of=np.array([g.job for g in groups]),
             configuration_of=np.array([g.configuration for g in groups]),
@@ -160,6 +161,13 @@ class PlacementData:
                 for (j, c), placed in sorted(tasks.items())
             )
         )
+
+
+def _demand_on_hosts(instance: Instance, groups: tuple[Group, ...]) -> Counts:
+    width = len(instance.resource_names)
+    demand = np.array([g.tasks.demand for g in groups], dtype=np.int64).reshape(-1, width)
+    demand[:, list(instance.topology.cluster_columns)] = 0
+    return demand
 
 
 def _initial(instance: Instance, groups: tuple[Group, ...]) -> csr_array:

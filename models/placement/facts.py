@@ -227,7 +227,10 @@ class Facts:
         return limited or bool(self.terms & {"moves", "moved_gb"})
 
     def quotas(self) -> list[tuple[str, list[tuple[int, int]], int]]:
-        """Return the limits on GPU of tenants and cohorts: name, (way, milli-GPU), most."""
+        """Return the limits on what runs: name, (way, amount), most.
+
+        On the GPU of each tenant and cohort, milli-GPU, and on each of the cluster's own resources.
+        """
         found = []
         cohorts: dict[str, list[str]] = {}
         quota = {t.name: t.gpu_quota_milli for t in self.instance.tenants}
@@ -238,7 +241,7 @@ class Facts:
                 cohorts.setdefault(tenant.cohort, []).append(tenant.name)
         for cohort, names in cohorts.items():
             found.append((f"cohort {cohort}", set(names), sum(quota[n] for n in names)))
-        return [
+        limits = [
             (
                 name,
                 [
@@ -251,6 +254,13 @@ class Facts:
             )
             for name, owners, most in found
         ]
+        topology = self.instance.topology
+        for r in topology.cluster_columns:
+            amounts = [self.configuration(way).demand[r] for way in self.ways]
+            uses = [(v, amount) for v, amount in enumerate(amounts) if amount]
+            if uses:
+                limits.append((topology.resource_names[r], uses, int(topology.totals[r])))
+        return limits
 
     def allocation(self, x: npt.NDArray[np.float64], y: Counts) -> Allocation:
         """Return the allocation of gangs per way, shape (ways,), and tasks, shape (rows, hosts)."""

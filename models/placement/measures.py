@@ -328,4 +328,6 @@ class Measures:
 
 def _fits(shape: Shape, capacity: Index, gpu_type: str) -> bool:
     needs = (shape.num_gpus * MILLI, shape.cpu_milli, shape.memory_mib)
-    return (shape.gpu_type in (None, gpu_type)) and bool((np.array(needs) <= capacity).all())
+    return (shape.gpu_type in (None, gpu_type)) and bool(
+        (np.array(needs) <= capacity[: len(needs)]).all()
+    )

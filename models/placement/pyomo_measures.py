@@ -95,9 +95,8 @@ class PyomoMeasures:
     def _balance(self) -> Any:
         m, facts = self.model, self.facts
         capacity = facts.instance.topology.capacity
-        keys = [
-            (h, r) for r in range(len(RESOURCES)) for h in np.flatnonzero(capacity[:, r]).tolist()
-        ]
+        resources = range(capacity.shape[1])
+        keys = [(h, r) for r in resources for h in np.flatnonzero(capacity[:, r]).tolist()]
         m.b = pyo.Var(keys, bounds=(0, 2))
 
         def share(h: int, r: int) -> Any:
@@ -109,7 +108,7 @@ class PyomoMeasures:
         means = {
             r: pyo.quicksum(share(h, r) for h, q in keys if q == r)
             / max(1, sum(q == r for _, q in keys))
-            for r in range(len(RESOURCES))
+            for r in resources
         }
 
         @m.Constraint(keys)

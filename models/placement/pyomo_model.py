@@ -14,7 +14,6 @@ from alloc.models.placement.pyomo_measures import PyomoMeasures
 from alloc.objectives import Held, parse_level
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation
-from alloc.units import RESOURCES
 
 
 def concrete_model(facts: Facts) -> pyo.ConcreteModel:
@@ -29,7 +28,7 @@ def concrete_model(facts: Facts) -> pyo.ConcreteModel:
     model.V = pyo.Set(initialize=range(len(ways)))
     model.I = pyo.Set(initialize=range(len(rows)))
     model.H = pyo.Set(initialize=range(topology.num_hosts))
-    model.R = pyo.Set(initialize=range(len(RESOURCES)))
+    model.R = pyo.Set(initialize=range(len(topology.resource_names)))
     model.x = pyo.Var(
         model.V, domain=pyo.Integers, bounds=lambda _, v: (0, facts.size(ways[v].job_class))
     )

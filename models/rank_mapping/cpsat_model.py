@@ -12,10 +12,18 @@ _LARGEST_COEFFICIENT = 10**9
 """Costs are scaled to integers up to this; whole numbers up to it stay as they are."""
 
 
-def cpsat_counts(problem: CountProblem) -> CpSatModel:
+def cpsat_counts(problem: CountProblem, known: tuple[int, ...] | None = None) -> CpSatModel:
     """Return the count model; its variables are x of the open levels, domain by domain.
 
     Levels at which every boundary is cut in any case need no variables: they only leave room.
+
+    Parameters
+    ----------
+    problem
+        The counts.
+    known
+        Boundaries that some solution cuts at each level, if one is known. Where a single cut takes
+        longer than all of its cuts, none is made; otherwise it would set the unit of all costs.
     """
     model = cp_model.CpModel()
     levels, stages = range(problem.open_levels), range(problem.stages)
@@ -53,11 +61,16 @@ def cpsat_counts(problem: CountProblem) -> CpSatModel:
             model.add(sum(y[level, b] for b in boundaries) >= least)
     f, extra = problem.boundary_s, problem.micro_batches - 1
     cost = {level: 2 * (f[level - 1] - f[level]) for level in levels[1:]}
+    if known is not None:
+        seconds = sum(c * (known[n] + extra * (known[n] > 0)) for n, c in cost.items())
+        for level in [n for n, c in cost.items() if c * (1 + extra) > seconds * (1 + 1e-9)]:
+            del cost[level]
+            model.add(z[level] == 0)
     scale = _scale(max([*cost.values(), 0.0]) * max(1, extra))
     weight = {level: round(value * scale) for level, value in cost.items()}
     model.minimize(
-        sum(weight[level] * cut for (level, _), cut in y.items())
-        + sum(weight[level] * extra * some for level, some in z.items())
+        sum(value * y[level, b] for level, value in weight.items() for b in boundaries)
+        + sum(value * extra * z[level] for level, value in weight.items())
     )
     flat = tuple(x[level][v][p] for level in levels for v in range(len(x[level])) for p in stages)
     # All boundaries are cut at the levels further in.

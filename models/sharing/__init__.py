@@ -41,7 +41,8 @@ r_gq in {0, 1}
     Whether a GPU of group g must be drained and cut anew for pattern q: its new instances do not
     fit beside those in use now.
 e_ot, E_t
-    Milli-GPU that option o counts against tenant t's quota, and the quota.
+    Milli-GPU that option o counts against tenant t's quota, and the quota; or what it takes of a
+    resource of the cluster (`alloc.resources`), and what there is of it.
 
 Variables
 ---------
@@ -67,11 +68,11 @@ Constraints
 (C2) tasks stand:        sum_h y_ih = sum_o d_oi z_o                              for all i
 (C3) slots:              sum_{i in I_s} u_i y_ih <= sum_{g in G_h} sum_q a_qs x_gq   for all s, h
 (C4) GPUs:               sum_q x_gq <= n_g                                        for all g
-(C5) CPU and memory:     sum_i c_i y_ih <= n_h C_h,  sum_i m_i y_ih <= n_h M_h    for all h
-(C6) quotas:             sum_o e_ot z_o <= E_t                                    for all t
+(C5) CPU, memory, ...:   sum_i c_ir y_ih <= n_h C_hr    for all h and resources r of hosts
+(C6) quotas:             sum_o e_ot z_o <= E_t          for all t and resources of the cluster
 
-With one host a class the model is exact. With n_h > 1 it is a relaxation that is exact when neither
-CPU nor memory of a host can run out before its GPUs do and no task takes several GPUs; otherwise
+With one host a class the model is exact. With n_h > 1 it is a relaxation that is exact when no
+other resource of a host can run out before its GPUs do and no task takes several GPUs; otherwise
 what it chooses is dealt out to hosts, and the gap says what that lost.
 
 Size: |O| + |I| |H| + sum_g |Q_g| columns. An A100 has 298 layouts of its five main profiles, but

@@ -55,14 +55,23 @@ def costs(data: SharingData, columns: Sequence[Column], objective: str) -> Array
 
 
 def quota_rows(data: SharingData) -> tuple[Array, Array]:
-    """Return the milli-GPU of each option by tenant with a quota, and the quotas."""
+    """Return what each option takes of limits on what runs, and the limits.
+
+    The milli-GPU of every tenant with a quota, then each of the cluster's own resources.
+    """
+    topology = data.instance.topology
     tenants = {tenant.name: t for t, tenant in enumerate(data.instance.tenants)}
-    use = np.zeros((len(tenants), len(data.options)))
+    asked = np.array([data.classes[k].configurations[c].demand for k, c in data.options])
+    cluster = [r for r in topology.cluster_columns if len(asked) and asked[:, r].any()]
+    use = np.zeros((len(tenants) + len(cluster), len(data.options)))
     for o, (k, c) in enumerate(data.options):
+        demand = data.classes[k].configurations[c].demand
         t = tenants.get(data.classes[k].tenant or "")
         if t is not None:
-            use[t, o] = data.classes[k].configurations[c].demand[0]
-    return use, np.array([float(tenant.gpu_quota_milli) for tenant in data.instance.tenants])
+            use[t, o] = demand[0]
+        use[len(tenants) :, o] = [demand[r] for r in cluster]
+    quota = [float(tenant.gpu_quota_milli) for tenant in data.instance.tenants]
+    return use, np.array([*quota, *topology.totals[cluster].astype(float)])
 
 
 def array_model(
@@ -170,16 +179,14 @@ def _add_rows(
     gpus = np.array([len(group.gpus) for group in data.groups], dtype=float)
     builder.rows("C4_gpus", len(gpus), [(group_of, x, 1.0)], upper=gpus)
 
-    for r, name in enumerate(("cpu_milli", "memory_mib")):
+    for r, name in enumerate(data.beside):
         position = np.full(num_classes, -1)
         bound = [h for h in range(num_classes) if data.tight[h][r]]
         position[bound] = np.arange(len(bound))
         here = np.flatnonzero(position[pair_class] >= 0)
-        amount = np.array([getattr(data.items[i], name) for i in pair_item[here]], dtype=float)
-        have = [
-            float(len(data.host_classes[h].hosts) * getattr(data.host_classes[h], name))
-            for h in bound
-        ]
+        amount = np.array([data.items[i].beside[r] for i in pair_item[here]], dtype=float)
+        classes = [data.host_classes[h] for h in bound]
+        have = [float(len(hosts.hosts) * hosts.beside[r]) for hosts in classes]
         used = (position[pair_class[here]], y[here], amount)
         builder.rows(f"C5_{name}", len(bound), [used], upper=np.array(have))
 

@@ -19,6 +19,7 @@ from alloc.models.sharing.patterns import (
 )
 from alloc.objectives.sharing import gpu_layouts
 from alloc.problems.allocation.instance import Instance
+from alloc.topology import Topology
 from alloc.topology.gpu_fit import type_admits
 from alloc.topology.mig import Layout
 from alloc.units import MILLI
@@ -48,28 +49,29 @@ class Item:
         Position of the size in `SharingData.sizes`, or -1 without GPU.
     units
         GPUs of that size that one task takes: more than 1 only for whole ones.
-    cpu_milli, memory_mib
-        What one task takes of its host.
+    beside
+        What one task takes of its host beside GPUs, in the order of `SharingData.beside`.
     gpu_type
         GPU type that its host must have, or None.
     """
 
     size: int
     units: int
-    cpu_milli: int
-    memory_mib: int
+    beside: tuple[int, ...]
     gpu_type: str | None
 
 
 @dataclass(frozen=True)
 class HostClass:
-    """Hosts that are alike, by position in the topology."""
+    """Hosts that are alike, by position in the topology.
+
+    What each offers beside GPUs is in the order of `SharingData.beside`.
+    """
 
     hosts: tuple[int, ...]
     gpu_type: str | None
     num_gpus: int
-    cpu_milli: int
-    memory_mib: int
+    beside: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -131,16 +133,27 @@ class SharingData:
     listed: bool
 
     @cached_property
+    def beside(self) -> tuple[str, ...]:
+        """Names of what hosts offer beside GPUs: CPU, memory, and resources of their own."""
+        topology = self.instance.topology
+        return tuple(topology.resource_names[r] for r in _beside(topology))
+
+    @cached_property
     def roles(self) -> tuple[tuple[tuple[str, int, int], ...], ...]:
         """Role, kind and number of the tasks of each option."""
         sizes = {size: s for s, size in enumerate(self.sizes)}
         index = {item: i for i, item in enumerate(self.items)}
+        columns = _beside(self.instance.topology)
         found = []
         for k, c in self.options:
             configuration = self.classes[k].configurations[c]
             found.append(
                 tuple(
-                    (group.role, index[_item(group, configuration.gpu_type, sizes)], group.count)
+                    (
+                        group.role,
+                        index[_item(group, configuration.gpu_type, sizes, columns)],
+                        group.count,
+                    )
                     for group in configuration.tasks
                 )
             )
@@ -159,7 +172,7 @@ class SharingData:
             for h, hosts in enumerate(self.host_classes):
                 if item.gpu_type not in (None, hosts.gpu_type):
                     continue
-                if item.cpu_milli > hosts.cpu_milli or item.memory_mib > hosts.memory_mib:
+                if any(n > have for n, have in zip(item.beside, hosts.beside, strict=True)):
                     continue
                 if item.size >= 0 and (
                     item.units > hosts.num_gpus
@@ -170,18 +183,19 @@ class SharingData:
         return tuple(found)
 
     @cached_property
-    def tight(self) -> tuple[tuple[bool, bool], ...]:
-        """Whether CPU and memory can run out on a host of each class before its GPUs do."""
-        most = np.zeros((len(self.host_classes), len(self.sizes), 2))
-        free = np.zeros((len(self.host_classes), 2))
+    def tight(self) -> tuple[tuple[bool, ...], ...]:
+        """Whether each resource of `beside` can run out on a host of each class before its GPUs."""
+        width = len(self.beside)
+        most = np.zeros((len(self.host_classes), len(self.sizes), width))
+        free = np.zeros((len(self.host_classes), width))
         for i, h in self.pairs:
             item = self.items[i]
-            use = np.array((item.cpu_milli, item.memory_mib)) / max(item.units, 1)
+            use = np.array(item.beside) / max(item.units, 1)
             if item.size < 0:
                 free[h] = np.where(use > 0, np.inf, free[h])
             else:
                 np.maximum(most[h, item.size], use, out=most[h, item.size])
-        per_gpu = np.zeros((len(self.host_classes), 2))
+        per_gpu = np.zeros((len(self.host_classes), width))
         for group, patterns in zip(self.groups, self.patterns, strict=True):
             for pattern in patterns:
                 use = np.array(pattern.counts) @ most[group.host_class]
@@ -189,17 +203,23 @@ class SharingData:
         found = []
         for h, hosts in enumerate(self.host_classes):
             worst = free[h] + hosts.num_gpus * per_gpu[h]
-            have = (hosts.cpu_milli, hosts.memory_mib)
             shared = not self.listed  # patterns to come may hold more
-            found.append(tuple(bool(shared or w > c) for w, c in zip(worst, have, strict=True)))
-        return tuple(found)  # type: ignore[arg-type]
+            # Of what nobody asks for nothing runs out.
+            asked = [r < 2 or any(i.beside[r] for i in self.items) for r in range(width)]
+            found.append(
+                tuple(
+                    bool((shared and a) or w > c)
+                    for a, w, c in zip(asked, worst, hosts.beside, strict=True)
+                )
+            )
+        return tuple(found)
 
     @property
     def is_exact(self) -> bool:
         """Whether the model of the classes is the problem itself: hosts never bind by themselves.
 
-        So it is if no CPU or memory can run out and no task takes several GPUs, or every class
-        is a single host.
+        So it is if no CPU, memory or other resource can run out and no task takes several GPUs, or
+        every class is a single host.
         """
         single = all(len(hosts.hosts) == 1 for hosts in self.host_classes)
         loose = not any(any(tight) for tight in self.tight)
@@ -233,6 +253,7 @@ def sharing_data(instance: Instance, *, aggregate: bool, states: bool = True) ->
     sizes: dict[Size, int] = {}
     items: dict[Item, int] = {}
     needs: list[dict[int, int]] = []
+    columns = _beside(instance.topology)
     for k, c in options:
         configuration = classes[k].configurations[c]
         if configuration.within is not None:
@@ -243,7 +264,7 @@ def sharing_data(instance: Instance, *, aggregate: bool, states: bool = True) ->
             )
         need: dict[int, int] = {}
         for group in configuration.tasks:
-            item = _item(group, configuration.gpu_type, sizes)
+            item = _item(group, configuration.gpu_type, sizes, columns)
             i = items.setdefault(item, len(items))
             need[i] = need.get(i, 0) + group.count
         needs.append(need)
@@ -287,13 +308,23 @@ def _job_classes(jobs: Sequence[Job]) -> tuple[JobClass, ...]:
     )
 
 
-def _item(group: TaskGroup, gpu_type: str | None, sizes: dict[Size, int]) -> Item:
+def _beside(topology: Topology) -> tuple[int, ...]:
+    """Return the positions on the axis of what hosts offer beside GPUs."""
+    return tuple(
+        r for r in range(1, len(topology.resource_names)) if r not in topology.cluster_columns
+    )
+
+
+def _item(
+    group: TaskGroup, gpu_type: str | None, sizes: dict[Size, int], columns: Sequence[int]
+) -> Item:
+    beside = tuple(group.demand[r] for r in columns)
     if not group.uses_gpu:
-        return Item(-1, 0, group.cpu_milli, group.memory_mib, gpu_type)
+        return Item(-1, 0, beside, gpu_type)
     size = Size(min(group.gpu_milli, MILLI), group.gpu_memory_mib, group.mig_profile)
     s = sizes.setdefault(size, len(sizes))
     units = max(group.gpu_milli // MILLI, 1)
-    return Item(s, units, group.cpu_milli, group.memory_mib, gpu_type)
+    return Item(s, units, beside, gpu_type)
 
 
 def _group_of(size: Size) -> TaskGroup:
@@ -305,16 +336,17 @@ def _group_of(size: Size) -> TaskGroup:
 
 def _host_classes(instance: Instance, aggregate: bool) -> tuple[HostClass, ...]:
     topology = instance.topology
+    beside = topology.capacity[:, list(_beside(topology))].tolist()
     found: dict[tuple[object, ...], list[int]] = {}
     for h, host in enumerate(topology.hosts):
         kind = topology.host_type(host)
-        key = (kind.gpu_type, kind.num_gpus, kind.cpu_milli, kind.memory_mib)
+        key = (kind.gpu_type, kind.num_gpus, *beside[h])
         found.setdefault(key if aggregate else (h,), []).append(h)
     classes = []
     for hosts in found.values():
         kind = topology.host_type(topology.hosts[hosts[0]])
         classes.append(
-            HostClass(tuple(hosts), kind.gpu_type, kind.num_gpus, kind.cpu_milli, kind.memory_mib)
+            HostClass(tuple(hosts), kind.gpu_type, kind.num_gpus, tuple(beside[hosts[0]]))
         )
     return tuple(classes)
 

@@ -89,17 +89,16 @@ def concrete_model(data: SharingData, objective: str) -> pyo.ConcreteModel:
         used = pyo.quicksum(m.x[q] for q in m.Q if columns[q].group == g)
         return _relation(used, len(data.groups[g].gpus))
 
-    @model.Constraint(model.H)
-    def C5_cpu_milli(m: pyo.ConcreteModel, h: int) -> object:
-        hosts = data.host_classes[h]
-        used = pyo.quicksum(data.items[i].cpu_milli * m.y[i, h] for i in items_on[h])
-        return _relation(used, len(hosts.hosts) * hosts.cpu_milli)
+    def fits_beside(r: int) -> pyo.Constraint:
+        def rule(m: pyo.ConcreteModel, h: int) -> object:
+            hosts = data.host_classes[h]
+            used = pyo.quicksum(data.items[i].beside[r] * m.y[i, h] for i in items_on[h])
+            return _relation(used, len(hosts.hosts) * hosts.beside[r])
 
-    @model.Constraint(model.H)
-    def C5_memory_mib(m: pyo.ConcreteModel, h: int) -> object:
-        hosts = data.host_classes[h]
-        used = pyo.quicksum(data.items[i].memory_mib * m.y[i, h] for i in items_on[h])
-        return _relation(used, len(hosts.hosts) * hosts.memory_mib)
+        return pyo.Constraint(model.H, rule=rule)
+
+    for r, name in enumerate(data.beside):
+        model.add_component(f"C5_{name}", fits_beside(r))
 
     use, quota = quota_rows(data)
     model.T = pyo.RangeSet(0, len(quota) - 1)

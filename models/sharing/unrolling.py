@@ -212,8 +212,8 @@ class _Bundle:
     pattern: Pattern | None
     num_gpus: int
     slots: list[int]
+    use: Array
     tasks: list[Task] = field(default_factory=list)
-    use: Array = field(default_factory=lambda: np.zeros(2))
     host: int = -1
     gpu: int = -1
 
@@ -224,11 +224,11 @@ class _Dealer:
     def __init__(self, data: SharingData, hosts: HostClass, tight: bool) -> None:
         self.data, self.hosts, self.tight = data, hosts, tight
         number = len(hosts.hosts)
-        self.capacity = np.array((hosts.cpu_milli, hosts.memory_mib), dtype=float)
+        self.capacity = np.array(hosts.beside, dtype=float)
         self.free = np.tile(self.capacity, (number, 1))
         self.gpus_left = np.full(number, hosts.num_gpus)
         self.index = {h: k for k, h in enumerate(hosts.hosts)}
-        self.uses = [np.array((i.cpu_milli, i.memory_mib), dtype=float) for i in data.items]
+        self.uses = [np.array(i.beside, dtype=float) for i in data.items]
         # GPUs not yet given away, by host, in the groups' order; uncut ones last, so that `pop`
         # takes them first.
         self.open: list[dict[tuple[tuple[str, int], ...], list[int]]] = [{} for _ in hosts.hosts]
@@ -249,11 +249,11 @@ class _Dealer:
         without = [t for t in tasks if items[t.item].size < 0]
         others = [t for t in tasks if items[t.item].size >= 0 and not self._is_whole(items[t.item])]
         large = [
-            _Bundle(None, None, items[t.item].units, [], [t], self.uses[t.item]) for t in whole
+            _Bundle(None, None, items[t.item].units, [], self.uses[t.item], [t]) for t in whole
         ]
         large.sort(key=lambda b: (-b.num_gpus, -b.use[0], -b.use[1]))
         bundles = [
-            _Bundle(group, pattern, 1, list(pattern.counts))
+            _Bundle(group, pattern, 1, list(pattern.counts), np.zeros(len(self.capacity)))
             for group, pattern, number in patterns
             if not self._is_whole_pattern(pattern)
             for _ in range(number)

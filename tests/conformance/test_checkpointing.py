@@ -99,7 +99,7 @@ def test_the_checker_names_what_is_wrong(after, codes):
         (lambda: CheckpointProblem("r", (Phase(math.nan),), 1.0), "work_s is nan"),
         (lambda: CheckpointProblem("r", (Phase(60.0),), 1.0), "never ends"),
         (lambda: pretraining(0), "num_gpus"),
-        (lambda: CheckpointPlan((2.0, 5)), "after has 2.0"),
+        (lambda: CheckpointPlan((2.0, 5)), "after has 2.0"),  # type: ignore[arg-type]
         (lambda: CheckpointPlan((True,)), "after has True"),
     ],
 )

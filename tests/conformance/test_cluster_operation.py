@@ -17,9 +17,10 @@ from alloc.models.operation import operation_arrays, operation_data
 from alloc.models.operation.pyomo_model import pyomo_model, read_plan
 from alloc.models.operation.unrolling import plan_of, values_of
 from alloc.problems.operation.problem import OperationProblem
-from alloc.solving.operation.method import reduced_costs, solve_operation
+from alloc.solving.operation.method import reduced_costs
 from alloc.solving.operation.policies import POLICIES, decide_operation
 from alloc.solving.outcome import Settings
+from alloc.solving.solver import solve
 from alloc.verification.operation import OBJECTIVES, operation_costs, verify_operation
 
 TOLERANCE = 1e-6
@@ -35,7 +36,7 @@ def close(a: float, b: float) -> bool:
 def test_the_solver_finds_the_best_of_all_plans(problem: OperationProblem):
     """Every plan tried by hand: with restarts, stops, caps, pools and both accountings."""
     for objective in OBJECTIVES:
-        result = solve_operation(problem, objective=objective)
+        result = solve(problem, objective=objective)
         assert not verify_operation(problem, result.solution)
         assert result.certificate.status == "optimal"
         assert close(result.objective, best_cost(problem, objective))
@@ -51,7 +52,7 @@ def test_the_whiteboard_is_the_same_problem(problem: OperationProblem):
     plan = read_plan(data, drawn.model, raw.values)
     assert not verify_operation(problem, plan)
     assert close(operation_costs(problem, plan).total, raw.objective)
-    assert close(raw.objective, solve_operation(problem).objective)
+    assert close(raw.objective, solve(problem).objective)
 
 
 @settings(max_examples=25, deadline=None)
@@ -59,7 +60,7 @@ def test_the_whiteboard_is_the_same_problem(problem: OperationProblem):
 def test_patterns_prove_the_same_bound_by_another_way(problem: OperationProblem):
     """Whole nodes as columns share nothing with the aggregated model; the optimum lies between."""
     for objective in OBJECTIVES:
-        best = solve_operation(problem, objective=objective).objective
+        best = solve(problem, objective=objective).objective
         found = solve_by_patterns(problem, objective=objective)
         assert found.converged
         assert not verify_operation(problem, found.plan)
@@ -73,7 +74,7 @@ def test_patterns_prove_the_same_bound_by_another_way(problem: OperationProblem)
 def test_patterns_close_the_gap_of_a_small_cluster(kind):
     """On a decision of 12 jobs, the patterns' relaxation alone proves the optimum."""
     problem = generate_operation(num_nodes=3, num_jobs=12, kind=kind, seed=1)
-    best = solve_operation(problem).objective
+    best = solve(problem).objective
     assert solve_by_patterns(problem).bound == pytest.approx(best, rel=1e-3)
 
 
@@ -84,7 +85,7 @@ def test_bounds_and_policies_are_on_their_sides(problem: OperationProblem):
     """No policy beats the optimum, no multipliers prove more than it, plans fit the model."""
     data = operation_data(problem)
     arrays = operation_arrays(data)
-    result = solve_operation(problem)
+    result = solve(problem)
     best = result.objective
     rng = np.random.default_rng(0)
     for scale in (0.0, 1.0, 10.0):

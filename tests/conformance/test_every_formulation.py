@@ -30,7 +30,7 @@ CLUSTER = Topology(
     (NetworkLink("h0", "r0", 25.0), NetworkLink("h1", "r1", 25.0), NetworkLink("r0", "r1", 10.0)),
 )
 GANGS = tuple(
-    Job(f"j{n}", 0.0, 20.0, (rigid_gang(size),), weight=weight, elasticity="rigid")
+    Job(f"j{n}", 0.0, 20.0, (rigid_gang(size),), weight=weight, elasticity="rigid", due_date_s=15.0)
     for n, (size, weight) in enumerate(((2, 1.0), (1, 2.0), (1, 1.0)))
 )
 PLAIN = Instance("plain", CLUSTER, GANGS, slot_s=10.0)

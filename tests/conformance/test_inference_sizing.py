@@ -9,7 +9,7 @@ from inference_strategies import problems
 
 from alloc.models.inference_sizing import frontier, sizing_data
 from alloc.problems.inference_sizing.problem import GpuPool
-from alloc.solving.inference_sizing.method import solve_inference
+from alloc.solving.solver import solve
 from alloc.verification.inference_sizing import verify_inference
 
 QUIET = settings(
@@ -22,8 +22,8 @@ QUIET = settings(
 def test_every_models_finds_the_cost_of_trying_everything(problem):
     """The columns, the dynamic program of the mixes and the patterns each have room for error."""
     best = cheapest(problem)
-    for method in ("mixes", "columns", "pyomo"):
-        outcome = solve_inference(problem, method=method)
+    for method in ("auto", "columns", "pyomo"):
+        outcome = solve(problem, backend=method)
         if best is None:
             assert outcome.certificate.status == "infeasible", method
             continue
@@ -47,12 +47,12 @@ def test_mixes_are_drawn_only_where_gpus_alone_decide():
 def test_a_replica_does_not_straddle_hosts():
     """Two hosts of four GPUs hold two replicas of three, though eight GPUs would hold two more."""
     option = an_option(tensor=3)
-    one = solve_inference(a_problem(0.5, options=(option,)))
+    one = solve(a_problem(0.5, options=(option,)))
     contents = [c.replica_gpus for c in one.solution.contents]
     assert all(c == (3,) for c in contents)
     rate = 2.5
-    two = solve_inference(a_problem(rate, options=(option,)))
-    three = solve_inference(
+    two = solve(a_problem(rate, options=(option,)))
+    three = solve(
         a_problem(rate, options=(option,), pools=(GpuPool("own", "h100", 3, 3, 2.0, 80_000),))
     )
     assert sum(g.replicas for g in three.solution.groups) == 3
@@ -74,11 +74,11 @@ def test_pooling_serves_more_than_its_share():
 def test_held_hosts_are_paid_in_quiet_periods_too():
     """The busy hour decides how many hosts are held; the quiet one rents nothing more."""
     held = GpuPool("own", "h100", 4, 4, 1.0, 80_000, billing="held")
-    outcome = solve_inference(a_problem(3.0, 0.3, pools=(held,)))
+    outcome = solve(a_problem(3.0, 0.3, pools=(held,)))
     [(_, hosts)] = outcome.solution.held
     assert outcome.certificate.objective == pytest.approx(hosts * 4 * 1.0 * (1.0 + 2.0))
     dear = GpuPool("rented", "h100", 4, 4, 1.2, 80_000)
-    both = solve_inference(a_problem(3.0, 0.3, pools=(held, dear)))
+    both = solve(a_problem(3.0, 0.3, pools=(held, dear)))
     assert both.certificate.objective < outcome.certificate.objective
     assert both.certificate.status == "optimal"
 
@@ -87,17 +87,17 @@ def test_no_more_hosts_are_held_than_there_are_in_every_period():
     """Two hosts in one period and one in the other: both say that one can be held."""
     pool = GpuPool("own", "h100", 4, (2, 1), 1.0, 80_000, billing="held")
     free = dataclasses.replace(pool, hosts=2)
-    busy = solve_inference(a_problem(9.0, 0.3, pools=(free,)))
+    busy = solve(a_problem(9.0, 0.3, pools=(free,)))
     [(_, hosts)] = busy.solution.held
     assert hosts == 2
-    assert solve_inference(a_problem(9.0, 0.3, pools=(pool,))).certificate.status == "infeasible"
+    assert solve(a_problem(9.0, 0.3, pools=(pool,))).certificate.status == "infeasible"
     found = verify_inference(a_problem(9.0, 0.3, pools=(pool,)), busy.solution)
     assert [violation.code for violation in found] == ["held"]
 
 
 def test_a_spare_replica_is_kept_for_a_failure():
-    alone = solve_inference(a_problem(1.5))
-    spare = solve_inference(a_problem(1.5, failures=1))
+    alone = solve(a_problem(1.5))
+    spare = solve(a_problem(1.5, failures=1))
     replicas = [sum(g.replicas for g in o.solution.groups) for o in (alone, spare)]
     assert replicas[1] == replicas[0] + 1
     lost = dataclasses.replace(

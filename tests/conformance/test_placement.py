@@ -143,7 +143,7 @@ def tiny_placements(draw: st.DrawFn, *, rules: bool = True, equal: bool = False)
     if rules and len(jobs) > 1 and draw(st.booleans()):
         kind = draw(st.sampled_from(("together", "apart")))
         ids = tuple(job.id for job in jobs[: draw(st.integers(2, len(jobs)))])
-        affinities = (Affinity(kind, draw(st.sampled_from(levels)), ids),)
+        affinities = (Affinity(kind, draw(st.sampled_from(levels)), ids),)  # type: ignore[arg-type]
     most = topology.num_gpus
     tenants: tuple[Tenant, ...] = ()
     if draw(st.booleans()):

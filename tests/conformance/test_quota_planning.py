@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ from alloc.problems.quota_planning.measures import goal_value, level_of, roundin
 from alloc.problems.quota_planning.problem import GpuAmount, GpuCapacity, QuotaTenant
 from alloc.solving import solve
 from alloc.solving.certify import checked_bound
-from alloc.solving.quota_planning.method import solve_quotas
 from alloc.verification.quota_planning import verify_quota_plan
 from benchmarks.tiny.families import FAMILIES
 
@@ -37,7 +37,7 @@ def test_both_models_find_the_value_of_trying_everything(problem):
     best = best_value(problem)
     levels = []
     for method in ("highs", "pyomo"):
-        outcome = solve_quotas(problem, method=method)
+        outcome = solve(problem, backend=method)
         if best is None:
             assert outcome.certificate.status == "infeasible", method
             assert outcome.solution is None
@@ -47,7 +47,7 @@ def test_both_models_find_the_value_of_trying_everything(problem):
         if problem.goal == "fair_coverage":
             found = np.sort(level_of(problem, outcome.solution.served_milli(problem)))
             assert found == pytest.approx(best, abs=1e-6), method
-            assert first(outcome).objective == pytest.approx(best[0], abs=1e-6)
+            assert first(outcome).objective == pytest.approx(best[0], abs=1e-6)  # type: ignore[index]
         else:
             assert first(outcome).objective == pytest.approx(best, abs=1e-6), method
         levels.append([stage.objective for stage in outcome.stages])
@@ -61,7 +61,7 @@ def test_without_cohorts_the_least_quota_is_a_quantile():
     demands = rng.integers(0, 30, (20, 2)).tolist()
     tenants = [QuotaTenant("a", exceeding=0.1), QuotaTenant("b", exceeding=0.25)]
     problem = a_quota_problem(tenants, demands, 100, "least_quota")
-    plan = solve_quotas(problem).solution
+    plan = solve(problem).solution
     found = plan.quota_milli(problem)[:, 0] / GPU
     columns = np.sort(np.array(demands), axis=0)
     assert found.tolist() == [columns[17, 0], columns[14, 1]]
@@ -75,7 +75,7 @@ def test_two_tenants_that_never_peak_together_need_one_peak_between_them():
     ]
     demands = [[8, 0], [0, 8]]
     costs = [
-        solve_quotas(a_quota_problem(tenants, demands, 20, "least_quota")).certificate.objective
+        solve(a_quota_problem(tenants, demands, 20, "least_quota")).certificate.objective
         for tenants in (alone, cohort)
     ]
     assert costs == pytest.approx([16.0, 8.0])
@@ -88,14 +88,14 @@ def test_a_guarantee_is_not_lent_away_for_a_heavier_tenant():
         QuotaTenant("heavy", "c", borrowing_milli=9 * GPU, weight=100.0),
     ]
     problem = a_quota_problem(tenants, [[4, 8], [0, 8]], 8)
-    outcome = solve_quotas(problem)
+    outcome = solve(problem)
     served = outcome.solution.served_milli(problem)[:, 0, :, 0] / GPU
     assert served.tolist() == [[4.0, 4.0], [0.0, 8.0]]
 
 
 def test_quotas_are_multiples_of_the_step():
     problem = a_quota_problem([QuotaTenant("a"), QuotaTenant("b")], [[3, 5]], 8, step_milli=4 * GPU)
-    assert solve_quotas(problem).solution.quota_milli(problem).ravel().tolist() == [4000.0, 4000.0]
+    assert solve(problem).solution.quota_milli(problem).ravel().tolist() == [4000.0, 4000.0]
 
 
 @pytest.mark.parametrize("goal", ["expected_shortfall", "fair_service", "fair_coverage"])
@@ -104,8 +104,7 @@ def test_more_gpus_never_hurt(goal):
     tenants = [QuotaTenant(f"t{i}", "c" if i < 2 else None, (i < 2) * 3 * GPU) for i in range(3)]
     demands = rng.integers(0, 6, (4, 3)).tolist()
     values = [
-        solve_quotas(a_quota_problem(tenants, demands, k, goal)).certificate.objective
-        for k in (4, 8, 12)
+        solve(a_quota_problem(tenants, demands, k, goal)).certificate.objective for k in (4, 8, 12)
     ]
     ordered = sorted(values, reverse=goal == "expected_shortfall")
     assert values == pytest.approx(ordered, abs=1e-6)
@@ -122,20 +121,20 @@ def test_a_quota_beyond_its_own_demand_can_be_lent_in_parts():
         QuotaTenant("t1", "c", GPU),
         QuotaTenant("t2", "c", GPU),
     ]
-    outcome = solve_quotas(a_quota_problem(tenants, [[3, 4, 1]], 4, "fair_service"))
+    outcome = solve(a_quota_problem(tenants, [[3, 4, 1]], 4, "fair_service"))
     assert first(outcome).objective == pytest.approx(3 / 7)
 
 
 def test_what_is_missing_is_said_with_the_least_change():
     tenants = [QuotaTenant("a", exceeding=0.0), QuotaTenant("b", exceeding=0.0)]
-    outcome = solve_quotas(a_quota_problem(tenants, [[6, 2], [1, 5]], 8, "least_quota"))
+    outcome = solve(a_quota_problem(tenants, [[6, 2], [1, 5]], 8, "least_quota"))
     assert outcome.certificate.status == "infeasible"
     assert "3 GPUs are missing" in outcome.conflict
     by_kind = {relaxation.kind: relaxation for relaxation in outcome.repairs}
     assert by_kind["capacity"].after == pytest.approx(11.0)
     assert by_kind["exceeding"].after == pytest.approx(0.5)
     floors = [QuotaTenant("a", least_quota=(GpuAmount("a100", 9 * GPU),))]
-    outcome = solve_quotas(a_quota_problem(floors, [[1]], 8))
+    outcome = solve(a_quota_problem(floors, [[1]], 8))
     assert "least quotas" in outcome.conflict
     assert outcome.repairs[0].after == pytest.approx(9.0)
 
@@ -151,7 +150,7 @@ def test_a_guarantee_that_binds_is_solved_with_its_rows():
     for _ in range(6):
         demands = rng.integers(0, 7, (3, 3)).tolist()
         problem = a_quota_problem(tenants, demands, 7)
-        outcome = solve_quotas(problem)
+        outcome = solve(problem)
         assert outcome.certificate.status == "optimal"
         assert first(outcome).objective == pytest.approx(best_value(problem), abs=1e-6)
 
@@ -160,7 +159,9 @@ def _of_uneven_weights(seed):
     """Return a small problem whose weights differ by up to a billion, in any unit."""
     rng = Random(f"uneven {seed}")
     unit, spread = rng.choice((1e-9, 1.0, 1e9)), rng.choice((1e3, 1e6, 1e9))
-    goal = rng.choice(("expected_shortfall", "expected_shortfall", "fair_service", "fair_coverage"))
+    goal: Any = rng.choice(
+        ("expected_shortfall", "expected_shortfall", "fair_service", "fair_coverage")
+    )
     tenants = []
     for i in range(rng.randint(2, 3)):
         cohort = rng.choice(("c", "c", None))
@@ -179,7 +180,7 @@ def test_weights_a_billion_apart_leave_every_optimum_proved_and_true(method):
         problem = _of_uneven_weights(seed)
         best = best_value(problem)
         worst = best[0] if isinstance(best, tuple) else best
-        certificate = first(solve_quotas(problem, method=method))
+        certificate = first(solve(problem, backend=method))
         assert certificate.status == "optimal", seed
         size = 0.0 if problem.goal == "expected_shortfall" else 1e-9
         assert certificate.objective == pytest.approx(worst, rel=2e-6, abs=size), seed
@@ -203,7 +204,7 @@ def test_only_the_best_of_all_divisions_is_optimal(goal, ratio):
     values = [goal_value(problem, quota, served) for served, quota in served_and_quota]
     best = max(values) if goal == "fair_service" else min(values)
     for value, (served, quota) in zip(values, served_and_quota, strict=True):
-        sense = "max" if goal == "fair_service" else "min"
+        sense: Any = "max" if goal == "fair_service" else "min"
         bound = checked_bound(value, best, sense, rounding(problem, quota, served), "highs")
         assert is_within(value, bound, OPTIMALITY_GAP) == (value == best), (value, best)
         assert bound == pytest.approx(best, rel=1e-9, abs=0.0)

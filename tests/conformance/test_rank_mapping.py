@@ -140,6 +140,23 @@ def test_the_models_of_counts_have_one_optimum(seed):
     x = counts_of(problem, raw.values)
     assert problem.pipeline_s(cuts_of(problem, x)) == pytest.approx(raw.objective, abs=1e-6)
     assert problem.pipeline_s(problem.least_cuts()) <= raw.objective + 1e-6
+    again = cpsat.solve(cpsat_counts(problem, cuts_of(problem, x)), EXACT)
+    assert again.objective == pytest.approx(raw.objective, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_cut_that_no_answer_makes_does_not_set_the_unit(seed):
+    """One dear level made the others' costs a rounding error: bounds 1e-4 below the optimum."""
+    problem = random_counts(seed)
+    plain = cpsat.solve(cpsat_counts(problem), EXACT)
+    assert plain.values is not None
+    cuts = cuts_of(problem, counts_of(problem, plain.values))
+    whole = next((n for n in range(1, problem.open_levels) if cuts[n]), problem.open_levels)
+    dear = tuple(1e6 * s if n < whole - 1 else s for n, s in enumerate(problem.boundary_s))
+    problem = replace(problem, boundary_s=dear)
+    raw = cpsat.solve(cpsat_counts(problem, cuts), EXACT)
+    assert raw.objective == pytest.approx(problem.pipeline_s(cuts), rel=1e-9)
+    assert raw.bound == pytest.approx(raw.objective, rel=1e-7)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -70,7 +70,7 @@ def brute_force(instance: Instance, utility: str) -> float:
     quotas = {tenant.name for tenant in instance.tenants}
     options = []
     for job in instance.jobs:
-        own: list[tuple[float, dict[tuple[str, str], float], Configuration | None]]
+        own: list[tuple[float, dict[tuple[str, str], int], Configuration | None]]
         own = [(0.0, {}, None)]
         for c in job.configurations:
             if c.rate == 0:

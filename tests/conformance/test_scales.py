@@ -47,10 +47,11 @@ ASKED = [
 @pytest.mark.parametrize(("name", "objective"), ASKED)
 def test_a_formulation_says_the_same_in_every_unit(name: str, objective: str) -> None:
     """Weights, work, times and memory; also in another order, and with an idle host."""
+    factors: tuple[float, ...] = FEW
     if name == "malleable":
         instance, factors = small_schedule(1), (1e-9, 1e12)
     else:
-        instance, factors = tiny_instance(3), FEW
+        instance = tiny_instance(3)
         if name != "round":
             instance = rigid(instance)
     proofs: Counter[str] = Counter()

@@ -20,8 +20,8 @@ from alloc.problems.allocation.instance import Instance, Tenant, misfit
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.result import Limits
 from alloc.solving import solve
+from alloc.topology import Host, HostType, Topology
 from alloc.topology.mig import mig_profiles
-from alloc.topology.topology import Host, HostType, Topology
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup
 
@@ -80,7 +80,7 @@ def problems(draw: st.DrawFn) -> Instance:
             for c in draw(st.lists(configurations, min_size=1, max_size=2, unique=True))
             if misfit(topology, c) is None
         )
-        if jobs and draw(st.booleans()):
+        if bool(jobs) and draw(st.booleans()):
             ways = jobs[0].configurations
         if ways:
             weight = float(draw(st.integers(1, 3)))

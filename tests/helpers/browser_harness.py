@@ -31,7 +31,7 @@ class Page:
     """The page in a browser of its own, with an empty profile."""
 
     def __init__(self, folder):
-        browser, driver = chromium_programs()
+        browser, driver = chromium_programs()  # type: ignore[misc]
         self.downloads = Path(folder) / "downloads"
         self.downloads.mkdir()
         options = Options()

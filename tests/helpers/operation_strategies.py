@@ -44,7 +44,7 @@ def operation_problems(draw: Any, *, most_jobs: int = 3, most_gpus: int = 2) -> 
             if name == must and times.count(None) == len(times):
                 times[0] = 7
             duration[name] = tuple(None if t is None else t * 600.0 for t in times)
-        stops = ()
+        stops: tuple[EarlyStop, ...] = ()
         if draw(st.booleans()):
             stops = (EarlyStop(0.5, draw(st.sampled_from((0.25, 0.5, 1.0)))),)
         job = OperationJob(

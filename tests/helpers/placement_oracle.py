@@ -132,13 +132,33 @@ class Oracle:
         self.instance = instance
         self.topology = instance.topology
         self.before = {a.job: a for a in instance.running}
-        self.load = np.zeros((1, self.topology.num_hosts, 3), dtype=np.int64)
-        self.figures = np.zeros((1, 4))  # moves, moved GB, GPUs, weight
+        kinds = [self.topology.host_type(host) for host in self.topology.hosts]
+        self.disks = sorted({name for kind in self.topology.host_types for name in kind.resources})
+        # Whatever no host offers is the cluster's, if only none of it.
+        groups = (g for job in instance.jobs for c in job.configurations for g in c.tasks)
+        asked = {name for group in groups for name in group.resources}
+        self.seats = sorted({*self.topology.resources, *asked}.difference(self.disks))
+        self.capacity = np.array(
+            [
+                (
+                    1000 * kind.num_gpus,
+                    kind.cpu_milli,
+                    kind.memory_mib,
+                    *(kind.resources.get(name, 0) for name in self.disks),
+                )
+                for kind in kinds
+            ]
+        )
+        most = np.array([self.topology.resources.get(name, 0) for name in self.seats])
+        self.load = np.zeros((1, *self.capacity.shape), dtype=np.int64)
+        # Moves, moved GB, GPUs, weight, and what is held of the cluster's own resources.
+        self.figures = np.zeros((1, 4 + len(most)))
         for job in instance.jobs:
             loads, figures = self.choices(job)
             self.load = (self.load[:, None] + loads[None]).reshape(-1, *loads.shape[1:])
-            self.figures = (self.figures[:, None] + figures[None]).reshape(-1, 4)
-            fits = (self.load <= self.topology.capacity).all(axis=(1, 2))
+            self.figures = (self.figures[:, None] + figures[None]).reshape(-1, 4 + len(most))
+            fits = (self.load <= self.capacity).all(axis=(1, 2))
+            fits &= (self.figures[:, 4:] <= most).all(axis=1)
             if instance.moves is not None and instance.moves.budget is not None:
                 fits &= self.figures[:, 0] <= instance.moves.budget
             self.load, self.figures = self.load[fits], self.figures[fits]
@@ -160,10 +180,14 @@ class Oracle:
                     continue  # its tasks stay; another configuration may add some
                 if must and way is None:
                     continue
-                load = np.zeros((self.topology.num_hosts, 3), dtype=np.int64)
-                demand = {} if way is None else {g.role: g.demand for g in way.tasks}
+                load = np.zeros_like(self.capacity)
+                groups = {} if way is None else {g.role: g for g in way.tasks}
                 for (h, role), n in counts.items():
-                    load[h] += n * np.array(demand[role])
+                    load[h] += n * self.demand(groups[role])
+                held = [
+                    sum(g.count * g.resources.get(name, 0) for g in groups.values())
+                    for name in self.seats
+                ]
                 left = {key: max(0, n - counts.get(key, 0)) for key, n in had.items()}
                 loads.append(load)
                 figures.append(
@@ -172,9 +196,15 @@ class Oracle:
                         sum(n * memory[role] for (_, role), n in left.items()) * GB_PER_MIB,
                         0.0 if way is None else way.demand[0] / MILLI,
                         0.0 if way is None else job.weight,
+                        *held,
                     )
                 )
-        return np.array(loads).reshape(-1, self.topology.num_hosts, 3), np.array(figures)
+        return np.array(loads).reshape(-1, *self.capacity.shape), np.array(figures)
+
+    def demand(self, group: TaskGroup) -> np.ndarray:
+        """Return what one task takes of its host."""
+        own = (group.resources.get(name, 0) for name in self.disks)
+        return np.array((group.gpu_milli, group.cpu_milli, group.memory_mib, *own))
 
     def spreads(self, job: Job, way: Configuration | None) -> list[dict[tuple[int, str], int]]:
         """Return every way to put the tasks of a configuration on hosts, its rack kept."""
@@ -205,13 +235,14 @@ class Oracle:
 
     def values(self, level: WeightedSum) -> np.ndarray:
         """Return the value of a level in every feasible placement."""
-        capacity = self.topology.capacity
-        share = self.load / capacity
-        mean = share.mean(axis=1, keepdims=True)
+        has = self.capacity > 0
+        share = np.where(has, self.load / np.maximum(self.capacity, 1), 0.0)
+        # A host without a resource is no part of its mean.
+        mean = share.sum(axis=1, keepdims=True) / np.maximum(has.sum(axis=0), 1)
         used = self.load[:, :, 0] > 0
         stands = self.load.any(axis=2)
         terms = {
-            "balance": np.maximum(share - mean, 0.0).sum(axis=(1, 2)),
+            "balance": np.where(has, np.maximum(share - mean, 0.0), 0.0).sum(axis=(1, 2)),
             "gpu_hosts_used": used.sum(axis=1),
             "hosts_used": stands.sum(axis=1),
             "whole_hosts_free": (~stands).sum(axis=1),

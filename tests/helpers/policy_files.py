@@ -86,7 +86,7 @@ def spoil(source: Path, change: Callable[[onnx.ModelProto], None]) -> Path:
     return target
 
 
-def spoil_document(source: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+def spoil_document(source: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     """Write a policy file with its JSON document changed; return the new file."""
 
     def edit(model: onnx.ModelProto) -> None:
@@ -123,6 +123,6 @@ def random_policy(kind: str, path: Path, seed: int = 0, **parameters: Any) -> Po
         for tensors in (spec.inputs, spec.outputs)
     ]
     weights = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
-    graph = helper.make_graph(nodes, "nonsense", *ends, weights)
+    graph = helper.make_graph(nodes, "nonsense", ends[0], ends[1], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     return write_policy(path, model, spec, card(f"random-{kind.partition('/')[0]}"))

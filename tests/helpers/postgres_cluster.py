@@ -10,6 +10,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from needs import postgres_programs
 
@@ -21,9 +22,9 @@ class PostgresCluster:
     """
 
     def __init__(self):
-        self._programs = postgres_programs()
+        self._programs: Any = postgres_programs()
         self._folder = Path(tempfile.mkdtemp(prefix="alloc-postgres-"))
-        self._user = {}
+        self._user: dict[str, Any] = {}
         if os.geteuid() == 0:
             names = {entry.pw_name for entry in pwd.getpwall()}
             name = "postgres" if "postgres" in names else "nobody"

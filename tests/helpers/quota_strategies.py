@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 from quota_problems import GPU, a_quota_problem
 
@@ -31,7 +33,7 @@ def quota_problems(draw: st.DrawFn) -> QuotaProblem:
         st.lists(st.lists(st.integers(0, 4), min_size=number, max_size=number),
                  min_size=1, max_size=3)
     )  # fmt: skip
-    goal = draw(
+    goal: Any = draw(
         st.sampled_from(["expected_shortfall", "fair_service", "fair_coverage", "least_quota"])
     )
     return a_quota_problem(tenants, demands, draw(st.integers(1, 6)), goal)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from alloc.problems.allocation.instance import Instance
+from alloc.topology import HostType
 from alloc.topology.mig import mig_profiles
 from alloc.workload import TaskGroup
 
@@ -70,6 +71,7 @@ def brute_force(instance: Instance, objective: str) -> float | None:
     held = {key: tuple(sorted(layout)) for key, layout in state.items()}
     quota = {t.name: t.gpu_quota_milli for t in instance.tenants}
     all_run = objective in ("gpus_used", "reconfigurations")
+    on_hosts = {name for kind in topology.host_types for name in kind.resources}
     best: list[float | None] = [None]
 
     def places(group: TaskGroup, gpu_type: str | None) -> Iterator[tuple[int, tuple[int, ...]]]:
@@ -100,12 +102,19 @@ def brute_force(instance: Instance, objective: str) -> float | None:
         if best[0] is None or (value < best[0] if all_run else value > best[0]):
             best[0] = value
 
+    def offer(kind: HostType) -> dict[str, int]:
+        return {"cpu": kind.cpu_milli, "memory": kind.memory_mib, **kind.resources}
+
     def extend(j, tasks, free, content, weight, used) -> None:
         if tasks:
             (group, gpu_type), rest = tasks[0], tasks[1:]
+            own = {name: n for name, n in group.resources.items() if name in on_hosts}
+            asked = {"cpu": group.cpu_milli, "memory": group.memory_mib, **own}
             for h, gpus in places(group, gpu_type):
-                cpu, memory = free[h][0] - group.cpu_milli, free[h][1] - group.memory_mib
-                if cpu < 0 or memory < 0:
+                left = dict(free[h])
+                for name, n in asked.items():
+                    left[name] = left.get(name, 0) - n
+                if any(left[name] < 0 for name in asked):
                     continue
                 more = dict(content)
                 for g in gpus:
@@ -113,7 +122,7 @@ def brute_force(instance: Instance, objective: str) -> float | None:
                     if gpu_cost(str(kinds[h].gpu_type), more[h, g], ()) == math.inf:
                         break
                 else:
-                    now = [*free[:h], (cpu, memory), *free[h + 1 :]]
+                    now = [*free[:h], left, *free[h + 1 :]]
                     extend(j, rest, now, more, weight, used)
             return
         if j == len(instance.jobs):
@@ -126,11 +135,22 @@ def brute_force(instance: Instance, objective: str) -> float | None:
                 held_by[job.tenant] = held_by.get(job.tenant, 0) + c.demand[0]
                 if held_by[job.tenant] > quota[job.tenant]:
                     continue
+            for g in c.tasks:
+                for name in g.resources.keys() - on_hosts:
+                    held_by[name, "of the cluster"] = (
+                        held_by.get((name, "of the cluster"), 0) + g.count * g.resources[name]
+                    )
+            if any(
+                held_by.get((name, "of the cluster"), 0) > topology.resources.get(name, 0)
+                for g in c.tasks
+                for name in g.resources.keys() - on_hosts
+            ):
+                continue
             every = [(g, c.gpu_type) for g in c.tasks for _ in range(g.count)]
             gain = job.weight if objective == "weight_placed" else c.demand[0] / 1000
             extend(j + 1, every, free, content, weight + gain, held_by)
         if not all_run:
             extend(j + 1, [], free, content, weight, used)
 
-    extend(0, [], [(k.cpu_milli, k.memory_mib) for k in kinds], {}, 0.0, {})
+    extend(0, [], [offer(kind) for kind in kinds], {}, 0.0, {})
     return best[0]

@@ -78,7 +78,7 @@ def host_types(
     if wild:
         cpu = draw(st.integers(100, _MOST_MILLI))
         memory = draw(st.integers(64, _MOST_MIB))
-    links = ()
+    links: tuple[GpuLink, ...] = ()
     if gpus > 1 and draw(st.booleans()):
         bandwidth = draw(positives(900.0, wild))
         links = tuple(GpuLink(f"gpu{g}", "nvswitch0", "nvswitch", bandwidth) for g in range(gpus))
@@ -111,7 +111,7 @@ def topologies(
         for h in range(num_hosts)
     )
     links: tuple[NetworkLink, ...] = ()
-    if nodes and draw(st.booleans()):
+    if bool(nodes) and draw(st.booleans()):
         links = tuple(
             NetworkLink(host.id, host.domain, draw(positives(400.0, wild)))
             for host in hosts
@@ -171,7 +171,7 @@ def configurations(
     return found
 
 
-@st.composite
+@st.composite  # type: ignore[arg-type]
 def configuration_sets(
     draw: st.DrawFn, topology: Topology, *, max_configurations: int = 4, **options: Any
 ) -> Any:

@@ -6,17 +6,20 @@ Time is counted in looks at the clock, so that every run can be repeated exactly
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from placement_oracle import Oracle, random_instance
 
+from alloc.models.placement.data import PlacementData
 from alloc.objectives import parse_level
-from alloc.problems.allocation.instance import Instance, Moves
+from alloc.problems.allocation.instance import Affinity, Instance, Moves
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.placement.compiling import Problem, compile_state
 from alloc.solving.placement.method import solve_placement
 from alloc.solving.placement.ranges import fewest_hosts
 from alloc.topology import Domain, Host, HostType, Topology
@@ -36,7 +39,7 @@ _FEW_LOOKS = 150
 class Looks(Settings):
     """A limit counted in looks at the clock; some looks may take longer."""
 
-    jump: Callable[[int], float] = lambda look: 1.0
+    jump: Callable[..., float] = lambda look: 1.0
     past: list[float] = field(default_factory=lambda: [0.0, 0.0])
 
     def seconds_left(self) -> float:
@@ -111,18 +114,47 @@ def racks(seed: int, num_hosts: int = 12) -> Instance:
     return Instance("racks", topology, tuple(jobs), running=tuple(running), moves=Moves())
 
 
-def cases() -> Iterator[tuple[str, Instance]]:
-    """Yield goals with small clusters, with free moves and with a budget of them."""
-    for goal in GOALS.values():
-        yield goal, racks(1)
-        yield goal, racks(2).replace(moves=Moves(budget=4))
+def kept_apart(instance: Instance) -> Instance:
+    """Return an instance in which some pairs of its jobs share no host, so that they move whole."""
+    hosts = {a.job: {task.host for task in a.tasks} for a in instance.running}
+    names = [job.id for job in instance.jobs]
+    pairs = [pair for pair in zip(names[::5], names[2::5], strict=False)]
+    return instance.replace(
+        affinities=tuple(
+            Affinity("apart", "host", pair) for pair in pairs if not hosts[pair[0]] & hosts[pair[1]]
+        )
+    )
 
 
-@pytest.mark.parametrize(("goal", "instance"), list(cases()))
-def test_a_longer_limit_begins_with_what_a_shorter_one_does(goal: str, instance: Instance) -> None:
+def overfull(instance: Instance) -> Instance:
+    """Return an instance in which more runs on the first host than it can hold."""
+    first = instance.topology.hosts[0]
+    job = Job("more", 0.0, 1.0, (Configuration((TaskGroup("w", 1, 2000, 1000, 1),), 1.0),))
+    at = Assignment(job.id, 0, (TaskPlacement(first.id, "w", 1),))
+    return instance.replace(jobs=(*instance.jobs, job), running=(*instance.running, at))
+
+
+WORLDS = {
+    "free": racks(1),
+    "budget": racks(2).replace(moves=Moves(budget=4)),
+    "more hosts": racks(5, 36),
+    "kept apart": kept_apart(racks(3, 24)),
+    "over-full": overfull(racks(4)),
+}
+"""Small clusters, by what is special about them."""
+
+
+@pytest.mark.parametrize("world", [*WORLDS, "too different to price"])
+@pytest.mark.parametrize("goal", GOALS.values())
+def test_a_longer_limit_begins_with_what_a_shorter_one_does(
+    goal: str, world: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The schedule of work does not depend on the limit, so value and bound only get better."""
+    if world not in WORLDS:
+        monkeypatch.setattr("alloc.solving.placement.bounds.MAX_WORK", 0.0)
+    instance = WORLDS.get(world, racks(3, 24))
     values, bounds, stories = [], [], []
-    limits = (10, 30, 90, 300)
+    limits = (10, 30, 100, 330, 500, 900)
     for looks in limits:
         outcome, events = search(instance, goal, Looks(float(looks)))
         values.append(value_of(instance, goal, outcome))
@@ -131,9 +163,42 @@ def test_a_longer_limit_begins_with_what_a_shorter_one_does(goal: str, instance:
     assert values == sorted(values, reverse=True)
     assert bounds == sorted(bounds)
     for looks, short, long in zip(limits, stories, stories[1:], strict=False):
-        # At the very end a step may be cut off.
-        early = [event for event in short if event.look < 0.7 * looks]
+        # At the end time is kept for the answer, and a step may be cut off.
+        early = [event for event in short if event.look < looks - max(10.0, 0.02 * looks)]
         assert early == long[: len(early)]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("goal", GOALS.values())
+def test_what_is_announced_is_true(goal: str, world: str) -> None:
+    """Each value announced is had, none is below a bound, and none is worse than one before."""
+    instance = WORLDS[world]
+    outcome, events = search(instance, goal, Looks(1000.0))
+    values = [event.value for event in events]
+    assert all(later <= value + 1e-4 for value, later in pairwise(values))
+    assert value_of(instance, goal, outcome) <= values[-1] + 1e-4
+    assert all(event.value >= outcome.bound - 1e-4 for event in events)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("goal", GOALS.values())
+def test_single_moves_made_together_end_where_none_gains(goal: str, world: str) -> None:
+    """Moves that share no host gain what each gains alone, within the budget and the capacities."""
+    instance = WORLDS[world]
+    level = parse_level(goal)
+    data = PlacementData.of(instance)
+    problem = Problem(data)
+    state = compile_state(problem, data.initial, [level])
+    values = [state.value]
+    while state.descend(1):
+        values.append(state.value)
+    assert values == sorted(values, reverse=True)
+    state.refresh()
+    assert state.value == pytest.approx(values[-1], abs=1e-9)
+    assert state.descend() == 0
+    assert state.budget is None or state.num_moves <= state.budget
+    over = state.used > np.maximum(state.capacity, problem.used(data.initial))
+    assert not over.any()
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def world(seed: int) -> Instance:
     jobs = []
     for k in range(int(rng.integers(2, 6))):
         sizes = rng.choice([1, 2, 4], size=int(rng.integers(1, 4)), replace=False)
-        elasticity = ("rigid", "moldable", "malleable")[int(rng.integers(3))]
+        elasticity: Any = ("rigid", "moldable", "malleable")[int(rng.integers(3))]
         table = tuple(rigid_gang(int(g), rate=float(g) ** 0.8) for g in sorted(sizes))
         job = Job(
             f"job-{k}",
@@ -78,7 +79,7 @@ def test_a_poor_solver_does_not_make_a_poor_best_found(
     poor = simulate(instance, make_scheduler("fifo")).schedule
     true_solve = solving.solve
 
-    def stop_early(*args: object, warm_start: object, **options: object) -> object:
+    def stop_early(*args: Any, warm_start: object, **options: Any) -> object:
         result = true_solve(*args, warm_start=poor, **{**options, "limits": Limits(seconds=0.2)})
         value = objective("weighted_jct").evaluate(instance, poor)
         certificate = result.certificate.replace(status="feasible", objective=value)
@@ -126,7 +127,7 @@ def test_an_interrupt_after_any_piece_keeps_all_before_it(pieces: int, tmp_path:
         compare(instances_, names, time_limit_s=1, store=store, progress=stop)
     kept = Comparison.from_store(store)
     assert 6 - kept.missing - len(kept.unbounded) == pieces
-    events = []
+    events: list[Any] = []
     whole = compare(instances_, names, time_limit_s=1, store=store, progress=events.append)
     assert sum(event.stored for event in events) == pieces
     assert whole.missing == 0

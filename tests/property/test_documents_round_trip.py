@@ -35,7 +35,7 @@ from alloc.topology.topology import HOST
 from alloc.workload import PlacementRules, Slice, Spread
 
 VALIDATORS = {
-    kind: Draft202012Validator(json_schema(kind))  # type: ignore[arg-type]
+    kind: Draft202012Validator(json_schema(kind))
     for kind in ("instance", "solution", "result", "topology")
 }
 thorough = settings(max_examples=60, deadline=None)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 
 import pytest
 
-from alloc.errors import InstanceError
+from alloc.errors import InstanceError, UnsupportedFeatureError
 from alloc.packing import HostPool, place_alone, stands_alone
+from alloc.packing.alone import Steps, Undecided
 from alloc.problems.allocation.instance import Instance, misfit
+from alloc.solving import solve
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Job, TaskGroup
 from benchmarks.tiny.cluster import packs, random_gang, random_topology
@@ -59,6 +62,25 @@ def test_the_greedy_rule_may_miss_what_the_exact_test_finds() -> None:
     assert missed
 
 
+def test_a_search_without_steps_left_refuses_no_gang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gang that nobody has proved too large may start: the search for it always ends."""
+    undecided = 0
+    for seed in range(120):
+        rng = Random(seed)
+        topology = random_topology(rng, 3)
+        gang = random_gang(rng, 1.0)
+        exists = packs(topology, [gang])
+        with monkeypatch.context() as patched:
+            patched.setattr("alloc.packing.alone._MAX_STEPS", 0)
+            assert stands_alone(topology, gang) or not exists, seed
+            undecided += stands_alone(topology, gang) and not exists
+        for number in (0, 3, 30, 300):
+            with suppress(Undecided):
+                placed = place_alone(topology, gang, Steps(number))
+                assert (placed is not None) == exists, (seed, number)
+    assert undecided > 10
+
+
 def test_what_stands_nowhere_is_refused_with_the_reason() -> None:
     """Three cores here and three there, on hosts of four and two."""
     kinds = (HostType("k0", 1, "g", 4000), HostType("k1", 1, "g", 2000))
@@ -70,3 +92,17 @@ def test_what_stands_nowhere_is_refused_with_the_reason() -> None:
     assert misfit(topology, Configuration((TaskGroup("a", 6, 300),), 1.0)) is None
     assert misfit(topology, shares) is None
     assert misfit(topology, Configuration((TaskGroup("a", 7, 300),), 1.0)) is not None
+
+
+def test_a_schedule_never_waits_for_a_gang_that_may_stand_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After the last profile a job that is behind gets the empty cluster: it must stand there."""
+    monkeypatch.setattr("alloc.packing.alone._MAX_STEPS", 0)
+    kinds = (HostType("k0", 1, "g", 4000, 9), HostType("k1", 1, "g", 2000, 9))
+    topology = Topology("two", kinds, (Host("h0", "k0"), Host("h1", "k1")))
+    groups = (TaskGroup("a", 1, 0, 2500, 1), TaskGroup("b", 1, 0, 2600, 1))
+    job = Job("big", 0.0, 2.0, (Configuration(groups, 1.0),), elasticity="rigid")
+    instance = Instance("undecided", topology, (job,), slot_s=1.0)
+    with pytest.raises(UnsupportedFeatureError, match=r'job "big".* configuration 0'):
+        solve(instance, "malleable")

@@ -21,7 +21,7 @@ from alloc.workload import Configuration, TaskGroup
 
 RULES: tuple[Rule, ...] = ("best_fit", "least_loaded", "first_fit")
 quick = settings(max_examples=80, deadline=None)
-CONTENDED = {"max_jobs": 6, "max_hosts": 3, "max_count": 4, "quotas": False}
+CONTENDED: dict[str, Any] = {"max_jobs": 6, "max_hosts": 3, "max_count": 4, "quotas": False}
 
 
 def state(pool: HostPool) -> Any:
@@ -103,7 +103,7 @@ def test_room_is_exact_for_one_group(data: st.DataObject) -> None:
     total = int(room.sum())
     for rule in RULES:
         before = state(pool)
-        fits = TaskGroup("worker", total, *group.demand) if total else None
+        fits = TaskGroup("worker", total, *group.demand) if total else None  # type: ignore[arg-type]
         if fits is not None and room.max() < 50:
             tasks = pool.place(Configuration((fits,), 1.0), rule)
             assert tasks is not None
@@ -113,7 +113,7 @@ def test_room_is_exact_for_one_group(data: st.DataObject) -> None:
             assert (counts == room).all()
             pool.release(Configuration((fits,), 1.0), tasks)
         if room.max() < 50:
-            more = TaskGroup("worker", total + 1, *group.demand)
+            more = TaskGroup("worker", total + 1, *group.demand)  # type: ignore[arg-type]
             assert pool.place(Configuration((more,), 1.0), rule) is None
         assert state(pool) == before
 
@@ -168,7 +168,7 @@ def test_shares_fill_one_gpu_before_the_next() -> None:
     """A GPU that is opened for a share is lost to whole-GPU tasks."""
     pool = HostPool(flat_cluster("c", HostType("h", 2, "v100"), 1))
     share = Configuration((TaskGroup("worker", 1, 400),), 1.0)
-    positions = [pool.place(share)[0].gpus for _ in range(4)]  # type: ignore[index]
+    positions = [pool.place(share)[0].gpus for _ in range(4)]
     assert positions == [(0,), (0,), (1,), (1,)]
     assert pool.place(Configuration((TaskGroup("worker", 1, MILLI),), 1.0)) is None
 

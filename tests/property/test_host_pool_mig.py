@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from alloc.packing import HostPool, place_jointly
 from alloc.problems.allocation.instance import Instance, misfit
 from alloc.problems.allocation.solution import Allocation, Assignment
+from alloc.topology import HostType, flat_cluster
 from alloc.topology.mig import mig_profiles
-from alloc.topology.topology import HostType, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ from alloc.verification import verify
 from alloc.workload import Configuration, TaskGroup
 
 quick = settings(max_examples=100, deadline=None)
-CONTENDED = {"max_jobs": 6, "max_hosts": 3, "max_count": 4, "quotas": False}
+CONTENDED: dict[str, Any] = {"max_jobs": 6, "max_hosts": 3, "max_count": 4, "quotas": False}
 
 
 @pytest.mark.long

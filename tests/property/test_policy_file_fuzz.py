@@ -40,7 +40,7 @@ def whole() -> bytes:
         helper.make_node("Gemm", ["e", "last", "bias"], ["f"], alpha=1.0, transB=1),
         helper.make_node("Reshape", ["f", "flat"], ["priority"]),
     ]
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         "first": rng.standard_normal((8, 4)).astype(np.float32),
         "scale": np.ones(4, np.float32),
         "shift": np.zeros(4, np.float32),

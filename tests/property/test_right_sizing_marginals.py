@@ -1,6 +1,7 @@
 """Marginal values of right-sizing: each is what one unit more saves, not the bound of a dual."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ from alloc.solving.right_sizing import marginals
 from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType
 
-METHODS = ("extensive", "decomposition")
+METHODS: tuple[Any, ...] = ("extensive", "decomposition")
 MORE = 1.01
 
 

@@ -1,6 +1,7 @@
 """Reliefs of right-sizing: every way out is enough, and with less of it there is no plan."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -44,7 +45,7 @@ def ways(reliefs: tuple[Repair, ...]) -> list[list[Repair]]:
     return [[relief for relief in reliefs if relief.option == way] for way in numbers]
 
 
-def status(problem: PlanningProblem, method: str = "auto") -> str:
+def status(problem: PlanningProblem, method: Any = "auto") -> str:
     return right_size(problem, method=method, limits=Limits(seconds=20, gap=0.5)).certificate.status
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -151,7 +152,7 @@ TOKENS = (
     *("- ", "---\n", "? ", "<<: ", "null", "true", "Nodes=", "switches: ", "n1", "core", "(a+)+$"),
 )
 
-SOURCES = {
+SOURCES: dict[str, dict[str, Any]] = {
     "tree.topology.conf": {},
     "block.topology.conf": {},
     "ring.topology.conf": {},

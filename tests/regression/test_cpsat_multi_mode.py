@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from needs import need_data
@@ -110,8 +111,8 @@ def _chosen(
     project: Project,
     chosen: list[list[cp_model.IntVar]],
     j: int,
-    value: Callable[[Mode], int],
-) -> cp_model.LinearExprT:
+    value: Callable[..., int],
+) -> Any:
     pairs = zip(chosen[j], project.modes[j], strict=True)
     return sum(value(mode) * choice for choice, mode in pairs)
 
@@ -119,7 +120,8 @@ def _chosen(
 def variable_size_model(project: Project) -> cp_model.CpModel:
     """One interval a job, its size and demand following the mode."""
     model, _, starts, chosen = _skeleton(project)
-    intervals, demands = [], [[] for _ in project.renewable]
+    intervals = []
+    demands: list[list[cp_model.IntVar]] = [[] for _ in project.renewable]
     for j, modes in enumerate(project.modes):
         durations = cp_model.Domain.from_values([mode.duration for mode in modes])
         size = model.new_int_var_from_domain(durations, f"size[{j}]")

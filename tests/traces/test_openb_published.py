@@ -6,6 +6,8 @@ The data is not part of the repository. It is looked for in the folder that the 
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from needs import need_data
 
@@ -35,7 +37,11 @@ def test_the_trace_is_the_published_one(trace: openb.Trace) -> None:
 def test_published_ratios_are_reproduced(trace: openb.Trace) -> None:
     """Three seeds of each rule lie within half a point of the published mean of ten."""
     mix = openb.mix_of(trace.pods)
-    rules = {"random-fit": RandomFit, "best-fit": BestFit, "fgd": lambda: Fgd(mix=mix)}
+    rules: dict[str, Any] = {
+        "random-fit": RandomFit,
+        "best-fit": BestFit,
+        "fgd": lambda: Fgd(mix=mix),
+    }
     lines = openb.replay(trace.gpu_hosts, trace.pods, rules, (42, 43, 44), bounded=False)
     for name, line in lines.items():
         for percent in openb.POINTS:

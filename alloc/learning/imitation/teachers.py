@@ -17,7 +17,7 @@ from alloc.simulation.rolling_horizon import sub_instance
 from alloc.solving.malleable.column_generation import Relaxation, generate_columns
 from alloc.solving.malleable.insertion import Builder, serial_horizon
 from alloc.solving.outcome import Settings
-from alloc.solving.round.method import optimise_round
+from alloc.solving.round.method import dual_prices, optimise_round
 from alloc.units import RESOURCES
 
 Array = npt.NDArray[np.float64]
@@ -64,7 +64,7 @@ class RoundTeacher:
             _enter(round_, choice, j, c, 1.0)
         prices = np.zeros(len(RESOURCES))
         for r, price, have in zip(
-            data.rows.resource, answer.prices, data.rows.capacity, strict=True
+            data.rows.resource, dual_prices(data), data.rows.capacity, strict=True
         ):
             prices[r] += price * have / round_.slot_s
         return label(round_, _complete(choice), prices)

@@ -93,7 +93,9 @@ class _Drawn:
     model: ArrayModel
 
     def schedule(self, values: Array) -> Schedule:
-        return self.grid.schedule(held_columns(self.grid, self.columns, values))
+        found = self.grid.schedule(held_columns(self.grid, self.columns, values))
+        assert found is not None  # no earlier level of a goal is held
+        return found
 
 
 def maximise_return(

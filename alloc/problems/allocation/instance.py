@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import PathLike
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from alloc.errors import InstanceError, nearest
-from alloc.packing import HostPool, stands_alone
+from alloc.packing import HostPool, is_known_to_stand, on_one_axis, stands_alone
+from alloc.problems import Problem
 from alloc.problems.allocation.solution import Assignment
-from alloc.serialisation import document_format
+from alloc.resources import format_amount
 from alloc.topology import Topology
 from alloc.topology.gpu_fit import gpu_misfit
 from alloc.topology.topology import HOST
@@ -119,7 +118,7 @@ class Moves:
 
 
 @dataclass(frozen=True)
-class Instance:
+class Instance(Problem):
     """A scheduling instance: everything that the problem is, and nothing that is an answer.
 
     Parameters
@@ -166,6 +165,7 @@ class Instance:
         where = f'instance "{self.name}"'
         if not self.jobs:
             raise InstanceError(f"{where}: has no jobs; there is nothing to allocate.")
+        _share_axis(self)
         if self.slot_s is not None:
             require_slot_length(self.slot_s, where, "slot_s")
         if self.horizon_s is not None:
@@ -193,6 +193,11 @@ class Instance:
             )
         _check_rules(self)
 
+    @property
+    def resource_names(self) -> tuple[str, ...]:
+        """The axis of every vector of amounts; see `alloc.resources`."""
+        return self.topology.resource_names
+
     @cached_property
     def job_index(self) -> dict[str, int]:
         """Position of each job id in `jobs`."""
@@ -212,11 +217,6 @@ class Instance:
                 f"{nearest(job_id, self.job_index, '; give the id of one of its jobs.')}"
             )
         return self.jobs[self.job_index[job_id]]
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of the canonical JSON of the problem (without `description`)."""
-        return document_format(Instance).fingerprint(self)
 
     @cached_property
     def features(self) -> Mapping[str, str]:
@@ -247,29 +247,40 @@ class Instance:
                 found.setdefault("borrowing", f'tenant "{tenant.name}"')
         return found
 
-    def replace(self, **changes: Any) -> Instance:
-        """Return a copy with some fields changed."""
-        return dataclasses.replace(self, **changes)
 
-    def to_json(self, path: str | PathLike[str] | None = None) -> str:
-        """Return the instance as a JSON document, and write it if a path is given."""
-        return document_format(Instance).write(self, path)
-
-    @staticmethod
-    def from_json(text: str | bytes) -> Instance:
-        """Read an instance from the text of a JSON document.
-
-        Raises
-        ------
-        InstanceError
-            If the document is malformed; the message names job, field, value and cure.
-        """
-        return document_format(Instance).parse(text)
-
-    @staticmethod
-    def load(path: str | PathLike[str]) -> Instance:
-        """Read an instance from a JSON file (plain, or gzip when the name ends in ``.gz``)."""
-        return document_format(Instance).load(path)
+def _share_axis(instance: Instance) -> None:
+    """Bring the topology and the jobs onto one axis of resources."""
+    sets = {id(job.configurations): job.configurations for job in instance.jobs}
+    asked = {
+        name
+        for configurations in sets.values()
+        for configuration in configurations
+        # All task groups of a configuration have the same names.
+        for name in configuration.tasks[0].resources_on_axis
+    }
+    topology = instance.topology.with_resources(asked)
+    names = topology.resource_names[len(RESOURCES) :]
+    if not names:
+        return
+    object.__setattr__(instance, "topology", topology)
+    # Jobs share configurations: so do those on the axis.
+    on_axis: dict[int, Configuration] = {}
+    jobs: dict[int, tuple[Configuration, ...]] = {}
+    for key, configurations in sets.items():
+        for configuration in configurations:
+            if id(configuration) not in on_axis:
+                on_axis[id(configuration)] = configuration.with_resources(names)
+        aligned = tuple(on_axis[id(configuration)] for configuration in configurations)
+        same = all(a is b for a, b in zip(aligned, configurations, strict=True))
+        jobs[key] = configurations if same else aligned
+    if any(jobs[key] is not configurations for key, configurations in sets.items()):
+        changed = tuple(
+            job
+            if jobs[id(job.configurations)] is job.configurations
+            else job.replace(configurations=jobs[id(job.configurations)])
+            for job in instance.jobs
+        )
+        object.__setattr__(instance, "jobs", changed)
 
 
 def _check_demands(instance: Instance) -> None:
@@ -388,8 +399,8 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
     """Say why a configuration can never run on a topology, or return None if it can.
 
     Totals, GPUs and single groups are looked at first, since they make the better sentences; what
-    passes them is placed on the empty cluster. The test is exact but for MIG slices beside other
-    tasks (`alloc.packing.stands_alone`).
+    passes them is placed on the empty cluster. What is said is proved; a gang that is not decided
+    on, seldom any but one with MIG slices, passes (`alloc.packing.stands_alone`).
     """
     if configuration.within is not None and configuration.within not in topology.domain_of_host:
         known = (*topology.levels, "host")
@@ -397,6 +408,9 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
             f'its level "{configuration.within}" is not in the topology'
             f"{nearest(configuration.within, known)}"
         )
+    topology, configuration = on_one_axis(topology, configuration)
+    if is_known_to_stand(topology, configuration):
+        return None
     capacity = topology.capacity
     if configuration.gpu_type is not None:
         of_type = np.array([t == configuration.gpu_type for t in topology.gpu_types])
@@ -404,11 +418,21 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
             return f'the cluster has no GPU of type "{configuration.gpu_type}"'
         capacity = capacity[of_type]
     totals = capacity.sum(axis=0)
-    for resource, need, have in zip(RESOURCES, configuration.demand, totals, strict=True):
+    for r, (resource, need) in enumerate(
+        zip(topology.resource_names, configuration.demand, strict=True)
+    ):
+        have = topology.totals[r] if r in topology.cluster_columns else totals[r]
         if need > have:
+            if not have and resource not in RESOURCES and not topology.totals[r]:
+                offered = zip(topology.resource_names, topology.totals, strict=True)
+                names = [name for name, amount in offered if amount]
+                return (
+                    f"{configuration.label} needs {format_amount(resource, need)}, which no host "
+                    f"and not the cluster has{nearest(resource, names)}"
+                )
             return (
-                f"{configuration.label} needs {_amount(resource, need)} of "
-                f"{_amount(resource, have)}"
+                f"{configuration.label} needs {format_amount(resource, need)} of "
+                f"{format_amount(resource, have)}"
             )
     if (reason := gpu_misfit(topology, configuration)) is not None:
         return reason
@@ -419,9 +443,10 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
             continue
         per_host = (capacity[:, needed] // demand[needed]).min(axis=1)
         if per_host.sum() < group.count:
+            own = "".join(f", {format_amount(n, a)}" for n, a in group.resources.items())
             return (
                 f"{group.count} {group.role} tasks of {group.gpu_milli / MILLI:g} GPU, "
-                f"{group.cpu_milli / MILLI:g} CPU, {group.memory_mib} MiB each, but the empty "
+                f"{group.cpu_milli / MILLI:g} CPU, {group.memory_mib} MiB{own} each, but the empty "
                 f"cluster holds {per_host.sum()}"
             )
     if stands_alone(topology, configuration):
@@ -431,10 +456,3 @@ def misfit(topology: Topology, configuration: Configuration) -> str | None:
         f"{configuration.label} fit by their totals, but not on the {where} of the empty cluster, "
         "where no task may be split"
     )
-
-
-def _amount(resource: str, amount: float) -> str:
-    """Return an amount of a resource in words, for example ``8 GPU``."""
-    if resource == "memory_mib":
-        return f"{amount:g} MiB"
-    return f"{amount / MILLI:g} {'GPU' if resource == 'gpu_milli' else 'CPU'}"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from alloc.errors import InstanceError, nearest
+from alloc.problems import Problem
 from alloc.problems.inference_sizing.served import OptionKey, ServedModel, named, require_unique
-from alloc.serialisation import document_format
 from alloc.units import (
     require_count,
     require_memory,
@@ -144,7 +143,7 @@ class RateTightening:
 
 
 @dataclass(frozen=True)
-class InferenceProblem:
+class InferenceProblem(Problem):
     """What is to be served, and on what.
 
     Parameters
@@ -264,12 +263,3 @@ class InferenceProblem:
     def pools_of(self, gpu_type: str) -> list[GpuPool]:
         """Return the pools of a GPU type."""
         return [pool for pool in self.pools if pool.gpu_type == gpu_type]
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of the canonical JSON of the problem."""
-        return document_format(InferenceProblem).fingerprint(self)
-
-    def replace(self, **changes: Any) -> InferenceProblem:
-        """Return a copy with some fields changed."""
-        return dataclasses.replace(self, **changes)

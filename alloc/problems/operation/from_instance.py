@@ -15,7 +15,7 @@ from alloc.problems.operation.problem import (
 )
 from alloc.topology import HostType
 from alloc.topology.gpu_types import gpu_type
-from alloc.units import MILLI, require_non_negative
+from alloc.units import MILLI, RESOURCES, require_non_negative
 from alloc.workload import Configuration, Job
 
 
@@ -155,7 +155,7 @@ def _operation_job(
     if not durations:
         raise UnsupportedFeatureError(
             f'job "{job.id}": no configuration runs on whole GPUs of one host with the CPU and '
-            "memory that go with them; operation has no jobs across hosts."
+            "memory that go with them; operation has no jobs across hosts, and no named resources."
         )
     return OperationJob(
         job.id,
@@ -171,12 +171,12 @@ def gpus_on(configuration: Configuration, host: HostType) -> int | None:
     """Return the whole GPUs that a configuration takes on one host, or None if it does not fit.
 
     Its CPU and memory must be within the share of the host that goes with its GPUs: then jobs fit
-    together whenever their GPUs do.
+    together whenever their GPUs do. With named resources they might not.
     """
-    gpu_milli, cpu_milli, memory_mib = configuration.demand
+    gpu_milli, cpu_milli, memory_mib = configuration.demand[: len(RESOURCES)]
     gpus = gpu_milli // MILLI
-    shares = any(group.shares_gpu for group in configuration.tasks)
-    if shares or not 1 <= gpus <= host.num_gpus:
+    others = any(group.shares_gpu or group.resources for group in configuration.tasks)
+    if others or not 1 <= gpus <= host.num_gpus:
         return None
     if configuration.gpu_type not in (None, host.gpu_type):
         return None

@@ -14,15 +14,13 @@ Systems", IEEE Trans. Services Computing 16(3), 2023, doi:10.1109/TSC.2022.31884
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from alloc.errors import InstanceError, nearest
+from alloc.problems import Problem
 from alloc.problems.operation.jobs import EarlyStop as EarlyStop
 from alloc.problems.operation.jobs import OperationJob as OperationJob
 from alloc.problems.operation.nodes import NodePool as NodePool
@@ -58,7 +56,7 @@ class RunningJob:
 
 
 @dataclass(frozen=True)
-class OperationProblem:
+class OperationProblem(Problem):
     """A decision in operation: nodes, jobs, what runs now, and what counts.
 
     Parameters
@@ -276,16 +274,6 @@ class OperationProblem:
             if time is not None
         )
         return max(known) + job.restart_s
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of the canonical JSON of the problem."""
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
-
-    def replace(self, **changes: Any) -> OperationProblem:
-        """Return a copy with some fields changed."""
-        return dataclasses.replace(self, **changes)
 
 
 def _require_unique(names: Iterable[str], where: str, noun: str) -> None:

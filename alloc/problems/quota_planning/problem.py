@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import InstanceError, nearest
+from alloc.problems import Problem
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.problems.inference_sizing.served import require_unique
-from alloc.serialisation import document_format
 from alloc.units import (
     MILLI,
     require_non_negative,
@@ -176,7 +175,7 @@ class DemandScenario:
 
 
 @dataclass(frozen=True)
-class QuotaProblem:
+class QuotaProblem(Problem):
     """Quotas to be planned.
 
     Parameters
@@ -293,15 +292,6 @@ class QuotaProblem:
     def objective(self) -> str:
         """The goal."""
         return self.goal
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of the canonical JSON of the problem."""
-        return document_format(QuotaProblem).fingerprint(self)
-
-    def replace(self, **changes: Any) -> QuotaProblem:
-        """Return a copy with some fields changed."""
-        return dataclasses.replace(self, **changes)
 
 
 def _require_comparable(values: list[float], what: str) -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import PathLike
-from typing import Any
 
 from alloc.errors import InstanceError, nearest
+from alloc.problems import Problem
 from alloc.problems.right_sizing.demand import JobClass, Scenario, Tightening
 from alloc.problems.right_sizing.offers import HostOffer, Owned
 from alloc.problems.right_sizing.series import Series, require_quarterly
 from alloc.problems.right_sizing.sites import Site
-from alloc.serialisation import document_format
 from alloc.units import require_count, require_finite, require_non_negative, require_positive
 
 PRICES = "prices"
@@ -28,7 +25,7 @@ _PROBABILITY_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class PlanningProblem:
+class PlanningProblem(Problem):
     """What to buy or rent, where and when, so that a forecast of work meets its goals.
 
     Parameters
@@ -263,29 +260,6 @@ class PlanningProblem:
     def discount(self, quarter: int) -> float:
         """Return what a unit of money in a quarter counts."""
         return float((1 + self.discount_rate) ** -quarter)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of the problem in canonical JSON, hexadecimal; the description is left out."""
-        return document_format(PlanningProblem).fingerprint(self)
-
-    def replace(self, **changes: Any) -> PlanningProblem:
-        """Return a copy with some fields changed."""
-        return dataclasses.replace(self, **changes)
-
-    def to_json(self, path: str | PathLike[str] | None = None) -> str:
-        """Return the problem as a JSON document, and write it if a path is given."""
-        return document_format(PlanningProblem).write(self, path)
-
-    @staticmethod
-    def from_json(text: str | bytes) -> PlanningProblem:
-        """Read a problem from the text of a JSON document."""
-        return document_format(PlanningProblem).parse(text)
-
-    @staticmethod
-    def load(path: str | PathLike[str]) -> PlanningProblem:
-        """Read a problem from a JSON file."""
-        return document_format(PlanningProblem).load(path)
 
 
 def _require_names(where: str, kind: str, names: list[str]) -> None:

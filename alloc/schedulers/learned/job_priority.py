@@ -110,7 +110,7 @@ def job_features(
     views: Sequence[JobView], state: ClusterState, time_scale_h: float = 1.0
 ) -> npt.NDArray[np.float32]:
     """Return one row of `FEATURES` for each job, shape (jobs, features)."""
-    capacity = state.topology.capacity.sum(axis=0)[:3]
+    capacity = state.topology.totals[:3]
     seen: dict[int, tuple[float, float, float]] = {}
     rows = np.empty((len(views), len(FEATURES)), dtype=np.float32)
     for k, view in enumerate(views):

@@ -207,7 +207,7 @@ class JobSetRound:
                 views = [views[j] for j in np.flatnonzero(able)]
                 self.jobs = job_set(views, book, state.now_s)
         self.views = views
-        free = state.pool.free.sum(axis=0)
+        free = state.pool.free_in_all()[: len(RESOURCES)]
         self.free: Array = np.where(book.total > 0, free / np.maximum(book.total, 1.0), 1.0)
         self.tensors: dict[str, npt.NDArray[Any]] = {}
         if views:

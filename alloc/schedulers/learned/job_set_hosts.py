@@ -86,6 +86,7 @@ class Usher:
         return (
             not state.quotas
             and not state.pool.open_gpus
+            and not state.topology.cluster_columns
             and not state.pool.cut.on_host
             and bool(self._book.plain[table].all())
             and not any(map(_RESTART_COST, views))

@@ -28,7 +28,7 @@ SPEEDS = (0.25, 0.5, 0.7, 0.85, 0.95, 1.0)
 """Fractions of the best rate at which the table's embedding states what they take."""
 
 TaskKind = tuple[str, tuple[int, ...]]
-"""Role and demand of one task, in the order of `RESOURCES`."""
+"""Role and demand of one task, as `TaskGroup.demand`."""
 
 FULL = 1e9
 """Share that a column takes which is only there to fill up an array: nobody can afford it."""
@@ -165,7 +165,7 @@ class LadderBook:
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
-        self.total = topology.capacity.sum(axis=0).astype(float)
+        self.total = topology.totals[: len(RESOURCES)].astype(float)
         self.ladders: list[JobLadder] = []
         self.rate: Array = np.zeros((0, 0))
         self.share: Array = np.zeros((0, 0, len(RESOURCES)))
@@ -245,8 +245,8 @@ class LadderBook:
         return shape
 
     def _new_shape(self, configurations: tuple[Configuration, ...]) -> _Shape:
-        demand = np.array([way.demand for way in configurations], dtype=np.int64)
-        demand = demand.reshape(-1, len(RESOURCES))
+        asked = np.array([way.demand for way in configurations], dtype=np.int64)
+        demand = asked.reshape(len(configurations), -1)[:, : len(RESOURCES)]  # what a policy sees
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(demand > 0, demand / self.total, 0.0)
         by_share = np.lexsort((share.sum(axis=1), share.max(axis=1, initial=0.0)))
@@ -255,7 +255,7 @@ class LadderBook:
         fitting = np.array(
             [c for c, way in enumerate(configurations) if self._fits(way)], dtype=np.int64
         )
-        use = demand[fitting].astype(float)
+        use = asked[fitting].astype(float)
         tasks = _tasks(configurations)
         return _Shape(
             configurations=configurations,
@@ -273,7 +273,7 @@ class LadderBook:
         """Return whether a configuration can ever run on the cluster, as `misfit` has it."""
         if not _is_plain(way):
             return misfit(self.topology, way) is None
-        if any(need > have for need, have in zip(way.demand, self.total.tolist(), strict=True)):
+        if any(need > have for need, have in zip(way.demand, self.topology.totals, strict=True)):
             return False
         for group in way.tasks:
             room = self._room.get(group.demand)

@@ -152,7 +152,7 @@ class StepTables:
         """
         if topology is not self._topology:
             self._topology = topology
-            self._totals = tuple(topology.capacity.sum(axis=0).tolist())
+            self._totals = tuple(topology.totals.tolist())
             self._least = tuple(topology.capacity.min(axis=0).tolist())
         # The smallest host is all that the ladder asks of the hosts, the totals all of the shares.
         free = view.placement == NO_RULES

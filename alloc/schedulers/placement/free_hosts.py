@@ -13,7 +13,7 @@ from alloc.packing import HostPool
 from alloc.topology import Topology
 from alloc.topology.gpu_fit import gpu_memory_mib
 from alloc.topology.topology import HOST
-from alloc.units import MILLI
+from alloc.units import MILLI, RESOURCES
 from alloc.workload import TaskGroup
 
 Counts = npt.NDArray[np.int64]
@@ -35,6 +35,9 @@ class FreeHosts:
     ----------
     cpu, memory
         Free CPU (milli-cores) and memory (MiB), shape (hosts,).
+    named
+        What is free of the other resources, shape (hosts, names); of those of the cluster
+        (`alloc.resources`) every host shows all that is left.
     gpus
         Free milli-GPU by position on the host, shape (hosts, most GPUs of a host); 0 where a host
         has no GPU.
@@ -55,6 +58,8 @@ class FreeHosts:
         exists = np.arange(width) < self.num_gpus[:, None]
         self.cpu: Counts = topology.capacity[:, 1].copy()
         self.memory: Counts = topology.capacity[:, 2].copy()
+        self.named: Counts = topology.capacity[:, len(RESOURCES) :].copy()
+        self._cluster = [r - len(RESOURCES) for r in topology.cluster_columns]
         self.gpus: Counts = np.where(exists, MILLI, 0).astype(np.int64)
         self._types: dict[str | None, Mask] = {}
         self._domains: dict[str, Counts] = {}
@@ -70,6 +75,7 @@ class FreeHosts:
         free = FreeHosts(pool.topology)
         free.cpu[:] = pool.free[:, 1]
         free.memory[:] = pool.free[:, 2]
+        free.named[:] = pool.free[:, len(RESOURCES) :]
         whole = pool.free[:, 0] // MILLI
         position = np.arange(free.gpus.shape[1])
         used = (free.num_gpus - whole)[:, None]
@@ -128,6 +134,8 @@ class FreeHosts:
         fit = self.cpu >= group.cpu_milli
         if group.memory_mib:
             fit &= self.memory >= group.memory_mib
+        for k, amount in self._named_by(group):
+            fit &= self.named[:, k] >= amount
         if group.shares_gpu:
             fit &= self.roomiest >= group.gpu_milli
             if group.gpu_memory_mib:
@@ -139,6 +147,26 @@ class FreeHosts:
         if gpu_type is not None:
             fit &= self.of_type(gpu_type)
         return fit
+
+    def _named_by(self, group: TaskGroup) -> list[tuple[int, int]]:
+        """Return the columns of `named` that a task asks for, with the amounts."""
+        if not group.resources:
+            return []
+        return [(k, n) for k, n in enumerate(group.demand[len(RESOURCES) :]) if n]
+
+    def fits_besides_gpus(self, h: int, group: TaskGroup) -> bool:
+        """Return whether a host has all that one task asks for but GPUs."""
+        return bool(
+            self.cpu[h] >= group.cpu_milli
+            and self.memory[h] >= group.memory_mib
+            and all(self.named[h, k] >= amount for k, amount in self._named_by(group))
+        )
+
+    def in_all(self) -> Counts:
+        """Return what is free in the whole cluster, shape (resources,)."""
+        named = self.named.sum(axis=0)
+        named[self._cluster] = self.named[0, self._cluster]
+        return np.array([self.left.sum(), self.cpu.sum(), self.memory.sum(), *named])
 
     def holds(self, hosts: Counts, group: TaskGroup) -> Mask:
         """Return which GPUs of some hosts have room for a task that shares, (hosts, GPUs)."""
@@ -154,6 +182,8 @@ class FreeHosts:
             np.minimum(room, self.cpu // group.cpu_milli, out=room)
         if group.memory_mib:
             np.minimum(room, self.memory // group.memory_mib, out=room)
+        for k, amount in self._named_by(group):
+            np.minimum(room, self.named[:, k] // amount, out=room)
         if group.shares_gpu:
             np.minimum(room, (self.gpus // group.gpu_milli).sum(axis=1), out=room)
         elif group.gpu_milli:
@@ -209,6 +239,8 @@ class FreeHosts:
     def _add(self, h: int, group: TaskGroup, gpus: tuple[int, ...], sign: int) -> None:
         self.cpu[h] += sign * group.cpu_milli
         self.memory[h] += sign * group.memory_mib
+        for k, amount in self._named_by(group):
+            self.named[slice(None) if k in self._cluster else h, k] += sign * amount
         if not gpus:
             return
         row = self.gpus[h]

@@ -164,6 +164,8 @@ class KueueBestFit(PlacementPolicy):
         """Place a gang and take its capacity, or do nothing; see `PlacementPolicy.place`."""
         for level in (*request.required, *request.rules.levels):
             domain_of(free, level)  # names a level that there is not
+        if (request.configuration.demand > free.in_all()).any():
+            return None  # of what is the cluster's own, hosts by themselves do not tell
         groups = sorted(request.configuration.tasks, key=lambda g: g.demand, reverse=True)
         for home in self._homes(free, request, groups[0]):
             placed: list[tuple[int, TaskGroup, tuple[int, ...]]] = []

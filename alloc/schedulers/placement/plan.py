@@ -155,7 +155,7 @@ class ExactPlan(PlacementPolicy):
         spare = self._spare
         for slot in chosen:
             spare.give(h, slot.group, slot.gpus)
-        fits = bool(spare.cpu[h] >= group.cpu_milli and spare.memory[h] >= group.memory_mib)
+        fits = spare.fits_besides_gpus(h, group)
         if group.shares_gpu:
             fits = fits and bool(spare.roomiest[h] >= group.gpu_milli)
         else:

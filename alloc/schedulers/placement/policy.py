@@ -206,9 +206,4 @@ class PlacementPolicy(ABC):
 
 def _may_fit(free: FreeHosts, configuration: Configuration) -> bool:
     """Return whether the cluster as a whole has what a gang asks for."""
-    gpu, cpu, memory = configuration.demand
-    return (
-        gpu <= int(free.left.sum())
-        and cpu <= int(free.cpu.sum())
-        and memory <= int(free.memory.sum())
-    )
+    return bool((configuration.demand <= free.in_all()).all())

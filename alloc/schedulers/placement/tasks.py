@@ -209,7 +209,7 @@ def single_domains(free: FreeHosts, request: Request, levels: Sequence[str]) -> 
     count = int(number[hosts].max()) + 1
     totals = [
         np.bincount(number[hosts], weights=amount[hosts], minlength=count)
-        for amount in (free.left, free.cpu, free.memory)
+        for amount in (free.left, free.cpu, free.memory, *free.named.T)
     ]
     enough = np.ones(count, dtype=bool)
     for total, needed in zip(totals, request.configuration.demand, strict=True):

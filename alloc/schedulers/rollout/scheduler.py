@@ -162,7 +162,7 @@ class Rollout(Policy):
             # What must not be paused takes part, too: its capacity comes back one day.
             views = [*competing, *(view for view, _ in round_.pinned.values())]
             jobs = [_known(view, ladders[tables[view.id]].positions) for view in views]
-            future = ListFuture(jobs, state.topology.capacity.sum(axis=0).tolist(), state.slot_s)
+            future = ListFuture(jobs, state.topology.totals.tolist(), state.slot_s)
             place = {job_id: k for k, job_id in enumerate(self._order)}
             before = [place.get(view.id) for view in views]
             order = best_order(future, before, self._moves, self._rng).order
@@ -325,7 +325,7 @@ def ahead_of(state: ClusterState, round_: JobSetRound, worth: Array) -> Ahead:
         columns.append(known.index(now) if now in known else -1)
     kept = {assignment.job: assignment.configuration for assignment in round_.kept}
     stay = [(v, v.configurations[kept[v.id]]) for v in state.jobs if v.id in kept]
-    demand = np.array([way.demand for _, way in stay], dtype=float)
+    demand = np.array([way.demand[: len(round_.free)] for _, way in stay], dtype=float)
     return Ahead(
         table=table,
         weight=jobs.weight,

@@ -109,7 +109,7 @@ def certificate_facts(certificate: Document, unit: str = "") -> list[tuple[str, 
     value, bound = certificate.get("objective"), number_of(certificate.get("bound"))
     name = str(certificate["objective_name"]).replace("_", " ")
     if value is not None:
-        rows.append((name, show(value) + after))
+        rows.append((name, show(number_of(value)) + after))
     if math.isfinite(bound):
         word = "at most" if certificate["sense"] == "max" else "at least"
         rows.append((f"any answer has {word}", show(bound) + after))
@@ -134,14 +134,14 @@ def verdict_of(certificate: Document, unit: str = "") -> tuple[str, Tone]:
     after = f" {unit}" if unit else ""
     name = str(certificate["objective_name"]).replace("_", " ")
     if status == "optimal":
-        found = f"{show(value)}{after}"
+        found = f"{show(number_of(value))}{after}"
         return f"Proved optimal: no answer has a better {name} than {found}.", "good"
     if value is not None:
         gap = gap_of(certificate)
         proof = "nothing is proved about better ones"
         if gap is not None:
             proof = f"proved to be within {100 * gap:.2f} % of the best"
-        return f"Found a {name} of {show(value)}{after}; {proof}.", "fair"
+        return f"Found a {name} of {show(number_of(value))}{after}; {proof}.", "fair"
     if status == "infeasible":
         return "Proved impossible: no answer keeps all requirements.", "bad"
     return "No answer was found within the limits; allow more time.", "bad"
@@ -149,8 +149,8 @@ def verdict_of(certificate: Document, unit: str = "") -> tuple[str, Tone]:
 
 def gap_of(certificate: Document) -> float | None:
     """Return the relative gap between objective and bound, or None without one of them."""
-    value, bound = certificate.get("objective"), number_of(certificate.get("bound"))
-    if value is None or not math.isfinite(bound):
+    value, bound = (number_of(certificate.get(name)) for name in ("objective", "bound"))
+    if not (math.isfinite(value) and math.isfinite(bound)):
         return None
     from alloc.certificate import relative_gap
 
@@ -160,7 +160,7 @@ def gap_of(certificate: Document) -> float | None:
 def number_of(value: Any) -> float:
     """Return a number of a document; not a number where it has none.
 
-    Bounds that JSON has no number for are texts, ``"inf"`` and ``"-inf"``.
+    Those that JSON has no number for are texts, ``"inf"`` and ``"-inf"``.
     """
     return math.nan if value is None else float(value)
 

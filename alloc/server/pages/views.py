@@ -9,7 +9,7 @@ from typing import Any
 
 from alloc.errors import InstanceError
 from alloc.problems.allocation.instance import Instance
-from alloc.server.pages import clusters, plans, sizing
+from alloc.server.pages import answers, clusters, plans, sizing
 from alloc.server.pages.charts import show
 from alloc.server.pages.parts import Document, Scenario, View
 from alloc.server.pages.plan_figures import plan_figures
@@ -30,7 +30,7 @@ def view_of(job: Job, request: Document | None, result: Document) -> View:
     """
     result = _today(result)
     makers: Mapping[str, Callable[[], View]] = {
-        "solve": lambda: clusters.solve_view(result, _instance(request)),
+        "solve": lambda: _solve_view(result, request),
         "place": lambda: clusters.place_view(result, _instance(request)),
         "explain": lambda: clusters.explain_view(result),
         "compare": lambda: clusters.compare_view(result),
@@ -89,18 +89,38 @@ def _today(result: Document) -> Document:
     return found
 
 
+def _solve_view(result: Document, request: Document | None) -> View:
+    """Return what a solve of any family shows; instances have charts of their own."""
+    problem = _asked(request)
+    of_instances = ("allocation", "schedule")
+    if isinstance(problem, Instance) or (
+        problem is None and (result.get("solution") or {}).get("type") in of_instances
+    ):
+        return clusters.solve_view(result, problem)
+    return answers.answer_view(result, problem)
+
+
 def _instance(request: Document | None) -> Instance | None:
     """Return the instance that a request is about, if that is still known."""
-    if request is None:
-        return None
-    from alloc.documents import format_of
-    from alloc.instances import load, manifest
+    problem = _asked(request)
+    return problem if isinstance(problem, Instance) else None
 
-    given = request.get("instance")
+
+def _asked(request: Document | None) -> Any:
+    """Return the problem that a request is about, if that is still known."""
+    given = None if request is None else request.get("instance")
+    if given is None:
+        return None
+    from alloc.documents.reading import decode
+    from alloc.instances import load, manifest
+    from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
+
     try:
-        if isinstance(given, str):
-            return load(given) if given in {entry.id for entry in manifest()} else None
-        return None if given is None else format_of("instance").decode(given)
+        if not isinstance(given, str):
+            return decode(given)
+        if given in stored_planning_ids():
+            return load_stored_planning(given)
+        return load(given) if given in {entry.id for entry in manifest()} else None
     except InstanceError:
         # Made by an older alloc whose documents this one does not read: shown without it.
         return None

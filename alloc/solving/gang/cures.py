@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from alloc.resources import on_axis
 from alloc.solving.gang.question import REQUIREMENTS, GangFeasibility
 from alloc.units import MILLI
 from alloc.workload import TaskGroup
@@ -20,6 +21,7 @@ from alloc.workload import TaskGroup
 _STEP = {"CPU": 100, "memory": 1}
 """How finely a smaller demand is looked for: tenths of a core, and MiB."""
 _FIELD = {"CPU": "cpu_milli", "memory": "memory_mib"}
+"""Fields of what else may be less; all other names are those of named resources."""
 _SHARES = 1000
 """Parts in which CPU and memory are cut down together, before each is raised on its own; a
 tenth of a per cent is finer than anybody asks for."""
@@ -60,7 +62,7 @@ def fits(questions: Questions, drop: frozenset[str] = frozenset()) -> bool:
 
 def find_cures(questions: Questions) -> list[Relaxation]:
     """Return the cures of a job that cannot start, each of which would do; the cheapest first."""
-    asked = [r for r in REQUIREMENTS if r != "running jobs" and _asks(questions, r)]
+    asked = [r for r in requirements(questions) if r != "running jobs" and _asks(questions, r)]
     found = list(_smallest(questions, asked))
     fewer = _fewer(questions)
     return sorted([*found, *fewer], key=lambda cure: cure.cost)
@@ -70,8 +72,8 @@ def _asks(questions: Questions, requirement: str) -> bool:
     """Return whether a job asks for a requirement at all."""
     job = questions[0].job
     groups = [group for question in questions for group in question.configuration.tasks]
-    if requirement in _FIELD:
-        return any(getattr(group, _FIELD[requirement]) for group in groups)
+    if requirement in _FIELD or requirement not in REQUIREMENTS:
+        return any(_of(group, requirement) for group in groups)
     return {
         "affinity": bool(questions[0].together) or not questions[0].admitted.all(),
         "spread": bool(job.placement.spread),
@@ -80,6 +82,16 @@ def _asks(questions: Questions, requirement: str) -> bool:
         "quota": questions[0].quota_left_milli is not None,
         "level": any(q.own_levels for q in questions),
     }[requirement]
+
+
+def requirements(questions: Questions) -> tuple[str, ...]:
+    """Return what a job may give up in some configuration, the first to be blamed last."""
+    return tuple(dict.fromkeys(r for question in questions for r in question.requirements))
+
+
+def _of(group: TaskGroup, name: str) -> int:
+    """Return the CPU, memory or named resource that a task asks for."""
+    return getattr(group, _FIELD[name]) if name in _FIELD else group.resources.get(name, 0)
 
 
 def _smallest(questions: Questions, asked: Sequence[str]) -> Iterator[Relaxation]:
@@ -119,17 +131,18 @@ def _cure(questions: Questions, given_up: frozenset[str]) -> Relaxation | None:
             step = {"level": _wider_level, "GPU type": _other_type, "quota": _more_quota}[name]
             questions, parts[name] = step(questions, left)
             left -= {name}
-    amounts = [name for name in ("memory", "CPU") if name in left]
+    named = [name for name in requirements(questions) if name not in REQUIREMENTS]
+    amounts = [name for name in ("memory", "CPU", *named) if name in left]
     if amounts:
         less = _less(questions, amounts, left - set(amounts))
         if less is None:
             return None
-        questions, named = less
-        parts |= named
+        questions, parts_less = less
+        parts |= parts_less
         left -= set(amounts)
     if not fits(questions, left):
         return None
-    names = [name for name in reversed(REQUIREMENTS) if name in given_up]
+    names = [name for name in reversed(requirements(questions)) if name in given_up]
     chosen = [parts[name] for name in names]
     sentence = chosen[0].alone
     if len(chosen) > 1:
@@ -206,20 +219,20 @@ def _more_quota(questions: Questions, drop: frozenset[str]) -> tuple[Questions, 
 def _less(
     questions: Questions, names: Sequence[str], drop: frozenset[str]
 ) -> tuple[Questions, dict[str, _Part]] | None:
-    """Return the job with as much memory and CPU a task as does, or None if that is nothing."""
+    """Return the job with as much of some amounts a task as does, or None if that is nothing."""
     most: dict[str, int] = {
-        name: max(getattr(g, _FIELD[name]) for q in questions for g in q.configuration.tasks)
-        for name in names
+        name: max(_of(g, name) for q in questions for g in q.configuration.tasks) for name in names
     }
+    step = {name: _STEP.get(name, 1) for name in names}
 
     def steps(name: str) -> int:
-        return -(-most[name] // _STEP[name])
+        return -(-most[name] // step[name])
 
     def capped(limits: dict[str, int]) -> Questions:
         return tuple(_capped(question, limits) for question in questions)
 
     def at_share(share: int) -> dict[str, int]:
-        return {name: _STEP[name] * (steps(name) * share // _SHARES) for name in names}
+        return {name: step[name] * (steps(name) * share // _SHARES) for name in names}
 
     # Both by the same share first, then each as far up as the other leaves it.
     share = _bisect(lambda k: fits(capped(at_share(k)), drop), 0, _SHARES)
@@ -227,17 +240,19 @@ def _less(
     for name in names:
 
         def holds(k: int, name: str = name) -> bool:
-            return fits(capped({**limits, name: _STEP[name] * k}), drop)
+            return fits(capped({**limits, name: step[name] * k}), drop)
 
-        limits[name] = _STEP[name] * _bisect(holds, limits[name] // _STEP[name], steps(name) + 1)
+        limits[name] = step[name] * _bisect(holds, limits[name] // step[name], steps(name) + 1)
     if not all(0 < limits[name] < most[name] for name in names):
         return None
     question = least(questions)
     whole = question.gpus(question.main.count)
     parts = {}
     for name in names:
-        shown = amount(limits[name] / MILLI, "core") if name == "CPU" else f"{limits[name]} MiB"
-        beside = f"{shown} of {name} a task"
+        beside = f"{limits[name]} {name} a task"
+        if name in _FIELD:
+            cores = amount(limits[name] / MILLI, "core")
+            beside = f"{cores if name == 'CPU' else f'{limits[name]} MiB'} of {name} a task"
         cost = whole * _share_lost(question, name, limits[name])
         parts[name] = _Part(f"with {beside} it would start", beside, cost)
     return capped(limits), parts
@@ -245,17 +260,22 @@ def _less(
 
 def _capped(question: GangFeasibility, limits: dict[str, int]) -> GangFeasibility:
     def cut(group: TaskGroup) -> TaskGroup:
-        fields = {_FIELD[n]: min(getattr(group, _FIELD[n]), limit) for n, limit in limits.items()}
-        return replace(group, **fields)
+        less = {name: min(_of(group, name), limit) for name, limit in limits.items()}
+        own = {name: less.get(name, n) for name, n in group.resources.items()}
+        return replace(
+            group,
+            cpu_milli=less.get("CPU", group.cpu_milli),
+            memory_mib=less.get("memory", group.memory_mib),
+            resources=on_axis(own, group.resources_on_axis),
+        )
 
     tasks = tuple(map(cut, question.configuration.tasks))
     return question.changed(question.job.placement, replace(question.configuration, tasks=tasks))
 
 
 def _share_lost(question: GangFeasibility, name: str, limit: int) -> float:
-    """Return the share of a gang's CPU or memory that a limit a task takes from it."""
-    field = _FIELD[name]
-    groups = [(getattr(g, field), g.count) for g in question.configuration.tasks]
+    """Return the share of an amount of a gang that a limit a task takes from it."""
+    groups = [(_of(g, name), g.count) for g in question.configuration.tasks]
     before = sum(each * count for each, count in groups)
     after = sum(min(each, limit) * count for each, count in groups)
     return 1.0 - after / before if before else 0.0

@@ -88,7 +88,13 @@ def decide(
     order = sorted(range(len(job.configurations)), key=lambda c: -job.configurations[c].rate)
     questions = tuple(
         GangFeasibility(
-            tree, pool, job, job.configurations[c], admitted, quota_left_milli, together
+            tree,
+            pool,
+            job,
+            pool.on_axis(job.configurations[c]),
+            admitted,
+            quota_left_milli,
+            together,
         )
         for c in order
     )
@@ -208,7 +214,7 @@ def quota_left(instance: Instance, job: Job) -> int | None:
 
 def _place(question: GangFeasibility) -> tuple[TaskPlacement, ...] | None:
     """Return where the tasks of a question stand, or None if there is no place."""
-    if not question.within_quota():
+    if not question.within_quota() or question.lacking():
         return None
     several = len(question.configuration.tasks) > 1
     for narrowed in _narrowest_first(question):

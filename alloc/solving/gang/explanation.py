@@ -13,8 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from alloc.errors import SolverError
-from alloc.solving.gang.cures import Questions, Relaxation, amount, find_cures, fits, least
-from alloc.solving.gang.question import REQUIREMENTS, GangFeasibility
+from alloc.solving.gang.cures import (
+    Questions,
+    Relaxation,
+    amount,
+    find_cures,
+    fits,
+    least,
+    requirements,
+)
+from alloc.solving.gang.question import GangFeasibility
 from alloc.solving.gang.room import Counts
 from alloc.units import MILLI
 
@@ -83,7 +91,7 @@ def _outlook(questions: Questions) -> str:
 def _conflict(questions: Questions) -> tuple[str, ...]:
     dropped: frozenset[str] = frozenset()
     kept = []
-    for requirement in REQUIREMENTS:
+    for requirement in requirements(questions):
         if fits(questions, dropped | {requirement}):
             kept.append(requirement)
         else:
@@ -111,11 +119,22 @@ def _need(questions: Questions) -> str:
         where += " by its affinity"
     sizes = {q.configuration.demand for q in questions}
     at_least = " at least" if len(sizes) > 1 else ""
-    return f"needs{at_least} {needed}{kind}{where}{slices}{spread}"
+    named = "".join(f", {n} {name} a task" for name, n in group.resources.items())
+    return f"needs{at_least} {needed}{kind}{named}{where}{slices}{spread}"
 
 
 def _supply(question: GangFeasibility, conflict: tuple[str, ...]) -> str:
     """Return what quota is left and what the best domain has, as far as the job is short of it."""
+    if lacking := question.lacking():
+        left = ", ".join(f"{n} {name}" for name, n in lacking.items())
+        cluster = f"the cluster has {left} left"
+        if question.fits(frozenset(lacking)):
+            return cluster
+        return f"{cluster}, and {_besides_cluster(question, conflict)}"
+    return _besides_cluster(question, conflict)
+
+
+def _besides_cluster(question: GangFeasibility, conflict: tuple[str, ...]) -> str:
     if question.within_quota():
         return _hosts(question, conflict)
     left = max(question.quota_left_milli or 0, 0) / MILLI
@@ -140,7 +159,7 @@ def _hosts(question: GangFeasibility, conflict: tuple[str, ...]) -> str:
         who = f"best {level} {tree.name(best)}"
     have = int(room[units].sum())
     if not group.gpu_milli:
-        limits = [name for name in conflict if name in _TASK_LIMITS]
+        limits = [name for name in conflict if name in (*_TASK_LIMITS, *question.named)]
         by = f", limited by {' and '.join(limits)}" if limits else ""
         return f"{who} has room for {have} of its tasks{by}"
     free_gpus = _free_gpus(question, hosts)
@@ -164,12 +183,17 @@ def _losses(question: GangFeasibility, hosts: Counts, have: int) -> list[tuple[f
     Of its tasks, `have` find room there under all rules.
     """
     group, none = question.main, frozenset[str]()
-    every = frozenset({"GPU type", "CPU", "memory", "affinity", "level"})
+    every = frozenset({"GPU type", "CPU", "memory", "affinity", "level", *question.named})
+    lacked = [
+        (every - {"GPU type", "CPU", "memory", *question.named[: k + 1]}, name)
+        for k, name in enumerate(question.named)
+    ]
     steps: list[tuple[frozenset[str], str]] = [
         (every, f"in pieces smaller than {group.gpu_milli / MILLI:g}"),
         (every - {"GPU type"}, "of another GPU type"),
         (every - {"GPU type", "CPU"}, "on hosts without CPU for it"),
         (every - {"GPU type", "CPU", "memory"}, "on hosts without memory for it"),
+        *((drop, f"on hosts without {name} for it") for drop, name in lacked),
         (frozenset({"level"}), "on hosts kept from it by affinity"),
         (none, "on hosts outside its level"),
     ]

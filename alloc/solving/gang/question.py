@@ -21,6 +21,7 @@ import numpy as np
 
 from alloc.errors import SolverError, UnsupportedFeatureError
 from alloc.packing import HostPool
+from alloc.resources import Amounts, amounts_of, on_axis
 from alloc.solving.gang.choosing import choose_hosts
 from alloc.solving.gang.room import Counts, Mask, Tree, room_by_level, room_on_hosts
 from alloc.topology.topology import HOST
@@ -44,7 +45,8 @@ REQUIREMENTS = (
 """What may be left out of a question, the first to be blamed last.
 
 ``"running jobs"`` stands for the capacity that running jobs hold; ``"level"`` for the level that
-one domain must hold the job in; the number of GPUs itself is never left out.
+one domain must hold the job in; the number of GPUs itself is never left out. The named resources
+that a job asks for are blamed before all of them (`GangFeasibility.requirements`).
 """
 
 _MANY = 1_000_000
@@ -94,6 +96,16 @@ class GangFeasibility:
         """The task group that explanations speak of: the one with the most GPUs in all."""
         return max(self.configuration.ruled_groups, key=lambda g: (g.gpu_milli * g.count, g.count))
 
+    @cached_property
+    def named(self) -> tuple[str, ...]:
+        """The named resources that the job asks for in this configuration, sorted."""
+        return tuple(sorted({n for group in self.configuration.tasks for n in group.resources}))
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """What may be left out of the question, the first to be blamed last."""
+        return (*REQUIREMENTS, *self.named)
+
     @property
     def own_levels(self) -> tuple[str, ...]:
         """Levels of which the job's own rules want one domain, the innermost first."""
@@ -138,6 +150,7 @@ class GangFeasibility:
             count=_MANY,  # room is not to stop at the size of the gang
             cpu_milli=0 if "CPU" in drop else group.cpu_milli,
             memory_mib=0 if "memory" in drop else group.memory_mib,
+            resources=self._of_hosts(group, drop),
         )
         gpu_type = None if "GPU type" in drop else self.configuration.gpu_type
         room = room_on_hosts(self.pool_without(drop), asked, gpu_type)
@@ -146,6 +159,15 @@ class GangFeasibility:
         for level in self.levels(drop):
             room = np.where(self.tree.topology.domain_of_host[level] >= 0, room, 0)
         return room
+
+    def _of_hosts(self, group: TaskGroup, drop: frozenset[str]) -> Amounts:
+        """Return what a task asks of its host by name; `lacking` looks at the cluster's own."""
+        if not group.resources:
+            return amounts_of(group.resources)
+        topology = self.tree.topology
+        cluster = {topology.resource_names[r] for r in topology.cluster_columns}
+        kept = {n: a for n, a in group.resources.items() if n not in drop and n not in cluster}
+        return on_axis(kept, group.resources_on_axis)
 
     def rules(self, drop: frozenset[str]) -> PlacementRules:
         """Return the slices and spreads that hold."""
@@ -184,7 +206,24 @@ class GangFeasibility:
     def most_tasks(self, drop: frozenset[str] = frozenset()) -> int:
         """Return the most tasks of the main group, on its own, that the best place has room for."""
         room = self.reach(self.main, drop)
-        return int(room.sum() if self.level(drop) is None else room.max())
+        most = int(room.sum() if self.level(drop) is None else room.max())
+        free, names = self.pool_without(drop).free[0], self.tree.topology.resource_names
+        left = [
+            max(int(free[r]), 0) // self.main.demand[r]
+            for r in self.tree.topology.cluster_columns
+            if self.main.demand[r] and names[r] not in drop
+        ]
+        return min([most, *left])
+
+    def lacking(self, drop: frozenset[str] = frozenset()) -> dict[str, int]:
+        """Return what the cluster has left of those of its own resources that are not enough."""
+        free, demand = self.pool_without(drop).free[0], self.configuration.demand
+        names = self.tree.topology.resource_names
+        return {
+            names[r]: max(int(free[r]), 0)
+            for r in self.tree.topology.cluster_columns
+            if demand[r] > free[r] and demand[r] and names[r] not in drop
+        }
 
     def within_quota(self) -> bool:
         """Return whether the quota admits the job; one without GPUs takes nothing of it."""
@@ -216,6 +255,8 @@ class GangFeasibility:
     def fits(self, drop: frozenset[str] = frozenset()) -> bool:
         """Return whether the job could start if some requirements were left out."""
         if "quota" not in drop and not self.within_quota():
+            return False
+        if self.lacking(drop):
             return False
         if len(self.configuration.tasks) == 1:
             return any(True for _ in self.candidates(drop))
@@ -265,7 +306,7 @@ def hold_together(
         rows.append(
             (dict.fromkeys(range(g * width, (g + 1) * width), 1.0), group.count, group.count)
         )
-    demand = _demand(question.configuration, drop)
+    demand = _demand(question, drop)
     free = question.pool_without(drop).free[hosts]
     for k in range(width):
         for r in range(free.shape[1]):
@@ -328,7 +369,7 @@ def _one_by_one(
     ruled = configuration.ruled_groups
     if len(ruled) > 1 and rules.spread:
         return None  # a spread counts them together
-    demand = _demand(configuration, drop)
+    demand = _demand(question, drop)
     free = question.pool_without(drop).free.copy()
     found = []
     for g in sorted(range(len(demand)), key=lambda g: tuple(demand[g]), reverse=True):
@@ -348,12 +389,14 @@ def _one_by_one(
     return found
 
 
-def _demand(configuration: Configuration, drop: frozenset[str]) -> Counts:
-    demand = np.array([group.demand for group in configuration.tasks])
-    if "CPU" in drop:
-        demand[:, 1] = 0
-    if "memory" in drop:
-        demand[:, 2] = 0
+def _demand(question: GangFeasibility, drop: frozenset[str]) -> Counts:
+    """Return what a task of each group takes of its host, shape (groups, resources)."""
+    topology = question.tree.topology
+    demand = np.array([group.demand for group in question.configuration.tasks])
+    words = {"cpu_milli": "CPU", "memory_mib": "memory"}
+    for r, name in enumerate(topology.resource_names):
+        if words.get(name, name) in drop or r in topology.cluster_columns:
+            demand[:, r] = 0
     return demand
 
 

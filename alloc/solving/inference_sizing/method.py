@@ -4,58 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from typing import Literal
 
 from alloc.backends import highs
-from alloc.families import AUTO
 from alloc.problems.inference_sizing.plan import InferencePlan
 from alloc.problems.inference_sizing.problem import InferenceProblem
-from alloc.result import Result
 from alloc.solving.inference_sizing.pieces import NOT_STARTED, Method, Report, solve_all
 from alloc.solving.inference_sizing.relaxations import diagnose
 from alloc.solving.outcome import Outcome, Settings
-from alloc.solving.solver import solve_within
-
-
-def solve_inference(
-    problem: InferenceProblem,
-    settings: Settings | None = None,
-    *,
-    method: Literal["mixes", "columns", "pyomo"] = "mixes",
-    progress: Report | None = None,
-    keep: bool = False,
-) -> Result[InferencePlan]:
-    """Find the cheapest replicas that serve every request within its goals.
-
-    Parameters
-    ----------
-    problem
-        The problem.
-    settings
-        Limits; by default 60 s, one thread.
-    method
-        ``"mixes"``: the strong model where it applies, else the columns; ``"columns"``: the model
-        by columns as arrays; ``"pyomo"``: the same in Pyomo.
-    progress
-        Called with a line of text now and then.
-    keep
-        Whether an interrupt (Ctrl-C) ends it with what was found until then; else it ends it as it
-        does everything.
-
-    Raises
-    ------
-    CertificateError
-        If the plan or the bound contradicts what the checker recomputes.
-    KeyboardInterrupt
-        At an interrupt, without `keep`.
-    """
-    settings = settings or Settings()
-    backend = AUTO if method == "mixes" else method
-    say = progress or (lambda line: None)
-    result: Result[InferencePlan] = solve_within(problem, settings, say, backend=backend)
-    if result.certificate.limit == "interrupt" and not keep:
-        raise KeyboardInterrupt
-    return result
 
 
 def solve_pieces(

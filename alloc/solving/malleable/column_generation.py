@@ -17,6 +17,7 @@ import numpy as np
 
 from alloc.errors import OutOfTime
 from alloc.formulation import Array
+from alloc.models.malleable.costs import JobCosts, Multipliers
 from alloc.models.malleable.data import SlotData
 from alloc.models.malleable.profiles import Pricing, lagrangian_bound
 from alloc.solving.malleable.ascent import ascend
@@ -57,6 +58,8 @@ class Relaxation:
     mastered
         Whether there was a linear master. Without one, the columns are too few for an integer
         master over all jobs to be worth its time.
+    multipliers
+        The multipliers of peaks and held levels beside the prices; None where there are none.
     """
 
     prices: Array
@@ -66,6 +69,11 @@ class Relaxation:
     z: Array
     converged: bool
     mastered: bool = True
+    multipliers: Multipliers | None = None
+
+    def relaxed(self, data: SlotData) -> tuple[JobCosts, float]:
+        """Return what completions cost in the bound, and its constant (`Target.relaxed`)."""
+        return data.target.relaxed(self.multipliers or data.target.nothing())
 
     def completion(self, num_jobs: int) -> Array:
         """Return each job's mean completion in the linear master, slots, shape (J,)."""
@@ -88,7 +96,9 @@ def bound_states(data: SlotData, num_slots: int) -> int:
     return grid_steps(data, num_slots, _BOUND_CELLS)
 
 
-def proved_bound(data: SlotData, prices: Array, settings: Settings) -> float:
+def proved_bound(
+    data: SlotData, prices: Array, settings: Settings, multipliers: Multipliers | None = None
+) -> float:
     """Return the bound that prices prove, weighted slots, on the finest grid that time allows.
 
     Minus infinity where time is too short for any: the bound of every job alone holds always.
@@ -100,10 +110,10 @@ def proved_bound(data: SlotData, prices: Array, settings: Settings) -> float:
     for states in dict.fromkeys((coarse, fine)):
         left = settings.seconds_left()
         try:
-            bound = lagrangian_bound(data, prices, states, settings.time_is_up) / data.slot_s
+            value = lagrangian_bound(data, prices, states, settings.time_is_up, multipliers)
         except OutOfTime:
             break
-        best = max(best, bound)
+        best = max(best, value / data.slot_s)
         if (left - settings.seconds_left()) * fine / states > settings.seconds_left():
             break
     return best
@@ -146,22 +156,28 @@ def generate_columns(
     master.add(first_columns)
     whole, settings = settings, settings.within(seconds)
     pricing = Pricing(data, grid_steps(data, num_slots, _PRICING_CELLS), settings.time_is_up)
-    arrivals = float(data.weight @ (data.release - data.lag))
+    target, states = data.target, pricing.num_states
+    multipliers = best_multipliers = target.nothing()
+    constant = 0.0
     best, best_prices = -np.inf, np.zeros((num_slots, len(data.rows.names)))
     smoothing, iteration, converged = 0.0, 0, False
     # What is known before the first master: the first columns, at no prices.
     value, prices, z = np.inf, best_prices, np.ones(len(master.columns))
     while True:
         try:
-            value, prices, z = master.solve(settings.seconds_left())
+            value, prices, multipliers, z = master.solve(settings.seconds_left())
             query = smoothing * best_prices + (1 - smoothing) * prices
+            at = multipliers.towards(best_multipliers, smoothing)
+            if target.links_jobs:
+                costs, constant = target.relaxed(at)
+                pricing = Pricing(data, states, settings.time_is_up, costs)
             solved = pricing.solve(query, "upper")
         except OutOfTime:
             break
         lagrangian = float(pricing.costs(solved).sum() - (query @ data.rows.capacity).sum())
-        lagrangian -= arrivals
+        lagrangian += constant
         if lagrangian > best:
-            best, best_prices = lagrangian, query
+            best, best_prices, best_multipliers = lagrangian, query, at
         profiles = pricing.profiles(solved)
         added = master.add(
             [make_column(data, j, profile) for j, profile in enumerate(profiles) if profile]
@@ -179,17 +195,21 @@ def generate_columns(
         # A smoothed query that finds nothing new is followed by one at the master's own prices.
         smoothing = _SMOOTHING if added else 0.0
     with suppress(OutOfTime):
-        value, prices, z = master.solve(settings.seconds_left())
+        value, prices, multipliers, z = master.solve(settings.seconds_left())
     z = np.concatenate([z, np.zeros(len(master.columns) - len(z))])
     bound = -np.inf
     if not prove:
         return Relaxation(prices, bound, value, master.columns, z, converged)
-    for candidate in (best_prices, prices):
+    best_point = best_prices, best_multipliers
+    for candidate in (best_point, (prices, multipliers)):
         # Both are valid; the better one depends on how far the master has come.
-        proved = proved_bound(data, candidate, whole.within(_BOUND_SHARE * whole.seconds_left()))
+        brief = whole.within(_BOUND_SHARE * whole.seconds_left())
+        proved = proved_bound(data, candidate[0], brief, candidate[1])
         if proved > bound:
-            bound, best_prices = proved, candidate
-    return Relaxation(best_prices, bound, value, master.columns, z, converged)
+            bound, best_point = proved, candidate
+    return Relaxation(
+        best_point[0], bound, value, master.columns, z, converged, multipliers=best_point[1]
+    )
 
 
 def _by_ascent(

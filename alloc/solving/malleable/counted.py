@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.formulation import Array
+from alloc.models.malleable.costs import JobCosts
 from alloc.models.malleable.data import SlotData
 from alloc.models.malleable.profiles import IDLE, Profile
 
@@ -46,9 +47,9 @@ def last_fraction(data: SlotData, job: int) -> float:
 
 
 def cheapest_slots(
-    cost: Array, first: int, need: int, weight: float, latest: float = np.inf
+    cost: Array, first: int, need: int, delay: Array, latest: float = np.inf
 ) -> Index | None:
-    """Return the slots that minimise ``weight * last slot + their cost``, or None.
+    """Return the slots that minimise the delay of the last one plus their cost, or None.
 
     For every last slot the best others are the cheapest before it, so one pass with a heap of the
     ``need - 1`` cheapest so far finds the optimum.
@@ -61,8 +62,8 @@ def cheapest_slots(
         First slot allowed.
     need
         Number of slots, 1 or more.
-    weight
-        Cost of each slot of delay, more than 0.
+    delay
+        Cost of ending in each slot, rising, shape (slots,).
     latest
         Last slot in which the job may end.
     """
@@ -77,12 +78,12 @@ def cheapest_slots(
     held = [-p for p in prices[: need - 1].tolist()]
     heapq.heapify(held)
     total, best, end = -sum(held), np.inf, -1
-    ends = zip(allowed[need - 1 :].tolist(), prices[need - 1 :].tolist(), strict=True)
-    for i, (t, price) in enumerate(ends):
-        if weight * t >= best:
+    late = delay[allowed[need - 1 :]].tolist()
+    for i, (wait, price) in enumerate(zip(late, prices[need - 1 :].tolist(), strict=True)):
+        if wait >= best:
             break
-        if weight * t + total + price < best:
-            best, end = weight * t + total + price, i
+        if wait + total + price < best:
+            best, end = wait + total + price, i
         if need > 1:
             total += price + heapq.heappushpop(held, -price)
     last = need - 1 + end
@@ -98,7 +99,9 @@ def counted_profile(data: SlotData, job: int, slots: Index) -> Profile:
     return Profile(start, tuple(choice.tolist()), end + last_fraction(data, job))
 
 
-def insert_counted(data: SlotData, job: int, room: Array, prices: Array | None) -> Profile | None:
+def insert_counted(
+    data: SlotData, job: int, room: Array, prices: Array | None, job_costs: JobCosts
+) -> Profile | None:
     """Return the cheapest profile of a counted job within the room, or None.
 
     Parameters
@@ -111,6 +114,8 @@ def insert_counted(data: SlotData, job: int, room: Array, prices: Array | None) 
         Capacity left, shape (slots, R).
     prices
         Prices, shape (slots, R); None where all are 0.
+    job_costs
+        What completions cost; later ones more.
     """
     use = data.table(job).use[0]
     cost = np.zeros(len(room)) if prices is None else prices @ use
@@ -119,7 +124,7 @@ def insert_counted(data: SlotData, job: int, room: Array, prices: Array | None) 
         cost,
         int(data.release[job]),
         slots_needed(data, job),
-        float(data.weight[job]),
+        job_costs.ends(job, last_fraction(data, job), len(room)),
         float(data.limit[job]) - last_fraction(data, job) + _TOLERANCE,
     )
     return None if slots is None else counted_profile(data, job, slots)
@@ -132,7 +137,7 @@ class Priced:
     Parameters
     ----------
     value
-        Their weighted completions after arrival plus prices, weighted slots.
+        The costs of their completions plus prices, slots.
     chosen
         Whether each job runs in each slot, shape (slots, J).
     """
@@ -142,32 +147,40 @@ class Priced:
 
 
 class CountedPricing:
-    """The pricing problems of all jobs of an instance of counted jobs without limits."""
+    """The pricing problems of all jobs of an instance of counted jobs without limits.
+
+    What is asked must be a weighted sum of completions: the program is shared by jobs that differ
+    in their last fraction, which a due date would tell apart.
+    """
 
     def __init__(self, data: SlotData, num_slots: int) -> None:
         self.data = data
+        costs = data.target.costs
         self.num_slots = num_slots
         self.need = np.array([slots_needed(data, j) for j in range(data.num_jobs)])
         self.fraction = np.array([last_fraction(data, j) for j in range(data.num_jobs)])
         kinds, self.kind = np.unique(
-            np.stack([data.table_of, data.weight], axis=1), axis=0, return_inverse=True
+            np.stack([data.table_of, costs.rate], axis=1), axis=0, return_inverse=True
         )
         self.kind = self.kind.reshape(-1)
         self.weight = kinds[:, 1]
         self.use = np.array([data.tables[int(g)].use[0] for g in kinds[:, 0]])
         self._by_release = np.argsort(data.release, kind="stable")
-        self._offset = float(data.weight @ (self.fraction + data.lag))
+        self._offset = float(costs.at(data.release + self.fraction).sum())
 
     @staticmethod
     def applies(data: SlotData, num_slots: int) -> bool:
         """Return whether all jobs are counted, without limits, and the program is not too large."""
+        if not data.target.is_linear:
+            return False
         if np.isfinite(data.limit).any():
             return False
         if not all(is_counted(data, j) for j in range(data.num_jobs)):
             return False
         if int(data.release.max()) >= num_slots:
             return False
-        kinds = len({(int(g), float(w)) for g, w in zip(data.table_of, data.weight, strict=True)})
+        rates = data.target.costs.rate
+        kinds = len({(int(g), float(w)) for g, w in zip(data.table_of, rates, strict=True)})
         most = max(slots_needed(data, j) for j in range(data.num_jobs))
         return num_slots * kinds * (most + 1) <= _MOST_CELLS
 

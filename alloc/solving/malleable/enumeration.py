@@ -15,6 +15,7 @@ import numpy as np
 
 from alloc.errors import OutOfTime
 from alloc.formulation import Array
+from alloc.models.malleable.costs import JobCosts
 from alloc.models.malleable.data import SlotData
 from alloc.models.malleable.profiles import IDLE, Pricing, Profile, Solved, never
 
@@ -24,13 +25,18 @@ _FIT = 1e-9
 def enumerate_profiles(
     data: SlotData,
     prices: Array,
-    slack: float,
+    value: float,
     *,
     num_states: int,
     most: int,
     stop: Callable[[], bool] = never,
+    job_costs: JobCosts | None = None,
 ) -> list[list[Profile]] | None:
-    """Return every profile of every job within `slack` of the job's cheapest at these prices.
+    """Return every profile that a schedule better than a value may hold, by these prices.
+
+    In such a schedule no job costs more than its cheapest profile by as much as the value is above
+    the sum of them all. That sum is taken from the same programs as the cheapest profiles: another
+    grid may prove more, and cut off too much here.
 
     Parameters
     ----------
@@ -38,14 +44,17 @@ def enumerate_profiles(
         The instance on its slots, without restart costs.
     prices
         Price of each row in each slot, shape (slots, R).
-    slack
-        Distance between the incumbent's value and the bound that the prices prove, weighted slots.
+    value
+        What all jobs together may cost: the incumbent's value, less what the bound holds besides
+        the jobs (`Target.relaxed`, capacity at its prices).
     num_states
         Grid of the dynamic program that cuts off.
     most
         Give up beyond so many profiles, counting partial ones of a slot.
     stop
         Asked again and again whether time is up.
+    job_costs
+        What completions cost in that bound (`Target.relaxed`); None for the costs of single jobs.
 
     Returns
     -------
@@ -53,13 +62,15 @@ def enumerate_profiles(
         For each job its profiles; None if there are too many, if a job could end after the priced
         slots, or if time is up.
     """
-    pricing = Pricing(data, num_states, stop)
+    pricing = Pricing(data, num_states, stop, job_costs)
     try:
         solved_groups = pricing.solve(np.maximum(prices, 0.0), "lower")
     except OutOfTime:
         return None
     found: list[list[Profile]] = [[] for _ in range(data.num_jobs)]
     total = 0
+    slack = value - float(pricing.costs(solved_groups).sum())
+    slack += 1e-9 * abs(slack) + 1e-9
     for (_, jobs), programs in zip(pricing.groups, solved_groups, strict=True):
         for j in jobs:
             release, work = int(data.release[j]), float(data.work[j])
@@ -99,11 +110,12 @@ def _profiles_of(
     horizon = len(prices)
     if release >= horizon:
         return None
+    rise = program.delay_of_slots(horizon)
     for t in range(release, horizon):
         fraction = left[:, None] / rate[None, :]
         fits = fraction <= 1 + _FIT
         fraction = np.minimum(fraction, 1.0)
-        whole = cost[:, None] + price[t] + program.weight * fraction
+        whole = cost[:, None] + price[t] + program.delay(t, fraction)
         done = fits & (whole <= cutoff) & (t + fraction <= program.limit + _FIT)
         for i, c in np.argwhere(done):
             choice = [int(k) if k == IDLE else int(program.columns[k]) for k in history[i]]
@@ -113,14 +125,14 @@ def _profiles_of(
                 Profile(release + start, tuple(choice[start:]), t + float(fraction[i, c]))
             )
         after_run = left[:, None] - rate[None, :]
-        spent = cost[:, None] + price[t] + program.weight
+        spent = cost[:, None] + price[t] + rise[t]
         # After a run a job that may not pause goes on running.
         ahead = solved.value if program.pausable else solved.run_value
         bound = spent + ahead[t + 1][_clip(solved, after_run)] + extra
         i, c = np.nonzero(~fits & (bound <= cutoff))
         waits = np.flatnonzero(
             (program.pausable | ~running)
-            & (cost + program.weight + solved.value[t + 1][_clip(solved, left)] + extra <= cutoff)
+            & (cost + rise[t] + solved.value[t + 1][_clip(solved, left)] + extra <= cutoff)
         )
         idle = np.full((len(waits), 1), IDLE, dtype=np.int16)
         history = np.concatenate(
@@ -130,7 +142,7 @@ def _profiles_of(
             ]
         )
         left = np.concatenate([after_run[i, c], left[waits]])
-        cost = np.concatenate([spent[i, c], cost[waits] + program.weight])
+        cost = np.concatenate([spent[i, c], cost[waits] + rise[t]])
         running = np.concatenate([np.ones(len(i), dtype=bool), running[waits]])
         if len(left) + len(profiles) > most:
             return None

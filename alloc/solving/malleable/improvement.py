@@ -17,11 +17,13 @@ from alloc.backends import SolverOptions
 from alloc.formulation import Array
 from alloc.models.malleable.data import SlotData
 from alloc.solving.malleable.column_generation import Relaxation
-from alloc.solving.malleable.insertion import Builder, give_back, take, total_cost
+from alloc.solving.malleable.insertion import Builder, give_back, take, value_of
 from alloc.solving.malleable.master import Column, solve_integer_master
 from alloc.solving.outcome import Settings
 
 Plan = dict[int, Column]
+_GAIN = 1e-9
+"""Differences of value that count, where costs are about 1: less is rounding."""
 _PRICE_FACTORS = (1.0, 0.9, 1.1, 0.75, 0.5, 0.25, 0.0)
 _SUBPROBLEM_SECONDS = 5.0
 _LONG_SIZES = (2, 40)
@@ -41,7 +43,7 @@ def guided_plans(
         plan = builder.insert_all(order, builder.empty(), prices, settings.time_is_up)
         if plan is not None:
             plans.append(plan)
-    return sorted(plans, key=total_cost)
+    return sorted(plans, key=lambda plan: value_of(data, plan))
 
 
 class Improver:
@@ -87,18 +89,30 @@ class Improver:
 
     @property
     def value(self) -> float:
-        """Weighted JCT of the incumbent, weighted slots."""
-        return total_cost(self.plan)
+        """Objective of the incumbent, in slots."""
+        return value_of(self.data, self.plan)
 
     def adopt(self, plan: Plan) -> bool:
-        """Take a plan as the incumbent if it is better; its columns are kept in any case."""
+        """Take a plan as the incumbent if it is better; its columns are kept in any case.
+
+        Where only the worst job counts, most changes move others: of two plans of one value the one
+        whose jobs complete earlier is better, for it leaves more room.
+        """
         for job, column in plan.items():
             if column is not self.plan.get(job):
                 self._remember(column)
-        if total_cost(plan) < self.value - 1e-9:
+        gain = self.value - value_of(self.data, plan)
+        better = gain > _GAIN
+        if not better and self.data.target.peaks and gain >= 0:
+            better = self._steering(plan) < self._steering(self.plan) - _GAIN
+        if better:
             self.plan = plan
-            return True
-        return False
+        return better
+
+    def _steering(self, plan: Plan) -> float:
+        """Return what the completions of a plan cost where every job counts."""
+        costs = self.builder.job_costs
+        return sum(costs.of(j, column.profile.completion) for j, column in plan.items())
 
     def integer_master(self, seconds: float) -> bool:
         """Choose the best schedule among all columns known, where they are worth it."""
@@ -110,6 +124,7 @@ class Improver:
         """Improve the incumbent until the target is met or time is up."""
         stop = max(self.settings.seconds_left() - seconds, 0.0)
         rounds = idle = 0
+        reported = self.value
         size = min(self.data.num_jobs, 8)
         # Without a linear master, columns are few and insertion is quick: choose less, insert more.
         long = not self.relaxation.mastered
@@ -126,7 +141,8 @@ class Improver:
                 wide = self._neighbourhood(min(self.data.num_jobs, 24 if long else 3 * size))
                 better |= self._reselect(wide, min(_SUBPROBLEM_SECONDS, left))
             idle = 0 if better else idle + 1
-            if better:
+            if self.value < reported:
+                reported = self.value
                 report(f"neighbourhood search, round {rounds}: {self.value:.4f}")
             if idle and idle % 40 == 0 and not long:
                 size = min(self.data.num_jobs, size + 4)
@@ -184,7 +200,7 @@ class Improver:
         for job in order:
             give_back(room, placed[job])
             column = self.builder.insert(job, room, None)
-            if column is not None and column.cost < placed[job].cost:
+            if column is not None and column.profile.completion < placed[job].profile.completion:
                 placed[job] = column
             take(room, placed[job])
         return self.adopt({**self.plan, **placed})
@@ -205,7 +221,11 @@ class Improver:
             min(seconds, self.settings.seconds_left()), self.settings.seed, self.settings.workers
         )
         warm = start if len(start) == len(jobs) else None
-        chosen, _ = solve_integer_master(self.data, columns, room, jobs, options, warm)
+        left = set(jobs)
+        others = [column for job, column in self.plan.items() if job not in left]
+        chosen, _ = solve_integer_master(
+            self.data, columns, room, jobs, options, warm, others=others
+        )
         if chosen is None:
             return False
         return self.adopt({**self.plan, **{column.job: column for column in chosen}})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from alloc.formulation import Array
-from alloc.models.malleable.data import SlotData
+from alloc.models.malleable.costs import JobCosts
+from alloc.models.malleable.data import Index, SlotData
 from alloc.models.malleable.profiles import Pricing, Solved, never
 from alloc.solving.malleable.counted import insert_counted, is_counted
 from alloc.solving.malleable.master import Column, make_column
@@ -15,6 +17,10 @@ from alloc.solving.malleable.quick_insertion import earliest_profile, is_exact
 
 _STATES = 400
 """Grid steps of the work left: the profile returned always completes, whatever the grid."""
+_WAITING = 1e-3
+"""Share of the largest cost of a slot that waiting costs a job whose completion is free."""
+_ABOVE_FLOOR = (1.0, 1.25, 2.0)
+"""Multiples of a peak's floor whose completions order the jobs."""
 
 
 class Builder:
@@ -22,7 +28,8 @@ class Builder:
 
     def __init__(self, data: SlotData, num_slots: int) -> None:
         self.data = data
-        self.pricing = Pricing(data, _STATES)
+        self.job_costs = steering_costs(data)
+        self.pricing = Pricing(data, _STATES, job_costs=self.job_costs)
         self.num_slots = num_slots
         self.group_of = np.zeros(data.num_jobs, dtype=np.int64)
         for g, (_, jobs) in enumerate(self.pricing.groups):
@@ -47,7 +54,7 @@ class Builder:
             where all are 0.
         """
         if self.counted[job]:
-            found = insert_counted(self.data, job, room, prices)
+            found = insert_counted(self.data, job, room, prices, self.job_costs)
             return None if found is None else make_column(self.data, job, found)
         if prices is None:
             if is_exact(self.data, job):
@@ -110,9 +117,45 @@ def give_back(room: Array, column: Column) -> None:
     room.reshape(-1)[column.rows] += column.use
 
 
+def steering_costs(data: SlotData) -> JobCosts:
+    """Return the costs by which single jobs are inserted: later completions cost more.
+
+    Of a peak each job bears an equal share; where nothing depends on a completion, or nothing
+    before its due date, waiting costs a little all the same.
+    """
+    target = data.target
+    costs = target.costs
+    for peak in target.level.peaks:
+        costs = costs.plus(peak.shared(np.full(data.num_jobs, 1 / data.num_jobs)))
+    least = _WAITING * target.level.size
+    return replace(costs, rate=np.where(costs.rate > 0, costs.rate, least))
+
+
 def total_cost(plan: dict[int, Column]) -> float:
-    """Return the weighted JCT of a plan, weighted slots."""
+    """Return the costs of single jobs in a plan."""
     return float(sum(column.cost for column in plan.values()))
+
+
+def value_of(data: SlotData, plan: dict[int, Column]) -> float:
+    """Return the objective of a plan of all jobs, in slots; infinite if a level is not kept."""
+    if not data.target.links_jobs:
+        return total_cost(plan)
+    return data.target.value(np.array([plan[j].profile.completion for j in range(data.num_jobs)]))
+
+
+def serving_orders(data: SlotData) -> list[Index]:
+    """Return the orders in which jobs are inserted, Smith's first.
+
+    Besides it: by deadline; by due date and by slack before it where tardiness counts; and where
+    peaks do, the longest first, and by the completions that keep a peak at its floor or above it.
+    """
+    costs = steering_costs(data)
+    ways = [data.release + data.shortest / (costs.rate + costs.late), data.limit]
+    if costs.late.any():
+        ways += [costs.due, costs.due - data.shortest]
+    for peak, floor in zip(data.target.peaks, data.target.floors, strict=True):
+        ways += [-data.shortest, *(peak.latest(above * floor) for above in _ABOVE_FLOOR)]
+    return [np.argsort(way, kind="stable") for way in ways]
 
 
 def serial_horizon(data: SlotData) -> int:

@@ -17,6 +17,10 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from alloc.models.malleable.costs import level_costs
+from alloc.objectives import parse_level
 from alloc.packing import HostPool
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Run, Schedule, TaskPlacement
@@ -125,18 +129,26 @@ class ListScheduler:
         An instance without slots.
     stop
         Says whether the time is over.
+    objective
+        One level of a goal: what a cutoff is about.
     """
 
-    def __init__(self, instance: Instance, stop: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        stop: Callable[[], bool] = lambda: False,
+        objective: str = "weighted_jct",
+    ) -> None:
         self.instance = instance
         self._stop = stop
+        self._level = level_costs(instance.jobs, parse_level(objective), 1.0)
         self.pool = HostPool(instance.topology)
         self.quotas = {tenant.name: tenant.gpu_quota_milli for tenant in instance.tenants}
         self.running = {a.job: a for a in instance.running}
         self.ladders = [ladder_of(job) for job in instance.jobs]
         arrivals = sorted(range(len(instance.jobs)), key=lambda j: instance.jobs[j].arrival_s)
         self.arrivals = arrivals
-        self._totals = [int(total) for total in instance.topology.capacity.sum(axis=0)]
+        self._totals = [int(total) for total in instance.topology.totals]
         self._free = list(self._totals)
         self._held: dict[str, int] = {}
 
@@ -148,13 +160,14 @@ class ListScheduler:
         candidate
             The list and the plans.
         cutoff
-            Weighted JCT, seconds, at which the work may be broken off.
+            Value of the objective at which the work may be broken off.
         """
         self.pool.reset()
         rank = {j: k for k, j in enumerate(candidate.order)}
         live: dict[int, _Job] = {}
         done: list[_Job] = []
-        paid = 0.0
+        # No job completes before the moment it has come to; by that the value only grows.
+        ends = np.array([job.arrival_s for job in self.instance.jobs])
         coming = list(reversed(self.arrivals))
         now_s = 0.0
         while live or coming:
@@ -167,11 +180,10 @@ class ListScheduler:
                 then_s = min(then_s, self.instance.jobs[coming[-1]].arrival_s)
             if math.isinf(then_s):
                 return None  # nothing can start: no schedule by this list
-            weight = math.fsum(job.job.weight for job in live.values())
-            paid += weight * (then_s - now_s)
-            if paid >= cutoff or self._stop():
-                return None
             now_s = then_s
+            ends[[job.position for job in live.values()]] = now_s
+            if self._stop() or (math.isfinite(cutoff) and self._level.value(ends) >= cutoff):
+                return None
             for k, job in list(live.items()):
                 if job.next_event_s > now_s:
                     continue
@@ -335,15 +347,15 @@ class ListScheduler:
     def _fits(self, job: _Job, c: int) -> bool:
         demand = job.job.configurations[c].demand
         free = self._free
-        if demand[0] > free[0] or demand[1] > free[1] or demand[2] > free[2]:
+        if any(need > left for need, left in zip(demand, free, strict=True)):
             return False
         tenant = job.job.tenant
         return tenant not in self._held or (self._held[tenant] + demand[0] <= self.quotas[tenant])
 
     def _count(self, job: _Job, c: int, sign: int) -> None:
         demand = job.job.configurations[c].demand
-        for r in range(3):
-            self._free[r] -= sign * demand[r]
+        for r, amount in enumerate(demand):
+            self._free[r] -= sign * amount
         tenant = job.job.tenant
         if tenant in self._held:
             self._held[tenant] += sign * demand[0]

@@ -8,11 +8,12 @@ time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from alloc.objectives import Held, is_kept
 from alloc.objectives import objective as objective_of
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Run, Schedule
@@ -40,19 +41,26 @@ class Incumbent:
     schedule
         The schedule.
     value
-        Weighted job completion time, seconds.
+        Value of the objective.
     """
 
     schedule: Schedule
     value: float
 
 
-def best_of(instance: Instance, schedules: Iterable[Schedule | None]) -> Incumbent | None:
-    """Return the best of the schedules that keep every rule, or None if none does."""
-    value = objective_of("weighted_jct").evaluate
+def best_of(
+    instance: Instance,
+    schedules: Iterable[Schedule | None],
+    objective: str = "weighted_jct",
+    held: Sequence[Held] = (),
+) -> Incumbent | None:
+    """Return the best of the schedules that keep every rule and what is held; None if none does."""
+    value = objective_of(objective).evaluate
     best: Incumbent | None = None
     for schedule in schedules:
         if schedule is None or verify(instance, schedule):
+            continue
+        if not is_kept(instance, schedule, held):
             continue
         found = Incumbent(schedule, value(instance, schedule))
         if best is None or found.value < best.value:
@@ -74,6 +82,10 @@ class ListSearch:
         Random seed.
     seconds_left
         Tells the time left.
+    objective
+        One level of a goal.
+    held
+        Earlier levels of the goal.
 
     Attributes
     ----------
@@ -87,13 +99,16 @@ class ListSearch:
         schedules: Iterable[Schedule | None],
         seed: int,
         seconds_left: Callable[[], float],
+        objective: str = "weighted_jct",
+        held: Sequence[Held] = (),
     ) -> None:
         given = [
             schedule
             for schedule in schedules
             if schedule is not None and _LATE.issuperset(v.code for v in verify(instance, schedule))
         ]
-        self.best = best_of(instance, given)
+        self._objective, self._held = objective, held
+        self.best = best_of(instance, given, objective, held)
         self._instance = instance
         self._given = given
         self._rng = np.random.default_rng(seed)
@@ -105,25 +120,26 @@ class ListSearch:
         Parameters
         ----------
         target
-            Weighted JCT at which to stop, seconds.
+            Value at which to stop.
         report
             Takes a line of progress.
         """
         if not self._given:
             return
-        maker = ListScheduler(self._instance, lambda: self._seconds_left() <= 0)
+        maker = ListScheduler(self._instance, lambda: self._seconds_left() <= 0, self._objective)
         starts = [candidate_of(self._instance, schedule) for schedule in self._given]
         current, value = starts[0], math.inf
         while self._seconds_left() > 0 and (self.best is None or self.best.value > target):
             # A list may make less of a schedule than it is; it is improved all the same.
             candidate = starts.pop(0) if starts else _neighbour(current, maker, self._rng)
-            found = best_of(self._instance, [maker.schedule(candidate, value * (1 - _SAME))])
+            made = maker.schedule(candidate, value * (1 - _SAME))
+            found = best_of(self._instance, [made], self._objective, self._held)
             if found is None or found.value >= value:
                 continue
             current, value = candidate, found.value
             if self.best is None or value < self.best.value * (1 - _SAME):
                 self.best = found
-                report(f"list scheduling: {value:.4f} s")
+                report(f"list scheduling: {value:.4f}")
 
 
 def candidate_of(instance: Instance, schedule: Schedule) -> Candidate:

@@ -19,10 +19,8 @@ from alloc.models.operation.data import operation_data
 from alloc.models.operation.unrolling import plan_of, values_of
 from alloc.problems.operation.problem import OperationPlan, OperationProblem
 from alloc.problems.operation.report import OperationCosts
-from alloc.result import Result
 from alloc.solving.operation.rules import cheapest_insertion, pressure_order
-from alloc.solving.outcome import Outcome, Settings, timed_log
-from alloc.solving.solver import solve_within
+from alloc.solving.outcome import Outcome, Settings
 from alloc.units import format_number
 from alloc.verification.operation import operation_costs
 
@@ -53,53 +51,6 @@ def by_aggregation(
     except KeyboardInterrupt:
         search.limit = "interrupt"
     return search.outcome()
-
-
-def solve_operation(
-    problem: OperationProblem,
-    settings: Settings | None = None,
-    *,
-    objective: str = "operation-cost",
-    progress: Report | None = None,
-    keep: bool = False,
-) -> Result[OperationPlan]:
-    """Return the best plan found and a proved bound on every plan.
-
-    Parameters
-    ----------
-    problem
-        The decision.
-    settings
-        Limits; by default 60 s, one thread, to the optimum.
-    objective
-        One of `alloc.verification.operation.OBJECTIVES`.
-    progress
-        Takes a line of progress.
-    keep
-        Whether an interrupt (Ctrl-C) ends it with what was found until then; else it ends it as it
-        does everything.
-
-    Raises
-    ------
-    CertificateError
-        If the checker contradicts a claim; a bug.
-    KeyboardInterrupt
-        At an interrupt, without `keep`.
-
-    Examples
-    --------
-    >>> from alloc.instances.operation import generate_operation
-    >>> result = solve_operation(generate_operation(num_nodes=3, num_jobs=8))
-    >>> result.certificate.status
-    'optimal'
-    """
-    settings = settings or Settings()
-    log, say = timed_log(settings, progress)
-    result: Result[OperationPlan] = solve_within(problem, settings, say, objective=objective)
-    result = result.replace(log=tuple(log))
-    if result.certificate.limit == "interrupt" and not keep:
-        raise KeyboardInterrupt
-    return result
 
 
 class _Search:

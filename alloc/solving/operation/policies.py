@@ -14,11 +14,11 @@ from alloc.models.operation.data import OperationData, operation_data
 from alloc.problems.operation.problem import OperationPlan, OperationProblem
 from alloc.result import Result
 from alloc.solving.certify import certify
-from alloc.solving.operation.method import solve_operation
 from alloc.solving.operation.rules import RULES, Rule
 from alloc.solving.operation.search import path_relinking, randomised_greedy
 from alloc.solving.operation.stages import stage_by_stage
 from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.solver import solve_within
 
 _PASSES = 100
 _WALKS = 60
@@ -77,12 +77,14 @@ def _path_relinking(data: OperationData, settings: Settings) -> OperationPlan:
     return path_relinking(data, rng, _WALKS, lambda: settings.seconds_left() <= 0).plan()
 
 
-def _exact(problem: OperationProblem, settings: Settings) -> Result[OperationPlan]:
-    return solve_operation(problem, settings)
+def _exact(objective: str) -> Decide:
+    def decide(problem: OperationProblem, settings: Settings) -> Result[OperationPlan]:
+        result: Result[OperationPlan] = solve_within(problem, settings, objective=objective)
+        if result.certificate.limit == "interrupt":
+            raise KeyboardInterrupt  # half a decision would be held against whole ones
+        return result
 
-
-def _exact_expected(problem: OperationProblem, settings: Settings) -> Result[OperationPlan]:
-    return solve_operation(problem, settings, objective="expected-operation-cost")
+    return decide
 
 
 POLICIES: Mapping[str, OperationPolicy] = {
@@ -110,12 +112,17 @@ POLICIES: Mapping[str, OperationPolicy] = {
             False,
             _heuristic("sts", _by_rule(stage_by_stage)),
         ),
-        OperationPolicy("exact", "the aggregated model: best plan and proved bound", True, _exact),
+        OperationPolicy(
+            "exact",
+            "the aggregated model: best plan and proved bound",
+            True,
+            _exact("operation-cost"),
+        ),
         OperationPolicy(
             "exact-expected",
             "the aggregated model with mean durations and tardiness under early stops",
             True,
-            _exact_expected,
+            _exact("expected-operation-cost"),
         ),
     )
 }

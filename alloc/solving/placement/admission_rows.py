@@ -152,8 +152,8 @@ class Rows:
             demand = waiting.demand[c]
             own = self.filled[b]
             fills = own.indices[own.indptr[c] : own.indptr[c + 1]]
-            rows += [*fills, *(host_row[h] + np.arange(4))]
-            columns += [i] * (len(fills) + 4)
+            rows += [*fills, *(host_row[h] + np.arange(len(demand) + 1))]
+            columns += [i] * (len(fills) + len(demand) + 1)
             values += [*np.ones(len(fills)), *demand, gpus[c]]
             needed = demand > 0
             fit = waiting.bays[b].free[needed] // demand[needed]

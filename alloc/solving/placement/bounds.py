@@ -39,8 +39,11 @@ from alloc.solving.placement.sampling import choose_sample, restrict, sampled_pr
 
 _COUNTING = {"gpus_placed", "moves", "gpu_hosts_used", "hosts_used", "whole_hosts_free"}
 """Objectives whose values are whole numbers."""
-_SECONDS_PER_CELL = 4e-9
-"""What filling a cell of a table takes at most, seconds."""
+MAX_WORK = 2.5e9
+"""Cells of tables filled in one evaluation of prices, some ten seconds, up to which patterns are
+priced. It does not depend on the time left: else a longer limit would do other things first."""
+QUICK_WORK = 5e8
+"""Cells filled for a bound that is to be there at once, half a second or a whole one."""
 _MOST_UNDECIDED = 100
 """Gangs that stay in part up to which branching moves the bound: it takes a node for each."""
 _MOST_COUNTED = 200
@@ -75,7 +78,7 @@ def placement_bound(
     level
         A level of the goal, by itself: levels before it are relaxed.
     seconds
-        Wall time, seconds. It may be passed by the evaluation under way.
+        Wall time, seconds. It may be passed by the table that is being filled.
     report
         Takes a line of progress.
 
@@ -105,7 +108,7 @@ def pattern_prices(
     report: Callable[[str], None],
     on_round: Callable[[float], None] | None = None,
 ) -> Generated | None:
-    """Return the patterns and prices of a whole cluster, or None if there is no time for them.
+    """Return the patterns and prices of a whole cluster, or None if an evaluation takes too long.
 
     Parameters
     ----------
@@ -117,14 +120,16 @@ def pattern_prices(
         Takes a line of progress.
     on_round
         Called after each round with the best bound so far.
+
+    Raises
+    ------
+    OutOfTime
+        If time is up before there is a bound.
     """
-    # At least two evaluations, at the start and at the first prices of the master.
-    if 2 * Pricing(patterns).work * _SECONDS_PER_CELL > clock():
-        report("the hosts are too many or too different to price patterns in time")
+    if Pricing(patterns, clock).work > MAX_WORK:
+        report("the hosts are too many or too different to price patterns")
         return None
     prices, width = sampled_prices(patterns, clock, report)
-    if clock() <= 0:
-        return None
     return generate(patterns, prices, clock, report, width=width, on_round=on_round)
 
 
@@ -137,12 +142,12 @@ def _least_cost(
     """Return a lower bound on the level in minimisation."""
     patterns = relaxation.patterns
     least = trivial_bound(patterns)
-    found = pattern_prices(patterns, clock, report)
-    if found is None:
-        return least
-    least = max(least, found.bound)
-    report(f"patterns: bound {least:.4f}{', converged' if found.converged else ''}")
     with suppress(OutOfTime):
+        found = pattern_prices(patterns, clock, report)
+        if found is None:
+            return least
+        least = max(least, found.bound)
+        report(f"patterns: bound {least:.4f}{', converged' if found.converged else ''}")
         for bound in sharper_bounds(patterns, found, weights, clock, report):
             least = max(least, bound)
     return least
@@ -224,7 +229,7 @@ def trivial_bound(patterns: Patterns) -> float:
     return patterns.constant + pays + stands - 1e-12 * (abs(pays) + abs(stands))
 
 
-def rough_bounds(patterns: Patterns, clock: Clock) -> Iterator[float]:
+def rough_bounds(patterns: Patterns, clock: Clock, max_work: float = math.inf) -> Iterator[float]:
     """Yield bounds of prices in proportion to a task's share of a host in each resource.
 
     They are had in a few evaluations on a sample of the hosts and one on all, but may reach only
@@ -236,14 +241,21 @@ def rough_bounds(patterns: Patterns, clock: Clock) -> Iterator[float]:
         The program.
     clock
         Tells the seconds left.
+    max_work
+        Cells of tables filled up to which it is done at all.
+
+    Raises
+    ------
+    OutOfTime
+        If time is up.
     """
     sample = patterns
     if patterns.num_hosts > _ROUGH_SAMPLE:
         sample = restrict(patterns, choose_sample(patterns, _ROUGH_SAMPLE))
-    pricing = Pricing(sample)
+    pricing, whole = Pricing(sample, clock), Pricing(patterns, clock)
     num_rates = patterns.demand.shape[1]
     tries = list(itertools.product(_ROUGH_STEPS, range(num_rates), (1.0, -1.0)))
-    if len(tries) * pricing.work * _SECONDS_PER_CELL > clock():
+    if len(tries) * pricing.work + whole.work > max_work:
         return
     largest = np.max([kind.cost.shape for kind in patterns.kinds], axis=0) - 1
     share = patterns.demand / np.maximum(largest, 1)
@@ -259,12 +271,9 @@ def rough_bounds(patterns: Patterns, clock: Clock) -> Iterator[float]:
     for step, r, sign in tries:
         there = rates.copy()
         there[r] += sign * step * full
-        if clock() > 0 and there[r] >= 0 and (value := at(sample, pricing, there)) > best:
+        if there[r] >= 0 and (value := at(sample, pricing, there)) > best:
             best, rates = value, there
-    if sample is patterns:
-        yield best
-    elif clock() > 0:
-        yield at(patterns, Pricing(patterns), rates)
+    yield best if sample is patterns else at(patterns, whole, rates)
 
 
 def whole_hosts_bounds(

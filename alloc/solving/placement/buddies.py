@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
-from alloc.units import MILLI
+from alloc.units import MILLI, RESOURCES
 from alloc.workload import NO_RULES
 
 Counts = npt.NDArray[np.int64]
@@ -76,7 +76,7 @@ def buddies_of(instance: Instance) -> Buddies | None:
         if len(configuration.tasks) != 1 or configuration.within or configuration.gpu_type:
             return None
         group = configuration.tasks[0]
-        if group.gpu_milli < MILLI or group.gpu_memory_mib:
+        if group.gpu_milli < MILLI or group.gpu_memory_mib or group.resources:
             return None
         size = group.gpu_milli // MILLI
         sizes.append(size)
@@ -84,7 +84,7 @@ def buddies_of(instance: Instance) -> Buddies | None:
         needs = np.maximum(needs, np.array([group.cpu_milli, group.memory_mib]) / size)
     gpus = topology.capacity[:, 0] // MILLI
     with_gpus = gpus > 0
-    beside = topology.capacity[with_gpus, 1:]
+    beside = topology.capacity[with_gpus, 1 : len(RESOURCES)]
     if not are_divisible(sizes, gpus[with_gpus].tolist()):
         return None
     if (beside < np.outer(gpus[with_gpus], needs)).any():

@@ -6,6 +6,7 @@ with all that a shorter one does, and is never worse.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -13,13 +14,12 @@ Clock = Callable[[], float]
 """Returns the seconds left; time is up at 0 and below."""
 
 
+def endless() -> float:
+    """Return the seconds left where there is no limit."""
+    return math.inf
+
+
 def timer(seconds: float) -> Clock:
     """Return a clock of wall time that runs out after some seconds."""
     ends = time.perf_counter() + seconds
     return lambda: ends - time.perf_counter()
-
-
-def within(clock: Clock, seconds: float) -> Clock:
-    """Return a clock that runs out after some seconds, or with another one if that is sooner."""
-    end = max(clock() - seconds, 0.0)
-    return lambda: clock() - end

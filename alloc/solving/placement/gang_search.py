@@ -130,6 +130,8 @@ class GangSearch:
             Tries without a better placement after which to end.
         """
         assert self.best.counts is not None
+        if clock() <= 0:
+            return
         gangs = Gangs(self.problem, self.best.counts)
         current = self.best.cost
         movable = [j for j in range(len(self.problem.instance.jobs)) if j not in self._stuck()]

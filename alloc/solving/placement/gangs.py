@@ -16,11 +16,12 @@ from scipy.sparse import csr_array
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.terms import Counts
 from alloc.topology.topology import HOST
+from alloc.units import RESOURCES
 from alloc.workload import Slice
 
 Mask = npt.NDArray[np.bool_]
-Tasks = dict[int, Counts]
-"""For each task group of a gang, its tasks on each host, shape (hosts,)."""
+Tasks = dict[int, tuple[Counts, Counts]]
+"""For each task group of a gang, the hosts that it has tasks on, and how many on each."""
 
 
 class Gangs:
@@ -46,20 +47,21 @@ class Gangs:
                 self.affinities_of.setdefault(index[job], []).append(a)
         self.tenants = {t.name: t for t in problem.instance.tenants}
         self.held = dict.fromkeys(self.tenants, 0)
+        self.cluster = list(self.topology.cluster_columns)
+        self.cluster_left = self.topology.totals[self.cluster]
         for (j, c), rows in problem.rows_of.items():
             if any(counts.indptr[k] < counts.indptr[k + 1] for k in rows):
-                self.placed[j] = (c, {k: _dense(counts, k) for k in rows})
+                self.placed[j] = (c, {k: _entries(counts, k) for k in rows})
                 self._charge(j, c, 1)
 
     def counts(self) -> csr_array:
         """Return where tasks stand, shape (groups, hosts)."""
         rows, columns, numbers = [], [], []
         for _, tasks in self.placed.values():
-            for k, row in tasks.items():
-                hosts = np.flatnonzero(row)
+            for k, (hosts, number) in tasks.items():
                 rows.append(np.full(len(hosts), k))
                 columns.append(hosts)
-                numbers.append(row[hosts])
+                numbers.append(number)
         shape = self.problem.data.initial.shape
         if not rows:
             return csr_array(shape, dtype=np.int64)
@@ -117,21 +119,25 @@ class Gangs:
         return sorted(ways, key=lambda c: its.configurations[c].demand, reverse=True)
 
     def _use(self, tasks: Tasks, sign: int) -> None:
-        for k, row in tasks.items():
-            hosts = np.flatnonzero(row)
-            self.used[hosts] += sign * row[hosts, None] * self.problem.data.demand[k]
+        for k, (hosts, number) in tasks.items():
+            self.used[hosts] += sign * number[:, None] * self.problem.data.demand[k]
 
     def _charge(self, job: int, configuration: int, sign: int) -> None:
         its = self.problem.instance.jobs[job]
         if its.tenant in self.held:
             self.held[its.tenant] += sign * its.configurations[configuration].demand[0]
+        for k, r in enumerate(self.cluster):
+            self.cluster_left[k] -= sign * its.configurations[configuration].demand[r]
 
     def _within_quota(self, job: int, configuration: int) -> bool:
         its = self.problem.instance.jobs[job]
+        asked = its.configurations[configuration].demand
+        if any(asked[r] > self.cluster_left[k] for k, r in enumerate(self.cluster)):
+            return False
         if its.tenant not in self.tenants:
             return True
         tenant = self.tenants[its.tenant]
-        gpu = its.configurations[configuration].demand[0]
+        gpu = asked[0]
         if self.held[tenant.name] + gpu > tenant.gpu_quota_milli + tenant.borrowing_milli:
             return False
         if tenant.cohort is None:
@@ -166,19 +172,22 @@ class Gangs:
             base = base & (topology.domain_of_host[level] >= 0)
         innermost = topology.domain_of_host[max(levels, key=(*topology.levels, HOST).index)]
         need = np.array(instance.jobs[job].configurations[configuration].demand)
+        need[self.cluster] = 0
         free = np.zeros((int(innermost.max()) + 1, len(need)), dtype=np.int64)
         room = np.maximum(topology.capacity - self.used, 0)
         np.add.at(free, innermost[base], room[base])
         roomy = np.flatnonzero((free >= need).all(axis=1))
-        for d in roomy[np.argsort(free[roomy].sum(axis=1), kind="stable")].tolist():
+        for d in roomy[
+            np.argsort(free[roomy, : len(RESOURCES)].sum(axis=1), kind="stable")
+        ].tolist():
             yield base & (innermost == d)
 
     def _hosts_of(self, jobs: list[int]) -> Mask:
         hosts = np.zeros(self.topology.num_hosts, dtype=bool)
         for j in jobs:
             if j in self.placed:
-                for row in self.placed[j][1].values():
-                    hosts |= row > 0
+                for where, _ in self.placed[j][1].values():
+                    hosts[where] = True
         return hosts
 
     def _fill(
@@ -203,11 +212,14 @@ class Gangs:
             room = self._room(k, free, mask & self.problem.data.allowed[k])
             slices = its.placement.slices if ruled else ()
             dealer = _Dealer(self.topology.domain_of_host, spread if ruled else {}, rng)
-            dealer.favoured = _dense(self.problem.data.initial, k)
+            where, number = _entries(self.problem.data.initial, k)
+            dealer.favoured = np.zeros(len(free), dtype=np.int64)
+            dealer.favoured[where] = number
             row = dealer.deal(room, group.count, slices)
             if row is None:
                 return None
-            made[k] = row
+            where = np.flatnonzero(row)
+            made[k] = (where, row[where])
             free = free - row[:, None] * self.problem.data.demand[k]
         return made
 
@@ -221,12 +233,10 @@ class Gangs:
         return np.where(mask, np.maximum(room, 0), 0)
 
 
-def _dense(counts: csr_array, k: int) -> Counts:
-    """Return the tasks of a group on each host, without the cost of slicing a sparse matrix."""
-    row: Counts = np.zeros(counts.shape[1], dtype=np.int64)
+def _entries(counts: csr_array, k: int) -> tuple[Counts, Counts]:
+    """Return the hosts of a group and its tasks there, without the cost of slicing a matrix."""
     inside = slice(counts.indptr[k], counts.indptr[k + 1])
-    row[counts.indices[inside]] = counts.data[inside]
-    return row
+    return counts.indices[inside], counts.data[inside]
 
 
 class _Dealer:

@@ -14,7 +14,7 @@ With patterns p of host h, x_pi tasks of item i in p, cost k_p, tasks N_i to cov
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy.sparse import csr_array, hstack, vstack
@@ -25,7 +25,8 @@ from alloc.formulation import Array, ArrayModel
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.compiling import Problem
 from alloc.solving.placement.exchange import Exchanger, Mask
-from alloc.solving.placement.pattern_master import Columns, Generated, generate
+from alloc.solving.placement.pattern_master import Columns, Generated, generate, price_scale
+from alloc.solving.placement.pattern_pool import Pool
 from alloc.solving.placement.patterns import Patterns
 from alloc.solving.placement.relaxation import Relaxation
 from alloc.solving.placement.state import State
@@ -38,51 +39,20 @@ _TAIL = 24
 """Hosts that a dive leaves to an integer program."""
 _FIXED = 3
 """Of the hosts that are left, at least one in so many is fixed in a round of a dive."""
+_MAX_PRICE = 10.0
+"""Most that a task may be worth, in what a full host costs: one that finds no room on hosts left
+would have any price, beside which all others are rounding."""
 _KNOWN = 20
 """Patterns of a host that a linear master begins with."""
-CHOICE_S = 10.0
-"""Most seconds of an integer program: what it gains comes early."""
+_CHOICE_NODES = 20
+"""Most nodes of an integer program: what it gains comes at the root. Seconds would end it at
+another place on each machine, and a longer search might then be worse than a shorter one."""
 _CHOICE_GAP = 1e-3
 """Relative gap of an integer program: exchanges gain more than the rest of it, in less time."""
 _POOLED = 120
 """Patterns of a host that are kept, those that pay best."""
 _INTEGRAL = 0.99
 """Share in the linear master from which a pattern is taken as chosen."""
-
-
-@dataclass
-class Pool:
-    """Patterns of single hosts, each once.
-
-    Parameters
-    ----------
-    host, cost
-        Host and cost of each pattern, shape (patterns,).
-    counts
-        Tasks of each item, shape (patterns, items).
-    """
-
-    host: Counts
-    cost: Array
-    counts: csr_array
-
-    @staticmethod
-    def of(columns: Columns) -> Pool:
-        """Return the patterns that column generation has met."""
-        return Pool(columns.host, columns.cost, csr_array(columns.counts).astype(np.int64))
-
-    def add(self, host: Counts, cost: Array, counts: csr_array) -> None:
-        """Add patterns."""
-        self.host = np.concatenate([self.host, host])
-        self.cost = np.concatenate([self.cost, cost])
-        self.counts = csr_array(vstack([self.counts, counts]))
-
-    def tidy(self) -> None:
-        """Drop patterns that are there twice."""
-        weights = np.random.default_rng(0).random(self.counts.shape[1])
-        key = np.stack([self.host, np.round(self.counts @ weights, 9)], axis=1)
-        _, first = np.unique(key, axis=0, return_index=True)
-        self.host, self.cost, self.counts = self.host[first], self.cost[first], self.counts[first]
 
 
 class Guide:
@@ -118,7 +88,13 @@ class Guide:
         self.prices = generated.prices
         self.pool = Pool.of(generated.columns)
         self.items = [self._items_of(problem, relaxation, b) for b in range(len(state.blocks))]
+        self.demand = np.zeros((self.patterns.num_items, state.capacity.shape[1]), dtype=np.int64)
+        for items, block in zip(self.items, state.blocks, strict=True):
+            self.demand[items] = block.demand
+        self.max_price = _MAX_PRICE * price_scale(self.patterns)[0]
         self._pricing: Variety | None = None
+        self.solved = True
+        """Whether the last choice was solved within its nodes."""
         self.per_host = 6
         now = self.patterns.now
         row = np.repeat(np.arange(len(now)), [len(tasks) for tasks in now])
@@ -157,16 +133,26 @@ class Guide:
         cost = self.state.host_cost + gone @ self.patterns.move_weight
         self.pool.add(np.arange(len(cost)), cost, tasks)
 
-    def vary(self, spread: float, hosts: Counts | None = None) -> None:
+    def vary(self, spread: float, clock: Clock, hosts: Counts | None = None) -> None:
         """Add the patterns that pay at other prices.
 
         Parameters
         ----------
         spread
             Standard deviation of the factor by which prices change.
+        clock
+            Tells the seconds left.
+        hosts
+            The hosts, or None for all.
+
+        Raises
+        ------
+        OutOfTime
+            If there is no time to end it.
         """
         if self._pricing is None:
-            self._pricing = Variety(self.patterns)
+            self._pricing = Variety(self.patterns, clock)
+        self._pricing.clock = clock
         prices = self.prices
         noise = self.rng.normal(0.0, spread, len(prices))
         self.pool.add(
@@ -222,17 +208,19 @@ class Guide:
             found = generate(rest, prices, clock, _silent, width=0.05, tolerance=1e-3, known=known)
             if found.stopped:
                 raise OutOfTime
-            prices, columns = found.prices, found.columns
+            prices, columns = np.minimum(found.prices, self.max_price), found.columns
             if not fixed:
                 self.prices = np.where(left > 0, prices, self.prices)
                 report(f"{len(hosts)} hosts by linear programming: {found.value:.4f}")
             self.pool.add(
                 free[columns.host], columns.cost, csr_array(columns.counts).astype(np.int64)
             )
-            if len(free) <= _TAIL:
+            share = found.share * self._fits(free[columns.host], columns.counts)
+            surest = _surest(columns, share, len(free))
+            if len(free) <= _TAIL or not surest:
                 break
             sure = np.zeros(len(free), dtype=bool)
-            for column in _surest(found, len(free)):
+            for column in surest:
                 counts = columns.counts[column].astype(np.int64)
                 fixed[int(free[columns.host[column]])] = counts
                 sure[columns.host[column]] = True
@@ -242,9 +230,7 @@ class Guide:
         lasting, self.prices = self.prices, prices
         try:
             for spread in (0.0, 0.05, 0.1):
-                if clock() <= 0:
-                    raise OutOfTime
-                self.vary(spread, free)
+                self.vary(spread, clock, free)
             self.tidy()
             # Tasks that no pattern covers may find no path: then it is worth more to cover them.
             return any(
@@ -322,13 +308,18 @@ class Guide:
         -------
         bool
             Whether the state changed and holds all its tasks. A state that does not is restored.
+
+        Raises
+        ------
+        OutOfTime
+            If there is no time to end it.
         """
         if clock() <= 0:
-            return False
-        tasks = self.tasks()
-        seconds = min(CHOICE_S, clock())
-        picked = self._master(tasks, hosts, seconds, most_columns, fixed or {}, penalty)
-        if picked is None or clock() <= 0:
+            raise OutOfTime
+        picked = self._master(hosts, clock, most_columns, fixed or {}, penalty)
+        if clock() <= 0:
+            raise OutOfTime
+        if picked is None:
             return False
         before = self.state.snapshot()
         hand = self._follow(picked)
@@ -341,15 +332,14 @@ class Guide:
 
     def _master(
         self,
-        tasks: csr_array,
         hosts: Counts,
-        seconds: float,
+        clock: Clock,
         most_columns: int,
         fixed: dict[int, Counts],
         penalty: float | None,
     ) -> dict[int, Counts] | None:
         """Return the tasks of each item on each host that chooses, or None for no change."""
-        pool = self.pool
+        pool, tasks = self.pool, self.tasks()
         free = np.array([h for h in hosts.tolist() if h not in fixed], dtype=np.int64)
         wanted = np.asarray(tasks[hosts].sum(axis=0)).ravel()
         picked = dict(fixed)
@@ -360,7 +350,7 @@ class Guide:
         wanted = np.maximum(wanted, 0)
         position = np.full(self.patterns.num_hosts, -1, dtype=np.int64)
         position[free] = np.arange(len(free))
-        candidates = np.flatnonzero(position[pool.host] >= 0)
+        candidates = np.flatnonzero((position[pool.host] >= 0) & self._fits(pool.host, pool.counts))
         excess = self.reduced()[candidates]
         candidates = candidates[np.argsort(excess, kind="stable")[:most_columns]]
         own = tasks[free]
@@ -399,19 +389,29 @@ class Guide:
             np.arange(len(cost)) < num,
         )
         options = SolverOptions(
-            seconds,
-            0,
-            1,
-            _CHOICE_GAP,
-            start if penalty is not None or (lacking <= 0).all() else None,
+            clock(),
+            gap=_CHOICE_GAP,
+            start=start if penalty is not None or (lacking <= 0).all() else None,
+            nodes=_CHOICE_NODES,
         )
         raw = highs.solve(model, options)
-        if raw.values is None:
+        self.solved = raw.limit is None
+        # What time has cut off depends on the machine, and the next step sees that time is up.
+        if raw.values is None or raw.limit == "time":
             return None
         for i in np.flatnonzero(raw.values[:num] > 0.5).tolist():
             if i >= len(free) or fixed:
                 picked[int(free[host[i]])] = counts[[i]].toarray().ravel()
         return picked or None
+
+    def _fits(self, host: Counts, counts: csr_array | Counts) -> Mask:
+        """Return which patterns fit beside the tasks of a host that are in no block.
+
+        The relaxation lets these leave; here they stay, since only whole jobs of theirs move.
+        """
+        others = self.state.used - self.tasks() @ self.demand
+        fits: Mask = (counts @ self.demand <= (self.state.capacity - others)[host]).all(axis=1)
+        return fits
 
     def _follow(self, picked: dict[int, Counts]) -> list[tuple[int, int]]:
         """Put patterns on hosts; return the tasks that no pattern has."""
@@ -460,9 +460,8 @@ def _still_possible(columns: Columns, gone: Mask, left: Counts) -> Columns:
     )
 
 
-def _surest(found: Generated, num_free: int) -> list[int]:
+def _surest(columns: Columns, share: Array, num_free: int) -> list[int]:
     """Return the columns to fix: what the linear master is sure of, but a third of the hosts."""
-    share = found.share
     order = np.argsort(-share, kind="stable")
     sure = int((share > _INTEGRAL).sum())
     # What is left must have enough hosts to put right what fits together badly.
@@ -470,7 +469,7 @@ def _surest(found: Generated, num_free: int) -> list[int]:
     seen: set[int] = set()
     chosen: list[int] = []
     for column in order[: 2 * num_free].tolist():
-        host = int(found.columns.host[column])
+        host = int(columns.host[column])
         if len(chosen) >= most or share[column] <= 0:
             break
         if host not in seen:

@@ -31,13 +31,16 @@ class Improver:
         self.clock = clock
         self.exchanger = Exchanger(state, rng)
 
+    def descend(self) -> None:
+        """Make single moves until none gains."""
+        while self.clock() > 0 and self.state.descend(_STRIDE) >= _STRIDE:
+            pass
+
     def settle(self, blocks: set[int] | None = None) -> None:
         """Make single moves and exchanges until none gains, in some blocks or in all."""
-        state = self.state
-        while self.clock() > 0 and state.descend(_STRIDE) == _STRIDE:
-            pass
-        self.exchanger.note(range(len(state.capacity)))
-        self._settle(set(range(len(state.blocks))) if blocks is None else blocks)
+        self.descend()
+        self.exchanger.note(range(len(self.state.capacity)))
+        self._settle(set(range(len(self.state.blocks))) if blocks is None else blocks)
 
     def _settle(self, blocks: set[int]) -> None:
         while self.clock() > 0:

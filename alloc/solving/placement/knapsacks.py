@@ -7,6 +7,7 @@ import numpy as np
 from alloc.formulation import Array
 from alloc.solving.placement.tables import Ints, Piece, fill_table, pieces, trace_back
 from alloc.solving.placement.waiting import Waiting
+from alloc.units import RESOURCES
 
 _MOST_FILLED = 10**9
 """Cells filled in one round over all bays, some seconds."""
@@ -31,6 +32,9 @@ class Knapsacks:
         self.multiplicity: Ints = np.array([len(bay.hosts) for bay in waiting.bays], dtype=np.int64)
         useful = waiting.copies @ waiting.demand
         self._free = [np.minimum(bay.free, useful) for bay in waiting.bays]
+        # A named resource that a bay has none of, or nobody asks for, is no axis of its table.
+        every = np.arange(waiting.demand.shape[1])
+        self._axes = [every[(free > 0) | (every < len(RESOURCES))] for free in self._free]
 
     @property
     def too_large(self) -> bool:
@@ -52,28 +56,29 @@ class Knapsacks:
         found, worth = [], np.zeros(len(prices))
         for b, price in enumerate(prices):
             own = self._pieces(b, np.flatnonzero(price > 0))
-            table = np.zeros(self._free[b] + 1)
+            table = np.zeros(self._free[b][self._axes[b]] + 1)
             took = fill_table(table, own, price)
             worth[b] = -table.flat[0]
             counts = np.zeros(len(price), dtype=np.int64)
-            load = np.zeros(len(self._free[b]), dtype=np.int64)
-            trace_back(took, load[None], counts[None])
-            self._complete(b, load, counts)
+            trace_back(took, np.zeros((1, table.ndim), dtype=np.int64), counts[None])
+            self._complete(b, counts)
             found.append(counts)
         return found, worth
 
     def _pieces(self, b: int, classes: Ints) -> list[Piece]:
-        waiting = self.waiting
+        waiting, axes = self.waiting, self._axes[b]
         takes = np.intersect1d(classes, waiting.bays[b].classes)
+        demand, free = waiting.demand[:, axes], self._free[b][axes]
         return [
             piece
             for c in takes
-            for piece in pieces(int(c), int(waiting.copies[c]), waiting.demand[c], self._free[b])
+            for piece in pieces(int(c), int(waiting.copies[c]), demand[c], free)
         ]
 
-    def _complete(self, b: int, load: Ints, counts: Ints) -> None:
+    def _complete(self, b: int, counts: Ints) -> None:
         """Add tasks while one fits, large ones first."""
         waiting = self.waiting
+        load = counts @ waiting.demand
         classes = waiting.bays[b].classes
         for c in classes[np.argsort(-waiting.demand[classes].sum(axis=1), kind="stable")]:
             while (

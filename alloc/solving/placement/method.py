@@ -51,6 +51,8 @@ _CHECKS, _KEPT_SHARE, _MOST_KEPT = 3.0, 0.01, 0.35
 to check the first placement, but at least and at most such shares of the limit."""
 _PATIENCE = 400
 """Vain tries to put some jobs elsewhere after which an exact program is more promising."""
+_TURN = 100
+"""The same between two turns of the search by patterns, about as long as one of these."""
 _PROOF_S = 10.0
 """Most seconds for a bound from patterns on a goal that they know in part only."""
 _DRAWN_S = 5e-5
@@ -96,7 +98,7 @@ def solve_placement(
     except KeyboardInterrupt:
         # What was found until here is kept and certified.
         limit = "interrupt"
-    if limit is None and not search.proved and settings.seconds_left() <= 0:
+    if limit is None and not search.proved and search.settings.seconds_left() <= 0:
         limit = "time"
     return search.outcome(limit)
 
@@ -265,7 +267,7 @@ class _Solve:
 
         def rearrange(clock: Clock) -> None:
             self._prove_by(search.bound, "recomputed")
-            gangs.run(clock, self.bound)
+            gangs.run(clock, self.bound, _TURN)
 
         if not self._split:
             gangs.run(self._left, self.bound, _PATIENCE)

@@ -70,7 +70,9 @@ class Neighbourhood:
         self.limit = np.minimum.reduce([fit.min(axis=1), pairs.total, pairs.most])
         self.limit = np.maximum(self.limit, pairs.count)
 
-    def solve(self, seconds: float, seed: int = 0, gap: float = 1e-4) -> float:
+    def solve(
+        self, seconds: float, seed: int = 0, gap: float = 1e-4, nodes: int | None = None
+    ) -> float:
         """Put the best placement found into the state; return what it gained, 0 for nothing.
 
         Parameters
@@ -81,12 +83,14 @@ class Neighbourhood:
             Of the solver.
         gap
             Relative gap at which the program counts as solved.
+        nodes
+            Most nodes of the search tree, or None.
         """
         if not len(self.pairs.row):
             return 0.0
         model, start = self._draw()
         before = float(model.cost @ start)
-        raw = highs.solve(model, SolverOptions(seconds, seed, 1, gap, start))
+        raw = highs.solve(model, SolverOptions(seconds, seed, 1, gap, start, nodes=nodes))
         if raw.values is None or raw.objective is None or raw.objective > before - GAIN:
             return 0.0
         tasks = np.rint(raw.values[: 2 * len(self.pairs.row)]).astype(np.int64)
@@ -237,7 +241,8 @@ def _pairs(state: State, hosts: Counts) -> _Pairs:
         first += len(rows)
     if not parts:
         none = np.zeros(0, dtype=np.int64)
-        return _Pairs(none, none, none, none, none, none, none.reshape(0, 3), none, none, none)
+        empty = np.zeros((0, state.used.shape[1]), dtype=np.int64)
+        return _Pairs(none, none, none, none, none, none, empty, none, none, none)
     return _Pairs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 

@@ -21,6 +21,7 @@ from scipy.sparse import csr_array
 
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.restricted_master import RestrictedMaster
+from alloc.errors import OutOfTime
 from alloc.formulation import Array
 from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.patterns import Patterns, Priced, lagrangian
@@ -35,6 +36,8 @@ _IDLE = 5
 """Rounds without a gain or a new pattern that end the generation."""
 _BROKEN = 1e-3
 """How much of a gang must leave for (P6) to be worth having: less hardly moves the bound."""
+_WIDEST = 1e3
+"""Widest box, in units of what a full host costs: no task that has room is worth so much."""
 _SERIOUS = 0.1
 """Share of the promised gain from which a step moves the box."""
 
@@ -286,8 +289,7 @@ def generate(
     prices
         Where to start, shape (I,).
     clock
-        Tells the seconds left. One evaluation is always made; another begins only where there is
-        time for one like the last.
+        Tells the seconds left.
     report
         Takes a line of progress.
     width
@@ -300,13 +302,16 @@ def generate(
         Most rounds of pricing after the first.
     on_round
         Called after each round with the best bound so far.
+
+    Raises
+    ------
+    OutOfTime
+        If time is up before there is a bound at all.
     """
-    pricing = Pricing(patterns)
-    size, scale = _scale(patterns)
+    pricing = Pricing(patterns, clock)
+    size, scale = price_scale(patterns)
     centre, move_price = prices.copy(), 0.0
-    before = clock()
     priced = pricing.solve(centre)
-    evaluation_s = before - clock()
     best = lagrangian(patterns, centre, 0.0, priced.value)
     value, converged, stopped, share, rounds = np.inf, False, False, np.zeros(0), 0
     idle = 0
@@ -327,17 +332,18 @@ def generate(
             if inside:
                 converged = True
                 break
+            if width > _WIDEST:
+                break  # what is left to do has no room on these hosts, at any price
             # The edge of the box is what holds the master down.
             width *= 3.0
             continue
         if rounds == max_rounds:
             break
-        before = clock()
-        if before <= evaluation_s:
+        try:
+            priced = pricing.solve(query, move_query, hold_query)
+        except OutOfTime:
             stopped = True
             break
-        priced = pricing.solve(query, move_query, hold_query)
-        evaluation_s = before - clock()
         found = lagrangian(patterns, query, move_query, priced.value, hold_query)
         gain, promised = found - best, value - best
         if gain > 0:
@@ -376,7 +382,7 @@ def stand_still(patterns: Patterns, pricing: Pricing) -> Priced | None:
     return Priced(cost, counts, cost, moved)
 
 
-def _scale(patterns: Patterns) -> tuple[float, Array]:
+def price_scale(patterns: Patterns) -> tuple[float, Array]:
     """Return what a full host costs, and for each item its share of that."""
     largest = np.max([kind.cost.shape for kind in patterns.kinds], axis=0) - 1
     share = (patterns.demand / np.maximum(largest, 1)).sum(axis=1) / 3.0

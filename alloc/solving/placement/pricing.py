@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from alloc.errors import OutOfTime
 from alloc.formulation import Array
+from alloc.solving.placement.clock import Clock, endless
 from alloc.solving.placement.patterns import Patterns, Priced
 from alloc.solving.placement.tables import (
     Ints,
@@ -67,16 +69,29 @@ class Filled:
 
 
 class Pricing:
-    """Solves the pricing problem of all hosts, exactly.
+    """Solves the pricing problem of all hosts.
+
+    The value of a host is exact, with two exceptions, where it may be too low but never too high,
+    so that the bound holds: a host with more than `MAX_SUBSETS` tasks owes nothing for the gangs of
+    `Patterns.holds`; and one that has tasks of several of these gangs may, where it keeps all it
+    has of one, take in tasks of the others without owing for them.
 
     Parameters
     ----------
     patterns
         The program.
+    clock
+        Tells the seconds left; it is looked at before each table.
+
+    Raises
+    ------
+    OutOfTime
+        If time is up, in the middle of an evaluation too.
     """
 
-    def __init__(self, patterns: Patterns) -> None:
+    def __init__(self, patterns: Patterns, clock: Clock = endless) -> None:
         self.patterns = p = patterns
+        self.clock = clock
         num_classes = len(p.kinds[0].classes)
         self._rooms = [np.array(kind.cost.shape) - 1 for kind in p.kinds]
         self._pieces: list[dict[int, list[Piece]]] = []
@@ -129,9 +144,6 @@ class Pricing:
         self, prices: Array, move_price: float = 0.0, hold_prices: Array | None = None
     ) -> Priced:
         """Return the best pattern of each host.
-
-        What is due for keeping tasks of a gang is not asked of hosts with very many tasks: their
-        value is too low, never too high.
 
         Parameters
         ----------
@@ -189,6 +201,7 @@ class Pricing:
                         common.append(some)
             if not (common or special):
                 continue
+            self._look()
             table = kind.cost.copy()
             offered = [n for c, own in self._pieces[k].items() if useful[c] for n in own]
             took = fill_table(table, offered, worth, self._pool)
@@ -213,6 +226,7 @@ class Pricing:
                 held = tuple(i for i in local.tolist() if i in self._held_items.get(h, ()))
                 by_held.setdefault(held, []).append(h)
             for held, some_hosts in by_held.items():
+                self._look()
                 narrow = table.copy()
                 others = [i for i in local.tolist() if i not in held]
                 offered = [piece for i in others for piece in self._pieces_of(k, i)]
@@ -223,6 +237,10 @@ class Pricing:
                     offered = [piece for i in held for piece in self._pieces_of(k, i)]
                     more = More(wide, fill_table(wide, offered, worth), held)
                 yield Filled(narrow, took, np.array(some_hosts), more)
+
+    def _look(self) -> None:
+        if self.clock() <= 0:
+            raise OutOfTime
 
     def _useful(self, k: int, worth: Array) -> npt.NDArray[np.bool_]:
         """Return which items a host of a kind may have to take in, shape (I,).
@@ -382,7 +400,8 @@ def _subset_loads(p: Patterns) -> tuple[list[tuple[Ints, Ints, npt.NDArray[np.in
                 continue
             tasks = np.array([p.now[h] for h in some], dtype=np.int64).reshape(len(some), n)
             size = shapes[some]
-            strides = np.stack([size[:, 1] * size[:, 2], size[:, 2], np.ones_like(some)], axis=1)
+            strides = np.ones_like(size)
+            strides[:, :-1] = np.cumprod(size[:, :0:-1], axis=1)[:, ::-1]
             loads = (p.base[some] * strides).sum(axis=1, keepdims=True).astype(np.int32)
             for column in range(n):
                 step = (p.demand[tasks[:, column]] * strides).sum(axis=1, keepdims=True)

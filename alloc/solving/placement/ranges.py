@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from alloc.objectives.goals import WeightedSum
 from alloc.problems.allocation.instance import Instance
-from alloc.units import MILLI, RESOURCES
+from alloc.units import MILLI
 from alloc.workload import Configuration
 
 _NEVER_NEGATIVE = frozenset(
@@ -108,7 +108,7 @@ def fewest_hosts(instance: Instance, *, with_gpus: bool) -> int:
 def _needs(way: Configuration, with_gpus: bool) -> npt.NDArray[np.int64]:
     """Return what a configuration needs in all, or its tasks with GPUs alone."""
     groups = [group for group in way.tasks if group.demand[0] > 0 or not with_gpus]
-    needs = np.zeros(len(RESOURCES), dtype=np.int64)
+    needs = np.zeros(len(way.demand), dtype=np.int64)
     for group in groups:
         needs += group.count * np.array(group.demand)
     return needs

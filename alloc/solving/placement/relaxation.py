@@ -21,7 +21,7 @@ from alloc.objectives.goals import WeightedSum
 from alloc.problems.allocation.instance import Instance
 from alloc.solving.placement.patterns import Kind, Patterns, Stay
 from alloc.solving.placement.tables import Ints
-from alloc.units import GB_PER_MIB, MILLI
+from alloc.units import GB_PER_MIB, MILLI, RESOURCES
 
 _MODELLED = (
     "balance",
@@ -39,6 +39,9 @@ _NOT_NEGATIVE = ("domains_spanned", "fragmentation")
 _MOST_CELLS = 400_000
 _MOST_FILLED = 2 * 10**8
 """Most cells of a table, and most cells filled for one kind of hosts: a good half second."""
+_MAX_NAMED = 3
+"""Named resources that have an axis of the tables: each more of them leaves the others a coarser
+grid, and with a dozen no bound is left."""
 _MOST_LOCAL = 64
 """Gangs beyond this many in one domain are not held together."""
 
@@ -193,17 +196,18 @@ class _Builder:
         local_of = {key: len(demand) + n for n, key in enumerate(keys)}
         every = np.array([*range(len(demand)), *(class_of[k] for k, _ in keys)], dtype=np.int64)
         copies = np.array([*most, *(data.count[k] for k, _ in keys)], dtype=np.int64)
-        step, exact = self._step(demand, most)
-        grid = data.instance.topology.capacity // step
-        kinds, kind_of = self._kinds(grid, step, admits)
+        axes, complete = self._axes(demand, most)
+        step, on_grid = self._step(demand[:, axes], most, axes)
+        grid = data.instance.topology.capacity[:, axes] // step
+        kinds, kind_of = self._kinds(grid, step, admits, axes)
         moves = data.instance.moves
         patterns = Patterns(
             kinds=kinds,
             kind_of=kind_of,
-            base=np.minimum(self.load // step, grid),
+            base=np.minimum(self.load[:, axes] // step, grid),
             now=self._now(class_of, local_of, domain_of),
             local=self._local(local_of, domain_of),
-            demand=(demand // step)[every],
+            demand=(demand[:, axes] // step)[every],
             copies=copies,
             charge=charge[every],
             least=np.concatenate([least, np.zeros(len(keys))]),
@@ -213,7 +217,7 @@ class _Builder:
             + weights.of["moved_gb"] * GB_PER_MIB * demand[every, 2],
             budget=np.inf if moves is None or moves.budget is None else float(moves.budget),
             constant=weights.constant + self._pinned_cost(),
-            exact=exact,
+            exact=on_grid and complete,
         )
         return Relaxation(patterns, class_of, local_of, domain_of)
 
@@ -303,10 +307,24 @@ class _Builder:
             held.update(dict.fromkeys(own, domain))
         return held
 
-    def _step(self, demand: Ints, most: Ints) -> tuple[Ints, bool]:
+    def _axes(self, demand: Ints, most: Ints) -> tuple[Ints, bool]:
+        """Return the positions of the resources of the tables, and whether these are all asked for.
+
+        GPU, CPU and memory, and the named resources that run out first: without the others the
+        patterns are a relaxation.
+        """
+        asked = demand.T @ most + self.load.sum(axis=0)
+        share = asked / np.maximum(self.data.instance.topology.capacity.sum(axis=0), 1)
+        named = np.arange(len(RESOURCES), len(asked))
+        named = named[asked[named] > 0]
+        scarcest = named[np.argsort(-share[named], kind="stable")][:_MAX_NAMED]
+        axes = np.concatenate([np.arange(len(RESOURCES)), np.sort(scarcest)])
+        return axes, len(scarcest) == len(named)
+
+    def _step(self, demand: Ints, most: Ints, axes: Ints) -> tuple[Ints, bool]:
         """Return the step of the grid in each resource, and whether loads lie on it."""
-        capacity = self.data.instance.topology.capacity
-        step = np.gcd.reduce(np.concatenate([demand, capacity, self.load]), axis=0)
+        capacity = self.data.instance.topology.capacity[:, axes]
+        step = np.gcd.reduce(np.concatenate([demand, capacity, self.load[:, axes]]), axis=0)
         step = np.maximum(step, 1)
         num_pieces = float(np.log2(np.minimum(most, 64) + 1).sum()) + 1.0
         limit = min(_MOST_CELLS, _MOST_FILLED / num_pieces)
@@ -320,19 +338,19 @@ class _Builder:
         return step, exact
 
     def _kinds(
-        self, grid: Ints, step: Ints, admits: npt.NDArray[np.bool_]
+        self, grid: Ints, step: Ints, admits: npt.NDArray[np.bool_], axes: Ints
     ) -> tuple[tuple[Kind, ...], Ints]:
         """Return the kinds of hosts, and the kind of each host."""
-        topology = self.data.instance.topology
-        mean = mean_utilisation(self.data)
+        capacity = self.data.instance.topology.capacity[:, axes]
+        mean = mean_utilisation(self.data)[axes]
         known: dict[tuple[bytes, bytes], int] = {}
         kinds: list[Kind] = []
-        kind_of = np.zeros(topology.num_hosts, dtype=np.int64)
-        for h in range(topology.num_hosts):
-            key = (topology.capacity[h].tobytes(), admits[:, h].tobytes())
+        kind_of = np.zeros(len(capacity), dtype=np.int64)
+        for h, row in enumerate(capacity):
+            key = (row.tobytes(), admits[:, h].tobytes())
             if key not in known:
                 known[key] = len(kinds)
-                cost = self._cost(grid[h], step, topology.capacity[h], mean)
+                cost = self._cost(grid[h], step, row, mean)
                 kinds.append(Kind(cost, admits[:, h].copy()))
             kind_of[h] = known[key]
         return tuple(kinds), kind_of

@@ -100,12 +100,15 @@ def sampled_prices(
         Tells the seconds left.
     report
         Takes a line of progress.
+
+    Raises
+    ------
+    OutOfTime
+        If time is up.
     """
     prices, width = np.zeros(patterns.num_items), 0.2
     sizes = [size for size in _SAMPLES if _WORTHWHILE * size <= patterns.num_hosts]
     for size in sizes:
-        if clock() <= 0:
-            break
         sample = restrict(patterns, choose_sample(patterns, size))
         report(f"prices of a sample of {sample.num_hosts} hosts")
         found = generate(sample, prices, clock, report, width=width, tolerance=1e-3)

@@ -24,15 +24,16 @@ from alloc.errors import OutOfTime
 from alloc.objectives.goals import WeightedSum
 from alloc.solving.outcome import Settings
 from alloc.solving.placement.bounds import (
+    QUICK_WORK,
     pattern_prices,
     rough_bounds,
     round_up,
     sharper_bounds,
     trivial_bound,
 )
-from alloc.solving.placement.clock import Clock, within
+from alloc.solving.placement.clock import Clock
 from alloc.solving.placement.compiling import Problem, compile_state, read_counts
-from alloc.solving.placement.guided import CHOICE_S, Guide
+from alloc.solving.placement.guided import Guide
 from alloc.solving.placement.improvement import Improver
 from alloc.solving.placement.incumbent import Incumbent
 from alloc.solving.placement.neighbourhood import Neighbourhood
@@ -48,9 +49,12 @@ Report = Callable[[str], None]
 _DEARER = 2.0
 """How much more a move costs at first: what pays then is worth keeping."""
 _DEAR_HOSTS = 200
-"""Hosts up to which that is tried: with more it takes longer than patterns, which do better."""
+"""Hosts up to which that is tried, and exchanges pass between any hosts at first: with more both
+take longer than patterns, which do better."""
 _FEW_HOSTS = 64
 """Hosts up to which a kick may touch any."""
+_FEW_MOVES = 50
+"""Single moves of few hosts between two looks at the clock; there are some hundreds."""
 _EARLY_KICKS = 8
 """Kicks of so few hosts before patterns are priced: half a second, and single exchanges that begin
 elsewhere are seldom better then."""
@@ -58,11 +62,13 @@ _MANY_HOSTS = 1200
 """Hosts from which exchanges are looked for region by region: tables of all would be too large."""
 _FEW_DEALT = 5
 """Hosts that are dealt out exactly together."""
-_DEALT_S = 2.0
-"""Most seconds of that."""
+_DEALT_NODES = 500
+"""Most nodes of the search tree for that, about two seconds."""
 _REGION = 40
-_REGION_SETTLED = 160
-"""Hosts that are kicked, and settled, together when there are many."""
+"""Hosts that are kicked together when there are many."""
+_REGION_SETTLED = 80
+"""Hosts that are settled together then: the whole takes several times as long, for a gain that
+patterns make anyway."""
 _DIVERS = 500
 """Hosts that dive together: their linear program takes seconds."""
 _CHOOSERS = 250
@@ -100,7 +106,7 @@ class Search:
     gap
         Relative gap at which the search ends.
     rearrange
-        Improves the incumbent by other means for as long as a clock says, or None.
+        Improves the incumbent by other means for a turn that a clock may end, or None.
     """
 
     def __init__(
@@ -183,7 +189,7 @@ class Search:
             yield
         vain = 0
         while True:
-            before, value = self.clock(), self.best_value
+            value = self.best_value
             if guide is None:
                 self._kick()
                 self._deal_out()
@@ -198,7 +204,7 @@ class Search:
             if guide is not None and vain and vain % _RELOCATED == 0:
                 guide = self._relocate(guide)
                 yield
-            if self.rearrange is not None and self._rearrange(before - self.clock()):
+            if self.rearrange is not None and self._rearrange():
                 guide = self._guide()
 
     def _keep(self, what: str) -> bool:
@@ -224,12 +230,15 @@ class Search:
         and fewer tasks are off their host where they need not be.
         """
         state, start, price = self.state, self.state.snapshot(), self.state.price
-        state.descend()
-        self._keep("single moves")
+        while self.clock() > 0 and state.descend(len(state.capacity) // 8 + _FEW_MOVES):
+            self._keep("single moves")
         if self.bound <= 0:
             # Where there is none from area, a bound is worth more than the next placement.
             self._bound_roughly()
-        self._settle("exchanges")
+        if len(state.capacity) > _DEAR_HOSTS:
+            self._settle_by_regions("exchanges")
+        else:
+            self._settle("exchanges")
         if price > 0 and len(state.capacity) <= _DEAR_HOSTS:
             state.restore(start)
             for now in (_DEARER * price, price):
@@ -252,15 +261,19 @@ class Search:
         """Exchange until nothing gains, on some hosts or on all; keep what has a name."""
         num_hosts = len(self.state.capacity)
         if hosts is None and num_hosts > _MANY_HOSTS:
-            self.state.descend()
-            for some in self._regions(math.ceil(num_hosts / _REGION_SETTLED)):
-                self._settle(what, some)
+            self._settle_by_regions(what)
         elif hosts is None or len(hosts) == num_hosts:
             Improver(self.state, self.rng, self.clock).settle()
         elif self.clock() > 0:
             self._in_part(hosts, lambda improver: improver.settle())
         if what:
             self._keep(what)
+
+    def _settle_by_regions(self, what: str) -> None:
+        """Exchange until nothing gains within regions, which is soon done; keep each step."""
+        Improver(self.state, self.rng, self.clock).descend()
+        for hosts in self._regions(math.ceil(len(self.state.capacity) / _REGION_SETTLED)):
+            self._settle(what, hosts)
 
     def _regions(self, number: int) -> list[Counts]:
         """Return all hosts in so many parts, hosts of a domain together."""
@@ -296,8 +309,9 @@ class Search:
         region = self._region(3 * _FEW_DEALT)
         size = min(len(region), _FEW_DEALT)
         chosen = self.rng.choice(region, size, replace=False)
-        seconds = min(_DEALT_S, self.clock())
-        Neighbourhood(self.state, chosen.tolist()).solve(seconds, self.settings.seed)
+        Neighbourhood(self.state, chosen.tolist()).solve(
+            self.clock(), self.settings.seed, nodes=_DEALT_NODES
+        )
         self._keep("hosts dealt out anew")
 
     def _region(self, size: int) -> Counts:
@@ -315,13 +329,13 @@ class Search:
         return np.array(sorted(chosen), dtype=np.int64)
 
     def _bound_roughly(self) -> None:
-        """See what hosts may follow, and take the bound that is had at once."""
+        """See what hosts may follow, and take the bounds that are had at once."""
         weights = Weights.read(self.level, self.problem.instance)
         if self.settings.held or not math.isfinite(weights.constant) or self.clock() <= 0:
             return
         self.relaxation = relax(self.problem.data, weights)
         self._raise_bound(trivial_bound(self.relaxation.patterns))
-        for bound in rough_bounds(self.relaxation.patterns, self.clock):
+        for bound in rough_bounds(self.relaxation.patterns, self.clock, QUICK_WORK):
             self._raise_bound(bound)
 
     def _price(self) -> None:
@@ -333,7 +347,7 @@ class Search:
         patterns = self.relaxation.patterns
         self.generated = pattern_prices(patterns, self.clock, self.report, self._raise_bound)
         if self.generated is None:
-            raise OutOfTime
+            return
         self._raise_bound(self.generated.bound)
         self._say("patterns priced")
         if self.generated.stopped:
@@ -425,21 +439,19 @@ class Search:
         ]
         everyone = np.unique(np.concatenate(parts))
         for _ in range(3):
-            guide.vary(self._spread * self.rng.random(), everyone)
+            guide.vary(self._spread * self.rng.random(), self.clock, everyone)
             yield
         guide.remember()
         guide.tidy()
         for hosts in parts:
-            before = self.clock()
             guide.choose(hosts, self.clock, _PATTERNS_PER_HOST * len(hosts))
-            taken = before - self.clock()
             better = self._settle_and_keep(f"patterns of {len(hosts)} hosts", hosts)
             self._failures = 0 if better else self._failures + 1
-            # Programs that end soon may be larger.
-            if taken > 0.8 * CHOICE_S:
-                self._size = max(min(_LEAST_CHOICE, num_hosts), self._size // 2)
-            elif taken < 0.2 * CHOICE_S:
+            # Programs that are solved may be larger.
+            if guide.solved:
                 self._size = min(num_hosts, _MAX_CHOOSERS, 2 * self._size)
+            else:
+                self._size = max(min(_LEAST_CHOICE, num_hosts), self._size // 2)
             yield
         if self._failures > 2:
             self._failures, self._spread = 0, min(0.5, 1.5 * self._spread)
@@ -456,12 +468,12 @@ class Search:
             self.state.restore(self.best)
         return better
 
-    def _rearrange(self, seconds: float) -> bool:
-        """Improve by other means for as long as the last turn took; return whether it helped."""
+    def _rearrange(self) -> bool:
+        """Improve by other means for a while; return whether it helped."""
         assert self.rearrange is not None
         self._hand_over()
         before = self.incumbent.cost
-        self.rearrange(within(self.clock, seconds))
+        self.rearrange(self.clock)
         if self.incumbent.cost >= before:
             return False
         self._load()

@@ -112,9 +112,12 @@ def admission_obstacle(data: PlacementData, level: WeightedSum) -> str | None:
     if instance.affinities:
         return "there are affinities"
     listed = {tenant.name for tenant in instance.tenants}
+    cluster = instance.topology.cluster_columns
     for j, job in enumerate(instance.jobs):
         if job.tenant in listed:
             return f'job "{job.id}" has a tenant with a quota'
+        if any(c.demand[r] for c in job.configurations for r in cluster):
+            return f'job "{job.id}" asks for a resource of the cluster'
         if j not in data.running and (job.placement.slices or job.placement.spread):
             return f'job "{job.id}" has slices or a spread'
     return None
@@ -129,7 +132,11 @@ def gather(data: PlacementData, level: WeightedSum) -> Waiting:
     load = np.zeros_like(capacity)
     initial = data.initial.tocoo()
     np.add.at(load, initial.col, initial.data[:, None] * data.demand[initial.row])
-    step = np.maximum(np.gcd.reduce(demand, axis=0), 1) if len(demand) else np.ones(3, dtype=int)
+    step = (
+        np.maximum(np.gcd.reduce(demand, axis=0), 1)
+        if len(demand)
+        else np.ones(demand.shape[1], dtype=int)
+    )
     free = np.maximum(capacity - load, 0) // step
     demand = demand // step
     takes = admits & (free[None] >= demand[:, None]).all(axis=2)

@@ -8,6 +8,7 @@ configurations, since another one is a restart and no move.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -26,23 +27,28 @@ from alloc.verification.migration import verify_migration
 
 Progress = Callable[[str], None]
 
+_LEAST_S = 0.01
+"""Seconds for a solve when the time is up: what stands is checked and certified in any case."""
 
-@dataclass(frozen=True)
+
 class _Search:
-    """What solves, for how long."""
+    """What solves, for how long: what is prepared for it counts in its limit."""
 
-    backend: str
-    limits: Limits
-    progress: Progress | None
+    def __init__(self, backend: str, limits: Limits, progress: Progress | None) -> None:
+        self.backend = backend
+        self.limits = limits
+        self.progress = progress
+        self._ends = time.perf_counter() + limits.seconds
 
     def solve(self, problem: Instance, goal: str) -> Result[Solution]:
         """Return the best placement for a goal."""
+        left = max(self._ends - time.perf_counter(), _LEAST_S)
         return solve(
             problem,
             "placement",
             self.backend,
             objective=goal,
-            limits=self.limits,
+            limits=self.limits.replace(seconds=left),
             progress=self.progress,
         )
 
@@ -104,10 +110,11 @@ def make_room(
     InstanceError
         If there is no such job, or it runs already.
     """
+    search = _Search(backend, limits, progress)
     running = {a.job for a in instance.running}
     if instance.job(job_id).id in running:
         raise InstanceError(f'job "{job_id}" runs already; name a job that waits.')
-    known = only(instance, {*running, job_id}).replace(moves=Moves(move_budget))
+    known = only(instance, {*running, job_id}, Moves(move_budget))
     broken = initial_violations(known)
     standing = leave_broken(known, broken)
     # Whether the job starts is all that counts before the moves: not how large it starts, nor what
@@ -120,7 +127,6 @@ def make_room(
             for job in standing.jobs
         )
     )
-    search = _Search(backend, limits, progress)
     result = search.solve(problem, "weight_placed then moves")
     stages = result.stages or (result.certificate,)
     if result.solution is None:
@@ -174,8 +180,9 @@ def drain(
     Raises
     ------
     InstanceError
-        If a place is unknown, nothing would be left, or a job on it may not move.
+        If no job runs, a place is unknown, nothing would be left, or a job on it may not move.
     """
+    search = _Search(backend, limits, progress)
     leaving = _hosts_of(instance, places)
     stranded = 0
     kept: list[Assignment] = []
@@ -200,7 +207,6 @@ def drain(
         running=tuple(kept),
         moves=Moves(None if move_budget is None else move_budget - stranded),
     )
-    search = _Search(backend, limits, progress)
     result = search.solve(problem, "moves")
     # The tasks that stood on the drained hosts move in any case.
     certificate = result.certificate
@@ -232,15 +238,31 @@ def consolidate(
         What the move of a task is worth, in hosts, more than 0.
     move_budget, backend, limits, progress
         As in `make_room`.
+
+    Raises
+    ------
+    InstanceError
+        If no job runs.
     """
-    problem = _what_runs(instance, move_budget)
     search = _Search(backend, limits, progress)
+    problem = _what_runs(instance, move_budget)
     result = search.solve(problem, f"gpu_hosts_used + {move_cost!r} moves")
     return _with_steps(problem, result)
 
 
 def _what_runs(instance: Instance, move_budget: int | None) -> Instance:
-    """Return the problem of the running jobs alone, each in its present size."""
+    """Return the problem of the running jobs alone, each in its present size.
+
+    Raises
+    ------
+    InstanceError
+        If no job runs.
+    """
+    if not instance.running:
+        raise InstanceError(
+            f'instance "{instance.name}": expected running jobs to move, but none of its '
+            f"{len(instance.jobs)} jobs runs; say in running where they stand, or place them first."
+        )
     problem = only(instance, {a.job for a in instance.running})
     jobs = tuple(map(keeping_size, problem.jobs))
     return problem.replace(jobs=jobs, moves=Moves(move_budget))

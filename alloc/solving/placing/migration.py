@@ -69,6 +69,9 @@ def _open(
 ) -> tuple[Demand, list[_Pending], tuple[Move, ...]]:
     """Return free capacity, the moves to make, and the stops that come before them."""
     free = instance.topology.capacity.copy()
+    # A task that moves holds what is the cluster's own once, as it did before.
+    on_host = np.ones(free.shape[1], dtype=np.int64)
+    on_host[list(instance.topology.cluster_columns)] = 0
     index = instance.topology.host_index
     after = {a.job: a for a in allocation.assignments}
     pending: list[_Pending] = []
@@ -84,7 +87,7 @@ def _open(
         groups = {g.role: g for g in job.configurations[before.configuration].tasks}
         held, wanted = _where(before), Counter[tuple[str, str]]() if now is None else _where(now)
         for (role, host), count in held.items():
-            free[index[host]] -= count * np.array(groups[role].demand)
+            free[index[host]] -= count * on_host * np.array(groups[role].demand)
         for role, group in groups.items():
             leave = _differences(held, wanted, role)
             arrive = _differences(wanted, held, role)
@@ -93,7 +96,7 @@ def _open(
                     f'job "{job.id}": its {role} tasks share GPUs or hold MIG slices; moves are '
                     "ordered for tasks with whole GPUs only."
                 )
-            demand = np.array(group.demand)
+            demand = on_host * np.array(group.demand)
             if now is None:
                 for host, count in leave:
                     stops.append(Move(job.id, role, count, host, None))

@@ -8,11 +8,11 @@ from itertools import combinations
 
 import numpy as np
 
-from alloc.problems.allocation.instance import Affinity, Instance, Tenant
+from alloc.problems.allocation.instance import Affinity, Instance, Moves, Tenant
 from alloc.solving.gang import domains_held
 from alloc.solving.gang.room import OUTSIDE
 from alloc.topology import HostType, Topology
-from alloc.units import MILLI
+from alloc.units import MILLI, RESOURCES
 from alloc.verification.violation import Violation
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
 
@@ -68,7 +68,7 @@ def jobs_concerned(instance: Instance, broken: Sequence[Violation]) -> set[str]:
     }
 
 
-def only(instance: Instance, jobs: Collection[str]) -> Instance:
+def only(instance: Instance, jobs: Collection[str], moves: Moves | None = None) -> Instance:
     """Return the problem of some of its jobs, every running one among them.
 
     A job that must stand together with jobs left out keeps together by itself: in their place
@@ -80,6 +80,8 @@ def only(instance: Instance, jobs: Collection[str]) -> Instance:
         The whole problem.
     jobs
         Ids of the jobs to keep.
+    moves
+        What may move then; None for what might before.
     """
     kept: list[Affinity] = []
     absent: set[str] = set()
@@ -106,6 +108,7 @@ def only(instance: Instance, jobs: Collection[str]) -> Instance:
             ),
         ),
         affinities=tuple(kept),
+        moves=moves or instance.moves,
     )
 
 
@@ -159,7 +162,7 @@ def keeping_size(job: Job) -> Job:
 
 
 def _grown(instance: Instance) -> Topology:
-    """Return the topology with over-full hosts as large as what is on them."""
+    """Return the topology with over-full hosts, and cluster, as large as what is on them."""
     topology = instance.topology
     used = np.zeros_like(topology.capacity)
     for a in instance.running:
@@ -170,17 +173,24 @@ def _grown(instance: Instance) -> Topology:
     hosts = list(topology.hosts)
     for h in np.flatnonzero((used > topology.capacity).any(axis=1)):
         kind = topology.host_type(hosts[h])
-        gpus, cpu, memory = np.maximum(used[h], topology.capacity[h]).tolist()
+        row = np.maximum(used[h], topology.capacity[h]).tolist()
+        gpus, cpu, memory = row[: len(RESOURCES)]
         large = HostType(
             f"{kind.name} with what is on {hosts[h].id}",
             -(-gpus // MILLI),
             kind.gpu_type or ("generic" if gpus else None),
             cpu,
             memory,
+            resources=topology.host_amounts(row),
         )
         types[large.name] = large
         hosts[h] = dataclasses.replace(hosts[h], type=large.name)
-    return topology.replace(host_types=tuple(types.values()), hosts=tuple(hosts))
+    held = np.maximum(used.sum(axis=0), topology.totals).tolist()
+    return topology.replace(
+        host_types=tuple(types.values()),
+        hosts=tuple(hosts),
+        resources=topology.cluster_amounts(held),
+    )
 
 
 def _grown_quotas(instance: Instance, cohorts: set[str]) -> tuple[Tenant, ...]:

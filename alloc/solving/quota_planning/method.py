@@ -26,11 +26,10 @@ from alloc.models.quota_planning import (
 )
 from alloc.problems.quota_planning.measures import goal_value, level_of, plan_rounding
 from alloc.problems.quota_planning.problem import GpuCapacity, QuotaPlan, QuotaProblem
-from alloc.result import Repair, Result
+from alloc.result import Repair
 from alloc.solving.outcome import Outcome, Settings, Stage
 from alloc.solving.progress_line import standing
 from alloc.solving.quota_planning.starts import quick_plan
-from alloc.solving.solver import solve_within
 from alloc.units import MILLI, format_number
 
 FAIR = ("fair_service", "fair_coverage")
@@ -44,50 +43,6 @@ _AFTER_INTERRUPT_S = 1.0
 
 Report = Callable[[str], None]
 Method = Literal["highs", "pyomo"]
-
-
-def solve_quotas(
-    problem: QuotaProblem,
-    settings: Settings | None = None,
-    *,
-    method: Method = "highs",
-    progress: Report | None = None,
-    keep: bool = False,
-) -> Result[QuotaPlan]:
-    """Find the quotas that reach the goal best.
-
-    Parameters
-    ----------
-    problem
-        The problem.
-    settings
-        Limits; by default 60 s, one thread.
-    method
-        ``"highs"`` on the arrays, or ``"pyomo"`` on the Pyomo model.
-    progress
-        Called with a line of text now and then.
-    keep
-        Whether an interrupt (Ctrl-C) ends it with what was found until then; else it ends it as it
-        does everything.
-
-    Returns
-    -------
-    Result
-        Of a fair goal, `stages` holds the certificate of each level: of the sum of the 1, 2, ...
-        worst tenants.
-
-    Raises
-    ------
-    CertificateError
-        If the plan or a bound contradicts what the checker recomputes.
-    KeyboardInterrupt
-        At an interrupt, without `keep`.
-    """
-    say = progress or (lambda line: None)
-    result: Result[QuotaPlan] = solve_within(problem, settings or Settings(), say, backend=method)
-    if result.certificate.limit == "interrupt" and not keep:
-        raise KeyboardInterrupt
-    return result
 
 
 def solve_goal(

@@ -275,12 +275,14 @@ class _TreeSearch:
         if self.settings.time_is_up():
             self.cut_short = True
             return 0.0
-        counts, pipeline = self._counts(problem, runs)
+        counts, pipeline = self._counts(problem, runs, cuts)
         if counts is not None:
             self._note(problem.places(counts, p.tensor, p.data))
         return pipeline
 
-    def _counts(self, problem: CountProblem, runs: tuple[int, ...]) -> tuple[Counts | None, float]:
+    def _counts(
+        self, problem: CountProblem, runs: tuple[int, ...], cuts: tuple[int, ...]
+    ) -> tuple[Counts | None, float]:
         """Solve the count model; return counts and a lower bound on the pipeline time."""
         from alloc.backends import cpsat
         from alloc.models.rank_mapping.cpsat_model import counts_of, cpsat_counts
@@ -291,7 +293,7 @@ class _TreeSearch:
         # Later plans may hold the answer: no solve takes all of the time.
         share = min(left, max(_LEAST_SHARE_S, left / 3))
         options = SolverOptions(share, self.settings.seed, gap=0.0, start=values)
-        raw = cpsat.solve(cpsat_counts(problem), options)
+        raw = cpsat.solve(cpsat_counts(problem, cuts), options)
         self.cut_short |= raw.status != "optimal"
         counts = None if raw.values is None else counts_of(problem, raw.values)
         self.proof = "claimed"  # from here on it is CP-SAT's word too

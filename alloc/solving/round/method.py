@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from alloc.algorithms.multipliers import minimise_dual
+from alloc.algorithms.multipliers import DualMinimum, minimise_dual
 from alloc.backends import SolverOptions, highs
 from alloc.backends.scaling import power_of_two
 from alloc.backends.second_proof import solve_and_prove
@@ -59,9 +59,10 @@ class RoundSolution:
     bound
         A proved upper bound on any utility.
     prices
-        Dual price of one unit of each capacity row, shape (R,).
+        Prices of one unit of each capacity row by which the core was chosen, shape (R,); 0 where it
+        is all columns (`dual_prices` has them always).
     price_bound
-        The bound that the prices alone prove.
+        The bound that these prices alone prove.
     core
         Number of columns handed to HiGHS last.
     limit
@@ -173,12 +174,32 @@ def _optimise(
     data: RoundData, gap: float, settings: Settings, prove: bool, known: float
 ) -> RoundSolution:
     """Solve a round whose largest utility is about 1."""
-    num_rows = len(data.rows.names)
     priced = PricedRound(data)
+    # Prices choose the core; where that is all columns, HiGHS' root relaxation has them again.
+    if known == 0 and len(data.utility) <= _FIRST_CORE:
+        prices = np.zeros(len(data.rows.names))
+        return _solve_core(priced, prices, priced.dual(prices)[0], gap, settings, prove, known)
+    minimum = _dual_minimum(priced)
+    return _solve_core(priced, minimum.multipliers, minimum.value, gap, settings, prove, known)
+
+
+def dual_prices(data: RoundData) -> Array:
+    """Return the prices of one unit of each capacity row with the least bound, shape (R,)."""
+    largest = float(data.utility.max(initial=0.0))
+    if largest <= 0:
+        return np.zeros(len(data.rows.names))
+    unit = power_of_two(largest)
+    scaled = replace(data, utility=data.utility * unit)
+    return _dual_minimum(PricedRound(scaled)).multipliers / unit
+
+
+def _dual_minimum(priced: PricedRound) -> DualMinimum:
+    """Return the prices with the least bound, for a round whose largest utility is about 1."""
+    data = priced.data
     # Rows in units of their capacity, so that prices are comparable.
     unit = np.where(data.rows.capacity > 0, data.rows.capacity, 1.0)
-    limits = np.full(num_rows, 1e-9)
-    for r in range(num_rows):
+    limits = np.full(len(unit), 1e-9)
+    for r in range(len(unit)):
         touching = data.use[:, r] > 0
         if touching.any():
             limits[r] = (data.utility[touching] / data.use[touching, r]).max() * unit[r]
@@ -188,8 +209,7 @@ def _optimise(
         return value, gradient / unit
 
     minimum = minimise_dual(scaled, limits)
-    prices = minimum.multipliers / unit
-    return _solve_core(priced, prices, minimum.value, gap, settings, prove, known)
+    return replace(minimum, multipliers=minimum.multipliers / unit)
 
 
 def _solve_core(
@@ -305,7 +325,8 @@ def solve_round(
     started = time.perf_counter()
     answer = optimise_round(data, settings=settings, prove=True)
     report(
-        f"prices {np.array2string(answer.prices, precision=4)} prove {answer.price_bound:g}; "
+        f"prices {', '.join(f'{price:.4g}' for price in answer.prices)} prove "
+        f"{answer.price_bound:g}; "
         f"core of {answer.core} of {len(data.utility)} columns solved in "
         f"{time.perf_counter() - started:.3f} s"
     )

@@ -117,7 +117,14 @@ def _refill(
         else:
             kept.append(a)
     runs = {a.job for a in allocation.assignments}
-    topology = instance.topology.replace(hosts=tuple(instance.topology.hosts[h] for h in hosts))
+    whole = instance.topology
+    left = whole.totals - sum(
+        (np.array(instance.job(a.job).configurations[a.configuration].demand) for a in kept), 0
+    )
+    topology = whole.replace(
+        hosts=tuple(whole.hosts[h] for h in hosts),
+        resources=whole.cluster_amounts(np.maximum(left, 0)),
+    )
     jobs = [instance.job(name) for name in freed]
     if objective not in PLACES_ALL:
         fits: dict[int, bool] = {}

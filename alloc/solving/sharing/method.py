@@ -260,7 +260,7 @@ def _greedy(instance: Instance, start: Allocation | None) -> Allocation:
         job = instance.job(a.job)
         if job.tenant in left:
             left[job.tenant] -= job.configurations[a.configuration].demand[0]
-    capacity = np.maximum(instance.topology.capacity.sum(axis=0), 1)
+    capacity = np.maximum(instance.topology.totals, 1)
 
     def size(c: int, j: int) -> float:
         configuration = instance.jobs[j].configurations[c]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import highspy
 import numpy as np
@@ -20,7 +21,7 @@ BRIEF = SolverOptions(time_limit_s=0.2, gap=0.0)
 SENSES = ["min", "max"]
 
 
-def market_split(sense: str = "max", rows: int = 6, columns: int = 60) -> ArrayModel:
+def market_split(sense: Any = "max", rows: int = 6, columns: int = 60) -> ArrayModel:
     """A knapsack in several rows that no solver proves in a moment; 0 is always feasible."""
     rng = np.random.default_rng(1)
     weights = rng.integers(100, 1000, (rows, columns)).astype(float)
@@ -37,7 +38,7 @@ def market_split(sense: str = "max", rows: int = 6, columns: int = 60) -> ArrayM
     )
 
 
-def as_cpsat(model: ArrayModel, sense: str = "max") -> CpSatModel:
+def as_cpsat(model: ArrayModel, sense: Any = "max") -> CpSatModel:
     native = cp_model.CpModel()
     x = [native.new_bool_var(f"x{i}") for i in range(len(model.cost))]
     for row, limit in zip(model.matrix.toarray().astype(int), model.row_upper, strict=True):
@@ -182,7 +183,8 @@ def test_cpsat_takes_rounding_off_its_bound_and_gives_original_units():
         x = model.new_int_var(25, 25, "x")
         model.minimize(x) if sense == "min" else model.maximize(x)
         raw = backend("cpsat").solve(
-            CpSatModel(model, (x,), sense, 10.0, offset=10.0, bound_slack=0.25), SolverOptions()
+            CpSatModel(model, (x,), sense, 10.0, offset=10.0, bound_slack=0.25),  # type: ignore[arg-type]
+            SolverOptions(),
         )
         assert raw.objective == pytest.approx(12.5)
         assert raw.bound == pytest.approx(bound)
@@ -245,7 +247,7 @@ def limits_above_a_whole_number() -> ArrayModel:
     HiGHS 1.13.1 calls it infeasible; with a limit of 1 it does not. Columns: three orders, hosts of
     each, GPUs of two pools, GPUs in use.
     """
-    rows = [
+    rows: list[tuple[dict[int, float], float, float]] = [
         ({0: -1, 3: 1}, 0.0, 0.0),
         ({0: -1, 1: -1, 4: 1}, 0.0, 0.0),
         ({2: -1, 5: 1}, 0.0, 0.0),
@@ -332,7 +334,7 @@ def sharing_of_two_gpus() -> ArrayModel:
 
 
 @pytest.mark.parametrize("sense", SENSES)
-def test_what_presolve_alone_calls_optimal_is(sense: str) -> None:
+def test_what_presolve_alone_calls_optimal_is(sense: Any) -> None:
     """HiGHS 1.12 to 1.15 call 0.3 optimal; a proof that is false spoils every gap."""
     model = sharing_of_two_gpus()
     sign = 1.0 if sense == "max" else -1.0

@@ -3,6 +3,7 @@
 import signal
 import threading
 from dataclasses import replace
+from typing import Any
 
 import highspy
 import numpy as np
@@ -49,7 +50,7 @@ def test_ctrl_c_stops_the_solver_and_keeps_what_it_found(market_split, workers):
 def ctrl_c_while_it_runs(monkeypatch):
     """Press Ctrl-C during a run of HiGHS; Python hears of it when the run is over."""
 
-    class Interrupted(highspy.Highs):
+    class Interrupted(highspy.Highs):  # type: ignore[misc]
         def run(self):
             status = super().run()
             press()
@@ -109,7 +110,7 @@ def test_ctrl_c_in_a_second_proof_keeps_the_first(market_split, monkeypatch):
         row_upper=market_split.row_upper[:1],
     )
     fractional = second_proof._Tree._fractional
-    nodes = []
+    nodes: list[Any] = []
 
     def pressed(self, values):
         nodes.append(press())

@@ -12,12 +12,13 @@ from scipy.optimize import linprog
 from alloc.backends import SolverOptions, highs
 from alloc.backends.column_bounds import bounded
 from alloc.backends.highs import highs_model, quiet_solver
+from alloc.backends.interrupts import Stop
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.scaling import Scaling, power_of_two
 from alloc.backends.second_proof import _Tree, solve_and_prove, with_proof
-from alloc.backends.weak_duality import proved_bound, proves_infeasible
+from alloc.backends.weak_duality import WeakDuality
 from alloc.errors import SolverError
-from alloc.formulation import ArrayModel, RawResult
+from alloc.formulation import Array, ArrayModel, RawResult
 
 EXACT = SolverOptions(time_limit_s=20.0, gap=0.0)
 SIZES = [1e-300, 1e-12, 1e-9, 1e-3, 1.0, 7.3, 1e6, 1e12, 1e200]
@@ -154,7 +155,7 @@ def test_a_linear_program_answers_in_the_callers_units(size: float) -> None:
     )
     assert found.value == pytest.approx(expected.fun * size)
     assert found.values @ model.cost == pytest.approx(found.value)
-    assert proved_bound(bounded(model), found.duals) == pytest.approx(found.value, rel=1e-9)
+    assert WeakDuality(bounded(model)).bound(found.duals) == pytest.approx(found.value, rel=1e-9)
     reduced = model.cost - model.matrix.T @ found.duals
     assert found.reduced_costs == pytest.approx(reduced, abs=1e-9 * size)
     # A dearer column that covers more, then a cheaper one, then a limit, then a coefficient.
@@ -194,7 +195,7 @@ def test_any_multipliers_prove_a_bound(seed: int) -> None:
     optimum = best_of_all(model)
     size = float(np.abs(model.cost).max())
     for multipliers in rng.normal(0.0, 0.3 * size, (20, len(model.row_lower))):
-        bound = proved_bound(model, multipliers)
+        bound = WeakDuality(model).bound(multipliers)
         assert bound >= optimum if model.sense == "max" else bound <= optimum
 
 
@@ -210,8 +211,8 @@ def test_rounding_counts_against_a_bound() -> None:
         np.array([1e6]),
         np.zeros(1, dtype=bool),
     )
-    assert -1e-6 < proved_bound(model, np.array([0.3 + 1e-17])) <= 0.0
-    assert -1e-6 < proved_bound(model, np.array([0.1 + 0.2])) < 0.0
+    assert -1e-6 < WeakDuality(model).bound(np.array([0.3 + 1e-17])) <= 0.0
+    assert -1e-6 < WeakDuality(model).bound(np.array([0.1 + 0.2])) < 0.0
 
 
 def test_multipliers_prove_that_there_is_no_solution() -> None:
@@ -226,9 +227,11 @@ def test_multipliers_prove_that_there_is_no_solution() -> None:
         np.ones(2),
         np.ones(2, dtype=bool),
     )
-    assert proves_infeasible(model, np.array([1.0]))
-    assert not proves_infeasible(model, np.array([0.0]))
-    assert not proves_infeasible(replace(model, row_lower=np.array([2.0])), np.array([1.0]))
+    assert WeakDuality(model).proves_infeasible(np.array([1.0]))
+    assert not WeakDuality(model).proves_infeasible(np.array([0.0]))
+    assert not WeakDuality(replace(model, row_lower=np.array([2.0]))).proves_infeasible(
+        np.array([1.0])
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -283,6 +286,26 @@ def test_no_amount_that_integers_make_is_small_to_the_solver(size: float) -> Non
     scaled = Scaling.of(model).apply(model)
     entries = abs(scaled.matrix.toarray()[0])
     assert entries[0] / entries[1] <= 2.0**10
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_bound_of_a_branch_is_none_of_the_program(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing is proved at the root, the first bound proved is of a part only."""
+    model = bounded(random_program(seed))
+    sign = 1.0 if model.sense == "min" else -1.0
+    proved = WeakDuality.bound
+
+    def unproved_root(duality: WeakDuality, duals: Array, lower: Array, upper: Array) -> float:
+        whole = (lower == model.lower).all() and (upper == model.upper).all()
+        return -sign * np.inf if whole else proved(duality, duals, lower, upper)
+
+    monkeypatch.setattr(WeakDuality, "bound", unproved_root)
+    worst = sign * float(np.maximum(sign * model.cost, 0.0) @ model.upper) + model.offset
+    tree = _Tree(model, worst, model.upper, 60.0)
+    tree.run(Stop())
+    assert tree.root == -sign * np.inf
 
 
 def test_a_tree_too_large_is_confirmed_by_another_run(monkeypatch: pytest.MonkeyPatch) -> None:

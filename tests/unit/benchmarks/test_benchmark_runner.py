@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def benchmark(code, *, doc="Count to three.\n\nMore.", on_request=False):
-    module = ModuleType("made")
+    module: Any = ModuleType("made")
     module.__doc__ = doc
     module.ON_REQUEST = on_request
 
@@ -139,7 +140,7 @@ def solver(monkeypatch):
         )
         return Result(None, certificate)
 
-    monkeypatch.setattr(bounds.alloc, "solve", solve)
+    monkeypatch.setattr("alloc.solve", solve)
     return calls
 
 
@@ -169,7 +170,7 @@ def test_one_unsolved_instance_does_not_stop_the_others(root, monkeypatch, capsy
     def solve(*args, **options):
         raise SolverError("no licence")
 
-    monkeypatch.setattr(bounds.alloc, "solve", solve)
+    monkeypatch.setattr("alloc.solve", solve)
     assert bounds.main([], root) == 1
     out = capsys.readouterr().out
     assert out.count("no licence") == 2

@@ -201,7 +201,7 @@ def test_the_report_is_written_with_its_plots(run, instance_file, tmp_path):
         (["--work-error", "-1", "--knowledge", "estimate"], "work_error"),
         ([*PAIR, "--work-error", "0.5"], "add --knowledge estimate"),
         ([*PAIR, "--knowledge", "none"], 'srtf needs knowledge "estimate"'),
-        ([*PAIR, "--objective", "makespan"], "It takes: weighted_jct"),
+        ([*PAIR, "--objective", "makespan then mean_jct"], "has 2 levels"),
         ([*PAIR, "--seeds", "3"], "--seeds 3 changes nothing"),
     ],
 )

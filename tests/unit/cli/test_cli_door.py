@@ -157,7 +157,7 @@ def fail(run, instance_file, monkeypatch, error, *options):
     ("arguments", "message"),
     [
         (["solv"], "No such command 'solv'"),
-        (["solve"], "INSTANCE"),
+        (["solve"], "PROBLEM"),
         (["solve", "x", "--tim-limit", "3"], "--time-limit"),
         (["solve", "missing.json"], "there is no such file"),
         (["solve", "elastic-smal/01"], 'did you mean "elastic-small/01"'),

@@ -38,7 +38,7 @@ def test_a_simulation_cut_short_names_the_unfinished(run, instance_file):
 
 def test_the_same_seed_gives_the_same_result(run):
     words = ["simulate", "elastic-tiny/04", "--scheduler", "optimus", "--json"]
-    words += ["--knowledge", "estimate", "--work-error", 0.5, "--seed", 7]
+    words += ["--knowledge", "estimate", "--work-error", "0.5", "--seed", "7"]
     first, second = (json.loads(run(*words).stdout) for _ in range(2))
     assert first["mean_jct_s"] == second["mean_jct_s"]
     assert first["knowledge"] == "estimate"

@@ -93,7 +93,7 @@ def no_core():
 
 
 TELLING = """
-import os, signal
+import os, signal, time
 from alloc.cli.supervising import run_supervised
 
 def tell(number, frame):
@@ -104,7 +104,7 @@ signal.signal(signal.SIGTERM, tell)
 run_supervised()
 os.write(1, f"{os.getpid()}\\n".encode())
 while True:
-    signal.pause()
+    time.sleep(0.05)  # signal.pause would sleep through one that comes just before it
 """
 """A command without end that says each signal that it hears."""
 

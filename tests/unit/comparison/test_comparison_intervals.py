@@ -73,4 +73,4 @@ def test_intervals_cover_as_promised():
 
 def test_unknown_method_names_the_known_ones():
     with pytest.raises(InstanceError, match=r'"bootstrp"; did you mean "bootstrap".*Known: t'):
-        mean_interval([1.0, 2.0], "bootstrp")
+        mean_interval([1.0, 2.0], "bootstrp")  # type: ignore[arg-type]

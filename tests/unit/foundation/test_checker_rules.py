@@ -25,7 +25,7 @@ from alloc.verification import Violation, verify
 from alloc.workload import Configuration, Job, TaskGroup
 
 # Three hosts: two in one leaf of pod-0, one in no leaf; 2 GPUs, 8 cores, 1 GiB each.
-BOX = HostType("box", 2, "v100", 8000, 1024)
+BOX = HostType("box", 2, "v100", 8000, 1024, resources={"nvme_gib": 10})
 OLD = HostType("old", 2, "k80", 8000, 1024)
 CLUSTER = Topology(
     "three",
@@ -33,6 +33,7 @@ CLUSTER = Topology(
     (Host("h0", "box", "leaf-0"), Host("h1", "box", "leaf-0"), Host("h2", "old")),
     ("leaf",),
     (Domain("leaf-0", "leaf"),),
+    resources={"licence": 3},
 )
 
 
@@ -41,6 +42,11 @@ def tasks(
 ) -> TaskGroup:
     """Return a task group in short."""
     return TaskGroup(role, count, gpu, cpu, memory)
+
+
+def asking(count: int, **resources: int) -> Configuration:
+    """Return a configuration of one-GPU tasks that ask for named resources."""
+    return Configuration((TaskGroup("worker", count, 1000, resources=resources),), float(count))
 
 
 ONE = Configuration((tasks(),), 1.0)
@@ -91,6 +97,12 @@ def now(jobs: Job | tuple[Job, ...], *where: Assignment, codes: Any = (), **fiel
     """Return a case with an allocation."""
     jobs = jobs if isinstance(jobs, tuple) else (jobs,)
     return Case(jobs, Allocation(where), (codes,) if isinstance(codes, str) else codes, fields)
+
+
+def licensed(a: int, b: int) -> tuple[Job, ...]:
+    """Return two jobs of one task that ask for licences."""
+    amounts = {"a": a, "b": b}
+    return tuple(job(k, configurations=(asking(1, licence=n),)) for k, n in amounts.items())
 
 
 A, B = job(), job("b")
@@ -207,6 +219,32 @@ CASES = {
         job(configurations=(Configuration((tasks(2, memory=513),), 1.0),)),
         Assignment("a", 0, on("h0", 2)),
         codes="host_capacity",
+    ),
+    "all of a disk": now(
+        job(configurations=(asking(2, nvme_gib=5),)), Assignment("a", 0, on("h0", 2))
+    ),
+    "a disk too small": now(
+        job(configurations=(asking(2, nvme_gib=6),)),
+        Assignment("a", 0, on("h0", 2)),
+        codes="host_capacity",
+    ),
+    "all licences, on any hosts": now(
+        licensed(2, 1),
+        Assignment("a", 0, H0), Assignment("b", 0, on("h2")),
+    ),
+    "a licence too few": now(
+        licensed(2, 2),
+        Assignment("a", 0, H0), Assignment("b", 0, on("h2")),
+        codes="cluster_capacity",
+    ),
+    "a licence after another": plan(
+        licensed(3, 1),
+        run(0, 10), run(10, 20, on("h1"), "b"),
+    ),
+    "a licence before it is given back": plan(
+        licensed(3, 1),
+        run(0, 10), run(9, 19, on("h1"), "b"),
+        codes="cluster_capacity",
     ),
     "one after the other": plan(
         (job(configurations=(TWO,)), job("b", configurations=(TWO,))),

@@ -66,7 +66,7 @@ def test_every_field_of_a_schema_is_described(kind: str) -> None:
     """Whoever has only the schema needs the units and ranges."""
     schema = json_schema(kind)
     Draft202012Validator.check_schema(schema)
-    definitions = [schema, *schema["$defs"].values()]
+    definitions = [schema, *schema.get("$defs", {}).values()]
     for definition in definitions:
         for name, field in definition.get("properties", {}).items():
             assert field.get("description"), (definition.get("title"), name)
@@ -180,7 +180,7 @@ def test_equal_sets_are_written_once() -> None:
 
 def test_numpy_numbers_are_numbers() -> None:
     """Generators compute with numpy; a file must not say so."""
-    job = Job("a", np.float64(2.0), np.float32(1.5), ELASTIC, preemptible=np.bool_(False))
+    job = Job("a", np.float64(2.0), np.float32(1.5), ELASTIC, preemptible=np.bool_(False))  # type: ignore[arg-type]
     plain = Job("a", 2, 1.5, ELASTIC, preemptible=False)
     assert write_instance(instance_of(job)) == write_instance(instance_of(plain))
     assert instance_of(job).fingerprint == instance_of(plain).fingerprint
@@ -219,7 +219,7 @@ def test_a_result_with_infinities_survives(infinity: float) -> None:
             r"half a character .*\\ud800",
         ),
         (
-            lambda: write_instance(instance_of(Job("a", 0.0, 1.0, ELASTIC, model=object()))),
+            lambda: write_instance(instance_of(Job("a", 0.0, 1.0, ELASTIC, model=object()))),  # type: ignore[arg-type]
             "model: object has no place in a document",
         ),
     ],

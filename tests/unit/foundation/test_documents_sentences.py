@@ -439,7 +439,7 @@ def test_topology_documents_are_checked_alike() -> None:
 def test_unknown_schemas_are_refused() -> None:
     """The command line passes on what the user typed."""
     with pytest.raises(InstanceError, match='unknown kind of document "instances"; did you mean'):
-        json_schema("instances")  # type: ignore[arg-type]
+        json_schema("instances")
 
 
 def test_of_a_list_that_is_wrong_everywhere_the_first_item_is_reported() -> None:

@@ -1,5 +1,7 @@
 """The builder of array models against the same rows written down densely."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ def test_blocks_and_single_rows_give_the_matrix_written_down_densely(seed: int) 
     at = builder.columns(shape, upper, cost=2.0)
     more = builder.columns(2, integer=False)
     assert at.shape == shape
-    expected = []
+    expected: list[Any] = []
     for n in range(6):
         if rng.random() < 0.5:
             row = np.zeros(at.size + 2)

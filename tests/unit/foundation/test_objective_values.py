@@ -45,7 +45,9 @@ UNFINISHED = Schedule(SCHEDULE.runs[:2])
         ("weighted_jct", 3 * 10 + 10 + 4),
         ("mean_jct", 8.0),
         ("makespan", 15.0),
-        ("weighted_tardiness", 3 * 2.0),
+        ("tardiness", 3 * 2.0),
+        ("max_slowdown", max(10 / (10 / 2), 10 / (20 / 2), 4 / (4 / 2))),
+        ("makespan + 2 mean_jct", 15.0 + 2 * 8.0),
     ],
 )
 def test_schedule_objectives(name: str, value: float) -> None:
@@ -53,7 +55,7 @@ def test_schedule_objectives(name: str, value: float) -> None:
     assert objective(name).evaluate(INSTANCE, SCHEDULE) == pytest.approx(value)
 
 
-@pytest.mark.parametrize("name", ["weighted_jct", "mean_jct", "makespan"])
+@pytest.mark.parametrize("name", ["weighted_jct", "mean_jct", "makespan", "max_slowdown"])
 def test_a_job_that_never_completes_costs_everything(name: str) -> None:
     """Leaving a job out must never look good."""
     assert objective(name).evaluate(INSTANCE, UNFINISHED) == math.inf
@@ -61,7 +63,14 @@ def test_a_job_that_never_completes_costs_everything(name: str) -> None:
 
 def test_tardiness_counts_only_jobs_with_a_due_date() -> None:
     """Job c has none, so that it is missing costs nothing here."""
-    assert objective("weighted_tardiness").evaluate(INSTANCE, UNFINISHED) == 6.0
+    assert objective("tardiness").evaluate(INSTANCE, UNFINISHED) == 6.0
+
+
+def test_tardiness_without_any_due_date_means_nothing() -> None:
+    """Nobody can be late then, and 0 would look like an answer."""
+    undated = INSTANCE.replace(jobs=tuple(job.replace(due_date_s=None) for job in JOBS))
+    with pytest.raises(InstanceError, match="none of the 3 jobs has a due date; set due_date_s"):
+        objective("tardiness").evaluate(undated, SCHEDULE)
 
 
 def test_objectives_of_completions_alone() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -212,7 +214,7 @@ def test_malformed_models_and_mappings_are_refused():
         transformer_parallelism(layers=1, hidden=8, sequence=8, bytes_per_element=0)
     job = Parallelism(data=2)
     with pytest.raises(InstanceError, match="no groups of kind"):
-        job.groups("tensr")
+        job.groups("tensr")  # type: ignore[arg-type]
     for places, said in (
         ([0], "expected the position of a GPU for each of 2 ranks"),
         ([0, 16], "names GPU 16"),
@@ -223,7 +225,7 @@ def test_malformed_models_and_mappings_are_refused():
         with pytest.raises(InstanceError, match=said):
             value_mapping(job, TREE, places)
     with pytest.raises(InstanceError, match='did you mean "ring"'):
-        value_mapping(job, TREE, [0, 1], "rings")
+        value_mapping(job, TREE, [0, 1], "rings")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +242,7 @@ def test_malformed_models_and_mappings_are_refused():
     ],
 )
 def test_malformed_trees_are_refused(change, said):
-    good = {
+    good: dict[str, Any] = {
         "gpus": ("a", "b"),
         "levels": ("rack", "host"),
         "domains": np.array([[0, 0], [0, 1]]),

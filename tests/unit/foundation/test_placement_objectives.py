@@ -87,7 +87,7 @@ def test_gpus_and_weights_count_the_jobs_that_run() -> None:
     ],
 )
 def test_domains_beyond_the_first(
-    preferred: str | None, hosts: dict[str, int], spanned: int
+    preferred: str | None, hosts: dict[str, Any], spanned: int
 ) -> None:
     """A preferred level counts alone; without one every level does."""
     jobs = (job("a", gang(4, gpu=0), placement=PlacementRules(preferred=preferred)),)
@@ -113,7 +113,7 @@ def test_domains_beyond_the_first(
     ],
 )
 def test_bandwidths_of_a_gang_of_four(
-    hosts: dict[str, int], bottleneck: float, ring: float, share: float, pairs: float
+    hosts: dict[str, Any], bottleneck: float, ring: float, share: float, pairs: float
 ) -> None:
     """The four measures, with the links above."""
     placed = on("a", **hosts)

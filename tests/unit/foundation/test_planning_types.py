@@ -61,8 +61,8 @@ def test_a_sound_problem_is_taken():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: HostOffer("o", A100, "lease", 1.0), r'terms is "lease"'),
-        (lambda: HostOffer("o", A100, "purchas", 1.0), r'did you mean "purchase"\?'),
+        (lambda: HostOffer("o", A100, "lease", 1.0), r'terms is "lease"'),  # type: ignore[arg-type]
+        (lambda: HostOffer("o", A100, "purchas", 1.0), r'did you mean "purchase"\?'),  # type: ignore[arg-type]
         (lambda: HostOffer("o", A100, "spot", -1.0), r'offer "o": price is -1; it must be 0 or'),
         (lambda: HostOffer("o", HostType("cpu"), "spot", 1.0), "its host has no GPU"),
         (lambda: HostOffer("o", A100, "purchase", 1.0, idle_kw=2.0), "below idle_kw 2"),
@@ -86,7 +86,7 @@ def test_a_sound_problem_is_taken():
         ),
         (lambda: Site("s", carbon_kg_per_kwh=(-0.1,)), "is -0.1 at hour 0; a mass is 0 or more"),
         (lambda: Site("s", carbon_kg_per_kwh=(math.inf,)), "is infinite at hour 0"),
-        (lambda: ServiceGoal("jtc", 1.0), r'did you mean "jct"\?'),
+        (lambda: ServiceGoal("jtc", 1.0), r'did you mean "jct"\?'),  # type: ignore[arg-type]
         (lambda: ServiceGoal("jct", 0.0), "must be more than 0"),
         (lambda: ServiceGoal("wait", 1.0, 1.0), "fraction is 1; give a number between 0 and 1"),
         (lambda: JobOption("a", 0, 1.0), "gpus is 0"),

@@ -129,7 +129,8 @@ def test_what_is_wrong_is_said_with_its_place_and_cure(body, message):
 def test_what_a_part_says_of_itself_comes_with_what_it_is_a_part_of(place, value, message):
     """A goal has no name, and two models may each have a class "chat"."""
     document = json.loads(write_inference_problem(a_problem(1.0)))
-    *path, field = ("models", 0, "classes", 0, *place)
+    path = ["models", 0, "classes", 0, *place]
+    field = path.pop()
     part = document
     for step in path:
         part = part[step]

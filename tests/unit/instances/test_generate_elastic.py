@@ -21,7 +21,7 @@ def test_the_seed_is_all_the_randomness():
 def test_jobs_of_a_type_share_one_tuple():
     """Files stay small and models recognise equal jobs only then."""
     instance = make()
-    tuples = {job.model: set() for job in instance.jobs}
+    tuples: dict[str | None, set[int]] = {job.model: set() for job in instance.jobs}
     for job in instance.jobs:
         tuples[job.model].add(id(job.configurations))
     assert len(tuples) > 4

@@ -9,8 +9,8 @@ from alloc.errors import CertificateError, InstanceError
 from alloc.instances import stored_planning
 from alloc.instances.planning import GPU_KINDS, generate_planning
 from alloc.instances.planning_recipes import RECIPES
+from alloc.instances.stored import ROOT
 from alloc.instances.stored_planning import (
-    ROOT,
     PlanningBounds,
     PlanningManifest,
     generate_all,

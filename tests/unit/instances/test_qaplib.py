@@ -50,7 +50,7 @@ def test_one_number_too_many_elsewhere_is_an_error():
 def test_a_solution_is_read_whichever_way_its_permutation_runs():
     """QAPLIB's own files disagree on it."""
     rng = np.random.default_rng(1)
-    problem = QuadraticAssignment("p", rng.integers(0, 9, (4, 4)), rng.integers(0, 9, (4, 4)))
+    problem = QuadraticAssignment("p", rng.integers(0, 9, (4, 4)), rng.integers(0, 9, (4, 4)))  # type: ignore[arg-type]
     order = np.array([1, 2, 0, 3])
     value = problem.cost(order)
     assert problem.cost(np.argsort(order)) != value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ PLAN = Plan(updates=4, episodes=2, epochs=2, every=2)
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_an_interrupted_training_ends_in_the_same_weights(tmp_path: Path, task: object) -> None:
+def test_an_interrupted_training_ends_in_the_same_weights(tmp_path: Path, task: Any) -> None:
     """A machine that goes down costs time, not the experiment."""
     whole = ActorCriticTraining(task(), PLAN, seed=3)
     train(whole, tmp_path / "whole")
@@ -66,9 +67,7 @@ def test_an_interrupted_training_ends_in_the_same_weights(tmp_path: Path, task: 
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_what_was_trained_runs_as_a_scheduler_and_says_the_same(
-    tmp_path: Path, task: object
-) -> None:
+def test_what_was_trained_runs_as_a_scheduler_and_says_the_same(tmp_path: Path, task: Any) -> None:
     """The file that is shipped must be the network that was validated."""
     training = ActorCriticTraining(task(), PLAN, seed=0)
     hours = train(training, tmp_path)
@@ -96,7 +95,7 @@ def test_what_was_trained_runs_as_a_scheduler_and_says_the_same(
 def test_actions_that_pay_become_likelier() -> None:
     """The sign of the gradient, without any cluster around it."""
     training = ActorCriticTraining(tiny_selector(), Plan(updates=100, entropy=0.0), seed=1)
-    seen = np.full(training.task.spec.inputs[0].shape[1], 0.5, np.float32)
+    seen = np.full(int(training.task.spec.inputs[0].shape[1]), 0.5, np.float32)
     mask = np.ones(2, np.bool_)
 
     def chance() -> float:

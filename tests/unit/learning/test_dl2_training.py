@@ -96,7 +96,7 @@ def test_stopped_anywhere_it_ends_in_the_same_weights(
     while True:
         trainer = DL2Trainer(tiny(name), seed=5, traces_at_a_time=1)
         asked = iter((False, True))
-        train(trainer, tmp_path / "parts", stop=lambda asked=asked: next(asked))
+        train(trainer, tmp_path / "parts", stop=asked.__next__)
         parts += 1
         if trainer.over:
             break
@@ -164,7 +164,7 @@ def test_killed_outright_it_ends_in_the_same_curve(tmp_path: Path) -> None:
     whole = DL2Trainer(tiny(updates=400, validate_every=50), seed=7)
     train(whole, tmp_path / "whole")
     folder = tmp_path / "killed"
-    script = KILLED.format(path=[p for p in sys.path if p.endswith("tests")], folder=str(folder))
+    script = KILLED.format(path=[p for p in sys.path if p.endswith("helpers")], folder=str(folder))
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for attempt in range(4):
         process = subprocess.Popen(

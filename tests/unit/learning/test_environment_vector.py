@@ -39,7 +39,7 @@ def test_side_by_side_is_one_by_one(mode: str) -> None:
             if over[i]:
                 one, info = env.reset()
                 over[i] = False
-                expected = (0.0, False, False)
+                expected: tuple[Any, ...] = (0.0, False, False)
             else:
                 one, *rest, info = env.step(actions[i])
                 expected = tuple(rest)

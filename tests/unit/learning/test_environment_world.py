@@ -29,7 +29,7 @@ def grants(instance: Instance) -> list[list[str]]:
 
     class Watched(Drf):
         def decide(self, state: Any) -> Decision:
-            given: Counter[str] = Counter()
+            given: Counter[tuple[str, str]] = Counter()
             slot: list[str] = []
 
             def watch(job: str, role: str) -> None:

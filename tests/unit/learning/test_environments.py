@@ -36,7 +36,10 @@ def test_environment_is_registered_and_clean(name: str, space: str) -> None:
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_elastic_is_clean_in_every_encoding(encoding: str) -> None:
-    options = {"features": WindowFeatures(window=4, encoding=encoding), "reward": "jobs-in-system"}
+    options: dict[str, Any] = {
+        "features": WindowFeatures(window=4, encoding=encoding),
+        "reward": "jobs-in-system",
+    }
     check_env(gymnasium.make("alloc/ElasticAllocation-v0", episodes=SMALL, **options).unwrapped)
 
 
@@ -86,7 +89,7 @@ def test_a_step_before_the_first_reset_says_so() -> None:
 def test_seeds_of_numpy_are_seeds() -> None:
     """Seeds that are drawn come as numpy's integers."""
     vectors = ElasticVector(2, SMALL), ElasticVector(2, SMALL)
-    drawn, plain = vectors[0].reset(seed=np.int64(3))[0], vectors[1].reset(seed=3)[0]
+    drawn, plain = vectors[0].reset(seed=np.int64(3))[0], vectors[1].reset(seed=3)[0]  # type: ignore[arg-type]
     assert np.array_equal(drawn, plain)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,7 +115,7 @@ def test_jobs_leave_when_their_work_is_done_at_the_speeds_of_the_table() -> None
 
 
 @pytest.mark.parametrize("place", [first_fit, best_fit, spread, greedy(VALUE), exact_rounds(VALUE)])
-def test_every_job_completes_under_every_rule(place: object) -> None:
+def test_every_job_completes_under_every_rule(place: Any) -> None:
     """A rule that lets a job wait for ever would look good in the mean of the others."""
     stream = SMALL(np.random.default_rng(3))
     assert len(run_stream(stream, TABLE, place).jct) == sum(map(len, stream.arrivals))
@@ -208,7 +209,7 @@ def test_the_placement_policy_says_what_pytorch_says(tmp_path: Path) -> None:
     hours = train(training, tmp_path)
     policy = publish(training, tmp_path / "p.onnx", name="p", command="c", hours=hours)
     rng = np.random.default_rng(0)
-    columns = policy.spec.inputs[0].shape[-1]
+    columns = int(policy.spec.inputs[0].shape[-1])
     samples = [[rng.random((2, rows, columns)).astype(np.float32)] for rows in (2, 5, 30)]
     assert assert_parity(training.best(), policy, samples) <= 1e-5
     assert "error of a normalised speed" in policy.card.data

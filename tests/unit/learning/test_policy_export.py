@@ -72,6 +72,9 @@ class Attention(nn.Module):
 class Odds(nn.Module):
     """The other operators of the tables, each at least once."""
 
+    low: torch.Tensor
+    first: Any
+
     def __init__(self) -> None:
         super().__init__()
         self.first = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Dropout(0.5), nn.Tanh())

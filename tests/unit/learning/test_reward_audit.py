@@ -191,7 +191,7 @@ def test_ties_are_what_trying_everything_finds(
     reward = audited_reward(name, gamma)
     _, least, greatest = by_trying(case, reward.base, gamma)
     for ties, stays in (("best", least), ("worst", greatest)):
-        found = maximise_return(case, reward, ties=ties, time_limit_s=20)
+        found = maximise_return(case, reward, ties=ties, time_limit_s=20)  # type: ignore[arg-type]
         assert found is not None
         assert found.proved
         paid = earn(case, Replay(found.schedule, ties), reward).mean_jct

@@ -80,8 +80,8 @@ def test_interrupted_at_random_moments_it_ends_in_the_same_weights(
     rng = np.random.default_rng(5)
     left = 0
 
-    def interrupted(function):  # type: ignore[no-untyped-def]
-        def call(*args, **options):  # type: ignore[no-untyped-def]
+    def interrupted(function):
+        def call(*args, **options):
             nonlocal left
             left -= 1
             if left == 0:
@@ -90,10 +90,10 @@ def test_interrupted_at_random_moments_it_ends_in_the_same_weights(
 
         return call
 
-    monkeypatch.setattr(rollouts, "simulate", interrupted(rollouts.simulate))
-    monkeypatch.setattr(stages, "imitation_loss", interrupted(stages.imitation_loss))
-    monkeypatch.setattr(stages, "save_rounds", interrupted(stages.save_rounds))
-    monkeypatch.setattr(shared, "write_bytes", interrupted(shared.write_bytes))
+    monkeypatch.setattr(rollouts, "simulate", interrupted(rollouts.simulate))  # type: ignore[attr-defined]
+    monkeypatch.setattr(stages, "imitation_loss", interrupted(stages.imitation_loss))  # type: ignore[attr-defined]
+    monkeypatch.setattr(stages, "save_rounds", interrupted(stages.save_rounds))  # type: ignore[attr-defined]
+    monkeypatch.setattr(shared, "write_bytes", interrupted(shared.write_bytes))  # type: ignore[attr-defined]
     interruptions = 0
     while True:
         left = int(rng.integers(5, 45))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,7 +103,7 @@ def test_interrupted_it_ends_in_the_same_weights(
     """After each iteration, and in the middle of each."""
     left = 0
 
-    def save(*arguments: object) -> None:
+    def save(*arguments: Any) -> None:
         nonlocal left
         left -= 1
         if left < 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ BASE = PlanningProblem(
 )
 
 
-def changed(*changes: Change) -> dict[str, object]:
+def changed(*changes: Change) -> dict[str, Any]:
     """Return the fields that changes changed."""
     after = apply_all(BASE, changes)
     return {
@@ -69,7 +70,7 @@ def changed(*changes: Change) -> dict[str, object]:
 
 
 def test_more_demand_of_one_class_leaves_the_others() -> None:
-    (scenario,) = changed(Demand(1.5, "large"))["scenarios"]  # type: ignore[misc]
+    (scenario,) = changed(Demand(1.5, "large"))["scenarios"]
     assert scenario.arrivals == {"small": (4.0, 5.0), "large": pytest.approx((0.15, 0.3))}
     assert list(changed(Demand(2.0))) == ["scenarios"]
     assert Demand(1.2).sentence == "+20 % all jobs"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ CLASSES = (
 )
 
 
-def traced(times_s: list[float], gpus: int, hours: float) -> list[TracedJob]:
+def traced(times_s: Sequence[float], gpus: int, hours: float) -> list[TracedJob]:
     return [TracedJob(f"{gpus}-{t}", t, hours * 3600, gpus) for t in times_s]
 
 
@@ -241,7 +242,7 @@ def test_weeks_held_out_are_the_last() -> None:
 
 def expected_distance(every: list[Scenario], kept: list[Scenario]) -> float:
     """The criterion by its definition, for one class and one quarter."""
-    mean = np.mean([s.arrivals["small"][0] for s in every])
+    mean = float(np.mean([s.arrivals["small"][0] for s in every]))
     return sum(
         s.probability
         * min(abs(s.arrivals["small"][0] - k.arrivals["small"][0]) / mean for k in kept)

@@ -25,8 +25,8 @@ from alloc.planning.operation import (
 from alloc.problems.allocation.instance import Affinity, Instance
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
 from alloc.problems.operation.problem import OperationProblem, RunningJob
-from alloc.solving.operation.method import solve_operation
-from alloc.solving.outcome import Settings
+from alloc.solving.outcome import Settings, timed_log
+from alloc.solving.solver import solve_within
 from alloc.topology import Host, HostType, Topology, flat_cluster
 from alloc.verification.operation import verify_operation
 from alloc.workload import Configuration, Job, TaskGroup
@@ -92,9 +92,11 @@ def test_a_wrong_plan_and_a_wrong_file_are_refused(tmp_path):
 
 def test_a_decision_without_a_limit_can_be_written():
     """Its time was the limit less what was left of it: not a number, and no document holds that."""
-    found = solve_operation(PROBLEM, Settings(math.inf))
+    settings = Settings(math.inf)
+    log, report = timed_log(settings, None)
+    found = solve_within(PROBLEM, settings, report)
     assert 0 <= found.certificate.seconds < 60
-    assert "nan" not in found.log[0]
+    assert "nan" not in log[0]
     assert json.loads(found.to_json())["certificate"]["status"] == "optimal"
 
 

@@ -127,7 +127,7 @@ def test_the_same_seed_tells_the_same_story():
 
 
 def test_progress_is_reported():
-    lines = []
+    lines: list[str] = []
     simulate_operation(stream(StreamJob(job("a", 1, 2))), "edf", progress=lines.append)
     assert lines == ["edf: 0.0 h, 1 jobs run, 0 wait, 0 of 1 ended"]
 

@@ -68,7 +68,7 @@ def test_an_interrupt_of_a_later_iteration_keeps_those_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of plan and replay in turn nothing was kept, though the first iteration had its plan."""
-    replays = loop.replay_all
+    replays = loop.replay_all  # type: ignore[attr-defined]
     calls: list[int] = []
 
     def interrupted(*arguments: Any, **named: Any) -> Any:

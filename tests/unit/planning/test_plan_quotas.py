@@ -30,7 +30,7 @@ from alloc.problems.quota_planning.problem import (
     TenantDemand,
 )
 from alloc.solving.outcome import Settings
-from alloc.solving.quota_planning.method import solve_quotas
+from alloc.solving.solver import solve, solve_within
 from alloc.verification.quota_planning import verify_quota_plan
 
 PAIR = [QuotaTenant("a", "c", 4 * GPU), QuotaTenant("b", "c", 4 * GPU)]
@@ -150,7 +150,7 @@ def test_types_are_divided_apart_and_borrowing_is_limited_over_both():
         (DemandScenario("s", 1.0, (demand("a", "h100", 4), demand("a", "a100", 4))),),
         (2.0,),
     )  # fmt: skip
-    outcome = solve_quotas(problem)
+    outcome = solve(problem)
     assert outcome.certificate.objective == pytest.approx(2.0 * (8 - 3))
     assert verify_quota_plan(problem, outcome.solution) == []
 
@@ -208,7 +208,7 @@ GOOD = a_quota_problem(PAIR, [[1, 1]], 4)
         (lambda: QuotaTenant("a", exceeding=1.0), "below 1"),
         (lambda: QuotaTenant("a", "c", 4), "less than 1 % of a GPU.*4000 for 4 GPU"),
         (lambda: QuotaTenant(""), "empty name"),
-        (lambda: a_quota_problem(PAIR, [[0.004, 0]], 4), "more than 4 milli-GPU.*write 4000"),
+        (lambda: a_quota_problem(PAIR, [[0.004, 0]], 4), "more than 4 milli-GPU.*write 4000"),  # type: ignore[list-item]
         (
             lambda: GOOD.replace(tenants=(QuotaTenant("alice"), PAIR[1])),
             'scenario "s0", tenant "a": there is no such tenant; there are: alice, b',
@@ -216,7 +216,7 @@ GOOD = a_quota_problem(PAIR, [[1, 1]], 4)
         (lambda: GpuCapacity("a100", -1), "gpu_milli is -1"),
         (lambda: GpuCapacity("a100", 30), "gpu_milli is 30, less than one GPU.*by 1,000"),
         (lambda: TenantDemand("a", "a100", (-5,)), "gpu_milli is -5"),
-        (lambda: a_quota_problem(PAIR, [[1, 1]], 4, "fair"), 'goal is "fair"'),
+        (lambda: a_quota_problem(PAIR, [[1, 1]], 4, "fair"), 'goal is "fair"'),  # type: ignore[arg-type]
         (lambda: a_quota_problem(PAIR, [[1, 1]], 4, probabilities=[0.5]), "sum to 0.5"),
         (lambda: GOOD.replace(tenants=(*PAIR, PAIR[0])), 'has tenant "a" twice'),
         (lambda: GOOD.replace(period_hours=(1.0, 1.0)), "has 1 numbers for 2 periods"),
@@ -250,7 +250,7 @@ def test_an_infeasible_problem_has_no_plan_and_says_why():
 )
 def test_the_judge_sees_each_broken_rule(code, quotas, uses):
     problem = a_quota_problem(PAIR, [[6, 1]], 8)
-    plan = solve_quotas(problem).solution
+    plan = solve(problem).solution
     assert verify_quota_plan(problem, plan) == []
     changed = QuotaPlan(
         tuple(
@@ -266,9 +266,7 @@ def test_the_judge_sees_each_broken_rule(code, quotas, uses):
 
 def test_the_judge_counts_the_time_of_a_promise():
     problem = a_quota_problem([QuotaTenant("a", exceeding=0.4)], [[1], [2]], 8, "least_quota")
-    plan = QuotaPlan(
-        (dataclasses.replace(solve_quotas(problem).solution.quotas[0], gpu_milli=1000),)
-    )
+    plan = QuotaPlan((dataclasses.replace(solve(problem).solution.quotas[0], gpu_milli=1000),))
     codes = {violation.code for violation in verify_quota_plan(problem, plan)}
     assert codes == {"guarantee", "exceeding"}
 
@@ -288,7 +286,7 @@ def test_a_limit_does_not_lose_what_was_found(goal):
     rng = np.random.default_rng(2)
     tenants = [QuotaTenant(f"t{i}", "c", 4 * GPU, exceeding=0.3) for i in range(5)]
     problem = a_quota_problem(tenants, rng.integers(0, 12, (30, 5)).tolist(), 60, goal)
-    outcome = solve_quotas(problem, Settings(time_limit_s=0.3))
+    outcome = solve_within(problem, Settings(time_limit_s=0.3))
     assert outcome.solution is not None
     assert outcome.certificate.verified
     assert outcome.certificate.status in ("optimal", "feasible")
@@ -303,9 +301,9 @@ def test_an_interrupt_leaves_out_what_ifs_and_keeps_the_plan(monkeypatch):
         solved.append(changed)
         if len(solved) == 3:
             raise KeyboardInterrupt
-        return solve_quotas(changed, *arguments, **options)
+        return solve_within(changed, *arguments, **options)
 
-    monkeypatch.setattr(quotas, "solve_quotas", interrupted)
+    monkeypatch.setattr(quotas, "solve_within", interrupted)
     result = plan_quotas(GOOD)
     assert result.result.solution is not None
     assert len(result.result.sensitivities) == 1
@@ -323,13 +321,13 @@ def test_a_round_out_of_time_does_not_say_that_nothing_keeps_the_promise(monkeyp
 
     def solve(problem, *arguments, **options):
         rounds.append(problem)
-        outcome = solve_quotas(problem, *arguments, **options)
+        outcome = solve_within(problem, *arguments, **options)
         if len(rounds) == 1:
             return outcome
         late = outcome.certificate.replace(objective=None, status="no_solution", limit="time")
         return dataclasses.replace(outcome, solution=None, certificate=late)
 
-    monkeypatch.setattr(quotas, "solve_quotas", solve)
+    monkeypatch.setattr(quotas, "solve_within", solve)
     result = plan_quotas(few, held_out=many.scenarios, what_if=False)
     assert len(rounds) == 2
     assert result.result.solution is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from alloc.solving.outcome import Settings
 NUMBERS = st.integers(-1000, 1000).map(float)
 
 
-def certificate(objective: float | None, bound: float, sense: str, status: str) -> Certificate:
+def certificate(objective: float | None, bound: float, sense: Any, status: Any) -> Certificate:
     return Certificate(status, objective, bound, sense, "v", "f", "b", "1", 0, 1, 0.0, "p")
 
 

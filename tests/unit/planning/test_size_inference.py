@@ -24,13 +24,13 @@ from alloc.problems.inference_sizing.rates import group_rate, load_of
 from alloc.problems.inference_sizing.requests import LatencyGoal, TokenSummary
 from alloc.result import Result
 from alloc.simulation.serving import draw_requests
-from alloc.solving.inference_sizing.method import solve_inference
+from alloc.solving.solver import solve, solve_within
 from alloc.verification.inference_sizing import verify_inference
 
 
 def test_a_plan_shows_both_fidelities_and_what_more_would_change():
     problem = a_problem(1.5, 0.4)
-    seen = []
+    seen: list[str] = []
     result = size_inference(problem, progress=seen.append)
     assert result.result.certificate.status == "optimal"
     assert result.result.certificate.verified
@@ -82,15 +82,15 @@ def test_a_round_out_of_time_leaves_the_last_plan(monkeypatch):
     problem = base.replace(models=(dataclasses.replace(base.models[0], classes=(kind,)),))
     solved = []
 
-    def cut_off(changed, settings, **options):
-        outcome = solve_inference(changed, settings, **options)
+    def cut_off(changed, settings, report):
+        outcome = solve_within(changed, settings, report)
         solved.append(outcome)
         if len(solved) == 1:
             return outcome
         nothing = outcome.certificate.replace(status="no_solution", objective=None, limit="time")
         return Result(None, nothing)
 
-    monkeypatch.setattr(inference, "solve_inference", cut_off)
+    monkeypatch.setattr(inference, "solve_within", cut_off)
     result = size_inference(problem, what_if=False, replayed_requests=5000)
     assert len(solved) == 2
     assert result.result.solution == solved[0].solution
@@ -111,12 +111,12 @@ def test_what_the_simulation_forbids_may_leave_no_plan():
 
 def test_dearer_gpus_cost_in_proportion_and_more_hosts_never_more():
     problem = a_problem(1.5, 0.8)
-    base = solve_inference(problem).certificate.objective
+    base = solve(problem).certificate.objective
     [pool] = problem.pools
     dear = problem.replace(pools=(dataclasses.replace(pool, price_per_gpu_hour=6.0),))
-    assert solve_inference(dear).certificate.objective == pytest.approx(3 * base)
+    assert solve(dear).certificate.objective == pytest.approx(3 * base)
     roomy = problem.replace(pools=(dataclasses.replace(pool, hosts=5),))
-    assert solve_inference(roomy).certificate.objective == pytest.approx(base)
+    assert solve(roomy).certificate.objective == pytest.approx(base)
 
 
 def test_training_lends_in_the_hours_in_which_it_is_cheap():
@@ -164,9 +164,9 @@ def test_too_few_gpus_are_said_with_changes_that_are_each_enough():
     assert relative == sorted(relative)
     assert [r.option for r in result.result.repairs] == list(range(len(relative)))
     enough = int(kinds["hosts"].after)
-    solved = solve_inference(shrunk(problem, enough))
+    solved = solve(shrunk(problem, enough))
     assert solved.certificate.objective == pytest.approx(kinds["hosts"].cost)
-    assert solve_inference(shrunk(problem, enough - 1)).solution is None
+    assert solve(shrunk(problem, enough - 1)).solution is None
 
 
 def test_a_goal_that_idle_replicas_miss_is_named_with_what_can_be_had():
@@ -182,7 +182,7 @@ def test_a_goal_that_idle_replicas_miss_is_named_with_what_can_be_had():
     # Idle replicas attain it, replicas at work a little later: what is said must be enough.
     looser = dataclasses.replace(kind, ttft=LatencyGoal(relaxation.after, 95))
     solvable = problem.replace(models=(dataclasses.replace(problem.models[0], classes=(looser,)),))
-    assert solve_inference(solvable).solution is not None
+    assert solve(solvable).solution is not None
 
 
 def test_a_replica_of_absurd_slowness_is_idle_too():
@@ -289,7 +289,7 @@ def broken(problem, plan, code):
 )  # fmt: skip
 def test_the_judge_sees_each_broken_rule(code):
     problem = a_problem(1.5)
-    plan = solve_inference(problem).solution
+    plan = solve(problem).solution
     assert verify_inference(problem, plan) == []
     found = {violation.code for violation in verify_inference(problem, broken(problem, plan, code))}
     assert code in found
@@ -297,7 +297,7 @@ def test_the_judge_sees_each_broken_rule(code):
 
 def test_the_judge_sees_memory_and_held_hosts():
     problem = a_problem(1.5, pools=(GpuPool("own", "h100", 4, 2, 2.0, 80_000, billing="held"),))
-    plan = solve_inference(problem).solution
+    plan = solve(problem).solution
     unpaid = dataclasses.replace(plan, held=())
     assert {v.code for v in verify_inference(problem, unpaid)} == {"hosts"}
     small = dataclasses.replace(problem.pools[0], gpu_memory_mib=10)
@@ -319,7 +319,7 @@ def test_a_tight_goal_may_be_loosened_and_a_failure_less_planned_for():
     looser = by_kind["goal", "all latency goals"].after
     enough = dataclasses.replace(kind, ttft=LatencyGoal(0.5 * looser, 97))
     changed = problem.replace(models=(dataclasses.replace(problem.models[0], classes=(enough,)),))
-    assert solve_inference(changed).solution is not None
+    assert solve(changed).solution is not None
     fewer = by_kind["failures", "all models"]
     assert (fewer.before, fewer.after) == (1, 0)
     assert fewer.cost == pytest.approx(2.0 * 2)

@@ -18,14 +18,14 @@ from alloc.instances.stored_planning import load_stored_planning
 from alloc.planning.inference import read_inference_report, size_inference, write_inference_report
 from alloc.planning.operation import operate
 from alloc.planning.quotas import plan_quotas
+from alloc.planning.resolves import Changed, solve_again
 from alloc.problems.inference_sizing.requests import LatencyGoal
 from alloc.result import Limits
-from alloc.solving.inference_sizing.method import solve_inference
-from alloc.solving.operation.method import solve_operation
+from alloc.solving.operation.policies import decide_operation
 from alloc.solving.outcome import Settings
 from alloc.solving.quota_planning import starts as quota_starts
-from alloc.solving.quota_planning.method import solve_quotas
 from alloc.solving.right_sizing.method import right_size
+from alloc.solving.solver import solve, solve_within
 from alloc.verification.inference_sizing import verify_inference
 from alloc.verification.operation import verify_operation
 from alloc.verification.quota_planning import verify_quota_plan
@@ -183,11 +183,20 @@ def test_a_decision_found_before_an_interrupt_is_kept():
 
 
 def test_who_needs_the_whole_answer_is_interrupted():
-    """Half an answer would be held against a whole one, as in a what-if."""
-    with ctrl_c_in_highs(working), pytest.raises(KeyboardInterrupt):
-        solve_inference(hard_problem(8, 3), Settings.of(LONG))
-    with ctrl_c_in_highs(working), pytest.raises(KeyboardInterrupt):
-        solve_quotas(hard_quotas("fair_coverage"), Settings.of(LONG))
+    """Half an answer would be held against a whole one, as in a what-if or among policies."""
+    base = solve(hard_problem(8, 3), limits=Limits(seconds=1)).certificate
+    changes = [Changed("host", "a", 1.0, "hosts", lambda: hard_problem(8, 3))] * 3
+    lines: list[str] = []
+    with ctrl_c_in_highs(working):
+        found, interrupted = solve_again(
+            changes,
+            base,
+            lambda changed, within: solve_within(changed, within).certificate,
+            Settings.of(LONG),
+            lines.append,
+        )
+    assert (found, interrupted) == ((), True)
+    assert lines == ["interrupted: 3 of 3 what-ifs left out"]
     problem = generate_operation(num_nodes=10, num_jobs=40)
-    with pytest.raises(KeyboardInterrupt):
-        solve_operation(problem, progress=ctrl_c_at("greedy"))
+    with ctrl_c_in_highs(working), pytest.raises(KeyboardInterrupt):
+        decide_operation(problem, "exact", Settings.of(LONG))

@@ -6,6 +6,7 @@ import itertools
 import math
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -195,7 +196,7 @@ def test_utilisation_steps_by_hand(instance: Instance, schedule: Schedule):
     edges, held = held_over_time(instance, schedule)
     assert edges.tolist() == [0.0, 10.0, 30.0, 40.0]
     assert held.tolist() == [0.5, 0.75, 0.5]
-    ax = plot_utilisation(instance, {"optimum": schedule})
+    ax: Any = plot_utilisation(instance, {"optimum": schedule})
     values, drawn_edges, _ = ax.patches[0].get_data()
     assert values.tolist() == [50.0, 75.0, 50.0]
     assert drawn_edges.tolist() == [0.0, 10.0, 30.0, 40.0]
@@ -213,7 +214,7 @@ def test_averaging_keeps_the_area():
 
 def test_many_steps_are_averaged_and_it_says_so(instance: Instance):
     runs = tuple(Run("job-0", k % 2, 10.0 * k, 10.0 * k + 5.0) for k in range(1000))
-    ax = plot_utilisation(instance, {"fifo": Schedule(runs)})
+    ax: Any = plot_utilisation(instance, {"fifo": Schedule(runs)})
     assert ax.get_ylabel() == "GPUs held (%, averaged)"
     assert ax.patches[0].get_data().values.size == 400
 
@@ -235,7 +236,7 @@ def test_a_scheduler_keeps_its_colour(instance: Instance, schedule: Schedule):
 
 def test_distribution_steps_by_hand():
     """Of JCTs 10, 20, 20, 40: a quarter is done at 10 s, three quarters at 20 s, all at 40 s."""
-    ax = plot_jct_distribution({"fifo": [20.0, 10.0, 40.0, 20.0]})
+    ax: Any = plot_jct_distribution({"fifo": [20.0, 10.0, 40.0, 20.0]})
     x, y = ax.lines[0].get_data()
     assert x.tolist() == [0.0, 10.0, 20.0, 20.0, 40.0, 40.0]
     assert y.tolist() == [0.0, 25.0, 50.0, 75.0, 100.0, 100.0]
@@ -244,13 +245,15 @@ def test_distribution_steps_by_hand():
 
 
 def test_jobs_that_never_complete_keep_the_curve_down():
-    x, y = plot_jct_distribution({"fifo": [10.0, math.inf]}).lines[0].get_data()
+    ax: Any = plot_jct_distribution({"fifo": [10.0, math.inf]})
+    x, y = ax.lines[0].get_data()
     assert y.tolist() == [0.0, 50.0, 50.0]
     assert x.max() == 10.0
 
 
 def test_nobody_completes():
-    _, y = plot_jct_distribution({"fifo": [math.inf]}).lines[0].get_data()
+    ax: Any = plot_jct_distribution({"fifo": [math.inf]})
+    _, y = ax.lines[0].get_data()
     assert not y.any()
 
 
@@ -263,7 +266,7 @@ def test_wide_spreads_are_logarithmic():
 
 def test_gap_bars_by_hand():
     """Sorted from the best, with the interval's ends, and a word where there is no gap."""
-    ax = plot_gaps(
+    ax: Any = plot_gaps(
         {
             "fifo": Interval(0.4, 0.3, 0.55, 5),
             "optimum": Interval(0.0, None, None, 1),
@@ -285,7 +288,7 @@ def test_gap_bars_by_hand():
 
 def test_convergence_by_hand():
     """Before anything is known, nothing is drawn: no zero that looks like a bound."""
-    ax = plot_convergence(
+    ax: Any = plot_convergence(
         [TracePoint(0.0, None, 5.0), TracePoint(1.0, 20.0, 8.0), TracePoint(2.0, 10.0, 10.0)]
     )
     incumbent, bound = ax.lines
@@ -311,7 +314,7 @@ def test_the_trace_of_a_log():
     )
     assert trace_of(result_with(log), 10.0) == [
         TracePoint(0.1, 150.0, 50.0),
-        TracePoint(1.0, 100.0, pytest.approx(99.0)),
+        TracePoint(1.0, 100.0, pytest.approx(99.0)),  # type: ignore[arg-type]
         TracePoint(9.0, 100.0, 99.0),
     ]
 

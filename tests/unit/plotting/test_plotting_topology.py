@@ -91,7 +91,7 @@ def test_names_that_nobody_could_read_are_left_out():
     assert texts(ax) == {"spine"}
     assert boxes(ax, "gpus") == []
     assert len(boxes(ax, "hosts")) == 3200
-    assert all(text.get_fontsize() >= 4.5 for text in ax.texts)
+    assert all(float(text.get_fontsize()) >= 4.5 for text in ax.texts)
 
 
 def test_very_many_hosts_are_drawn_in_blocks(monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib as mpl
 import pytest
 
@@ -14,7 +16,7 @@ CURVE = tuple(CurvePoint(step=s, value=v) for s, v in ((0, 5.5), (50, 3.25), (10
 
 def test_the_curve_and_its_lowest_point_are_drawn() -> None:
     """The best checkpoint is the one that was shipped; it is marked."""
-    ax = plot_validation_curve(
+    ax: Any = plot_validation_curve(
         CURVE,
         step="update",
         value="mean JCT, slots",

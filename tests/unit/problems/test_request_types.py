@@ -106,7 +106,7 @@ GOOD = a_problem(1.0)
         (lambda: a_problem(1.0, failures=9), "at most 4 at once"),
         (lambda: GpuPool("p", "g", 8, -1, 1.0, 1000), "hosts is -1"),
         (lambda: GpuPool("p", "g", 8, 1, -1.0, 1000), "price_per_gpu_hour is -1"),
-        (lambda: GpuPool("p", "g", 8, 1, 1.0, 1000, billing="use"), 'did you mean "used"'),
+        (lambda: GpuPool("p", "g", 8, 1, 1.0, 1000, billing="use"), 'did you mean "used"'),  # type: ignore[arg-type]
         (lambda: Period("p", 0.0), "hours is 0"),
         (lambda: a_problem(1.0, options=(an_option("h10"),)), 'did you mean "h100"'),
         (lambda: a_problem(1.0, options=(an_option(tensor=8),)), "largest host has 4"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,7 +150,7 @@ def test_elastic_jobs_of_which_no_size_fits_are_dropped(tmp_path: Path) -> None:
     [("soft", 3000.0, None), ("hard", None, 3000.0), ("none", None, None)],
 )
 def test_deadlines_become_what_is_asked(
-    deadlines: str, due: float | None, deadline: float | None
+    deadlines: Any, due: float | None, deadline: float | None
 ) -> None:
     """Half of the published deadlines cannot be met, so hard ones are a choice."""
     instance, _ = itp_instance(ELASTIC, num_hosts=4, deadlines=deadlines, restart_cost_s=30.0)
@@ -178,7 +179,7 @@ def test_deadlines_become_what_is_asked(
         ({"slot_s": -1.0}, "slot_s is -1"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, object], message: str) -> None:
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     """Each in a sentence with the value and the cure."""
     with pytest.raises(InstanceError, match=message):
         itp_instance(ITP, **options)

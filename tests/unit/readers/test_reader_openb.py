@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_a_smaller_cluster_keeps_the_mix() -> None:
         ({"start_s": 1e6}, "submissions run from 100 s to 310 s"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, object], message: str) -> None:
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     """Each in a sentence with the value and the cure."""
     with pytest.raises(InstanceError, match=message):
         openb_instance(NODES, PODS, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,7 +115,7 @@ def test_vc_tables_are_read_or_counted() -> None:
         ({"start": "2016-01-01", "length_s": 60.0}, "no job is submitted"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, object], message: str) -> None:
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     """Each in a sentence with the value and the cure."""
     with pytest.raises(InstanceError, match=message):
         philly_instance(PHILLY, **options)

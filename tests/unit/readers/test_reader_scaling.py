@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ ALPHA = DATA / "elasticflow" / "alpha.csv"
 GAMMA = DATA / "pollux" / "gamma"
 
 
-def sizes_of(configurations: object) -> list[tuple[int, str | None, float]]:
+def sizes_of(configurations: Any) -> list[tuple[int, str | None, float]]:
     """Return workers, level and rounded rate of each configuration."""
     return [(c.num_tasks("worker"), c.within, round(c.rate, 4)) for c in configurations]
 

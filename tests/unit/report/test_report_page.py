@@ -14,6 +14,7 @@ from alloc.comparison import Comparison, compare
 from alloc.errors import AllocError, InstanceError, UnsupportedFeatureError
 from alloc.problems.allocation.instance import Instance
 from alloc.report import write_report
+from alloc.schedulers.state import Knowledge
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Configuration, Job, TaskGroup
 
@@ -22,7 +23,7 @@ class Broken:
     """A scheduler that fails at its first decision."""
 
     name = "broken"
-    needs = "none"
+    needs: Knowledge = "none"
     information = "nothing"
 
     def reset(self):
@@ -290,7 +291,7 @@ def test_unfinished_comparisons_are_reported_as_such(comparison: Comparison, tmp
 
 def test_the_best_scheduler_is_drawn_by_default(comparison: Comparison, tmp_path: Path):
     """The question is how far the best one is; a reader can ask for another."""
-    gaps = {}
+    gaps: dict[str, list[float]] = {}
     for row in comparison.rows:
         gaps.setdefault(row.scheduler, []).append(row.gap)
     best = min(("fifo", "drf"), key=lambda name: sum(gaps[name]))

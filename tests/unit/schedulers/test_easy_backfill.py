@@ -9,6 +9,7 @@ from alloc import HostType, Instance, Job, simulate
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.learned.pick_backfill import PickBackfill
 from alloc.schedulers.learned.stepwise import StepwiseDecider
+from alloc.schedulers.state import Knowledge
 from alloc.topology import flat_cluster
 from alloc.workload import rigid_gang
 
@@ -105,7 +106,8 @@ def test_two_levels_that_always_take_the_first_are_easy_backfilling(seed: int) -
     instance = drawn(seed)
 
     class First:
-        name, needs, information = "first", "estimate", "order of arrival"
+        needs: Knowledge = "estimate"
+        name, information = "first", "order of arrival"
         steps = StepwiseDecider(lambda seen, mask, rng: int(mask.argmax()), PickBackfill(16))
         decide, reset = steps.decide, steps.reset
 

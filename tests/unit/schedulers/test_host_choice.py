@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.learned.host_choice import HostChoice, HostChoiceParameters, host_rows
 from alloc.schedulers.learned.kinds import feature_spec
 from alloc.schedulers.learned.stepwise import Reply, StepwiseDecider
+from alloc.schedulers.state import Knowledge
 from alloc.simulation import completion_times_s, simulate
 
 PARAMETERS = HostChoiceParameters(classes=("a", "b"), most=2)
@@ -35,9 +37,10 @@ def one_gpu_jobs(slot_s: float | None = None) -> Instance:
 class Chooser:
     """A scheduler of this kind with an actor from a function."""
 
-    name, needs, information = "chooser", "none", "nothing"
+    needs: Knowledge = "none"
+    name, information = "chooser", "nothing"
 
-    def __init__(self, act: object) -> None:
+    def __init__(self, act: Any) -> None:
         decider = StepwiseDecider(act, HostChoice(PARAMETERS))
         self.decide, self.reset = decider.decide, decider.reset
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def shape(rng: np.random.Generator) -> tuple[Configuration, ...]:
     )
 
 
-def looks(rng: np.random.Generator) -> list[SimpleNamespace]:
+def looks(rng: np.random.Generator) -> list[Any]:
     """Jobs of two shapes at one look: rates of their own, a few of them 0 or equal."""
     return [
         SimpleNamespace(
@@ -94,7 +95,7 @@ def burden(way: Configuration) -> tuple[int, ...]:
 
 def test_what_tables_share_is_worked_out_once_though_all_rates_are_new(monkeypatch):
     compared = []
-    use_order = job_set_ladders.use_order
+    use_order = job_set_ladders.use_order  # type: ignore[attr-defined]
     monkeypatch.setattr(
         job_set_ladders, "use_order", lambda use: compared.append(1) or use_order(use)
     )

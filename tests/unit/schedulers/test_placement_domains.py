@@ -146,8 +146,8 @@ def test_kueue_balances_hosts_inside_the_preferred_rack() -> None:
 def test_kueue_balanced_is_best_fit_where_no_balance_is_found() -> None:
     """Without a preferred level there is nothing to balance."""
     for rules in ({}, {"required": "rack"}):
-        a = place(KueueBalanced(), racks((8, 4), (4, 3)), 6, **rules)
-        b = place(KueueBestFit(), racks((8, 4), (4, 3)), 6, **rules)
+        a = place(KueueBalanced(), racks((8, 4), (4, 3)), 6, **rules)  # type: ignore[arg-type]
+        b = place(KueueBestFit(), racks((8, 4), (4, 3)), 6, **rules)  # type: ignore[arg-type]
         assert a == b
 
 
@@ -175,7 +175,7 @@ def test_unknown_levels_are_named(rule: PlacementPolicy) -> None:
     """A misspelled level must not be read as "anywhere"."""
     for kind in ("required", "preferred"):
         with pytest.raises(InstanceError, match='level "rak" is not in topology "racks"'):
-            place(rule, racks((8,)), 2, **{kind: "rak"})
+            place(rule, racks((8,)), 2, **{kind: "rak"})  # type: ignore[arg-type]
 
 
 def test_fewest_then_tightest_is_exact() -> None:

@@ -152,14 +152,14 @@ def test_options_are_checked() -> None:
     with pytest.raises(InstanceError, match="mix counts no task"):
         Fgd(mix={})
     with pytest.raises(InstanceError, match='ties is "last"; it is "first" or "random"'):
-        Fgd(ties="last")
+        Fgd(ties="last")  # type: ignore[arg-type]
 
 
 def test_ties_go_to_the_first_host_or_are_drawn() -> None:
     """Three equal hosts: the first always, or each a third of the time."""
     request = Request(Configuration((TaskGroup("w", 1, 1000),), 1.0))
     for ties, wanted in (("first", {"h0"}), ("random", {"h0", "h1", "h2"})):
-        rule, rng = Fgd(mix={Shape(0, 1000, 1): 1.0}, ties=ties), np.random.default_rng(0)
+        rule, rng = Fgd(mix={Shape(0, 1000, 1): 1.0}, ties=ties), np.random.default_rng(0)  # type: ignore[arg-type]
         found = set()
         for _ in range(40):
             placed = rule.place(FreeHosts(cluster(KIND, KIND, KIND)), request, rng)

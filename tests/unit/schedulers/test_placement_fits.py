@@ -118,7 +118,7 @@ def test_kai_shares_a_gpu_that_is_shared_already() -> None:
 def test_kai_refuses_an_unknown_strategy() -> None:
     """A misspelled strategy must not quietly pack."""
     with pytest.raises(InstanceError, match='strategy is "pack"; it is "binpack" or "spread"'):
-        KaiBinPack(strategy="pack")
+        KaiBinPack(strategy="pack")  # type: ignore[arg-type]
 
 
 def test_tasks_respect_gpu_type_and_gpu_memory() -> None:

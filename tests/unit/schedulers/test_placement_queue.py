@@ -54,7 +54,7 @@ def test_every_rule_honours_required_levels_in_the_simulator(name: str) -> None:
     rules = PlacementRules(required="rack")
     jobs = tuple(gang(f"j{k}", 6, placement=rules) for k in range(3))
     result = simulate(Instance("racks", topology, jobs), make_scheduler(name), rng=1)
-    assert sorted(result.completion_s.values()) == [10.0, 10.0, 20.0]  # type: ignore[type-var]
+    assert sorted(result.completion_s.values()) == [10.0, 10.0, 20.0]
 
 
 def test_the_head_of_the_queue_blocks_unless_told_to_skip() -> None:

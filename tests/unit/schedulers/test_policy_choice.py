@@ -11,6 +11,7 @@ from alloc.schedulers import make_scheduler
 from alloc.schedulers.learned.kinds import feature_spec
 from alloc.schedulers.learned.policy_choice import QUEUE_COLUMNS, PolicyChoice
 from alloc.schedulers.learned.stepwise import StepwiseDecider
+from alloc.schedulers.state import Knowledge
 from alloc.simulation import simulate
 
 POLICIES = ("drf", "optimus", "srtf-dl2")
@@ -19,7 +20,8 @@ POLICIES = ("drf", "optimus", "srtf-dl2")
 class Choosing:
     """Always chooses one policy, or draws."""
 
-    needs, information = "estimate", "a number"
+    needs: Knowledge = "estimate"
+    information = "a number"
 
     def __init__(self, choice: int | None) -> None:
         self.name = f"choosing {choice}"

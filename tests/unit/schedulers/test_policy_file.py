@@ -251,7 +251,7 @@ def external_weights(model: onnx.ModelProto) -> None:
 
 def text_weights(model: onnx.ModelProto) -> None:
     model.graph.initializer[0].CopyFrom(
-        helper.make_tensor("weights", TensorProto.STRING, [1], [b"text"])
+        helper.make_tensor("weights", TensorProto.STRING, [1], [b"text"])  # type: ignore[list-item]
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -142,9 +143,9 @@ def test_more_jobs_than_a_window_shows_are_invisible_or_refused(tmp_path: Path) 
 
 
 def test_the_actor_hands_the_network_a_batch_of_one() -> None:
-    seen = {}
+    seen: dict[str, np.ndarray] = {}
 
-    def network(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def network(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         seen.update(inputs)
         return {"logits": np.array([[0.0, 2.0, 1.0]], np.float32)}
 

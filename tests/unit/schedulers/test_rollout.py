@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def gangs(seed: int, slot_s: float | None, *, count: int = 7, pauses: bool = Fal
     return Instance(name=f"gangs-{seed}", topology=cluster(), jobs=jobs, slot_s=slot_s)
 
 
-def elastic(seed: int, slot_s: float | None, *, count: int = 6, elasticity: str = "malleable"):
+def elastic(seed: int, slot_s: float | None, *, count: int = 6, elasticity: Any = "malleable"):
     """Jobs that run on 1 to 8 GPUs with a speed-up of their own."""
     rng = np.random.default_rng(seed)
     jobs = []
@@ -371,7 +372,7 @@ def test_the_rounds_ahead_by_the_rule_cost_what_the_simulator_says(seed, restart
         job.replace(arrival_s=0.0, work=job.work / 3, restart_cost_s=restart_s) for job in base.jobs
     )
     instance = base.replace(jobs=jobs, topology=cluster())
-    foreseen = []
+    foreseen: list[float] = []
 
     class Watching(SetRule):
         """Notes what the rounds ahead cost, and decides as the rule."""

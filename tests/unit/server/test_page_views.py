@@ -162,6 +162,11 @@ def test_numbers_are_shown_short(value, shown):
             "fair",
         ),
         (
+            {"status": "feasible", "objective": "inf", "bound": "-inf"},
+            "Found a cost of \N{EN DASH} EUR; nothing is proved about better ones.",
+            "fair",
+        ),
+        (
             {"status": "infeasible", "objective": None, "bound": "inf"},
             "Proved impossible: no answer keeps all requirements.",
             "bad",

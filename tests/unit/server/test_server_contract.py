@@ -4,6 +4,7 @@ import gzip
 import json
 import socket
 import time
+from typing import Any
 
 import pytest
 from server_harness import act, wait_for
@@ -261,6 +262,7 @@ def test_a_body_too_large_for_the_door_is_checked_by_the_worker(open_client, set
         ("solve", {"instance": "elastic-tiny/1"}, "/instance"),
         ("solve", {"formulation": "malleble"}, "/formulation"),
         ("place", {"goal": "gpus_plaecd"}, "/goal"),
+        ("place", {"goal": "makespan"}, "/goal"),
         ("explain", {"job": "nobody"}, "/job"),
         ("compare", {"schedulers": ["fifo", "fofi"]}, "/schedulers/1"),
         ("compare", {"instances": ["elastic-tiny/01", "x/01"]}, "/instances/1"),
@@ -273,7 +275,7 @@ def test_a_body_too_large_for_the_door_is_checked_by_the_worker(open_client, set
 )
 def test_what_only_the_worker_knows_is_said_of_its_field(shared, operation, request_, pointer):
     """A page, or a program, can show the sentence where the mistake is."""
-    plans = {"problem": "planning-tiny"}
+    plans: dict[str, Any] = {"problem": "planning-tiny"}
     known = {
         "compare": {"instances": ["elastic-tiny/01"], "schedulers": ["fifo"]},
         "plan": plans,

@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -223,7 +224,7 @@ def test_a_watcher_of_another_servers_job_hears_of_each_state_once(monkeypatch, 
             return None
 
         async def collect():
-            service = SimpleNamespace(
+            service: Any = SimpleNamespace(
                 live=lambda job_id: None,
                 stopping=asyncio.Event(),
                 store=SimpleNamespace(get=get, events=events),

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from alloc.server.process import Worker
 
 def test_a_worker_whose_channel_cannot_be_opened_is_replaced(settings, monkeypatch):
     """Else the server is one worker short for as long as it runs."""
-    real, refused = asyncio.open_connection, []
+    real = asyncio.open_connection
+    refused: list[Any] = []
 
     async def first_fails(*, sock):
         if refused:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, event, text
@@ -35,7 +36,7 @@ def stored(engine):
 
 def test_changes_that_wait_share_a_commit(engine):
     """A commit waits for the disk; two hundred a second would each wait for the one before."""
-    commits = []
+    commits: list[Any] = []
     event.listen(engine, "commit", commits.append)
 
     async def work():
@@ -50,7 +51,8 @@ def test_changes_that_wait_share_a_commit(engine):
 
 def test_a_crowd_of_changes_makes_no_crowd_of_commits(engine, monkeypatch):
     """A disk that is fast must not turn every change into a commit: commits cost CPU time."""
-    commits, pauses = [], []
+    commits: list[Any] = []
+    pauses: list[float] = []
     event.listen(engine, "commit", commits.append)
     gate, together = threading.Event(), threading.Event()
 
@@ -82,7 +84,7 @@ def test_a_crowd_of_changes_makes_no_crowd_of_commits(engine, monkeypatch):
 
 def test_a_change_alone_does_not_wait_for_company(engine, monkeypatch):
     """One client after the other is answered as fast as the disk allows."""
-    pauses = []
+    pauses: list[float] = []
 
     async def work():
         writer = Writer(engine)
@@ -196,7 +198,7 @@ def test_a_commit_whose_answer_is_lost_stores_the_job_once(settings, monkeypatch
         for fields in ({}, {"idempotency_key": "k", "body_hash": "h"}):
             gate = threading.Event()
             lose[:] = [False, False, False, True, False]
-            first = store._writer.write(lambda c, gate=gate: gate.wait(300))
+            first = store._writer.write(lambda c, gate=gate: gate.wait(300))  # type: ignore[misc]
             mine = job(**fields)
             added = asyncio.gather(*(store.add(one, b"{}") for one in (job(), job(), mine)))
             await asyncio.sleep(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ GANG = (rigid_gang(1), rigid_gang(2, rate=2.0))
 
 
 def result(instance: Instance, solution: Solution | None) -> Result:
-    status = "no_solution" if solution is None else "feasible"
+    status: Any = "no_solution" if solution is None else "feasible"
     certificate = Certificate(
         status, None, float("-inf"), "min", "weighted_jct", "f", "b", "1", 0, 1, 0.0, "0" * 64
     )  # fmt: skip
@@ -307,7 +308,7 @@ def test_rules_are_rehearsed_while_their_share_of_the_limit_lasts(
     solve = Slow(0.0)
     rehearsed: list[str] = []
 
-    def rehearse(instance: Instance, rule: Scheduler, **options: bool) -> SimulationResult:
+    def rehearse(instance: Instance, rule: Scheduler, **options: Any) -> SimulationResult:
         rehearsed.append(rule.name)
         solve.now_s += takes_s
         return simulate(instance, rule, **options)

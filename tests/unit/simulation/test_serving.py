@@ -1,5 +1,7 @@
 """Replicas under requests: by hand, against queueing theory, and beside the closed form."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from inference_problems import a_class, an_option
@@ -72,7 +74,7 @@ def test_with_one_place_and_one_token_it_is_a_plain_queue():
 def test_the_closed_form_is_near_the_simulation_at_its_own_limit(replicas, cap):
     """Two fidelities: at the rate where the closed form misses exactly as much as it may, the
     simulation misses between a tenth and twice as much, and never more places are in use."""
-    goals = {"ttft": LatencyGoal(1.5, 95), "tpot": LatencyGoal(0.2, 95)}
+    goals: dict[str, Any] = {"ttft": LatencyGoal(1.5, 95), "tpot": LatencyGoal(0.2, 95)}
     kind = a_class(1.0, **goals)
     load = Load((kind,), (1.0,), an_option(), cap, 1.0)
     rate = sustainable_rate(load, replicas)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +25,7 @@ def cluster(*gpus: int, cpu_milli: int = 64_000) -> Topology:
     return Topology("c", types, tuple(Host(f"h{k}", f"{n}-gpu") for k, n in enumerate(gpus)))
 
 
-def job(name: str, size: int, count: int = 1, cpu_milli: int = 0, **more: object) -> Job:
+def job(name: str, size: int, count: int = 1, cpu_milli: int = 0, **more: Any) -> Job:
     """A gang of tasks with so many GPUs each."""
     group = TaskGroup("worker", count, 1000 * size, cpu_milli)
     return Job(name, 0.0, 1.0, (Configuration((group,), 1.0),), elasticity="rigid", **more)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import parse_goal
@@ -34,7 +34,7 @@ def cluster(racks: dict[str, list[str]], pods: dict[str, str] | None = None) -> 
     return Topology("t", (HostType("box", 4, "a", 8000, 64),), hosts, levels, (*outer, *inner))
 
 
-def gang(name: str, tasks: int, gpus: int, level: str | None = None, **more: float) -> Job:
+def gang(name: str, tasks: int, gpus: int, level: str | None = None, **more: Any) -> Job:
     """Return a job of some tasks of some GPUs each."""
     group = TaskGroup("w", tasks, 1000 * gpus, 1000 * gpus, 1)
     rules = PlacementRules(required=level)

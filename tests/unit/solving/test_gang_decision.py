@@ -34,11 +34,11 @@ def cluster(racks: tuple[int, ...] = (2, 2, 1), num_gpus: int = 4) -> Topology:
     return Topology("small", (kind,), tuple(hosts), LEVELS, (*pods, *made))
 
 
-def gang(count: int, gpus: int = 1, *, memory_mib: int = 0, **rules: object) -> Job:
+def gang(count: int, gpus: int = 1, *, memory_mib: int = 0, **rules: Any) -> Job:
     """A rigid gang of equal tasks."""
     group = TaskGroup("worker", count, 1000 * gpus, 0, memory_mib)
     configuration = Configuration((group,), 1.0)
-    placement = PlacementRules(**rules)  # type: ignore[arg-type]
+    placement = PlacementRules(**rules)
     return Job("b", 0.0, 1.0, (configuration,), elasticity="rigid", placement=placement)
 
 
@@ -85,7 +85,7 @@ RULES = st.fixed_dictionaries(
 @settings(max_examples=150, deadline=None)
 @given(st.data(), RULES, st.sampled_from([4, 8]), st.sampled_from([1, 2]))
 def test_a_gang_starts_exactly_when_some_distribution_keeps_every_rule(
-    data: st.DataObject, rules: dict[str, object], count: int, gpus: int
+    data: st.DataObject, rules: dict[str, Any], count: int, gpus: int
 ) -> None:
     """The sums over the tree are exact: enumeration finds a place if and only if they do."""
     topology = cluster()
@@ -121,7 +121,7 @@ def test_the_fewest_parts_hold_the_whole(room: list[int], count: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data(), RULES)
-def test_a_conflict_is_minimal(data: st.DataObject, rules: dict[str, object]) -> None:
+def test_a_conflict_is_minimal(data: st.DataObject, rules: dict[str, Any]) -> None:
     """Every requirement of a conflict is needed for it, and all the others are not."""
     topology = cluster()
     used = data.draw(st.lists(st.integers(2, 4), min_size=5, max_size=5))
@@ -282,7 +282,7 @@ def test_a_smaller_demand_of_cpu_is_looked_for_in_tenths_of_a_core() -> None:
 class TestOutsideEveryDomain:
     """Hosts in no rack, beside a rack that is full."""
 
-    def instance(self, **rules: object) -> Instance:
+    def instance(self, **rules: Any) -> Instance:
         """Return a rack of one full host, a free host outside it, and a job that waits."""
         kind = HostType("server", 4, "h100")
         hosts = (Host("in", "server", "r"), Host("out", "server"))

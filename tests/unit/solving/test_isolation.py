@@ -18,7 +18,7 @@ from alloc.solving.isolation import run_isolated
 
 def test_the_answer_is_that_of_a_solve_in_this_process():
     instance = load("elastic-tiny/02")
-    told = []
+    told: list[str] = []
     apart = alloc.solve(instance, isolated=True, progress=told.append)
     here = alloc.solve(instance)
     assert apart.solution == here.solution

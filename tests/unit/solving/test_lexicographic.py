@@ -13,7 +13,7 @@ from alloc.models.placement.data import PlacementData
 from alloc.objectives import Held, objective, parse_goal, parse_level
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment, Solution, TaskPlacement
-from alloc.result import Result
+from alloc.result import Limits, Result
 from alloc.solving import solve
 from alloc.solving.lexicographic import solve_levels
 from alloc.solving.outcome import Settings
@@ -107,6 +107,21 @@ def test_a_single_level_has_no_stages() -> None:
     assert result.stages == ()
     assert result.certificate.objective_name == "gpus_placed + 0.5 moves"
     assert check_claims(INSTANCE, result) == []
+
+
+def test_an_answer_that_loses_an_earlier_level_is_not_taken() -> None:
+    """One pair fewer needs one host fewer: better on its level, and no answer to the goal."""
+    fewer = on(("h0", "h0"))
+    names = ("gpus_placed", "hosts_used")
+    result, _ = run(
+        {
+            names[0]: certified(names[0], TIGHT, 4.0, "optimal"),
+            names[1]: certified(names[1], fewer, 1.0, "optimal"),
+        }
+    )
+    assert result.solution == TIGHT
+    assert [stage.objective for stage in result.stages] == [4.0, 2.0]
+    assert [stage.status for stage in result.stages] == ["optimal", "feasible"]
 
 
 def test_stages_survive_their_file_and_are_held_against_the_solution() -> None:
@@ -231,6 +246,53 @@ def test_the_tiniest_weight_is_solved_by_cpsat(weight: float) -> None:
     assert certificate.bound >= 4 * weight * (1 - 1e-6)
     if weight > 1e-310:  # below that, double precision has few digits left
         assert certificate.objective == pytest.approx(4 * weight, rel=1e-6, abs=0.0)
+
+
+@pytest.mark.parametrize("raised", [False, True])
+def test_an_interrupt_ends_the_levels_after_it_and_loses_nothing(raised: bool) -> None:
+    """Whether the level's own search returned at Ctrl-C, or it came between two of them."""
+    asked: list[str] = []
+
+    def attempt(name: str, settings: Settings, start: Solution | None) -> Result:
+        asked.append(name)
+        result = certified(name, WIDE, 4.0, "optimal")
+        if len(asked) == 2 and raised:
+            raise KeyboardInterrupt
+        if len(asked) == 2:
+            cut = result.certificate.replace(status="feasible", bound=1.0, limit="interrupt")
+            return result.replace(certificate=cut)
+        return result
+
+    result = solve_levels(INSTANCE, list(LEVELS), Settings(60.0), None, attempt, lambda line: None)
+    assert result.solution == WIDE
+    assert asked == list(LEVELS[:2])
+    assert [stage.limit for stage in result.stages] == [None, "interrupt", "interrupt"]
+    assert [stage.objective for stage in result.stages] == [4.0, 4.0, 2.0]
+    assert result.certificate.limit == "interrupt"
+    assert check_claims(INSTANCE, result) == []
+
+
+def test_a_start_as_good_to_the_first_level_is_kept_for_the_second() -> None:
+    """The first level found another answer of the same value, and the second one nothing."""
+
+    def attempt(name: str, settings: Settings, start: Solution | None) -> Result:
+        if settings.held:
+            return certified(name, None, 2.0, "no_solution")
+        return certified(name, WIDE, 4.0, "optimal")
+
+    result = solve_levels(
+        INSTANCE, list(LEVELS[:2]), Settings(60.0), TIGHT, attempt, lambda line: None
+    )
+    assert result.solution == TIGHT
+    assert [stage.objective for stage in result.stages] == [4.0, 2.0]
+
+
+@pytest.mark.parametrize("backend", ["auto", "highs", "pyomo", "cpsat"])
+def test_no_backend_loses_the_start_of_a_goal(backend: str) -> None:
+    """There is no time to find it again."""
+    limits = Limits(seconds=1e-3)
+    result = solve(INSTANCE, "placement", backend, objective=GOAL, limits=limits, warm_start=TIGHT)
+    assert [stage.objective for stage in result.stages] == [4.0, 2.0, 0.0]
 
 
 def test_without_time_a_later_level_is_left_as_it_is() -> None:

@@ -150,9 +150,9 @@ def test_what_cannot_be_done_is_refused():
     with pytest.raises(InstanceError, match="the job has 8 ranks and its placement 4 GPUs"):
         map_ranks(tree, Parallelism(data=8))
     with pytest.raises(InstanceError, match='does not take objective "stp"; did you mean "step"'):
-        map_ranks(tree, job, objective="stp")
+        map_ranks(tree, job, objective="stp")  # type: ignore[arg-type]
     with pytest.raises(InstanceError, match='algorithm "bus"'):
-        map_ranks(tree, job, algorithm="bus")
+        map_ranks(tree, job, algorithm="bus")  # type: ignore[arg-type]
     with pytest.raises(InstanceError, match="seconds is 0"):
         map_ranks(tree, job, limits=Limits(seconds=0))
     with pytest.raises(InstanceError, match="with a topology only"):

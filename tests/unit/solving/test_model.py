@@ -11,7 +11,6 @@ import alloc
 from alloc.errors import BackendUnavailableError, InstanceError, SolverError
 from alloc.families import FAMILIES, verify
 from alloc.instances import load
-from alloc.problems.colocation import ColocationProblem
 from alloc.topology import flat_cluster
 from benchmarks.tiny.assignment import ASSIGNMENT
 from benchmarks.tiny.families import FAMILIES as TINY
@@ -145,8 +144,8 @@ def test_another_objective_is_refused():
 def test_a_small_objective_is_handed_over_in_its_own_unit(unit, solver):
     """Solvers have absolute tolerances: with weights of 1e-9 everything was optimal."""
     for seed in range(8):
-        table, kinds, weights, gpus, most = TINY["colocation"].problem(seed)
-        problem = ColocationProblem(kinds, table, gpus, most, [w * unit for w in weights])
+        tiny = TINY["colocation"].problem(seed)
+        problem = tiny.replace(weights=[w * unit for w in tiny.weights])
         own, other = alloc.solve(problem), alloc.model(problem).solve(solver)
         assert other.objective == pytest.approx(own.objective, rel=2e-6), seed
 

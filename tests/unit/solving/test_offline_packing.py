@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -221,7 +222,7 @@ def test_shares_are_packed_exactly() -> None:
         ),
     ],
 )
-def test_what_it_does_not_know_is_refused(change: dict[str, object], words: str) -> None:
+def test_what_it_does_not_know_is_refused(change: dict[str, Any], words: str) -> None:
     """A bound for another problem than the user's would be a lie."""
     instance = of(1, (500, 0)).__class__(
         **{"name": "x", "topology": flat_cluster("h", TWO, 1), "jobs": pods((500, 0)), **change}

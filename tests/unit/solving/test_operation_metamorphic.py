@@ -8,8 +8,8 @@ from operation_strategies import operation_problems
 
 from alloc.instances.operation import generate_operation
 from alloc.problems.operation.problem import NodePool, NodeType, OperationProblem
-from alloc.solving.operation.method import solve_operation
 from alloc.solving.outcome import Settings
+from alloc.solving.solver import solve, solve_within
 
 CASES = [
     (kind, accounting)
@@ -19,7 +19,7 @@ CASES = [
 
 
 def best(problem: OperationProblem) -> float:
-    return solve_operation(problem).objective
+    return solve(problem).objective
 
 
 @pytest.mark.parametrize(("kind", "accounting"), CASES)
@@ -103,7 +103,7 @@ def test_relaxing_a_decision_never_costs(problem: OperationProblem):
 def test_a_limit_of_no_time_still_gives_a_plan_and_a_true_bound():
     """Anytime: the incumbent and the bound that are there when time is up."""
     problem = generate_operation(num_nodes=10, num_jobs=50)
-    hurried = solve_operation(problem, Settings(time_limit_s=0.0))
+    hurried = solve_within(problem, Settings(time_limit_s=0.0))
     certificate = hurried.certificate
     assert certificate.limit == "time"
     assert certificate.status == "feasible"
@@ -113,14 +113,14 @@ def test_a_limit_of_no_time_still_gives_a_plan_and_a_true_bound():
 
 def test_a_gap_that_is_enough_ends_the_search():
     problem = generate_operation(num_nodes=10, num_jobs=50, kind="own")
-    result = solve_operation(problem, Settings(gap=0.99))
+    result = solve_within(problem, Settings(gap=0.99))
     assert result.certificate.gap <= 0.99
     assert result.certificate.limit is None
 
 
 def test_progress_is_reported_line_by_line():
-    lines = []
-    result = solve_operation(generate_operation(num_nodes=2, num_jobs=6), progress=lines.append)
+    lines: list[str] = []
+    result = solve(generate_operation(num_nodes=2, num_jobs=6), progress=lines.append)
     assert tuple(lines) == result.log
     assert "bound" in lines[-1] or "cost" in lines[-1]
 
@@ -128,9 +128,9 @@ def test_progress_is_reported_line_by_line():
 def test_a_first_program_over_few_columns_changes_nothing(monkeypatch):
     """Large decisions are first solved over their best columns; what follows is still a proof."""
     problem = generate_operation(num_nodes=6, num_jobs=25, seed=3)
-    whole = solve_operation(problem)
+    whole = solve(problem)
     monkeypatch.setattr("alloc.solving.operation.method._DIVE_COLUMNS", 40)
-    dived = solve_operation(problem)
+    dived = solve(problem)
     assert dived.certificate.status == whole.certificate.status == "optimal"
     assert dived.objective == pytest.approx(whole.objective, rel=1e-6)
     assert len(dived.log) >= len(whole.log)
@@ -142,7 +142,7 @@ def test_waiting_for_nothing_is_proved_at_once():
     free = problem.replace(
         jobs=tuple(replace(job, tardiness_cost_per_h=0.0) for job in problem.jobs)
     )
-    result = solve_operation(free)
+    result = solve(free)
     assert (result.objective, result.certificate.bound) == (0.0, 0.0)
     assert result.certificate.status == "optimal"
     assert len(result.solution.postponed) == 5

@@ -1,5 +1,7 @@
 """Named policies of operation: what each is for, and that a board keeps its books."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,12 +18,12 @@ from alloc.problems.operation.problem import (
     RunningJob,
 )
 from alloc.solving.certify import certify
-from alloc.solving.operation.method import solve_operation
 from alloc.solving.operation.partial_plan import OFF, PartialPlan
 from alloc.solving.operation.policies import POLICIES, decide_operation
 from alloc.solving.operation.rules import insert
 from alloc.solving.operation.search import path_relinking, randomised_greedy
 from alloc.solving.outcome import Outcome, Settings
+from alloc.solving.solver import solve
 from alloc.verification.operation import operation_costs, verify_operation
 
 PROBLEM = generate_operation(num_nodes=5, num_jobs=22, kind="own", stops=True, seed=4)
@@ -68,7 +70,7 @@ def test_path_relinking_improves_on_its_elite_and_repeats_itself():
     relinked = run(path_relinking, 20)
     assert relinked.cost <= run(randomised_greedy, 20)[0].cost
     assert relinked.plan() == run(path_relinking, 20).plan()
-    assert relinked.cost >= solve_operation(PROBLEM).objective - 1e-6
+    assert relinked.cost >= solve(PROBLEM).objective - 1e-6
 
 
 def test_searches_stop_when_told():
@@ -129,15 +131,13 @@ def test_a_board_respects_the_power_cap():
 
 def test_jobs_that_go_on_keep_their_nodes():
     """The plan names nodes so that as few running jobs as possible move between equal ones."""
-    first = solve_operation(PROBLEM).solution
-    places = [
+    first = solve(PROBLEM).solution
+    places: list[dict[str, Any]] = [
         {"job": job, "node": node.node, "type": node.type, "gpus": gpus}
         for node in first.nodes
         for job, gpus in node.jobs
     ]
-    again = solve_operation(
-        PROBLEM.replace(running=tuple(RunningJob(**p) for p in places))
-    ).solution
+    again = solve(PROBLEM.replace(running=tuple(RunningJob(**p) for p in places))).solution
     assert {(n.node, n.type, n.jobs) for n in again.nodes} == {
         (n.node, n.type, n.jobs) for n in first.nodes
     }

@@ -21,7 +21,6 @@ from alloc.problems.colocation import ColocationProblem
 from alloc.problems.operation.problem import OperationProblem
 from alloc.result import Limits
 from alloc.solving import solve
-from alloc.solving.operation.method import solve_operation
 from alloc.solving.placement.admission import solve_admission
 from alloc.solving.right_sizing.method import right_size
 from alloc.topology import HostType, flat_cluster
@@ -81,7 +80,7 @@ def test_patterns_of_nodes(short):
     found = solve_by_patterns(an_operation())
     short.undo()
     assert verify_operation(an_operation(), found.plan) == []
-    best = solve_operation(an_operation()).objective
+    best = solve(an_operation()).objective
     assert found.bound <= best * (1 + 1e-6)
     assert operation_costs(an_operation(), found.plan).total >= best * (1 - 1e-6)
 

@@ -10,6 +10,7 @@ import pytest
 from pattern_worlds import BALANCE, bound_of, crowded, patterns_of
 from placement_oracle import Oracle
 
+from alloc.errors import OutOfTime
 from alloc.models.placement.data import PlacementData
 from alloc.objectives.goals import parse_goal
 from alloc.problems.allocation.instance import Instance, Moves
@@ -23,7 +24,7 @@ from alloc.solving.placement.bounds import (
     trivial_bound,
 )
 from alloc.solving.placement.branching import branch_on_gangs
-from alloc.solving.placement.clock import timer
+from alloc.solving.placement.clock import endless, timer
 from alloc.solving.placement.pattern_master import Master, generate
 from alloc.topology import Domain, Host, HostType, Topology
 from alloc.workload import Configuration, Job, PlacementRules, TaskGroup
@@ -224,12 +225,18 @@ def test_bounds_are_rounded_to_values_that_there_are() -> None:
     assert round_up(-79.3, parse_goal("gpus_placed").levels[0], data) == -79.0
 
 
-def test_without_time_the_bound_is_trivial_and_still_valid() -> None:
+def test_without_time_the_bound_is_trivial_and_still_valid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A huge cluster and a second of time must not end in nothing, nor in a false claim."""
     lines: list[str] = []
     instance = crowded()
-    assert pattern_prices(patterns_of(instance), timer(1e-9), lines.append) is None
-    assert "too many or too different" in lines[0]
+    with pytest.raises(OutOfTime):
+        pattern_prices(patterns_of(instance), timer(1e-9), lines.append)
+    with monkeypatch.context() as patched:
+        patched.setattr("alloc.solving.placement.bounds.MAX_WORK", 0.0)
+        assert pattern_prices(patterns_of(instance), endless, lines.append) is None
+        assert "too many or too different" in lines[-1]
     assert trivial_bound(patterns_of(instance)) <= bound_of(instance)
     assert bound_of(instance, seconds=1e-9) == 0.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -415,3 +416,34 @@ def test_the_limit_of_an_explanation_is_for_the_whole_of_it(
     assert given == asked
     assert found is not None
     assert found.sentence
+
+
+@pytest.mark.parametrize("act", [consolidate, lambda instance: drain(instance, ["h0"])])
+def test_where_nothing_runs_there_is_nothing_to_move(act: Callable[[Instance], object]) -> None:
+    """The jobs are there, they only wait: the sentence says so."""
+    waiting = queue().replace(running=())
+    with pytest.raises(InstanceError, match="none of its 4 jobs runs; say in running where"):
+        act(waiting)
+
+
+def test_what_is_prepared_counts_in_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On ten thousand hosts reading what runs takes seconds, which the search does not get."""
+    now = [0.0]
+    asked: list[float] = []
+
+    def reading(instance: Instance) -> list[object]:
+        now[0] += 4.0
+        return []
+
+    def solving(*_: object, limits: Limits, **__: object) -> object:
+        asked.append(limits.seconds)
+        return SimpleNamespace(solution=None, stages=(), certificate=None)
+
+    module = "alloc.solving.placing.defragmentation"
+    monkeypatch.setattr(f"{module}.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(f"{module}.initial_violations", reading)
+    monkeypatch.setattr(f"{module}.solve", solving)
+    for seconds in (10.0, 2.0):
+        make_room(queue(), "train", limits=Limits(seconds=seconds))
+    assert asked[0] == pytest.approx(6.0)
+    assert 0 < asked[1] < 0.1

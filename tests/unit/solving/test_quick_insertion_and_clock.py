@@ -41,7 +41,7 @@ def test_a_configuration_that_no_host_can_carry_out_is_never_chosen(backend: str
     certificate = solve(split_hosts(small, both), "malleable", backend).certificate
     assert certificate.objective == pytest.approx(1000.0)
     chosen = solve(split_hosts(small, both), "round", backend).certificate
-    assert (chosen.status, chosen.objective) == ("optimal", pytest.approx(0.01))
+    assert (chosen.status, chosen.objective) == ("optimal", pytest.approx(0.01))  # type: ignore[comparison-overlap]
 
 
 def test_jobs_that_fit_the_totals_and_not_the_hosts_together_wait_for_each_other() -> None:
@@ -67,7 +67,7 @@ def test_jobs_that_fit_the_totals_and_not_the_hosts_together_wait_for_each_other
 def test_every_plan_is_placed_whatever_the_hosts(part: int) -> None:
     """Profiles of jobs alone, all at once, far over capacity: every job completes all the same."""
     for seed in range(40 * part, 40 * (part + 1)):
-        instance = MALLEABLE.problem(seed)
+        instance, _ = MALLEABLE.problem(seed)
         instance = instance.replace(
             horizon_s=None,
             tenants=(),
@@ -88,7 +88,7 @@ def test_a_quick_profile_fits_and_is_the_earliest_of_jobs_that_may_pause(part: i
     """Against the exact dynamic program of the pricing, in random room."""
     compared = 0
     for seed in range(60 * part, 60 * (part + 1)):
-        instance = MALLEABLE.problem(seed).replace(tenants=())
+        instance = MALLEABLE.problem(seed)[0].replace(tenants=())
         data = slot_data(instance)
         rng = np.random.default_rng(seed)
         builder = Builder(data, 40)
@@ -125,23 +125,28 @@ def test_without_any_time_there_is_a_schedule_and_no_dynamic_program(
     monkeypatch.setattr(Settings, "seconds_left", lambda self: 0.0)
     for seed in range(30):
         rng = Random(seed)
-        instance = MALLEABLE.problem(seed, large=True)
+        instance, goal = MALLEABLE.problem(seed, large=True)
         free = tuple(j.replace(deadline_s=None) for j in instance.jobs)
         instance = instance.replace(jobs=free, horizon_s=None, tenants=())
-        result = solve(instance, "malleable", limits=Limits(seed=rng.randrange(9)))
+        limits = Limits(seed=rng.randrange(9))
+        result = solve(instance, "malleable", objective=goal, limits=limits)
         assert isinstance(result.solution, Schedule)
         assert verify(instance, result.solution) == []
         assert result.certificate.limit == "time" or result.certificate.status == "optimal"
     assert not solved
 
 
-def test_a_clock_that_runs_out_anywhere_leaves_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("goal", ["weighted_jct", "tardiness + makespan", "max_slowdown"])
+def test_a_clock_that_runs_out_anywhere_leaves_a_schedule(
+    monkeypatch: pytest.MonkeyPatch, goal: str
+) -> None:
     """Time is up at the n-th question, whatever step asks it."""
-    instance = MALLEABLE.problem(3, large=True)
-    instance = instance.replace(
-        jobs=tuple(j.replace(deadline_s=None) for j in instance.jobs), horizon_s=None
+    instance, _ = MALLEABLE.problem(3, large=True)
+    jobs = tuple(
+        j.replace(deadline_s=None, due_date_s=j.arrival_s + 2 * j.min_run_s) for j in instance.jobs
     )
-    best = solve(instance, "malleable", limits=Limits(seconds=10)).certificate
+    instance = instance.replace(jobs=jobs, horizon_s=None)
+    best = solve(instance, "malleable", objective=goal, limits=Limits(seconds=10)).certificate
     for questions in (1, 2, 4, 8, 16, 32, 64, 200, 1000):
         asked = iter(range(10**9))
         monkeypatch.setattr(
@@ -149,7 +154,7 @@ def test_a_clock_that_runs_out_anywhere_leaves_a_schedule(monkeypatch: pytest.Mo
             "seconds_left",
             lambda self, asked=asked, most=questions: 5.0 if next(asked) < most else 0.0,
         )
-        result = solve(instance, "malleable")
+        result = solve(instance, "malleable", objective=goal)
         assert result.solution is not None
         assert verify(instance, result.solution) == []
         assert result.certificate.bound <= best.objective * (1 + 1e-9)

@@ -97,7 +97,7 @@ def test_the_amount_of_a_relief_is_said_in_full_and_is_enough():
 def test_reliefs_that_are_needed_together_are_one_way_out():
     sites = (Site("north", rack_units=5.0, ports=0.0, power_kw=1.0), Site("cloud"))
     result = right_size(without_cloud(sites=sites))
-    kinds = {}
+    kinds: dict[int, set[str]] = {}
     for relief in result.repairs:
         kinds.setdefault(relief.option, set()).add(relief.kind)
     assert {"rack_units", "power_kw"} <= next(k for k in kinds.values() if "rack_units" in k)

@@ -25,7 +25,12 @@ from alloc.solving.malleable.counted import (
     slots_needed,
 )
 from alloc.solving.malleable.improvement import Improver
-from alloc.solving.malleable.insertion import Builder, serial_horizon, total_cost
+from alloc.solving.malleable.insertion import (
+    Builder,
+    serial_horizon,
+    steering_costs,
+    total_cost,
+)
 from alloc.solving.outcome import Settings
 from alloc.topology import HostType, flat_cluster
 from alloc.workload import Job, rigid_gang
@@ -55,10 +60,10 @@ def gangs(
     return Instance("gangs", cluster, jobs, slot_s=SLOT_S)
 
 
-def cheapest_by_trying(cost: np.ndarray, first: int, need: int, weight: float) -> float:
+def cheapest_by_trying(cost: np.ndarray, first: int, need: int, delay: np.ndarray) -> float:
     """Return the least cost over all sets of slots."""
     sets = itertools.combinations(range(first, len(cost)), need)
-    return min(weight * slots[-1] + cost[list(slots)].sum() for slots in sets)
+    return min(delay[slots[-1]] + cost[list(slots)].sum() for slots in sets)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -68,29 +73,32 @@ def test_heap_finds_the_cheapest_slots_of_all(seed: int) -> None:
     cost = np.round(rng.uniform(0, 3, 9), 2) * (rng.random(9) < 0.7)
     cost[rng.random(9) < 0.2] = np.inf
     first, need = int(rng.integers(0, 3)), int(rng.integers(1, 5))
-    weight = float(rng.choice([0.1, 1.0]))
-    least = cheapest_by_trying(cost, first, need, weight)
-    slots = cheapest_slots(cost, first, need, weight)
+    # Weighted completion, or tardiness: free until the due date.
+    delay = float(rng.choice([0.1, 1.0])) * np.arange(9.0)
+    delay = np.maximum(delay - float(rng.choice([0.0, 0.4, 3.0])), 0.0) + 1e-3 * np.arange(9)
+    least = cheapest_by_trying(cost, first, need, delay)
+    slots = cheapest_slots(cost, first, need, delay)
     if slots is None:
         assert not np.isfinite(least)
         return
     assert len(set(slots.tolist())) == need
     assert slots.min() >= first
     assert (np.diff(slots) > 0).all()
-    assert weight * slots[-1] + cost[slots].sum() == pytest.approx(least)
+    assert delay[slots[-1]] + cost[slots].sum() == pytest.approx(least)
 
 
 def test_free_slots_are_taken_from_the_front() -> None:
     """Without prices the earliest slots are best, and a limit leaves none beyond it."""
     cost = np.array([0.0, np.inf, 0.0, 0.0])
-    assert cheapest_slots(cost, 0, 2, 1.0).tolist() == [0, 2]  # type: ignore[union-attr]
-    assert cheapest_slots(cost, 0, 2, 1.0, latest=1.5) is None
-    assert cheapest_slots(cost, 1, 3, 1.0) is None
+    delay = np.arange(4.0)
+    assert cheapest_slots(cost, 0, 2, delay).tolist() == [0, 2]
+    assert cheapest_slots(cost, 0, 2, delay, latest=1.5) is None
+    assert cheapest_slots(cost, 1, 3, delay) is None
 
 
 def general_insertion(data: SlotData, job: int, room: np.ndarray, prices: np.ndarray) -> float:
     """Return the least cost of inserting a job by the dynamic program over profiles."""
-    pricing = Pricing(data)
+    pricing = Pricing(data, job_costs=steering_costs(data))
     key, _ = next(group for group in pricing.groups if job in group[1])
     (program,) = pricing.programs(key, np.array([job]), "upper")
     use = program.table.use[program.columns]
@@ -102,23 +110,31 @@ def general_insertion(data: SlotData, job: int, room: np.ndarray, prices: np.nda
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("horizon_s", [None, 12 * SLOT_S])
-def test_counted_insertion_equals_the_dynamic_program(seed: int, horizon_s: float | None) -> None:
+@pytest.mark.parametrize("objective", ["weighted_jct", "tardiness", "max_slowdown + makespan"])
+def test_counted_insertion_equals_the_dynamic_program(
+    seed: int, horizon_s: float | None, objective: str
+) -> None:
     """Inserting a job by counting costs what the profile program says, limits included."""
-    instance = replace(gangs(6, seed), horizon_s=horizon_s)
-    data = slot_data(instance)
     rng = np.random.default_rng(seed)
+    jobs = tuple(
+        replace(job, due_date_s=job.arrival_s + job.work * float(rng.uniform(0.5, 3.0)))
+        for job in gangs(6, seed).jobs
+    )
+    instance = replace(gangs(6, seed), horizon_s=horizon_s, jobs=jobs)
+    data = slot_data(instance, objective)
+    costs = steering_costs(data)
     room = np.tile(data.rows.capacity, (16, 1)) * rng.choice([0.0, 0.3, 1.0], (16, 1))
     prices = rng.uniform(0, 1e-3, room.shape)
     for job in range(data.num_jobs):
         least = general_insertion(data, job, room, prices)
-        profile = insert_counted(data, job, room, prices)
+        profile = insert_counted(data, job, room, prices, costs)
         if profile is None:
             assert not np.isfinite(least)
             continue
         use = data.table(job).use[0]
         slots = profile.start + np.flatnonzero(np.array(profile.choice) != IDLE)
         price = float((prices[slots] @ use).sum())
-        cost = data.weight[job] * (profile.completion - data.release[job]) + price
+        cost = costs.of(job, profile.completion) - costs.of(job, float(data.release[job])) + price
         assert cost == pytest.approx(least)
         assert (room[slots] >= use).all()
         assert profile.completion <= data.limit[job] + 1e-9

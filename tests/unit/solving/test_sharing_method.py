@@ -20,7 +20,7 @@ from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlace
 from alloc.result import Limits
 from alloc.solving import solve
 from alloc.solving.sharing.pattern_generation import best_share_pattern
-from alloc.topology.topology import HostType, flat_cluster
+from alloc.topology import HostType, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup
 
@@ -32,7 +32,7 @@ SHARES = st.lists(
 )
 
 
-def one(name, *, weight=1.0, count=1, tenant=None, **task) -> Job:  # type: ignore[no-untyped-def]
+def one(name, *, weight=1.0, count=1, tenant=None, **task) -> Job:
     group = TaskGroup("w", count, **task)
     return Job(name, 0.0, 1.0, (Configuration((group,), 1.0),), weight=weight, tenant=tenant)
 
@@ -234,7 +234,7 @@ def test_a_gpu_is_cut_anew_only_for_what_fits_nowhere_else() -> None:
     cut = Instance("i", cluster, (old.replace(weight=0.5), *large), running=(there,))
     result = solve(cut, "sharing")
     assert result.certificate.objective == 4
-    assert gpus_cut_anew(cut, result.require_solution()) == 1  # type: ignore[arg-type]
+    assert gpus_cut_anew(cut, result.require_solution()) == 1
 
 
 def test_the_patterns_of_a_gpu_in_use_split_into_free_and_costly() -> None:

@@ -157,7 +157,7 @@ def test_documents_and_lists_say_themselves_what_they_are(tmp_path):
     for option, given in (("host_type", "dgx-h100"), ("levels", ["rack"])):
         for name in ("hwloc2-a100.xml", "nvidia-smi-hgx-h100.txt"):
             with pytest.raises(InstanceError, match=r"tells itself what its host is|has no levels"):
-                read_topology(DATA / "topologies" / name, **{option: given})
+                read_topology(DATA / "topologies" / name, **{option: given})  # type: ignore[arg-type]
 
 
 def test_several_servers_like_one_are_a_flat_cluster():

@@ -265,10 +265,10 @@ def test_gpus_are_counted_and_told(tmp_path, labels, offers, gpus, note):
 
 
 def test_what_labels_do_not_say_the_user_may(tmp_path):
-    bare = {"nvidia.com/gpu.product": None}
+    bare: dict[str, Any] = {"nvidia.com/gpu.product": None}
     path = written(tmp_path, node("n", bare, nvidia_com_gpu="8"))
     for options in ({"gpu_type": "h100"}, {"host_type": "dgx-h100"}):
-        (kind,) = read_topology(path, labels="none", **options)[0].host_types
+        (kind,) = read_topology(path, labels="none", **options)[0].host_types  # type: ignore[arg-type]
         assert kind.gpu_type == "h100-sxm-80gb"
     path = written(tmp_path, node("n", {}, nvidia_com_gpu=None))
     assert read_topology(path, labels="none", gpus_per_node="4")[0].num_gpus == 4
@@ -422,3 +422,27 @@ def test_reading_does_not_depend_on_what_a_node_says_besides(tmp_path):
     path = tmp_path / "kubernetes-nodes.json"
     path.write_text(json.dumps(plain))
     assert read_topology(path)[0] == read_topology(NODES)[0]
+
+
+def test_extended_resources_are_read_by_their_names(tmp_path):
+    """MIG profiles and devices of other plugins; disks and huge pages on request, in MiB."""
+    offers: dict[str, Any] = {
+        "nvidia.com/mig-1g.10gb": "7",
+        "example.com/licence": "3",
+        "example.com/none": "0",
+        "ephemeral-storage": "1789361264Ki",
+        "pods": "110",
+    }
+    path = written(tmp_path, node("a", **offers), node("b"))
+    topology, _ = read_topology(path, labels="none")
+    named = {"nvidia.com/mig-1g.10gb": 7, "example.com/licence": 3}
+    assert [topology.host_type(host).resources for host in topology.hosts] == [named, {}]
+    chosen, _ = read_topology(path, labels="none", resources="ephemeral-storage,pods")
+    assert chosen.host_type(chosen.hosts[0]).resources == {
+        "ephemeral_storage_mib": 1789361264 // 1024 // 1024 * 1024,
+        "pods": 110,
+    }
+    none, _ = read_topology(path, labels="none", resources="none")
+    assert len(none.host_types) == 1
+    with pytest.raises(InstanceError, match=r"resources names .example.com/license., .*licence"):
+        read_topology(path, labels="none", resources="example.com/license")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,7 +126,7 @@ def test_a_file_that_says_nothing_of_gpus_needs_a_host_type():
 
 
 def test_types_by_host_and_pattern():
-    given = {"gpu0*": "dgx-h100", "gpu12": BOX, "*": "4x-t4"}
+    given: dict[str, Any] = {"gpu0*": "dgx-h100", "gpu12": BOX, "*": "4x-t4"}
     topology, _ = read_topology(DATA / "tree.topology.conf", host_type=given)
     types = {host.id: host.type for host in topology.hosts}
     # An exact id before any pattern, then the first pattern that fits.
@@ -304,7 +305,7 @@ def test_the_builder_keeps_links_and_says_who_is_in_whom():
     tree.link(NetworkLink("h", "r", 50.0))
     topology = tree.build("t", host_types=HostTypeChoice(dgx_h100(), "file"), levels=["rack"])
     assert topology.links == (NetworkLink("h", "r", 50.0),)
-    assert tree.unplaced_hosts == ()
+    assert tree.unplaced_hosts == ()  # type: ignore[comparison-overlap]
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_nvl72_racks_talk_over_nics():
     [
         (lambda: leaf_spine(PLAIN, 0, 1, 1), '"leaf-spine": num_leaves is 0; it must be a whole'),
         (
-            lambda: leaf_spine(PLAIN, 2, 1.5, 1),
+            lambda: leaf_spine(PLAIN, 2, 1.5, 1),  # type: ignore[arg-type]
             r"hosts_per_leaf is 1\.5; it must be a whole number",
         ),
         (lambda: leaf_spine(PLAIN, 2, True, 1), "hosts_per_leaf is True"),

@@ -1,5 +1,7 @@
 """From networkx graphs to topologies and back."""
 
+import dataclasses
+
 import networkx as nx
 import pytest
 from hypothesis import given, settings
@@ -34,6 +36,9 @@ CLUSTERS = [
     nvl72_cluster(2, 2, trays_per_rack=2),
     gb200_nvl72(),
     flat_cluster("flat", PLAIN, 3),
+    flat_cluster("named", dataclasses.replace(PLAIN, resources={"nvme_gib": 4}), 3).replace(
+        resources={"licence": 2}
+    ),
 ]
 
 
@@ -47,6 +52,7 @@ def wires_of(topology):
     return {
         (
             kind.name,
+            kind.capacity,
             kind.resources,
             kind.gpu_type,
             frozenset((frozenset((x.a, x.b)), x.kind, x.bandwidth_gb_per_s) for x in kind.links),
@@ -63,6 +69,7 @@ def test_a_topology_comes_back_from_its_graph(topology):
     assert (back.hosts, back.domains) == (topology.hosts, topology.domains)
     assert links_of(back) == links_of(topology)
     assert wires_of(back) == wires_of(topology)
+    assert back.resources == topology.resources
     assert nx.utils.graphs_equal(back.graph, topology.graph)
 
 

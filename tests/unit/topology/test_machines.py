@@ -53,14 +53,14 @@ def test_machines_have_different_names():
 
 def test_dgx_h100_offers_what_its_data_sheet_says():
     """8 GPUs, 2 x 56 cores, 2 TiB."""
-    assert dgx_h100().resources == (8000, 112_000, 2 * 1024 * 1024)
+    assert dgx_h100().capacity == (8000, 112_000, 2 * 1024 * 1024)
     assert dgx_h100().gpu_type == "h100-sxm-80gb"
 
 
 def test_dgx_a100_doubles_its_memory_with_that_of_the_gpus():
     """8 GPUs, 2 x 64 cores; 1 TiB with 40 GiB a GPU and 2 TiB with 80 GiB."""
-    assert dgx_a100().resources == (8000, 128_000, 1024 * 1024)
-    assert dgx_a100(80).resources == (8000, 128_000, 2 * 1024 * 1024)
+    assert dgx_a100().capacity == (8000, 128_000, 1024 * 1024)
+    assert dgx_a100(80).capacity == (8000, 128_000, 2 * 1024 * 1024)
     assert (dgx_a100().gpu_type, dgx_a100(80).gpu_type) == ("a100-sxm-40gb", "a100-sxm-80gb")
 
 
@@ -85,14 +85,14 @@ def test_gpus_share_a_pcie_switch_with_their_nics_by_twos_under_two_sockets():
 
 
 def test_hgx_takes_cores_and_memory_from_the_maker_of_the_server():
-    assert hgx_h100("ours", cpu_cores=96, host_memory_gib=1024).resources[1:] == (96_000, 1024**2)
-    assert hgx_a100(40, cpu_cores=64, host_memory_gib=512).resources[1:] == (64_000, 512 * 1024)
+    assert hgx_h100("ours", cpu_cores=96, host_memory_gib=1024).capacity[1:] == (96_000, 1024**2)
+    assert hgx_a100(40, cpu_cores=64, host_memory_gib=512).capacity[1:] == (64_000, 512 * 1024)
 
 
 def test_a_gb200_tray_holds_four_gpus_whose_superchips_meet_only_outside():
     """NVLink leaves the tray: without its rack GPUs 0 and 2 have no way to each other."""
     tray = gb200_compute_tray()
-    assert tray.resources == (4000, 144_000, 960 * 1024)
+    assert tray.capacity == (4000, 144_000, 960 * 1024)
     assert inside(tray, "gpu0", "gpu1") == 225
     assert inside(tray, "gpu0", "gpu2") == 0
 
@@ -128,7 +128,7 @@ def test_a_pcie_server_takes_a_gpu_type_of_ones_own():
 
 def test_the_dl2_server_holds_four_tasks_of_two_cores_and_two_gpu_workers():
     """What makes the aggregate model of DL2's world exact."""
-    assert dl2_server().resources == (2000, 8000, 0)
+    assert dl2_server().capacity == (2000, 8000, 0)
 
 
 def test_the_generator_of_dl2s_world_uses_this_server():

@@ -9,6 +9,7 @@ import pytest
 from needs import need_data
 
 from alloc.errors import InstanceError
+from alloc.topology import HostType, flat_cluster
 from alloc.topology.gpu_fit import gpu_misfit
 from alloc.topology.mig import (
     MIG_PROFILES,
@@ -20,7 +21,6 @@ from alloc.topology.mig import (
     require_profile,
 )
 from alloc.topology.slices import GpuSlices
-from alloc.topology.topology import HostType, flat_cluster
 from alloc.workload import Configuration, TaskGroup
 
 FIVE = frozenset({"1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"})

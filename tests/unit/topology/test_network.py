@@ -138,7 +138,10 @@ def test_the_widest_way_agrees_with_a_maximum_spanning_tree(data):
     fabric = ends[:num_switches]
     pairs = st.tuples(st.sampled_from(ends), st.sampled_from(fabric)).filter(lambda p: p[0] != p[1])
     links = data.draw(
-        st.lists(st.builds(lambda p, w: NetworkLink(*p, w), pairs, st.integers(1, 9)), max_size=12)
+        st.lists(
+            st.builds(lambda p, w: NetworkLink(p[0], p[1], w), pairs, st.integers(1, 9)),
+            max_size=12,
+        )
     )
     graph = nx.Graph()
     graph.add_nodes_from(ends)

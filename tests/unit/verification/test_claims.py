@@ -69,6 +69,19 @@ def test_false_claims_are_violations(result, changes, codes):
     assert claims(*result, **changes) == codes
 
 
+def test_true_stages_excuse_no_false_certificate(result):
+    """What is printed of a result with levels is its certificate, wherever it came from."""
+    instance, found = result
+    true = found.certificate
+    false = true.replace(objective=99.0, bound=99.0)
+    codes = [
+        [v.code for v in check_claims(instance, found.replace(certificate=one, stages=stages))]
+        for one in (true, false)
+        for stages in ((true,), (false,), (true, true))
+    ]
+    assert codes == [[], ["objective"], [], ["objective"], ["objective"], ["objective"]]
+
+
 def test_without_a_solution_there_is_nothing_to_recompute(result):
     instance, found = result
     assert check_claims(instance, Result(None, found.certificate)) == []

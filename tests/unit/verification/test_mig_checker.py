@@ -6,7 +6,7 @@ import pytest
 
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment, Run, Schedule, TaskPlacement
-from alloc.topology.topology import HostType, flat_cluster
+from alloc.topology import HostType, flat_cluster
 from alloc.verification import verify
 from alloc.workload import Configuration, Job, TaskGroup
 

@@ -49,7 +49,7 @@ def codes(found: list[Violation]) -> list[str]:
     return [violation.code for violation in found]
 
 
-def ruled(rules: PlacementRules, ps: str | None = None, **workers: int) -> list[Violation]:
+def ruled(rules: PlacementRules, ps: str | None = None, **workers: Any) -> list[Violation]:
     """Check one job with rules."""
     return check(at(ps=ps, **workers), jobs=(job(rules=rules),))
 
@@ -69,7 +69,7 @@ def ruled(rules: PlacementRules, ps: str | None = None, **workers: int) -> list[
     ],
 )
 def test_a_required_level_holds_every_task(
-    level: str, where: dict[str, int], ids: tuple[str, ...] | None, amount: int
+    level: str, where: dict[str, Any], ids: tuple[str, ...] | None, amount: int
 ) -> None:
     """Hosts outside every domain of the level do not keep it."""
     found = ruled(PlacementRules(required=level), **where)
@@ -117,8 +117,8 @@ def test_a_spread_limits_tasks_with_gpus_per_domain() -> None:
 
 
 PAIR = (job("a"), job("b"))
-TOGETHER = {"jobs": PAIR, "affinities": (Affinity("together", "rack", ("a", "b")),)}
-APART = {"jobs": PAIR, "affinities": (Affinity("apart", "rack", ("a", "b")),)}
+TOGETHER: dict[str, Any] = {"jobs": PAIR, "affinities": (Affinity("together", "rack", ("a", "b")),)}
+APART: dict[str, Any] = {"jobs": PAIR, "affinities": (Affinity("apart", "rack", ("a", "b")),)}
 
 
 def test_jobs_that_must_stand_together_do_so_only_if_they_run() -> None:
@@ -145,7 +145,7 @@ def test_rules_hold_at_every_moment_of_a_schedule() -> None:
     """Apart means not at the same time: one after the other is no conflict."""
 
     def run(job_id: str, start: float, end: float, host: str) -> Run:
-        return Run(job_id, 0, start, end, at(job_id, **{host: 4}).tasks)
+        return Run(job_id, 0, start, end, at(job_id, **{host: 4}).tasks)  # type: ignore[arg-type]
 
     instance = Instance("five", CLUSTER, **APART)
     after = Schedule((run("a", 0, 10, "h0"), run("b", 10, 20, "h1")))
@@ -163,7 +163,7 @@ COHORT = (Tenant("red", 4000, "ml", 4000), Tenant("blue", 8000, "ml"), Tenant("o
 def tenants(*owners: str | None) -> list[Violation]:
     """Check a gang of four GPUs for each owner, each on a host of its own."""
     jobs = tuple(job(f"j{k}", tenant=owner) for k, owner in enumerate(owners))
-    placed = [at(j.id, **{f"h{k}": 4}) for k, j in enumerate(jobs)]
+    placed = [at(j.id, **{f"h{k}": 4}) for k, j in enumerate(jobs)]  # type: ignore[arg-type]
     return check(*placed, jobs=jobs, tenants=COHORT)
 
 
