@@ -170,6 +170,8 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
         "are sent there.",
         "beside": "Another class: the margin is kept only while jobs of that class are sent there "
         "too; null: whatever else is sent there.",
+        "quarter": "The only quarter in which the margin is kept, counted from 0; null: in every "
+        "quarter.",
         "spot": "Whether the pool's spot hosts are meant.",
     },
     PlanningProblem: {

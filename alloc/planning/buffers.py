@@ -6,25 +6,28 @@ how much, for a class in a pool, or for two classes that meet in it; the model p
 of them elsewhere.
 
 There is one rule. After each replay a pool requires what the formula of `alloc.planning.capacity`
-says, corrected by what was measured in that pool; a buffer is what it requires beyond what the
-model sets aside. In pools that were not measured the correction is the median of those that were.
+says, corrected by what was measured in that pool; a buffer is what it requires in a quarter beyond
+what the model sets aside. In pools that were not measured the correction is the median of those
+that were.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import joblib
 
 from alloc.errors import worker_deaths
 from alloc.planning.capacity import formula_gpus, measured_gpus, reserved_gpus, surely_holds
-from alloc.planning.pools import Operation, Pool, Regime, Stream
+from alloc.planning.pools import Operation, Pool, Regime, Stream, operations_of
 from alloc.planning.replay import Measured, ReplaySettings
 from alloc.problems.right_sizing.demand import JobClass, MarginKey, Tightening, TighteningKey
 from alloc.problems.right_sizing.headroom import ANY_POOL, KEPT_OUT, headroom, reference_gpus
+from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.solving.processes import worker_processes
 
@@ -38,7 +41,8 @@ _LEAST_STEP = 0.05
 # GPUs by which a buffer must be too small to be worth another solve.
 _NOTHING = 0.5
 
-Buffers = dict[MarginKey, float]
+Buffers = dict[tuple[MarginKey, int], float]
+"""GPUs, by classes and pool and by quarter."""
 
 
 @dataclass
@@ -50,11 +54,12 @@ class Knowledge:
     corrections
         GPUs that a pool requires beyond the formula, as measured; below 0 where it needs less.
     buffers
-        The buffer of each class, or two, in pools of a plan, GPUs; 0 where none is required.
+        The buffer of each class, or two, in pools of a plan, quarter by quarter; 0 where none is
+        required.
     used
         The classes and pools that plans sent jobs to.
     mixes
-        Of each pool all that plans sent there, at the largest load.
+        Of each pool and quarter all that plans sent there, at the largest load.
     measured
         The pools of which it was measured what they require.
     """
@@ -62,7 +67,7 @@ class Knowledge:
     corrections: dict[Pool, float] = field(default_factory=dict)
     buffers: Buffers = field(default_factory=dict)
     used: set[TighteningKey] = field(default_factory=set)
-    mixes: dict[Pool, Operation] = field(default_factory=dict)
+    mixes: dict[tuple[Pool, int], Operation] = field(default_factory=dict)
     measured: set[Pool] = field(default_factory=set)
 
     def correction(self, pool: Pool) -> float:
@@ -75,7 +80,7 @@ class Knowledge:
 def learn(
     knowledge: Knowledge,
     problem: PlanningProblem,
-    asked: Buffers,
+    asked: Collection[MarginKey],
     every: Sequence[Operation],
     replayed: Sequence[tuple[Operation, Sequence[Measured]]],
     settings: ReplaySettings,
@@ -92,7 +97,7 @@ def learn(
     problem
         The problem as it was asked, without buffers of replays.
     asked
-        The buffers that the plan had to keep.
+        Of whom the plan had to keep buffers.
     every
         Every pool of the plan in every regime.
     replayed
@@ -110,28 +115,33 @@ def learn(
         missed = [operation for operation, measured in found if not all(m.holds for m in measured)]
         if missed:
             worst = max(missed, key=lambda o: required_by_formula(o) - o.gpus)
-            to_measure.append((worst, worst.gpus + _LEAST_STEP * max(worst.hosts, default=1)))
+            least = worst.gpus + _LEAST_STEP * max(worst.hosts, default=1)
+            to_measure.append((worst, least, math.inf))
         elif any(
             _pool_of(key) == pool and key.job_classes <= _names(operation)
             for key in asked
             for operation, _ in found
         ):
             tightest = max((o for o, _ in found), key=lambda o: required_by_formula(o) - o.gpus)
-            to_measure.append((tightest, 0.0))
+            # Where the goals hold, no regime requires more than it has, whatever the formula says:
+            # so the plan is one of those with these buffers, and the next one costs no more.
+            here = (o for o in every if o.pool == pool and o.has_goal)
+            slack = min(operation.gpus - required_by_formula(operation) for operation in here)
+            to_measure.append((tightest, 0.0, required_by_formula(tightest) + slack))
         elif all(measured and all(map(surely_holds, measured)) for _, measured in found):
             slack = min(operation.gpus - required_by_formula(operation) for operation, _ in found)
             knowledge.corrections[pool] = min(knowledge.correction(pool), slack)
     guesses = [
         required_by_formula(operation) + knowledge.correction(operation.pool)
-        for operation, _ in to_measure
+        for operation, _, _ in to_measure
     ]
-    sizes = _measure([o for o, _ in to_measure], guesses, settings)
-    for (operation, least), gpus in zip(to_measure, sizes, strict=True):
+    sizes = _measure([o for o, _, _ in to_measure], guesses, settings)
+    for (operation, least, most), gpus in zip(to_measure, sizes, strict=True):
         # Hosts come whole: half a host fewer is as near as is known.
-        required = max(gpus - max(operation.hosts, default=1) / 2, least)
+        required = min(max(gpus - max(operation.hosts, default=1) / 2, least), most)
         knowledge.measured.add(operation.pool)
         knowledge.corrections[operation.pool] = required - required_by_formula(operation)
-    operations = [operation for operation, _ in replayed] + _largest(every)
+    operations = [*(operation for operation, _ in replayed), *_largest(every).values()]
     knowledge.buffers |= _buffers(knowledge, problem, every, operations)
 
 
@@ -155,21 +165,23 @@ def raise_buffers(
         Whether any buffer was raised: then a plan that costs more is the one worth a replay.
     """
     knowledge.used |= {key for operation in every for key in _keys(operation)}
-    short: dict[Pool, tuple[float, Operation]] = {}
+    short: dict[tuple[Pool, int], tuple[float, Operation]] = {}
     for operation in every:
         if not operation.has_goal:
             continue
         required = required_by_formula(operation) + knowledge.correction(operation.pool)
         missing = required - operation.gpus
-        if missing > short.get(operation.pool, (0.0, operation))[0]:
-            short[operation.pool] = missing, operation
+        where = operation.pool, operation.regime.quarter
+        if missing > short.get(where, (0.0, operation))[0]:
+            short[where] = missing, operation
     operations = [operation for _, operation in short.values()]
     raised = False
-    for key, gpus in _buffers(knowledge, problem, every, operations).items():
-        if gpus > knowledge.buffers.get(key, 0.0) + _NOTHING:
-            knowledge.buffers[key] = gpus
+    for (key, quarter), gpus in _buffers(knowledge, problem, every, operations).items():
+        if gpus > knowledge.buffers.get((key, quarter), 0.0) + _NOTHING:
+            knowledge.buffers[key, quarter] = gpus
             raised |= any(
-                key.job_classes <= _names(operation) and _pool_of(key) == operation.pool
+                key.job_classes <= _names(operation)
+                and (_pool_of(key), quarter) == (operation.pool, operation.regime.quarter)
                 for operation in operations
             )
     return raised
@@ -181,17 +193,25 @@ def _buffers(
     every: Sequence[Operation],
     operations: Sequence[Operation],
 ) -> Buffers:
-    """Return the buffers that pools of a plan require in some regimes."""
+    """Return the buffers that pools of a plan require in some regimes.
+
+    Classes that come to a pool in some quarters only might come in the others too.
+    """
     now: Buffers = {}
     for operation in operations:
         for key, gpus in _buffers_of(problem, operation, knowledge.correction(operation.pool)):
-            now[key] = max(gpus, now.get(key, 0.0))
-    knowledge.mixes |= {
-        operation.pool: _with_all(operation, every) for operation in _largest(every)
-    }
-    for operation in knowledge.mixes.values():
-        for key, gpus in _buffers_of(problem, operation, knowledge.correction(operation.pool)):
-            now.setdefault(key, gpus)
+            at = key, operation.regime.quarter
+            now[at] = max(gpus, now.get(at, 0.0))
+    by_quarter = _largest(every)
+    for pool in {operation.pool: None for operation in every}:
+        here = [operation for operation in every if operation.pool == pool]
+        most = max(here, key=lambda operation: operation.load)
+        for quarter in range(problem.num_quarters):
+            largest = by_quarter.get((pool, quarter), most)
+            knowledge.mixes[pool, quarter] = _with_all(largest, here)
+    for (pool, quarter), operation in knowledge.mixes.items():
+        for key, gpus in _buffers_of(problem, operation, knowledge.correction(pool)):
+            now.setdefault((key, quarter), gpus)
     return now
 
 
@@ -202,7 +222,11 @@ def required_by_formula(operation: Operation) -> float:
 
 
 def tightened(
-    problem: PlanningProblem, knowledge: Knowledge, *, measured_only: bool = False
+    problem: PlanningProblem,
+    knowledge: Knowledge,
+    *,
+    stay: Collection[TighteningKey] | None = None,
+    measured_only: bool = False,
 ) -> PlanningProblem:
     """Return a problem with the buffers that are known, and estimates for pools not used so far.
 
@@ -215,21 +239,27 @@ def tightened(
         The problem as it was asked.
     knowledge
         What is known.
+    stay
+        The classes and pools of a plan where classes are to stay; None: they may go elsewhere.
     measured_only
         Whether only buffers of pools that were measured are asked for, and no trust region is kept.
     """
     added = dict(knowledge.buffers)
     out: set[TighteningKey] = set()
     if measured_only:
-        added = {key: gpus for key, gpus in added.items() if _pool_of(key) in knowledge.measured}
-    elif is_small(problem):
-        for key, gpus in _estimates(problem, knowledge):
-            added.setdefault(key, gpus)
+        added = {at: gpus for at, gpus in added.items() if _pool_of(at[0]) in knowledge.measured}
+    elif stay is None and is_small(problem):
+        for quarter in range(problem.num_quarters):
+            for key, gpus in _estimates(problem, knowledge, quarter):
+                added[key, quarter] = max(gpus, added.get((key, quarter), 0.0))
     else:
-        out = _everywhere(problem) - knowledge.used
-    tightening = [_as_tightening(key, gpus) for key, gpus in added.items() if gpus > 0]
+        stay = set(knowledge.used if stay is None else stay)
+        # A class of which no pool is known may go anywhere: it has to go somewhere.
+        names = {name for name, *_ in stay}
+        out = {key for key in _everywhere(problem) - stay if key[0] in names}
+    tightening = [_as_tightening(*at, gpus) for at, gpus in added.items() if gpus > 0]
     tightening += [Tightening(*key[:3], factor=KEPT_OUT, spot=key[3]) for key in out]
-    tightening.sort(key=lambda part: (part.key, part.beside or ""))
+    tightening.sort(key=lambda part: (part.key, part.beside or "", part.quarter or 0))
     return problem.replace(tightening=problem.tightening + tuple(tightening))
 
 
@@ -242,12 +272,17 @@ def with_shared_pools(problem: PlanningProblem) -> PlanningProblem:
     return problem if problem.pool_gpus is not None else problem.replace(pool_gpus=ANY_POOL)
 
 
+def keys_of(problem: PlanningProblem, plan: Plan) -> set[TighteningKey]:
+    """Return the classes of jobs that a plan sends to pools, and the pools."""
+    return {key for operation in operations_of(problem, plan) for key in _keys(operation)}
+
+
 def is_small(problem: PlanningProblem) -> bool:
     """Return whether all classes may be left free to move to any pool."""
     return len(_everywhere(problem)) * problem.num_quarters <= _MAX_DECISIONS
 
 
-def _as_tightening(key: MarginKey, gpus: float) -> Tightening:
+def _as_tightening(key: MarginKey, quarter: int, gpus: float) -> Tightening:
     name, *beside = sorted(key.job_classes)
     return Tightening(
         name,
@@ -256,6 +291,7 @@ def _as_tightening(key: MarginKey, gpus: float) -> Tightening:
         margin=gpus,
         spot=key.spot,
         beside=beside[0] if beside else None,
+        quarter=quarter,
     )
 
 
@@ -302,19 +338,21 @@ def _buffers_of(
                 yield _key(operation.pool, {name, order[i]}), max(required - reserved, 0.0)
 
 
-def _estimates(problem: PlanningProblem, knowledge: Knowledge) -> Iterator[tuple[MarginKey, float]]:
-    """Yield buffers for classes in pools that they were not sent to.
+def _estimates(
+    problem: PlanningProblem, knowledge: Knowledge, quarter: int
+) -> Iterator[tuple[MarginKey, float]]:
+    """Yield buffers for classes in pools that they were not sent to, were they sent in a quarter.
 
     As if all their jobs came to what is there already, or where nothing is, to those of another.
     """
     everywhere: dict[Pool, dict[str, Stream]] = defaultdict(dict)
     for name, gpu_type, site, spot in sorted(_everywhere(problem)):
         job_class = problem.classes[problem.class_index[name]]
-        stream = _all_jobs(problem, job_class, gpu_type, spot)
+        stream = _all_jobs(problem, job_class, gpu_type, spot, quarter)
         if stream is not None and stream.jobs_per_hour > 0:
             everywhere[Pool(gpu_type, site, spot)][name] = stream
     for pool, by_name in everywhere.items():
-        there = knowledge.mixes.get(pool)
+        there = knowledge.mixes.get((pool, quarter))
         known = set() if there is None else {s.job_class.name for s in there.streams}
         for name, stream in by_name.items():
             if name in known:
@@ -329,9 +367,9 @@ def _estimates(problem: PlanningProblem, knowledge: Knowledge) -> Iterator[tuple
 
 
 def _all_jobs(
-    problem: PlanningProblem, job_class: JobClass, gpu_type: str, spot: bool
+    problem: PlanningProblem, job_class: JobClass, gpu_type: str, spot: bool, quarter: int
 ) -> Stream | None:
-    """Return all jobs of a class, as on average over scenarios and quarters, on a GPU type.
+    """Return all jobs of a class in a quarter, as on average over scenarios, on a GPU type.
 
     None if no option there is fast enough for the goal: the model sends none.
     """
@@ -346,7 +384,7 @@ def _all_jobs(
     k = min(options, key=lambda k: job_class.options[k].gpu_hours)
     hours = job_class.options[k].hours * (1 + (job_class.spot_overhead if spot else 0.0))
     rate = sum(
-        scenario.probability * statistics.fmean(scenario.arrivals[job_class.name])
+        scenario.probability * scenario.arrivals[job_class.name][quarter]
         for scenario in problem.scenarios
     )
     return Stream(job_class, k, hours, rate)
@@ -368,22 +406,22 @@ def _everywhere(problem: PlanningProblem) -> set[TighteningKey]:
     return found
 
 
-def _largest(every: Sequence[Operation]) -> list[Operation]:
-    """Return each pool at its largest load."""
-    largest: dict[Pool, Operation] = {}
+def _largest(every: Iterable[Operation]) -> dict[tuple[Pool, int], Operation]:
+    """Return each pool at its largest load in each quarter."""
+    largest: dict[tuple[Pool, int], Operation] = {}
     for operation in every:
-        if operation.load >= largest.get(operation.pool, operation).load:
-            largest[operation.pool] = operation
-    return list(largest.values())
+        at = operation.pool, operation.regime.quarter
+        if operation.load >= largest.get(at, operation).load:
+            largest[at] = operation
+    return largest
 
 
 def _with_all(largest: Operation, every: Sequence[Operation]) -> Operation:
     """Return a pool at its largest load, with the classes too that come in other regimes only."""
     streams = {(s.job_class.name, s.option): s for s in largest.streams}
     for operation in every:
-        if operation.pool == largest.pool:
-            for stream in operation.streams:
-                streams.setdefault((stream.job_class.name, stream.option), stream)
+        for stream in operation.streams:
+            streams.setdefault((stream.job_class.name, stream.option), stream)
     return replace(largest, streams=tuple(streams.values()))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,14 +12,16 @@ from alloc.errors import InstanceError
 from alloc.planning.buffers import (
     Knowledge,
     is_small,
+    keys_of,
     learn,
     raise_buffers,
     tightened,
     with_shared_pools,
 )
+from alloc.planning.capacity import surely_holds
 from alloc.planning.pools import operations_of, tightest
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
-from alloc.problems.right_sizing.demand import Tightening
+from alloc.problems.right_sizing.demand import Tightening, TighteningKey
 from alloc.problems.right_sizing.headroom import margins
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
@@ -26,9 +29,9 @@ from alloc.result import Result
 from alloc.solving.outcome import Progress
 from alloc.units import require_count
 
-Outcome = Literal["holds", "missed", "impossible", "no plan", "unmeasured", "interrupted"]
-Solve = Callable[[PlanningProblem, Result[Plan] | None], Result[Plan]]
-"""Solves a problem, given the result of a similar problem or None."""
+Outcome = Literal["holds", "missed", "no plan", "unmeasured", "interrupted"]
+Solve = Callable[[PlanningProblem, Result[Plan] | None, float | None], Result[Plan]]
+"""Solves a problem, given the result of a similar one or None, in so many seconds (None: any)."""
 
 # Part by which a plan that holds may be dearer than the first bound, and no cheaper one is sought:
 # the gap of a plan twice, for the first plan and the answer. The first bound is of goals class by
@@ -37,6 +40,8 @@ _NEAR = 0.02
 # Solves until a plan has what its pools require by formula; then it is replayed whatever it has.
 # Most need two or three, and each is quick where all of this is done.
 _MAX_SOLVES = 8
+# Part of the time of an iteration that must be left for another solve to be worth beginning.
+_LEAST_TIME = 0.05
 # Part of the cost that an iteration must have saved for another to be worth its time: half of the
 # gap to which plans are solved.
 _LITTLE = 0.005
@@ -91,9 +96,8 @@ class Replayed:
     iterations
         In order.
     outcome
-        ``holds``: every goal holds in the replay of the answer; ``missed``: in no iteration did all
-        hold; ``impossible``: nor did they, and it is proved that no plan keeps the capacity that
-        was measured in every quarter (one that keeps less in some may still hold);
+        ``holds``: every goal holds in the replay of the answer, by the mean of the replications;
+        ``missed``: in no iteration did all hold, which proves nothing of other plans;
         ``no plan``: there was none to replay; ``unmeasured``: no job of a class with a goal came in
         any replay; ``interrupted``: Ctrl-C came before any of these.
     sentence
@@ -124,6 +128,7 @@ def plan_and_replay(
     settings: ReplaySettings,
     *,
     max_iterations: int = 5,
+    seconds: float | None = None,
     progress: Progress | None = None,
 ) -> Replayed:
     """Solve, replay every pool where it is tightest, keep the capacity that is required; repeat.
@@ -131,7 +136,9 @@ def plan_and_replay(
     The first plan takes goals class by class, as the model does. From then on the model keeps
     capacity buffers (`alloc.planning.buffers`): what the classes that share a pool require together
     by a queueing formula, corrected by what the simulator measures in the pools of the plans, up or
-    down. The answer is the cheapest plan whose goals hold. Every iteration draws jobs of its own,
+    down. Once the goals hold, and in the last two iterations, classes stay in the pools that the
+    best plan sent them to, for its capacity is what was measured (a trust region). The answer is
+    the cheapest plan whose goals hold. Every iteration draws jobs of its own,
     and capacity is measured by other draws: no plan is judged by what it was made for.
 
     Parameters
@@ -144,6 +151,8 @@ def plan_and_replay(
         How plans are replayed.
     max_iterations
         Most iterations, 1 or more.
+    seconds
+        Wall time of all solves of an iteration together; None: any.
     progress
         Takes a sentence on what each step does.
 
@@ -169,12 +178,12 @@ def plan_and_replay(
     iterations: list[Iteration] = []
     try:
         tell = progress or (lambda sentence: None)
-        proof = _iterate(problem, solve, settings, max_iterations, tell, iterations)
+        _iterate(problem, solve, settings, max_iterations, seconds, tell, iterations)
     except KeyboardInterrupt:
         if not iterations:
             raise
         return _interrupted(iterations)
-    return _ended(iterations, settings, proof)
+    return _ended(iterations, settings)
 
 
 def _iterate(
@@ -182,31 +191,30 @@ def _iterate(
     solve: Solve,
     settings: ReplaySettings,
     max_iterations: int,
+    seconds: float | None,
     tell: Progress,
     iterations: list[Iteration],
-) -> Iteration | None:
-    """Add one iteration after another; return the one that proves that there is no plan, if any."""
+) -> None:
+    """Add one iteration after another."""
     knowledge = Knowledge()
-    now, measured_only = problem, False
+    now, stay, measured_only = problem, None, False
     shared = with_shared_pools(problem)
     for number in range(1, max_iterations + 1):
         tell(f"iteration {number}: solving the plan")
         last = _last_plan(iterations)
-        result = solve(now, None if last is None else last.result)
-        is_over = result.certificate.limit == "interrupt"
-        for _ in range(_MAX_SOLVES if number > 1 and is_small(problem) else 0):
-            if result.solution is None or is_over:
-                break
-            every = tightest(operations_of(problem, result.solution), settings.regimes)
-            if not raise_buffers(knowledge, shared, every):
-                break
-            more = tightened(shared, knowledge, measured_only=measured_only)
-            again = solve(more, result)
-            is_over = again.certificate.limit == "interrupt"
-            if again.solution is None:
-                # The formula asks for more than can be had; what can be had may hold.
-                break
-            now, result = more, again
+
+        def tighten(
+            stay: Collection[TighteningKey] | None = stay, measured_only: bool = measured_only
+        ) -> PlanningProblem:
+            return tightened(shared, knowledge, stay=stay, measured_only=measured_only)
+
+        def raised(plan: Plan) -> bool:
+            every = tightest(operations_of(problem, plan), settings.regimes)
+            return raise_buffers(knowledge, shared, every)
+
+        is_quick = is_small(problem) or stay is not None
+        solves = _MAX_SOLVES if number > 1 and is_quick else 0
+        now, result, is_over = _solved(now, last, solve, solves, seconds, raised, tighten)
         # What is known of the iteration should the replay be interrupted.
         iterations.append(Iteration(now, result, ()))
         if is_over:
@@ -221,22 +229,71 @@ def _iterate(
         if done.missed:
             tell(f"iteration {number}: {_misses(done.missed)} missed the goal")
         if result.solution is None:
-            proved = result.certificate.status == "infeasible" and (last is None or measured_only)
             if last is None or measured_only or any(before.holds for before in iterations):
-                return done if proved else None
-            measured_only = True
+                return
+            stay, measured_only = None, True
             tell(f"iteration {number}: no plan with so much capacity; asking for what was measured")
         elif number == max_iterations or not _worth_another(iterations):
-            return None
+            return
         else:
             tell(f"iteration {number}: measuring the capacity that is required")
             found = tuple(zip(operations, measured, strict=True))
-            learn(knowledge, shared, margins(now), every, found, settings)
-        following = tightened(shared, knowledge, measured_only=measured_only)
+            learn(knowledge, shared, margins(now).keys(), every, found, settings)
+            if not measured_only:
+                stay = _trust_region(problem, iterations, max_iterations)
+        following = tightened(shared, knowledge, stay=stay, measured_only=measured_only)
         if following == now:
-            return None
+            return
         now = following
-    return None
+
+
+def _solved(
+    now: PlanningProblem,
+    last: Iteration | None,
+    solve: Solve,
+    more_solves: int,
+    seconds: float | None,
+    raised: Callable[[Plan], bool],
+    tighten: Callable[[], PlanningProblem],
+) -> tuple[PlanningProblem, Result[Plan], bool]:
+    """Solve until the plan has what its pools require by formula, all within the seconds.
+
+    Returns
+    -------
+    tuple
+        The problem last solved with a plan, its result, and whether an interrupt ended it.
+    """
+    began = time.monotonic()
+    result = solve(now, None if last is None else last.result, seconds)
+    is_over = result.certificate.limit == "interrupt"
+    for _ in range(more_solves):
+        left = None if seconds is None else seconds - (time.monotonic() - began)
+        is_late = seconds is not None and left is not None and left < _LEAST_TIME * seconds
+        if result.solution is None or is_over or is_late or not raised(result.solution):
+            break
+        more = tighten()
+        again = solve(more, result, left)
+        is_over = again.certificate.limit == "interrupt"
+        if again.solution is None:
+            # The formula asks for more than can be had; what can be had may hold.
+            break
+        now, result = more, again
+    return now, result, is_over
+
+
+def _trust_region(
+    problem: PlanningProblem, iterations: Sequence[Iteration], max_iterations: int
+) -> set[TighteningKey] | None:
+    """Return where the next plan may send classes: where the best one does; None for anywhere.
+
+    Anywhere while no goals hold and there is time to learn what else is required: the plan that
+    costs least may need other pools than the first one.
+    """
+    best = Replayed(tuple(iterations), "missed", "").answer
+    if best.result.solution is None:
+        return None
+    is_early = len(iterations) == 1 or len(iterations) < max_iterations - 2
+    return None if is_early and not best.holds else keys_of(problem, best.result.solution)
 
 
 def _interrupted(iterations: Sequence[Iteration]) -> Replayed:
@@ -276,9 +333,7 @@ def _worth_another(iterations: Sequence[Iteration]) -> bool:
     return one.cost > (1 + _NEAR) * iterations[0].result.certificate.bound
 
 
-def _ended(
-    iterations: Sequence[Iteration], settings: ReplaySettings, proof: Iteration | None
-) -> Replayed:
+def _ended(iterations: Sequence[Iteration], settings: ReplaySettings) -> Replayed:
     ended = tuple(iterations)
     if any(one.holds for one in ended):
         return Replayed(ended, "holds", _holds_sentence(ended, settings))
@@ -297,13 +352,6 @@ def _ended(
     if without is None:
         count = f"{len(ended)} iteration{'s' if len(ended) > 1 else ''}"
         return Replayed(ended, "missed", f"after {count} {missed}; allow more iterations.")
-    if proof is not None:
-        return Replayed(
-            ended,
-            "impossible",
-            f"{missed}, and no plan keeps the capacity that was measured in every quarter: "
-            f"{_why(proof.result)}",
-        )
     # Not proved: pools that were not measured might require less.
     why = _why(without.result)
     return Replayed(ended, "missed", f"{missed}, and no plan with more capacity was found: {why}")
@@ -319,13 +367,14 @@ def _why(result: Result[Plan]) -> str:
 
 def _holds_sentence(iterations: tuple[Iteration, ...], settings: ReplaySettings) -> str:
     best = Replayed(iterations, "holds", "").answer
-    goals = len(best.measured)
+    goals, sure = len(best.measured), sum(map(surely_holds, best.measured))
     number = next(i for i, one in enumerate(iterations, start=1) if one is best)
     after = "at once" if number == 1 else f"in iteration {number}"
     count = len(iterations)
     more = f" ({count} iterations; this plan is the cheapest that holds)" if count > number else ""
     return (
-        f"all {goals} goals replayed with {settings.scheduler} hold {after}{more}, in the "
+        f"all {goals} goals replayed with {settings.scheduler} hold {after}{more}, by the mean of "
+        f"{settings.replications} replications, {sure} of them in its whole 95 % interval, in the "
         f"{settings.regimes} tightest regimes of every pool, by draws that the plan was not made "
         f"by{_about(number)}."
     )

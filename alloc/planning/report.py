@@ -111,7 +111,7 @@ def plan(
     problem
         What can be had, what must be served, within which limits.
     limits
-        How far each plan is sought.
+        How far each plan is sought; with a replay, its time is that of all solves of an iteration.
     replay
         How the plan is replayed in the simulator, with more capacity kept until the goals hold
         there; None: it is not.
@@ -140,9 +140,12 @@ def plan(
         return _checked(report, held_out, limits)
     replayed = plan_and_replay(
         problem,
-        lambda tightened, last: solve_plan(tightened, limits, last or before, progress, keep=True),
+        lambda tightened, last, seconds: solve_plan(
+            tightened, replace(limits, seconds=seconds), last or before, progress, keep=True
+        ),
         replay,
         max_iterations=max_iterations,
+        seconds=limits.seconds,
         progress=progress,
     )
     return _checked(PlanReport(problem, replayed.result, replayed), held_out, limits)

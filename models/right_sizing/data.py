@@ -415,7 +415,7 @@ class SizingData:
                 need = mode.gpus_per_unit * mode.room
                 each[mode.pool, mode.job_class] = max(each[mode.pool, mode.job_class], need)
         need = np.einsum("wtc,cb,pc->wtpb", self.demand, self.at_once, each, optimize=True)
-        return np.asarray(need.max(axis=(0, 3), initial=0.0).T + self.most_margin(False)[:, None])
+        return np.asarray(need.max(axis=(0, 3), initial=0.0).T + self.most_margin(False))
 
     def margin_of(self, pool: int, spot: bool) -> int:
         """Return the position of a pool among those with a margin."""
@@ -429,7 +429,7 @@ class SizingData:
         found = np.zeros((len(self.with_margin), self.num_quarters))
         for margin in self.margins:
             at = self.place_of(margin)
-            kept = margin.gpus * sent[list(margin.destinations)].min(axis=0)
+            kept = np.array(margin.gpus) * sent[list(margin.destinations)].min(axis=0)
             found[at] = np.maximum(found[at], kept)
         return found
 
@@ -439,12 +439,12 @@ class SizingData:
         return self.margin_of(at.pool, at.spot)
 
     def most_margin(self, spot: bool) -> Array:
-        """Return the largest margin of each pool, GPUs, shape (pools,)."""
-        found = np.zeros(len(self.pools))
+        """Return the largest margin of each pool, GPUs, shape (pools, quarters)."""
+        found = np.zeros((len(self.pools), self.num_quarters))
         for margin in self.margins:
             pool, of_spot = self.with_margin[self.place_of(margin)]
             if of_spot == spot:
-                found[pool] = max(found[pool], margin.gpus)
+                found[pool] = np.maximum(found[pool], margin.gpus)
         return found
 
     @cached_property

@@ -213,23 +213,24 @@ class _Builder:
         data = self.data
         shapes = (len(data.destinations), self.quarters), (len(data.with_margin), self.quarters)
         sent, kept = np.zeros(shapes[0], dtype=np.int64), np.zeros(shapes[1], dtype=np.int64)
-        alone = np.zeros(len(data.destinations))
+        alone = np.zeros((len(data.destinations), self.quarters))
         for margin in data.margins:
             if len(margin.destinations) == 1:
                 (i,) = margin.destinations
-                alone[i] = max(alone[i], margin.gpus)
+                alone[i] = np.maximum(alone[i], margin.gpus)
         for i, at in enumerate(data.destinations):
             had = data.spot_gpus[at.pool] if at.spot else np.full(self.quarters, np.inf)
             sent[i] = self.model.columns(self.quarters, (alone[i] <= had).astype(float))
         for q, (pool, spot) in enumerate(data.with_margin):
-            most = BOUND_SLACK * float(data.most_margin(spot)[pool])
+            most = BOUND_SLACK * data.most_margin(spot)[pool]
             kept[q] = self.model.columns(self.quarters, most, integer=False)
         for margin in data.margins:
             q, others = data.place_of(margin), len(margin.destinations) - 1
-            for t in range(self.quarters):
-                together = [(int(sent[i, t]), -margin.gpus) for i in margin.destinations]
-                entries = [(int(kept[q, t]), 1.0), *together]
-                self.model.row("C17", entries, lower=-margin.gpus * others)
+            for t, gpus in enumerate(margin.gpus):
+                if gpus > 0:
+                    together = [(int(sent[i, t]), -gpus) for i in margin.destinations]
+                    entries = [(int(kept[q, t]), 1.0), *together]
+                    self.model.row("C17", entries, lower=-gpus * others)
         return sent, kept
 
     def _chance(self) -> Ints:

@@ -37,11 +37,11 @@ class Margin:
     destinations
         Positions of one or two destinations in the pool: it is kept when jobs are sent to all.
     gpus
-        The margin, GPUs.
+        The margin, GPUs, quarter by quarter.
     """
 
     destinations: tuple[int, ...]
-    gpus: float
+    gpus: tuple[float, ...]
 
 
 def margins_of(
@@ -62,7 +62,7 @@ def margins_of(
         classes that may not is left out.
     """
     # Of each class in a pool its margins, by the class beside it or -1.
-    found: dict[tuple[int, int, bool], dict[int, float]] = defaultdict(dict)
+    found: dict[tuple[int, int, bool], dict[int, tuple[float, ...]]] = defaultdict(dict)
     for key, gpus in margins(problem).items():
         pool = pool_of.get((key.gpu_type, problem.site_index[key.site]), -1)
         classes = sorted(problem.class_index[name] for name in key.job_classes)
@@ -70,7 +70,8 @@ def margins_of(
             for c in classes:
                 (beside,) = [d for d in classes if d != c] or [-1]
                 found[c, pool, key.spot][beside] = gpus
-    alike: dict[tuple[int, bool, tuple[tuple[int, float], ...]], list[int]] = defaultdict(list)
+    alike: dict[tuple[int, bool, tuple[tuple[int, tuple[float, ...]], ...]], list[int]]
+    alike = defaultdict(list)
     for (c, pool, spot), kept in sorted(found.items()):
         alike[pool, spot, tuple(sorted(kept.items()))].append(c)
     destinations = tuple(

@@ -140,7 +140,7 @@ class _Formulas:
             if c.deferrable:
                 at_once = sum(self.hours) / min(self.hours)
             total += peak * at_once * max(rooms, default=0.0)
-        total += max(self.margins.values(), default=0.0)
+        total += max((max(gpus) for gpus in self.margins.values()), default=0.0)
         return total / gpus + 1 + self.problem.failures
 
     def build(self) -> Any:
@@ -386,7 +386,7 @@ class _Formulas:
         def C17(m: Any, i: int, t: int) -> Any:
             (classes, g, s, spot), gpus = list(self.margins.items())[i]
             together = sum(m.z[c, g, s, spot, t] for c in classes) - (len(classes) - 1)
-            return m.f[g, s, spot, t] >= gpus * together
+            return m.f[g, s, spot, t] >= gpus[t] * together
 
         @m.Constraint(self.sent, names, self.quarters, self.num_bands)
         def C18(m: Any, c: str, g: str, s: str, spot: bool, w: str, t: int, b: int) -> Any:

@@ -151,7 +151,8 @@ def problems(draw, most_quarters: int = 2, most_scenarios: int = 2) -> PlanningP
         pair = draw(st.permutations([c.name for c in classes]))[:2]
         at = draw(some(*types)), draw(some(*SITES))
         margin = draw(some(2.0, 5.0))
-        tightening += (Tightening(pair[0], *at, margin=margin, beside=pair[1]),)
+        quarter = draw(some(None, None, 0))
+        tightening += (Tightening(pair[0], *at, margin=margin, beside=pair[1], quarter=quarter),)
     if tightening and draw(st.booleans()):
         # Classes with the same margin share a binary.
         alike = (dataclasses.replace(tightening[0], job_class=c.name, beside=None) for c in classes)

@@ -246,8 +246,8 @@ class _Ledger:
             if share.jobs_per_hour > _SENT * self._most_arrivals(share.job_class):
                 sent[share.quarter, gpu_type, share.site, share.spot].add(share.job_class)
         found: dict[tuple[int, str, str, bool], float] = {}
-        for key, margin in margins(self.problem).items():
-            for quarter in range(self.problem.num_quarters):
+        for key, by_quarter in margins(self.problem).items():
+            for quarter, margin in enumerate(by_quarter):
                 pool = quarter, key.gpu_type, key.site, key.spot
                 if key.job_classes <= sent[pool]:
                     found[pool] = max(found.get(pool, 0.0), margin)

@@ -205,13 +205,15 @@ class Tightening:
         By what the class's headroom there is multiplied, 1 or more; from
         `alloc.problems.right_sizing.headroom.KEPT_OUT` on the class is kept out.
     margin
-        GPUs that the pool keeps beyond the room for its load in every quarter in which jobs of the
-        class are sent there, 0 or more. Of several margins the largest counts.
+        GPUs that the pool keeps beyond the room for its load in quarters in which jobs of the class
+        are sent there, 0 or more. Of several margins the largest counts.
     spot
         Whether it is about the spot hosts of the pool; else about the others.
     beside
         Name of another class: the margin is kept only in quarters in which jobs of that class are
         sent there too. ``None``: whatever else is sent there.
+    quarter
+        The only quarter in which the margin is kept, counted from 0. ``None``: in every quarter.
     """
 
     job_class: str
@@ -221,6 +223,7 @@ class Tightening:
     margin: float = 0.0
     spot: bool = False
     beside: str | None = None
+    quarter: int | None = None
 
     def __post_init__(self) -> None:
         where = f'tightening of "{self.job_class}" on "{self.gpu_type}" at "{self.site}"'
@@ -236,6 +239,13 @@ class Tightening:
                 f'{where}: beside is "{self.beside}", with a factor of {self.factor:g}; it names '
                 "another class, and goes with a margin only."
             )
+        if self.quarter is not None:
+            require_count(self.quarter, where, "quarter", least=0)
+            if self.factor != 1:
+                raise InstanceError(
+                    f"{where}: quarter is {self.quarter}, with a factor of {self.factor:g}; it "
+                    "goes with a margin only."
+                )
 
     @property
     def key(self) -> TighteningKey:

@@ -154,14 +154,16 @@ def tightening_factors(problem: PlanningProblem) -> dict[TighteningKey, float]:
     return found
 
 
-def margins(problem: PlanningProblem) -> dict[MarginKey, float]:
-    """Return the margin of each pool and class, or pair of classes, that has one, GPUs.
+def margins(problem: PlanningProblem) -> dict[MarginKey, tuple[float, ...]]:
+    """Return the margins of each pool and class, or pair of classes, that has any.
 
-    Of several the largest counts.
+    In GPUs, quarter by quarter; of several the largest counts.
     """
-    found: dict[MarginKey, float] = {}
+    found: dict[MarginKey, list[float]] = {}
     for part in problem.tightening:
         if part.margin > 0:
-            key = part.margin_key
-            found[key] = max(found.get(key, 0.0), part.margin)
-    return found
+            kept = found.setdefault(part.margin_key, [0.0] * problem.num_quarters)
+            every = range(problem.num_quarters)
+            for quarter in every if part.quarter is None else (part.quarter,):
+                kept[quarter] = max(kept[quarter], part.margin)
+    return {key: tuple(kept) for key, kept in found.items()}

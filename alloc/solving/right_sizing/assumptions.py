@@ -62,7 +62,7 @@ def _queueing(data: SizingData) -> list[str]:
             f"In {_counted(len(more), 'combination')} of class and pool more room is "
             f"kept, up to {max(more):.2f} times the formula's."
         )
-    kept = margins(problem).values()
+    kept = [max(gpus) for gpus in margins(problem).values()]
     if kept:
         found.append(
             f"In {_counted(len(kept), 'combination')} of classes and pool, the pool keeps a margin "

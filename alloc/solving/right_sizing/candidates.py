@@ -231,7 +231,7 @@ class Candidates:
             for margin in margins:
                 others = [j for j in margin.destinations if j != i]
                 met = chosen[others].all(axis=0)
-                needed = np.maximum(needed, margin.gpus * met)
+                needed = np.maximum(needed, np.array(margin.gpus) * met)
             chosen[i] |= needed <= kept[data.place_of(margins[0])]
         chosen &= relaxation.first.upper[relaxation.first.sent] > 0
         return np.asarray(chosen, dtype=float).ravel()

@@ -121,7 +121,6 @@ def test_a_replayed_plan_reports_both_fidelities_on_a_page_of_its_own(run, tmp_p
     ("outcome", "code"),
     [
         ("holds", 0),
-        ("impossible", 3),
         ("no plan", 4),
         ("missed", 5),
         ("unmeasured", 5),
@@ -171,7 +170,7 @@ def test_a_forecast_that_no_plan_serves_says_what_would_relieve_it(run, hopeless
     result = run("plan", hopeless, "-q", "--report", page)
     assert result.exit_code == 3
     assert "infeasible: " in result.stderr
-    assert "relief: " in result.stderr
+    assert "repair: " in result.stderr
     assert "The cheapest relief" in page.read_text()
 
 
@@ -191,7 +190,7 @@ def test_a_front_of_nothing_says_what_is_missing(run, hopeless):
     result = run("plan", hopeless, "--pareto", "energy", "-q")
     assert result.exit_code == 3
     assert "infeasible: no plan serves the forecast" in result.stderr
-    assert "relief: the plan needs " in result.stderr
+    assert "repair: the plan needs " in result.stderr
 
 
 @pytest.mark.long
@@ -263,7 +262,7 @@ def test_another_policy_is_replayed(run):
         "--replay-jobs",
         40,
         "-q",
-        "--rounds",
+        "--iterations",
         1,
     )
     assert "What if: policy srtf" in result.stdout
@@ -284,7 +283,7 @@ def test_another_policy_is_replayed(run):
         (("what-if", TINY, "without:dgx"), 'unknown offer "dgx"'),
         (("what-if", TINY, "demand=x2", "--other-scheduler", "srtf"), "needs --replay"),
         (("plan", TINY, "--scheduler", "srtf"), "--scheduler needs --replay"),
-        (("plan", TINY, "--rounds", 2, "--replay-jobs", 50), "--replay-jobs need --replay"),
+        (("plan", TINY, "--iterations", 2, "--replay-jobs", 50), "--replay-jobs need --replay"),
         (("what-if", TINY, "demand=+20%", "--scheduler", "srtf"), "--scheduler needs --replay"),
         (("what-if", TINY, "demand=20"), "write demand=+20% for 20 % more"),
         (("what-if", TINY, "demand=-100%"), "write more than -100%"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 
 import pytest
 from planning_worlds import small_pools as problem
@@ -15,7 +16,7 @@ from alloc.planning.changes import Budget, Demand, NoMore
 from alloc.planning.differences import CostChange, WhatIf, cost_change, what_if
 from alloc.planning.documents import encode_what_if
 from alloc.planning.fronts import in_energy, pareto
-from alloc.planning.loop import Solve, plan_and_replay
+from alloc.planning.loop import Iteration, Replayed, Solve, plan_and_replay
 from alloc.planning.replay import ReplaySettings, replay, replay_all
 from alloc.planning.report import PlanReport, plan, solve_plan
 from alloc.problems.right_sizing import (
@@ -91,25 +92,27 @@ def test_a_large_problem_is_planned_within_a_trust_region(monkeypatch: pytest.Mo
 
 
 def test_where_buffers_leave_no_plan_those_that_were_measured_are_asked_for() -> None:
-    """A solver that gives up on all of them has not proved anything, on the second time either."""
+    """Whether the solver gives up or proves it: a plan with less capacity may hold all the same."""
     cheap, none = solve_plan(problem(), EXACT), solve_plan(problem(budget=1.0), EXACT)
     assert none.certificate.status == "infeasible"
     given_up = dataclasses.replace(none.certificate, status="no_solution", limit="time")
-    for last, outcome in ((none, "impossible"), (Result(None, given_up), "missed")):
+    for last in (none, Result(None, given_up)):
         asked: list[PlanningProblem] = []
         answer = _scripted([cheap, none, last])
 
         def solve(
             tightened: PlanningProblem,
             before: Result[Plan] | None,
+            seconds: float | None,
             asked: list[PlanningProblem] = asked,
             answer: Solve = answer,
         ) -> Result[Plan]:
             asked.append(tightened)
-            return answer(tightened, before)
+            return answer(tightened, before, seconds)
 
         ended = plan_and_replay(problem(), solve, REPLAY)
-        assert ended.outcome == outcome
+        assert ended.outcome == "missed"
+        assert "no plan with more capacity was found" in ended.sentence
         assert len(asked) == 3
         every, measured = (set(one.tightening) for one in asked[1:])
         assert measured < every
@@ -136,7 +139,7 @@ def test_a_plan_is_kept_if_with_more_capacity_there_is_none(
 def _scripted(results: list[Result[Plan]]) -> Solve:
     """Return a solver that answers in this order, whatever is asked; the last answer again."""
     left = list(results)
-    return lambda tightened, last: left.pop(0) if len(left) > 1 else left[0]
+    return lambda tightened, last, seconds: left.pop(0) if len(left) > 1 else left[0]
 
 
 @pytest.mark.long
@@ -179,7 +182,7 @@ def test_no_plan_is_judged_by_the_draws_that_it_was_made_by(
     monkeypatch.setattr("alloc.planning.loop.replay_all", judge)
     monkeypatch.setattr("alloc.planning.capacity.replay", size)
     ended = plan_and_replay(
-        problem(), lambda tightened, last: solve_plan(tightened, EXACT, last), REPLAY
+        problem(), lambda tightened, last, seconds: solve_plan(tightened, EXACT, last), REPLAY
     )
     assert judged == list(range(1, len(ended.iterations) + 1))
     assert sized
@@ -187,14 +190,14 @@ def test_no_plan_is_judged_by_the_draws_that_it_was_made_by(
 
 
 @pytest.mark.long
-def test_a_loop_that_may_not_buy_says_that_it_is_impossible() -> None:
+def test_a_loop_that_may_not_buy_says_what_would_let_it() -> None:
     """The base is feasible within the budget; what the replay asks for is not."""
     cheapest = plan(problem(), limits=EXACT).result.certificate.objective
     assert cheapest is not None
     tight = problem(budget=cheapest * 1.01)
     report = plan(tight, limits=EXACT, replay=REPLAY)
     assert report.replayed is not None
-    assert report.replayed.outcome == "impossible"
+    assert report.replayed.outcome == "missed"
     assert not report.holds
     sentence = report.replayed.sentence
     assert '"train" (' in sentence
@@ -215,10 +218,12 @@ def test_iterations_that_run_out_and_problems_without_a_plan_are_said() -> None:
 
 
 def test_a_solver_that_gives_up_is_not_taken_for_a_proof() -> None:
-    """Without a plan for the tightened problem, only a proof makes it impossible."""
+    """The plan before is kept, and the sentence says that none was found, not that none is."""
     solved: list[Result[Plan]] = []
 
-    def solve(tightened: PlanningProblem, last: Result[Plan] | None) -> Result[Plan]:
+    def solve(
+        tightened: PlanningProblem, last: Result[Plan] | None, seconds: float | None
+    ) -> Result[Plan]:
         if last is not None:
             certificate = dataclasses.replace(
                 last.certificate, status="no_solution", objective=None, limit="time"
@@ -231,6 +236,48 @@ def test_a_solver_that_gives_up_is_not_taken_for_a_proof() -> None:
     assert ended.outcome == "missed"
     assert "no plan with more capacity was found" in ended.sentence
     assert ended.result is solved[0]
+
+
+def test_the_solves_of_an_iteration_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are: what is admitted for all iterations is what they may take."""
+    clock = [0.0]
+    monkeypatch.setattr("alloc.planning.loop.time.monotonic", lambda: clock[0])
+    given: list[float] = []
+
+    def solve(
+        tightened: PlanningProblem, last: Result[Plan] | None, seconds: float | None
+    ) -> Result[Plan]:
+        assert seconds is not None
+        given.append(seconds)
+        clock[0] += 0.6 * seconds
+        return solve_plan(tightened, EXACT, last)
+
+    ended = plan_and_replay(problem(), solve, REPLAY, seconds=10.0)
+    assert given.count(10.0) == len(ended.iterations)
+    assert 0.6 * sum(given) <= 10.0 * len(ended.iterations)
+
+
+def test_a_what_if_of_replays_proves_nothing_of_buffers_that_differ(base: PlanReport) -> None:
+    """The bound of one is about its buffers: the other plan may be none of those at all."""
+    plain = what_if(problem(), [Demand(1.5)], base=base, limits=EXACT)
+    assert base.certified_problem == base.problem
+    assert plain.cost is not None
+    assert "proved" in plain.cost.sentence
+    result = plain.changed.result
+    kept = (Tightening("train", "a100", "hall", margin=40.0),)
+    iterations = tuple(
+        Iteration(plain.changed.problem.replace(tightening=tightening), one, ())
+        for tightening, one in (((), base.result), (kept, result))
+    )
+    buffered = PlanReport(plain.changed.problem, result, Replayed(iterations, "holds", "so."))
+    cost = WhatIf(("more",), base, buffered).cost
+    assert cost is not None
+    assert cost.found == plain.cost.found
+    assert (cost.at_least, cost.at_most) == (-math.inf, math.inf)
+    assert "nothing is proved: each plan keeps capacity buffers" in cost.sentence
+    cost = WhatIf(("more",), buffered, base).cost
+    assert cost is not None
+    assert math.isinf(cost.at_most)
 
 
 def test_a_what_if_proves_the_range_of_the_difference(base: PlanReport) -> None:

@@ -142,9 +142,48 @@ def test_pairs_are_numbered_once_and_share_what_they_can():
         (of["train"], of["third"]),
         (of["batch"],),
     }
-    assert sorted((len(m.destinations), m.gpus) for m in data.margins) == [(1, 3.0), (2, 8.0)]
+    assert sorted((len(m.destinations), m.gpus) for m in data.margins) == [
+        (1, (3.0, 3.0)),
+        (2, (8.0, 8.0)),
+    ]
     sent = np.zeros((2, data.num_quarters))
     for chosen, kept in (((), 0.0), ((of["train"],), 3.0), ((of["train"], of["batch"]), 8.0)):
         for i, at in enumerate(data.destinations):
             sent[i] = float(set(at.job_classes) & set(chosen) != set())
         assert (data.margins_kept(sent) == kept).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_margin_is_kept_in_its_quarter_only(method):
+    """All quarters, named one by one, are every quarter; one of them asks for no more than all."""
+    every = margins(train=24.0)
+    by_quarter = tuple(
+        replace(part, quarter=t) for part in every for t in range(world().num_quarters)
+    )
+
+    def bounds(tightening):
+        found = right_size(world(tightening=tightening), limits=Limits(gap=1e-6), method=method)
+        assert found.certificate.verified
+        return found.certificate.bound, found.certificate.objective
+
+    assert SizingData(world(tightening=every)).margins == (
+        SizingData(world(tightening=by_quarter)).margins
+    )
+    none, all_of_them = bounds(()), bounds(by_quarter)
+    assert all_of_them == pytest.approx(bounds(every), rel=2e-6)
+    for t in range(world().num_quarters):
+        one = bounds(tuple(part for part in by_quarter if part.quarter == t))
+        assert none[0] <= one[1] * (1 + 1e-6)
+        assert one[0] <= all_of_them[1] * (1 + 1e-6)
+    data = SizingData(world(tightening=[part for part in by_quarter if part.quarter == 1]))
+    kept = data.margins_kept(np.ones((len(data.destinations), data.num_quarters)))
+    assert (kept[:, 0] == 0).all()
+    assert (kept[:, 1] == 24.0).all()
+
+
+def test_the_quarter_of_a_margin_is_one_of_the_problem():
+    for quarter, sentence in ((2, "has 2 quarters"), (-1, "quarter")):
+        with pytest.raises(InstanceError, match=sentence):
+            world(tightening=(Tightening("train", "a100", "north", margin=1.0, quarter=quarter),))
+    with pytest.raises(InstanceError, match="goes with a margin only"):
+        Tightening("train", "a100", "north", factor=2.0, quarter=0)
