@@ -29,7 +29,10 @@ ProblemField = Annotated[
 ]
 """A planning document, or the id of a stored problem such as ``planning-tiny``."""
 
-SolveLimit = Annotated[float, Field(gt=0, description="Wall time of each solve, seconds.")]
+SolveLimit = Annotated[
+    float,
+    Field(gt=0, description="Wall time of each solve; with a replay of each iteration's, seconds."),
+]
 Gap = Annotated[
     float, Field(ge=0, description="Relative gap between cost and bound at which to stop.")
 ]
