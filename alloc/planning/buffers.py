@@ -62,6 +62,9 @@ class Knowledge:
         Of each pool and quarter all that plans sent there, at the largest load.
     measured
         The pools of which it was measured what they require.
+    held
+        Whether the goals of some plan held. Until then corrections only rise: each plan sends other
+        jobs to a pool, and what it lacked once is not forgotten because another mix needed less.
     """
 
     corrections: dict[Pool, float] = field(default_factory=dict)
@@ -69,6 +72,12 @@ class Knowledge:
     used: set[TighteningKey] = field(default_factory=set)
     mixes: dict[tuple[Pool, int], Operation] = field(default_factory=dict)
     measured: set[Pool] = field(default_factory=set)
+    held: bool = False
+
+    def correct(self, pool: Pool, gpus: float) -> None:
+        """Note what a pool was seen to require beyond the formula, GPUs."""
+        before = -math.inf if self.held else self.corrections.get(pool, -math.inf)
+        self.corrections[pool] = max(gpus, before)
 
     def correction(self, pool: Pool) -> float:
         """Return what a pool requires beyond the formula, GPUs."""
@@ -106,6 +115,8 @@ def learn(
         How they are replayed.
     """
     knowledge.used |= {key for operation in every for key in _keys(operation)}
+    seen = [one for _, measured in replayed for one in measured]
+    knowledge.held |= bool(seen) and all(one.holds for one in seen)
     by_pool: dict[Pool, list[tuple[Operation, Sequence[Measured]]]] = defaultdict(list)
     for operation, measured in replayed:
         if operation.has_goal:
@@ -130,7 +141,7 @@ def learn(
             to_measure.append((tightest, 0.0, required_by_formula(tightest) + slack))
         elif all(measured and all(map(surely_holds, measured)) for _, measured in found):
             slack = min(operation.gpus - required_by_formula(operation) for operation, _ in found)
-            knowledge.corrections[pool] = min(knowledge.correction(pool), slack)
+            knowledge.correct(pool, min(knowledge.correction(pool), slack))
     guesses = [
         required_by_formula(operation) + knowledge.correction(operation.pool)
         for operation, _, _ in to_measure
@@ -140,7 +151,7 @@ def learn(
         # Hosts come whole: half a host fewer is as near as is known.
         required = min(max(gpus - max(operation.hosts, default=1) / 2, least), most)
         knowledge.measured.add(operation.pool)
-        knowledge.corrections[operation.pool] = required - required_by_formula(operation)
+        knowledge.correct(operation.pool, required - required_by_formula(operation))
     operations = [*(operation for operation, _ in replayed), *_largest(every).values()]
     knowledge.buffers |= _buffers(knowledge, problem, every, operations)
 
@@ -245,6 +256,13 @@ def tightened(
         Whether only buffers of pools that were measured are asked for, and no trust region is kept.
     """
     added = dict(knowledge.buffers)
+    if not (knowledge.held or measured_only):
+        # Until some plan holds, whatever was required once is kept all the time; then quarters with
+        # less load give back, and they do where nothing fits the limits otherwise.
+        largest: dict[MarginKey, float] = {}
+        for (key, _), gpus in added.items():
+            largest[key] = max(gpus, largest.get(key, 0.0))
+        added = {(key, quarter): largest[key] for key, quarter in added}
     out: set[TighteningKey] = set()
     if measured_only:
         added = {at: gpus for at, gpus in added.items() if _pool_of(at[0]) in knowledge.measured}

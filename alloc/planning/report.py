@@ -138,10 +138,14 @@ def plan(
     if replay is None:
         report = PlanReport(problem, solve_plan(problem, limits, before, progress, keep=True))
         return _checked(report, held_out, limits)
+
+    def within(seconds: float | None) -> Limits:
+        return limits if seconds is None else replace(limits, seconds=seconds)
+
     replayed = plan_and_replay(
         problem,
         lambda tightened, last, seconds: solve_plan(
-            tightened, replace(limits, seconds=seconds), last or before, progress, keep=True
+            tightened, within(seconds), last or before, progress, keep=True
         ),
         replay,
         max_iterations=max_iterations,

@@ -200,6 +200,19 @@ def test_in_the_trust_region_classes_stay_and_one_of_no_known_pool_may_go_anywhe
     assert out == {("short", "h100", "hall", False)}
 
 
+def test_corrections_only_rise_until_the_goals_hold() -> None:
+    """What a pool lacked is not forgotten for a plan that sends another mix there; then it is."""
+    here, knowledge = pool(1, (SHORT, 1.0)).pool, Knowledge()
+    for gpus, expected in ((3.0, 3.0), (-2.0, 3.0), (5.0, 5.0)):
+        knowledge.correct(here, gpus)
+        assert knowledge.correction(here) == expected
+    roomy = pool(9, (SHORT, 12.0))
+    learn(knowledge, problem(), (), [roomy], [(roomy, replay(roomy, QUICK, draw=1))], QUICK)
+    assert knowledge.held
+    knowledge.correct(here, -2.0)
+    assert knowledge.correction(here) == -2.0
+
+
 def two_quarters(*tightening: Tightening) -> PlanningProblem:
     arrivals = {name: (1.0, 1.0) for name in ("short", "filler", "gang")}
     scenarios = (Scenario("1", 1.0, arrivals),)
@@ -215,10 +228,12 @@ def test_a_quarter_with_less_load_keeps_a_smaller_buffer() -> None:
     early, late = (kept(knowledge, operation) for operation in (full, slack))
     assert early > late
     both = key("short", "filler")
-    assert margins(tightened(two_quarters(), knowledge))[both] == (
-        knowledge.buffers[both, 0],
-        knowledge.buffers[both, 1],
-    )
+    by_quarter = tuple(knowledge.buffers[both, t] for t in range(2))
+    assert margins(tightened(two_quarters(), knowledge))[both] == (max(by_quarter),) * 2
+    measured = tightened(two_quarters(), knowledge, measured_only=True)
+    assert margins(measured)[both] == by_quarter
+    knowledge.held = True
+    assert margins(tightened(two_quarters(), knowledge))[both] == by_quarter
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -96,7 +96,8 @@ def test_where_buffers_leave_no_plan_those_that_were_measured_are_asked_for() ->
     cheap, none = solve_plan(problem(), EXACT), solve_plan(problem(budget=1.0), EXACT)
     assert none.certificate.status == "infeasible"
     given_up = dataclasses.replace(none.certificate, status="no_solution", limit="time")
-    for last in (none, Result(None, given_up)):
+    lasts: list[Result[Plan]] = [none, Result(None, given_up)]
+    for last in lasts:
         asked: list[PlanningProblem] = []
         answer = _scripted([cheap, none, last])
 
