@@ -1,12 +1,20 @@
-"""Child processes: they end with their parent, and a death is told in words."""
+"""Child processes: they end with their parent, keep to a limit of memory, and die in words."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
 
 _PR_SET_PDEATHSIG = 1
+_RESERVED_MIB = 1024
+"""Address space beyond a limit of memory: what allocators and threads reserve and never use."""
+_SOFT = 0.9
+"""Of a limit of memory, where a search is told to end: the rest is for what it does until then."""
+_LOOK_S = 0.02
+"""Between two looks at the memory, seconds: a core fills some 50 MiB in this time."""
 
 
 def end_with_parent(channel: int) -> None:
@@ -35,6 +43,78 @@ def end_with_parent(channel: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def limit_memory(most_mib: float) -> None:
+    """Let allocations fail in this process that take it far beyond a limit; on Linux only.
+
+    Parameters
+    ----------
+    most_mib
+        What may be added to what is held now, MiB.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    import resource
+    from pathlib import Path
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    held = pages * resource.getpagesize()
+    most = held + int((most_mib + _RESERVED_MIB) * 2**20)
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+class MemoryWatch:
+    """Whether the memory ran short while somebody looked."""
+
+    def __init__(self) -> None:
+        self.ran_short = False
+
+
+@contextlib.contextmanager
+def memory_watch(most_mib: float) -> Iterator[MemoryWatch]:
+    """Interrupt this process, as Ctrl-C does, before it takes more than a limit of memory.
+
+    Parameters
+    ----------
+    most_mib
+        What may be added to what is held now, MiB.
+
+    Notes
+    -----
+    At nine tenths of it. Memory is looked at from a thread, fifty times a second, so what is
+    allocated at once is seen afterwards only: `limit_memory` refuses that.
+    """
+    import threading
+
+    watch, ended = MemoryWatch(), threading.Event()
+    most = _peak_mib() + _SOFT * most_mib
+
+    def look() -> None:
+        while not ended.wait(_LOOK_S):
+            if _peak_mib() > most:
+                watch.ran_short = True
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield watch
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _peak_mib() -> float:
+    """Return the most memory that this process has held so far, MiB."""
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
 def death(code: int | None) -> str:

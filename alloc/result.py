@@ -33,6 +33,12 @@ class Limits:
         Random seed, 0 to 2,147,483,647.
     workers
         Threads of the solver, 1 or more.
+    memory_mib
+        Memory that the search may take beyond what a fresh process holds, MiB, 1 or more; None
+        without limit. `alloc.solve` then works in a process of its own, as with ``isolated``. At
+        nine tenths the search ends as at Ctrl-C, and the best solution found is returned with the
+        bound proved by then, limit ``"memory"``. A step that asks for more than is left at once
+        fails, which is a `SolverError`.
 
     Raises
     ------
@@ -44,6 +50,7 @@ class Limits:
     gap: float = OPTIMALITY_GAP
     seed: int = 0
     workers: int = 1
+    memory_mib: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("seconds", "gap"):
@@ -55,7 +62,10 @@ class Limits:
                 f"limits: seconds is {self.seconds}; give a number of seconds above 0."
             )
         require_non_negative(self.gap, "limits", "gap")
-        for name, least in (("seed", 0), ("workers", 1)):
+        whole = [("seed", 0), ("workers", 1)]
+        if self.memory_mib is not None:
+            whole.append(("memory_mib", 1))
+        for name, least in whole:
             value = getattr(self, name)
             if (
                 isinstance(value, bool)

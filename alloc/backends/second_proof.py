@@ -20,8 +20,8 @@ from alloc.backends.interrupts import Stop, stoppable
 from alloc.backends.linear_program import LinearProgram
 from alloc.backends.scaling import Scaling
 from alloc.backends.weak_duality import WeakDuality
-from alloc.certificate import OPTIMALITY_GAP, beats, is_within
-from alloc.formulation import Array, ArrayModel, RawResult, RawStatus
+from alloc.certificate import OPTIMALITY_GAP, BoundProof, beats, is_within
+from alloc.formulation import Array, ArrayModel, RawResult
 
 MOST_ENTRIES = 2_000
 """Entries of the matrix up to which a program is small: a relaxation takes about a millisecond."""
@@ -79,25 +79,21 @@ def _proved_again(
     search = _Tree(bounded(model), raw.objective, raw.values, max(options.time_limit_s, _BRIEF_S))
     search.program.end_with(stop)
     proved = search.run(stop)
-    if search.is_better:
-        # The claim was false; of its bound nothing is left.
-        bound = search.bound if proved else search.root
-        status: RawStatus = "optimal" if proved else "feasible"
-        return replace(
-            raw,
-            status=status,
-            values=search.values,
-            objective=search.value,
-            bound=bound,
-            bound_proof="recomputed",
-        )
+    found = replace(raw, values=search.values, objective=search.value)
     if proved:
-        return replace(raw, bound=search.bound, bound_proof="recomputed")
-    return raw if stop.pressed else _confirmed(model, raw, options)
+        return replace(found, bound=search.bound, bound_proof="recomputed")
+    confirmed = None if stop.pressed else _confirmed(model, found, options)
+    if confirmed is not None or not search.is_better:
+        return confirmed or raw
+    # The claim was false; of its bound nothing is left.
+    return replace(found, status="feasible", bound=search.root, bound_proof="recomputed")
 
 
-def _confirmed(model: ArrayModel, raw: RawResult, options: SolverOptions) -> RawResult:
-    """Return an optimum that a second run of HiGHS proves too as confirmed."""
+def _confirmed(model: ArrayModel, raw: RawResult, options: SolverOptions) -> RawResult | None:
+    """Return an optimum that a second run of HiGHS proves too, as confirmed; None if it does not.
+
+    Where a solution refutes the first run, the word of the second is a claim for itself.
+    """
     brief = replace(
         options,
         time_limit_s=min(options.time_limit_s, _BRIEF_S),
@@ -107,15 +103,22 @@ def _confirmed(model: ArrayModel, raw: RawResult, options: SolverOptions) -> Raw
         stoppable=False,
     )
     if brief.time_limit_s <= 0 or raw.limit == "interrupt" or raw.objective is None:
-        return raw
+        return None
     again = highs.solve(model, brief)
-    if again.objective is not None and beats(again.objective, raw.bound, model.sense):
-        # Whatever the first run says, here is a better solution.
-        return replace(again, limit=raw.limit)
-    if not is_within(raw.objective, again.bound, OPTIMALITY_GAP):
-        return raw
     closer = min if model.sense == "min" else max
-    return replace(raw, bound=closer(raw.bound, again.bound), bound_proof="confirmed")
+    other = None if again.values is None else _kept(model, again.values)
+    if other is not None:
+        value = float(model.cost @ other) + model.offset
+        if beats(value, raw.bound, model.sense) and closer(value, raw.objective) == value:
+            # Whatever the first run says, here is a better solution.
+            return replace(again, values=other, objective=value, limit=raw.limit)
+    if not is_within(raw.objective, again.bound, OPTIMALITY_GAP):
+        return None
+    # A bound that is beaten confirms nothing.
+    proof: BoundProof = "confirmed"
+    if beats(raw.objective, raw.bound, model.sense):
+        proof = "claimed"
+    return replace(raw, bound=closer(raw.bound, again.bound), bound_proof=proof)
 
 
 class _Tree:
@@ -176,7 +179,8 @@ class _Tree:
             below, above = upper.copy(), lower.copy()
             below[split], above[split] = point, point + 1.0
             leaves += [(lower, below), (above, upper)]
-        self.bound = self.sign * min(least, self.sign * self.value)
+        # A solution that keeps its rows within a tolerance only may cost less than is proved.
+        self.bound = self.sign * float(least) if np.isfinite(least) else self.value
         return True
 
     def _target(self) -> float:
@@ -203,20 +207,26 @@ class _Tree:
 
     def _take(self, values: Array) -> bool:
         """Take a solution that a relaxation found if it holds; return whether it did."""
-        values = np.where(self.model.integer, np.rint(values), values)
-        # HiGHS lets a column miss its limits by a tolerance, which may be worth all of its cost.
-        values = np.clip(values, self.model.lower, self.model.upper)
-        row = self.model.matrix @ values
-        # Relative to what a row adds up: what is nothing beside 1 may be all of a small row.
-        size = abs(self.model.matrix) @ np.abs(values)
-        kept = (row >= self.model.row_lower - 1e-9 * size) & (
-            row <= self.model.row_upper + 1e-9 * size
-        )
-        value = float(self.model.cost @ values) + self.model.offset
-        if not kept.all() or self.sign * value >= self._target():
+        kept = _kept(self.model, values)
+        if kept is None:
             return False
-        self.value, self.values, self.is_better = value, values, True
+        value = float(self.model.cost @ kept) + self.model.offset
+        if self.sign * value >= self._target():
+            return False
+        self.value, self.values, self.is_better = value, kept, True
         return True
+
+
+def _kept(model: ArrayModel, values: Array) -> Array | None:
+    """Return a solver's solution without the tolerances of its columns, None if rows break."""
+    values = np.where(model.integer, np.rint(values), values)
+    # HiGHS lets a column miss its limits by a tolerance, which may be worth all of its cost.
+    values = np.clip(values, model.lower, model.upper)
+    row = model.matrix @ values
+    # Relative to what a row adds up: what is nothing beside 1 may be all of a small row.
+    slack = 1e-9 * (abs(model.matrix) @ np.abs(values))
+    holds = (row >= model.row_lower - slack) & (row <= model.row_upper + slack)
+    return np.asarray(values) if holds.all() else None
 
 
 def _cheapest(model: ArrayModel, scaling: Scaling) -> float:

@@ -32,6 +32,15 @@ def solve_command(
     ] = Limits.gap,
     seed: options.SeedOption = 0,
     workers: Annotated[int, typer.Option(help="Threads of the solver.", min=1)] = 1,
+    memory_limit: Annotated[
+        int | None,
+        typer.Option(
+            help="Memory that the search may take; near it the best answer so far is kept.",
+            metavar="MIB",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
     warm_start: Annotated[
         Path | None,
         typer.Option(
@@ -66,7 +75,7 @@ def solve_command(
             chosen.name,
             method,
             objective=objective,
-            limits=Limits(seconds=time_limit, gap=gap, seed=seed, workers=workers),
+            limits=Limits(time_limit, gap, seed, workers, memory_limit),
             warm_start=start,
             progress=report,
         )
@@ -95,7 +104,8 @@ def _explain(result: Result[Any], output: Path | None) -> None:
             kept = f"the best answer so far is {'shown' if output is None else f'in {output}'}"
         say(f"interrupted: {kept}.")
     elif result.solution is None:
+        more = "--memory-limit" if certificate.limit == "memory" else "--time-limit"
         say(
             f"no solution: the {certificate.limit or 'search'} limit was reached before any was "
-            "found; give more --time-limit, or a --warm-start."
+            f"found; give more {more}, or a --warm-start."
         )

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import socket
-import sys
 import time
 import traceback
 from multiprocessing import forkserver
-from pathlib import Path
 
 from alloc.errors import (
     AllocError,
@@ -18,7 +15,7 @@ from alloc.errors import (
     InstanceError,
     UnsupportedFeatureError,
 )
-from alloc.processes import end_with_parent
+from alloc.processes import end_with_parent, limit_memory
 from alloc.server.bodies import read_request
 from alloc.server.frames import Failure, Tag, pack, receive_job
 from alloc.server.operations import Limits, Operation, operations
@@ -27,8 +24,6 @@ from alloc.server.problems import Problem, ProblemError
 _PAUSE_S = 0.2
 """Shortest time between two lines of progress; a solver may have thousands a second to say."""
 _MOMENT_S = 0.05
-_SLACK_MIB = 1024
-"""Address space beyond the memory limit: reserved by allocators and threads, never used."""
 _NICENESS = 5
 
 
@@ -45,7 +40,8 @@ def main(
     # What a solver prints is not a log.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     known = operations(modules)
-    _limit_memory(memory_limit_mib)
+    # What is allocated beyond the limit fails here, before the server has to kill.
+    limit_memory(memory_limit_mib)
     channel.sendall(pack("ready"))
     while (job := receive_job(channel)) is not None:
         name, body = job
@@ -104,19 +100,6 @@ def _failure(error: Exception) -> Failure:
 
 def _trace(error: Exception) -> str:
     return "".join(traceback.format_exception(error))
-
-
-def _limit_memory(memory_limit_mib: int) -> None:
-    """Let what is allocated beyond the limit fail here, before the server has to kill."""
-    if not sys.platform.startswith("linux"):
-        return
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    used = pages * resource.getpagesize()
-    most = used + (memory_limit_mib + _SLACK_MIB) * 2**20
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    if hard != resource.RLIM_INFINITY:
-        most = min(most, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
 def _die_with_server(channel: socket.socket) -> None:

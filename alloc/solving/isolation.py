@@ -29,6 +29,7 @@ def run_isolated(
     function: Callable[..., Any],
     *arguments: Any,
     progress: Callable[[str], None] | None = None,
+    on_death: str = "",
     **options: Any,
 ) -> Any:
     """Call a function of alloc in a process of its own, and return what it returns.
@@ -45,6 +46,8 @@ def run_isolated(
         What it is called with.
     progress
         Called in this process with each line that the function reports.
+    on_death
+        A sentence for the error, should the process die.
 
     Raises
     ------
@@ -78,7 +81,7 @@ def run_isolated(
     reader = threading.Thread(target=_read, args=(ours, call, messages), daemon=True)
     reader.start()
     try:
-        return _answer(messages, process, function.__name__, progress)
+        return _answer(messages, process, function.__name__, progress, on_death)
     finally:
         process.kill()
         process.wait()
@@ -105,6 +108,7 @@ def _answer(
     process: subprocess.Popen[bytes],
     name: str,
     progress: Callable[[str], None] | None,
+    on_death: str,
 ) -> Any:
     """Wait for the answer, and pass on Ctrl-C."""
     ready = interrupted = False
@@ -129,7 +133,7 @@ def _answer(
         elif kind == "error":
             raise value
         elif kind == "dead":
-            raise SolverError(f"{name}: its process {death(process.wait())}.")
+            raise SolverError(f"{name}: its process {death(process.wait())}. {on_death}".rstrip())
 
 
 def _serve(descriptor: int) -> None:
@@ -140,22 +144,32 @@ def _serve(descriptor: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     connection = Connection(descriptor)
     end_with_parent(descriptor)
-
-    def tell(kind: Kind, value: Any = None) -> None:
-        # An interrupt in the middle of a message would spoil all that follow.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        connection.send((kind, value))
-        if kind in ("ready", "progress"):
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-
+    # Sent by a thread: an interrupt in the middle of a message would spoil all that follow.
+    messages: queue.SimpleQueue[tuple[Kind, Any]] = queue.SimpleQueue()
+    sender = threading.Thread(target=_send, args=(connection, messages), daemon=True)
+    sender.start()
+    last: tuple[Kind, Any]
     try:
         function, arguments, options = pickle.loads(connection.recv_bytes())
-        tell("ready")
-        tell(
-            "result", function(*arguments, progress=lambda line: tell("progress", line), **options)
-        )
+        messages.put(("ready", None))
+        options["progress"] = lambda line: messages.put(("progress", line))
+        last = ("result", function(*arguments, **options))
     except BaseException as error:
-        tell("error", _portable(error))
+        last = ("error", _portable(error))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    messages.put(last)
+    sender.join()
+
+
+def _send(connection: Connection, messages: queue.SimpleQueue[tuple[Kind, Any]]) -> None:
+    """Send every message, the answer last."""
+    kind = "ready"
+    while kind not in ("result", "error"):
+        kind, value = messages.get()
+        try:
+            connection.send((kind, value))
+        except Exception as error:  # whatever pickle makes of the answer
+            connection.send(("error", _portable(error)))
 
 
 def _portable(error: BaseException) -> BaseException:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from alloc.certificate import OPTIMALITY_GAP, BoundProof, Limit
+from alloc.errors import UnsupportedFeatureError
 from alloc.objectives import Held
 from alloc.result import Limits, Repair, Sensitivity
 
@@ -49,7 +50,18 @@ class Settings:
 
     @classmethod
     def of(cls, limits: Limits) -> Settings:
-        """Return the settings of a solve that starts now."""
+        """Return the settings of a solve that starts now.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            If memory is limited: only `alloc.solve` starts the process that keeps that limit.
+        """
+        if limits.memory_mib is not None:
+            raise UnsupportedFeatureError(
+                "limits: memory_mib is kept by alloc.solve, in a process of its own; leave it out "
+                "here."
+            )
         return cls(limits.seconds, limits.seed, limits.workers, gap=limits.gap)
 
     def seconds_left(self) -> float:

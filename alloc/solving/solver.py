@@ -11,10 +11,12 @@ from typing import Any
 from alloc.backends import BACKENDS, SolverOptions
 from alloc.backends import backend as named_backend
 from alloc.backends.second_proof import with_proof
-from alloc.errors import CertificateError, UnsupportedFeatureError
+from alloc.certificate import Certificate
+from alloc.errors import CertificateError, SolverError, UnsupportedFeatureError
 from alloc.families import AUTO, SCHEDULE, Family, family_of, load
 from alloc.formulation import ArrayModel, BuiltModel, CpSatModel, ProvedInfeasible, RawResult
 from alloc.objectives import parse_goal
+from alloc.processes import limit_memory, memory_watch
 from alloc.result import Limits, Result
 from alloc.solving.certify import certify
 from alloc.solving.cross_check import cross_checked
@@ -62,7 +64,7 @@ def solve(
         them, such as ``"makespan then mean_jct"`` or ``"gpus_placed then balance + 0.05 moves"``:
         levels are solved one after the other, with a certificate each (`Result.stages`).
     limits
-        Time, gap, seed and threads.
+        Time, gap, seed, threads and memory.
     warm_start
         A solution of this problem to start from, alone or in a result; one of a kind that the
         family does not return is left aside.
@@ -72,7 +74,7 @@ def solve(
         Solve in a process of its own, so that a solver that crashes or is ended for its memory is
         a `SolverError` here and not the end of this session. It takes about a second more, before
         the time of `limits` begins; what this session has registered is not known there. A second
-        Ctrl-C gives the solve up.
+        Ctrl-C gives the solve up. With a limit of memory it is always so.
 
     Returns
     -------
@@ -91,9 +93,10 @@ def solve(
     CertificateError
         If the answer or its bound contradicts what the checker recomputes.
     SolverError
-        If the solver broke its contract, or, with `isolated`, its process died.
+        If the solver broke its contract, or, with `isolated`, its process died or had no memory
+        left.
     """
-    if isolated:
+    if isolated or limits.memory_mib is not None:
         return _solve_isolated(
             problem,
             family,
@@ -178,7 +181,7 @@ def solve_within(
 
 
 def _solve_isolated(
-    *arguments: Any, progress: Callable[[str], None] | None, **options: Any
+    *arguments: Any, limits: Limits, progress: Callable[[str], None] | None, **options: Any
 ) -> Result[Any]:
     """Solve in a process of its own; what it logs is logged here."""
     from alloc.solving.isolation import run_isolated
@@ -188,8 +191,41 @@ def _solve_isolated(
         if progress is not None:
             progress(line)
 
-    result: Result[Any] = run_isolated(solve, *arguments, progress=report, **options)
+    mib = limits.memory_mib
+    result: Result[Any] = run_isolated(
+        solve if mib is None else _solve_within_memory,
+        *arguments,
+        limits=limits,
+        progress=report,
+        on_death="" if mib is None else f"Its memory was limited to {mib} MiB.",
+        **options,
+    )
     return result
+
+
+def _solve_within_memory(*arguments: Any, limits: Limits, **options: Any) -> Result[Any]:
+    """Solve in this process, which is there for nothing else, within a limit of its memory."""
+    mib = limits.memory_mib
+    assert mib is not None
+    limit_memory(mib)
+    try:
+        with memory_watch(mib) as watch:
+            result = solve(*arguments, limits=limits.replace(memory_mib=None), **options)
+    except MemoryError:
+        raise SolverError(
+            f"the search asked at once for more than was left of {mib} MiB of memory; raise "
+            "memory_mib of its limits, choose another backend or a smaller instance."
+        ) from None
+    if not watch.ran_short:
+        return result
+
+    def named(certificate: Certificate) -> Certificate:
+        ended = certificate.limit == "interrupt"
+        return certificate.replace(limit="memory") if ended else certificate
+
+    return result.replace(
+        certificate=named(result.certificate), stages=tuple(map(named, result.stages))
+    )
 
 
 def _attempt(

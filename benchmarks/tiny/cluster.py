@@ -162,10 +162,18 @@ def packs(topology: Topology, gangs: Sequence[Configuration]) -> bool:
     inside: dict[int, int] = {}
     levels = [of.tolist() for level, of in topology.domain_of_host.items() if level != "host"]
     domains = list(zip(*levels, range(len(cpu)), strict=True))
+    dead: set[object] = set()  # what is left, from which the remaining tasks do not fit
 
     def extend(i: int) -> bool:
         if i == len(tasks):
             return True
+        left = (
+            *(i, tuple(sorted(inside.items())), tuple(cpu), tuple(memory)),
+            tuple(tuple(sorted(free)) for free in gpus),
+            tuple(tuple(disk.items()) for disk in disks),
+        )
+        if left in dead:
+            return False
         _, _, k, group, gang = tasks[i]
         tried = set()
         for h in range(len(cpu)):
@@ -216,6 +224,7 @@ def packs(topology: Topology, gangs: Sequence[Configuration]) -> bool:
                     disks[h][name] += n
                 if found:
                     return True
+        dead.add(left)
         return False
 
     return extend(0)

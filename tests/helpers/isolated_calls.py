@@ -4,6 +4,8 @@ import os
 import signal
 import time
 
+from alloc.processes import limit_memory, memory_watch
+
 
 def die(number, progress):
     """End this process as a crash of a solver does."""
@@ -41,3 +43,21 @@ def stay(progress):
     while True:
         # Not `signal.pause`: it sleeps through a signal that comes just before it.
         time.sleep(0.05)
+
+
+def fill_until_interrupted(most_mib, progress):
+    """Take ever more memory; return how much it was, MiB, and whether the watch was the reason."""
+    taken = []
+    with memory_watch(most_mib) as watch:
+        try:
+            while True:
+                taken.append(b"x" * 2**20)
+                time.sleep(0.001)
+        except KeyboardInterrupt:
+            return len(taken), watch.ran_short
+
+
+def ask_at_once(most_mib, asked_mib, progress):
+    """Ask for memory that nobody writes to, after a limit was set."""
+    limit_memory(most_mib)
+    return len(bytearray(asked_mib * 2**20))

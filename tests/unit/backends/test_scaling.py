@@ -251,6 +251,19 @@ def test_a_false_optimum_is_found_out(seed: int) -> None:
     assert model.cost @ raw.values == pytest.approx(true)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_value_within_the_tolerance_of_rows_does_not_weaken_the_bound(seed: int) -> None:
+    """A solver keeps rows to 1e-6, and may claim a value that no solution has."""
+    model = random_program(seed, integer=False)
+    found = highs.solve(model, EXACT)
+    assert found.objective is not None
+    better = -2e-6 if model.sense == "min" else 2e-6
+    claim = replace(found, objective=found.objective * (1 + better))
+    raw = with_proof(model, claim, EXACT)
+    assert raw.bound_proof == "recomputed"
+    assert raw.bound == pytest.approx(found.objective, rel=1e-9)
+
+
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
 def test_what_misses_a_limit_by_a_tolerance_is_no_better_solution(size: float) -> None:
     """HiGHS keeps the limits of columns to 1e-7, which is all of an amount of a billionth."""
@@ -312,6 +325,28 @@ def test_a_tree_too_large_is_confirmed_by_another_run(monkeypatch: pytest.Monkey
     monkeypatch.setattr("alloc.backends.second_proof._MOST_NODES", 1)
     programs = [random_program(seed) for seed in range(12)]
     assert "confirmed" in {solve_and_prove(program, EXACT).bound_proof for program in programs}
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 5])
+def test_a_false_optimum_that_the_tree_cannot_put_right_is_asked_for_again(
+    nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the tree found better stays, and the second run's bound is a claim for itself."""
+    monkeypatch.setattr("alloc.backends.second_proof._MOST_NODES", nodes)
+    proofs = set()
+    for seed in range(12):
+        model = random_program(seed)
+        sign = 1.0 if model.sense == "min" else -1.0
+        worse = np.zeros(len(model.cost))
+        worse[int((sign * model.cost).argmax())] = 2.0
+        value = float(model.cost @ worse)
+        raw = with_proof(model, RawResult("optimal", worse, value, value, None, "Optimal"), EXACT)
+        assert raw.status == "optimal"
+        assert raw.objective == pytest.approx(best_of_all(model))
+        assert raw.bound == pytest.approx(raw.objective)
+        proofs.add(raw.bound_proof)
+    assert "claimed" in proofs
+    assert "confirmed" not in proofs
 
 
 @pytest.mark.parametrize("seed", range(30))

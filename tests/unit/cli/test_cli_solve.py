@@ -91,13 +91,14 @@ def test_infeasible_is_exit_3_with_the_conflict_in_words(run, infeasible_file):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_limit_without_a_solution_is_exit_4(run, instance, instance_file, fake_solve):
-    fake_solve(Result(None, certificate(instance, limit="time")))
+@pytest.mark.parametrize("limit", ["time", "memory"])
+def test_a_limit_without_a_solution_is_exit_4(run, instance, instance_file, fake_solve, limit):
+    fake_solve(Result(None, certificate(instance, limit=limit)))
     done = run("solve", instance_file, "--json")
     assert done.exit_code == 4
     assert json.loads(done.stdout)["solution"] is None
-    assert "time limit" in done.stderr
-    assert "--time-limit" in done.stderr
+    assert f"{limit} limit" in done.stderr
+    assert f"--{limit}-limit" in done.stderr
 
 
 def test_a_limit_with_a_solution_is_exit_0(run, instance, instance_file, tmp_path, fake_solve):
@@ -141,6 +142,7 @@ def test_options_reach_the_engine(run, instance, instance_file, tmp_path, fake_s
     done = run(
         *("solve", instance_file, "--formulation", "round", "--backend", "cpsat"),
         *("--objective", "goodput", "--time-limit", 7, "--seed", 3, "--workers", 2),
+        *("--memory-limit", 900),
         *("--warm-start", warm),
     )
     assert done.exit_code == 0, done.stderr
@@ -149,7 +151,7 @@ def test_options_reach_the_engine(run, instance, instance_file, tmp_path, fake_s
     del options["progress"]
     assert options == {
         "objective": "goodput",
-        "limits": Limits(seconds=7.0, seed=3, workers=2),
+        "limits": Limits(seconds=7.0, seed=3, workers=2, memory_mib=900),
         "warm_start": solved,
     }
 

@@ -10,10 +10,12 @@ import pytest
 from interrupting import ctrl_c_at, press
 
 import alloc
-from alloc.errors import InstanceError, SolverError
+from alloc.errors import InstanceError, SolverError, UnsupportedFeatureError
 from alloc.instances import load
 from alloc.result import Limits
+from alloc.solving import solver
 from alloc.solving.isolation import run_isolated
+from alloc.solving.outcome import Settings
 
 
 def test_the_answer_is_that_of_a_solve_in_this_process():
@@ -95,3 +97,52 @@ def test_the_process_ends_with_its_session():
         # The call holds the same output: its end is the end of both.
         rest = session.stdout.read()
     assert rest in ("", child)
+
+
+def test_a_search_is_interrupted_before_it_has_taken_all_of_its_memory():
+    taken, ran_short = run_isolated(isolated_calls.fill_until_interrupted, 100)
+    assert ran_short
+    assert 80 <= taken <= 1000  # how soon the thread looks is up to the machine
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux limits address space")
+def test_what_is_asked_for_at_once_fails():
+    with pytest.raises(MemoryError):
+        run_isolated(isolated_calls.ask_at_once, 64, 2048)
+    assert run_isolated(isolated_calls.ask_at_once, 2048, 64) == 64 * 2**20
+
+
+@pytest.mark.long
+def test_a_solve_short_of_memory_keeps_its_incumbent_and_bound():
+    result = alloc.solve(load("elastic-large/04"), limits=Limits(seconds=60, memory_mib=15))
+    assert (result.status, result.certificate.limit) == ("feasible", "memory")
+    assert 0 < result.bound < result.objective
+
+
+def test_enough_memory_changes_nothing():
+    instance = load("elastic-tiny/02")
+    within = alloc.solve(instance, limits=Limits(memory_mib=4000))
+    here = alloc.solve(instance)
+    assert within.solution == here.solution
+    assert within.certificate.replace(seconds=0.0) == here.certificate.replace(seconds=0.0)
+
+
+def test_no_memory_left_is_a_sentence(monkeypatch):
+    def solve_nothing(*arguments, **options):
+        raise MemoryError
+
+    monkeypatch.setattr(solver, "solve", solve_nothing)
+    monkeypatch.setattr(solver, "limit_memory", lambda mib: None)
+    with pytest.raises(SolverError, match=r"more than was left of 70 MiB.*; raise memory_mib"):
+        solver._solve_within_memory(limits=Limits(memory_mib=70))
+
+
+def test_a_step_that_cannot_limit_memory_refuses_to():
+    with pytest.raises(UnsupportedFeatureError, match=r"memory_mib is kept by alloc\.solve"):
+        Settings.of(Limits(memory_mib=70))
+
+
+@pytest.mark.parametrize("memory_mib", [0, -1, 1.5, True, 2**31])
+def test_a_limit_of_memory_is_a_whole_number_of_mebibytes(memory_mib):
+    with pytest.raises(InstanceError, match=r"memory_mib is .*; give a whole number from 1"):
+        Limits(memory_mib=memory_mib)
