@@ -164,7 +164,8 @@ def plan_and_replay(
     Raises
     ------
     InstanceError
-        If no class has a goal: there would be nothing to measure.
+        If no class has a goal: there would be nothing to measure; or if, before any plan holds,
+        the scheduler misses a goal with any number of hosts.
     KeyboardInterrupt
         If it comes before anything was found.
     """
@@ -238,7 +239,13 @@ def _iterate(
         else:
             tell(f"iteration {number}: measuring the capacity that is required")
             found = tuple(zip(operations, measured, strict=True))
-            learn(knowledge, shared, margins(now).keys(), every, found, settings)
+            try:
+                learn(knowledge, shared, margins(now).keys(), every, found, settings)
+            except InstanceError:
+                if not any(before.holds for before in iterations):
+                    raise
+                # What no number of hosts cures in this plan is no fault of the one that holds.
+                return
             if not measured_only:
                 stay = _trust_region(problem, iterations, max_iterations)
         following = tightened(shared, knowledge, stay=stay, measured_only=measured_only)

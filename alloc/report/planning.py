@@ -59,7 +59,7 @@ def plan_page(report: PlanReport) -> str:
         outcome=_outcome(report),
         holds=report.holds,
         facts=_facts(result.certificate, report.problem.currency),
-        reliefs=result.repair_options,
+        repairs=result.repair_options,
         drawings=plan_drawings(report),
         tables=plan_tables(encode_report(report)),
         assumptions=result.assumptions,

@@ -368,7 +368,7 @@ class Blocks:
             ]
             need[p, int(spot)] += BOUND_SLACK * data.demand_in_band[c] * max(rooms)
         for spot in (False, True):
-            need[:, int(spot)] += BOUND_SLACK * data.most_margin(spot).max(axis=1)[:, None]
+            need[:, int(spot)] += BOUND_SLACK * data.max_margin(spot).max(axis=1)[:, None]
         for h, rental in enumerate(data.rental_options):
             useful = need[rental.pool, int(rental.spot)] / rental.gpus
             share = data.spot_available if rental.spot and np.isfinite(rental.most) else np.ones(1)

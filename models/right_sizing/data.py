@@ -407,7 +407,7 @@ class SizingData:
         return np.asarray(self.demand.max(axis=(0, 1))[:, None] * self.at_once)
 
     @cached_property
-    def most_gpus(self) -> Array:
+    def max_gpus(self) -> Array:
         """GPUs beyond which more firm ones in a pool are of no use, shape (pools, quarters)."""
         each = np.zeros((len(self.pools), len(self.problem.classes)))
         for mode in self.modes:
@@ -415,7 +415,7 @@ class SizingData:
                 need = mode.gpus_per_unit * mode.room
                 each[mode.pool, mode.job_class] = max(each[mode.pool, mode.job_class], need)
         need = np.einsum("wtc,cb,pc->wtpb", self.demand, self.at_once, each, optimize=True)
-        return np.asarray(need.max(axis=(0, 3), initial=0.0).T + self.most_margin(False))
+        return np.asarray(need.max(axis=(0, 3), initial=0.0).T + self.max_margin(False))
 
     def margin_of(self, pool: int, spot: bool) -> int:
         """Return the position of a pool among those with a margin."""
@@ -438,7 +438,7 @@ class SizingData:
         at = self.destinations[margin.destinations[0]]
         return self.margin_of(at.pool, at.spot)
 
-    def most_margin(self, spot: bool) -> Array:
+    def max_margin(self, spot: bool) -> Array:
         """Return the largest margin of each pool, GPUs, shape (pools, quarters)."""
         found = np.zeros((len(self.pools), self.num_quarters))
         for margin in self.margins:
@@ -458,7 +458,7 @@ class SizingData:
                 found[rental.pool] += rental.gpus * rental.most * self.spot_available.min(axis=0)
         return found
 
-    def most_ordered(self, group: int) -> int:
+    def max_ordered(self, group: int) -> int:
         """Return a number of hosts of a group beyond which more are never of use.
 
         The limits of the site are left to their rows: a bound that says the same would share their
@@ -466,5 +466,5 @@ class SizingData:
         """
         at = self.host_groups[group]
         offer = self.offer(at)
-        useful = math.ceil(float(self.most_gpus[at.pool].max()) / offer.gpus + 1e-9)
+        useful = math.ceil(float(self.max_gpus[at.pool].max()) / offer.gpus + 1e-9)
         return useful + self.problem.failures

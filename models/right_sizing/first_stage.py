@@ -76,7 +76,7 @@ class _Builder:
         order, hosts = self._hosts()
         # Ample, like the bounds of the blocks.
         usable = self.model.columns(
-            (len(self.data.pools), self.quarters), BOUND_SLACK * self.data.most_gpus, integer=False
+            (len(self.data.pools), self.quarters), BOUND_SLACK * self.data.max_gpus, integer=False
         )
         self._service(order, hosts)
         self._room(hosts)
@@ -118,7 +118,7 @@ class _Builder:
             limit = data.offer(group).most_hosts
             for t in range(quarters):
                 if group.can_order and data.in_service(k, t):
-                    most[k, t] = min(data.most_ordered(k), np.inf if limit is None else limit)
+                    most[k, t] = min(data.max_ordered(k), np.inf if limit is None else limit)
         order = np.full(shape, -1, dtype=np.int64)
         order[most > 0] = self.model.columns(int((most > 0).sum()), most[most > 0])
         arriving = np.zeros(shape)
@@ -174,7 +174,7 @@ class _Builder:
             levels[level.pool].append(i)
         most = np.zeros((len(data.levels), self.quarters))
         for i, level in enumerate(data.levels):
-            most[i] = np.ceil(data.most_gpus[level.pool] / level.gpus + 1e-9) + spares
+            most[i] = np.ceil(data.max_gpus[level.pool] / level.gpus + 1e-9) + spares
             if spares:
                 for t in range(self.quarters):
                     counted[i, t] = self._column(most[i, t])
@@ -222,7 +222,7 @@ class _Builder:
             had = data.spot_gpus[at.pool] if at.spot else np.full(self.quarters, np.inf)
             sent[i] = self.model.columns(self.quarters, (alone[i] <= had).astype(float))
         for q, (pool, spot) in enumerate(data.with_margin):
-            most = BOUND_SLACK * data.most_margin(spot)[pool]
+            most = BOUND_SLACK * data.max_margin(spot)[pool]
             kept[q] = self.model.columns(self.quarters, most, integer=False)
         for margin in data.margins:
             q, others = data.place_of(margin), len(margin.destinations) - 1

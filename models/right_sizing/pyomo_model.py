@@ -126,7 +126,7 @@ class _Formulas:
         carbon = float(self.bands.carbon[s, band]) * self.problem.carbon_price_per_kg
         return (float(self.bands.energy_price[s, band]) + carbon) * self.sites[site].pue
 
-    def most_hosts(self, gpu_type: str, site: str, gpus: int) -> float:
+    def max_hosts(self, gpu_type: str, site: str, gpus: int) -> float:
         """Return M of (C7): hosts that can ever be of use."""
         total = 0.0
         for c in self.problem.classes:
@@ -282,7 +282,7 @@ class _Formulas:
 
         @m.Constraint(self.levels, self.quarters)
         def C7(m: Any, g: str, s: str, size: int, t: int) -> Any:
-            most = self.most_hosts(g, s, size)
+            most = self.max_hosts(g, s, size)
             if not spares:
                 return pyo.Constraint.Skip
             return m.m[g, s, size, t] <= most * m.y[g, s, size, t]

@@ -171,7 +171,7 @@ def test_a_forecast_that_no_plan_serves_says_what_would_relieve_it(run, hopeless
     assert result.exit_code == 3
     assert "infeasible: " in result.stderr
     assert "repair: " in result.stderr
-    assert "The cheapest relief" in page.read_text()
+    assert "The cheapest repairs" in page.read_text()
 
 
 def test_an_answer_whose_file_ends_in_gz_is_compressed(run, tmp_path):

@@ -201,7 +201,7 @@ def test_a_goal_that_the_simulation_misses_is_exit_5(run, tmp_path):
 
 
 @pytest.mark.long
-def test_what_cannot_be_served_is_exit_3_with_reliefs(run, quotas, tmp_path):
+def test_what_cannot_be_served_is_exit_3_with_repairs(run, quotas, tmp_path):
     path = tmp_path / "busy.json"
     write_inference_problem(a_problem(500.0), path)
     refused = run("size-inference", path, "-q")

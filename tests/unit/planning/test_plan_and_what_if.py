@@ -242,6 +242,27 @@ def test_a_solver_that_gives_up_is_not_taken_for_a_proof() -> None:
     assert ended.result is solved[0]
 
 
+def test_a_plan_that_holds_is_kept_where_the_next_one_cannot_be_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is found is not lost with an error; without a plan that holds the error is said."""
+
+    def refuse(*given: object) -> None:
+        raise InstanceError("misses the goal with any number of hosts")
+
+    monkeypatch.setattr("alloc.planning.loop.learn", refuse)
+    cheap = solve_plan(problem(), EXACT)
+    with pytest.raises(InstanceError, match="any number of hosts"):
+        plan_and_replay(problem(), _scripted([cheap]), REPLAY)
+    out = Tightening("train", "h100", "hall", factor=KEPT_OUT)
+    kept = Tightening("train", "a100", "hall", margin=40.0)
+    roomy = solve_plan(problem(tightening=(kept, out)), EXACT)
+    monkeypatch.setattr("alloc.planning.loop._worth_another", lambda iterations: True)
+    ended = plan_and_replay(problem(), _scripted([roomy]), REPLAY)
+    assert ended.outcome == "holds"
+    assert ended.result is roomy
+
+
 def test_the_solves_of_an_iteration_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are: what is admitted for all iterations is what they may take."""
     clock = [0.0]
