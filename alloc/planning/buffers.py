@@ -62,6 +62,8 @@ class Knowledge:
         Of each pool and quarter all that plans sent there, at the largest load.
     measured
         The pools of which it was measured what they require.
+    enough
+        GPUs beyond the formula with which the pools of the last plan that held kept their goals.
     held
         Whether the goals of some plan held. Until then corrections only rise: each plan sends other
         jobs to a pool, and what it lacked once is not forgotten because another mix needed less.
@@ -72,6 +74,7 @@ class Knowledge:
     used: set[TighteningKey] = field(default_factory=set)
     mixes: dict[tuple[Pool, int], Operation] = field(default_factory=dict)
     measured: set[Pool] = field(default_factory=set)
+    enough: dict[Pool, float] = field(default_factory=dict)
     held: bool = False
 
     def correct(self, pool: Pool, gpus: float) -> None:
@@ -116,7 +119,16 @@ def learn(
     """
     knowledge.used |= {key for operation in every for key in _keys(operation)}
     seen = [one for _, measured in replayed for one in measured]
-    knowledge.held |= bool(seen) and all(one.holds for one in seen)
+    has_held = bool(seen) and all(one.holds for one in seen)
+    knowledge.held |= has_held
+    # What the pools of this plan have beyond the formula, in the regime with the least of it.
+    slack: dict[Pool, float] = {}
+    for operation in every:
+        if operation.has_goal:
+            beyond = operation.gpus - required_by_formula(operation)
+            slack[operation.pool] = min(beyond, slack.get(operation.pool, math.inf))
+    if has_held:
+        knowledge.enough = slack
     by_pool: dict[Pool, list[tuple[Operation, Sequence[Measured]]]] = defaultdict(list)
     for operation, measured in replayed:
         if operation.has_goal:
@@ -127,7 +139,9 @@ def learn(
         if missed:
             worst = max(missed, key=lambda o: required_by_formula(o) - o.gpus)
             least = worst.gpus + _LEAST_STEP * max(worst.hosts, default=1)
-            to_measure.append((worst, least, math.inf))
+            # No more than a plan had that held: to be sure may take far more than to hold.
+            enough = required_by_formula(worst) + knowledge.enough.get(pool, math.inf)
+            to_measure.append((worst, least, enough))
         elif any(
             _pool_of(key) == pool and key.job_classes <= _names(operation)
             for key in asked
@@ -136,12 +150,10 @@ def learn(
             tightest = max((o for o, _ in found), key=lambda o: required_by_formula(o) - o.gpus)
             # Where the goals hold, no regime requires more than it has, whatever the formula says:
             # so the plan is one of those with these buffers, and the next one costs no more.
-            here = (o for o in every if o.pool == pool and o.has_goal)
-            slack = min(operation.gpus - required_by_formula(operation) for operation in here)
-            to_measure.append((tightest, 0.0, required_by_formula(tightest) + slack))
+            to_measure.append((tightest, 0.0, required_by_formula(tightest) + slack[pool]))
         elif all(measured and all(map(surely_holds, measured)) for _, measured in found):
-            slack = min(operation.gpus - required_by_formula(operation) for operation, _ in found)
-            knowledge.correct(pool, min(knowledge.correction(pool), slack))
+            beyond = min(operation.gpus - required_by_formula(operation) for operation, _ in found)
+            knowledge.correct(pool, min(knowledge.correction(pool), beyond))
     guesses = [
         required_by_formula(operation) + knowledge.correction(operation.pool)
         for operation, _, _ in to_measure
@@ -149,7 +161,7 @@ def learn(
     sizes = _measure([o for o, _, _ in to_measure], guesses, settings)
     for (operation, least, most), gpus in zip(to_measure, sizes, strict=True):
         # Hosts come whole: half a host fewer is as near as is known.
-        required = min(max(gpus - max(operation.hosts, default=1) / 2, least), most)
+        required = max(min(gpus - max(operation.hosts, default=1) / 2, most), least)
         knowledge.measured.add(operation.pool)
         knowledge.correct(operation.pool, required - required_by_formula(operation))
     operations = [*(operation for operation, _ in replayed), *_largest(every).values()]

@@ -258,6 +258,23 @@ def test_a_plan_whose_goals_hold_is_one_of_those_with_the_buffers_learned(seed: 
     raise AssertionError("no number of hosts kept the goals")
 
 
+def test_a_miss_after_a_plan_that_held_asks_for_no_more_than_that_plan_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To be sure of a goal may take far more hosts than to keep it; the plan that held is enough."""
+    monkeypatch.setattr(buffers, "measured_gpus", lambda *given: 400)
+    held, missed = (pool(hosts, (SHORT, 12.0), (GANG, 8.0)) for hosts in (9, 3))
+    knowledge = Knowledge()
+    for operation in (missed, held, missed):
+        replayed = [(operation, replay(operation, QUICK, draw=1))]
+        assert all(m.holds for m in replayed[0][1]) == (operation is held)
+        learn(knowledge, problem(), {key("short")}, [operation], replayed, QUICK)
+        required = required_by_formula(operation) + knowledge.correction(operation.pool)
+        if not knowledge.held:
+            assert required == 400 - 8 / 2
+    assert missed.gpus < required <= held.gpus + 1e-9
+
+
 def test_what_was_asked_stays_and_measured_only_leaves_the_rest_out() -> None:
     own = Tightening("filler", "h100", "hall", margin=4.0)
     knowledge = learned(pool(1, (SHORT, 7.9)), pool(9, (SHORT, 9.0), gpu_type="h100"))
