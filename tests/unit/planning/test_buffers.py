@@ -261,7 +261,7 @@ def test_a_plan_whose_goals_hold_is_one_of_those_with_the_buffers_learned(seed: 
 def test_a_miss_after_a_plan_that_held_asks_for_no_more_than_that_plan_had(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """To be sure of a goal may take far more hosts than to keep it; the plan that held is enough."""
+    """To be sure of a goal may take far more hosts than to keep it; what held is enough."""
     monkeypatch.setattr(buffers, "measured_gpus", lambda *given: 400)
     held, missed = (pool(hosts, (SHORT, 12.0), (GANG, 8.0)) for hosts in (9, 3))
     knowledge = Knowledge()
