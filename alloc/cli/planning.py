@@ -51,10 +51,10 @@ SchedulerOption = Annotated[
         show_default=False,
     ),
 ]
-RoundsOption = Annotated[
+IterationsOption = Annotated[
     int | None,
     typer.Option(
-        help="With --replay: most rounds of planning and replaying.  [default: 5]",
+        help="With --replay: most iterations of planning and replaying.  [default: 5]",
         min=1,
         show_default=False,
     ),
@@ -68,8 +68,8 @@ JobsOption = Annotated[
         show_default=False,
     ),
 ]
-_ROUNDS, _JOBS = 5, 1000
-"""Rounds of planning and replaying, and jobs of a replication, unless asked otherwise."""
+_ITERATIONS, _JOBS = 5, 1000
+"""Iterations of planning and replaying, and jobs of a replication, unless asked otherwise."""
 WorkersOption = Annotated[int, typer.Option(help="Processes and threads.", min=1)]
 ReportOption = Annotated[
     Path | None,
@@ -114,7 +114,7 @@ def plan_command(
     problem: ProblemArgument,
     replay: ReplayOption = False,
     scheduler: SchedulerOption = None,
-    rounds: RoundsOption = None,
+    iterations: IterationsOption = None,
     replay_jobs: JobsOption = None,
     pareto: Annotated[
         str | None,
@@ -153,12 +153,11 @@ def plan_command(
 ) -> ExitCode:
     """Find the cheapest hosts to buy or rent for a forecast, with a proof.
 
-    Exit code 3 if no plan can serve the forecast; the cheapest relief is printed. With --replay: 3
-    also if the goals are proved not to hold in the simulator within the limits, 5 if they did not
-    hold in any round.
+    Exit code 3 if no plan can serve the forecast; the cheapest repair is printed. With --replay: 5
+    if the goals did not hold in any iteration.
     """
     _require_replay(
-        replay, {"--scheduler": scheduler, "--rounds": rounds, "--replay-jobs": replay_jobs}
+        replay, {"--scheduler": scheduler, "--iterations": iterations, "--replay-jobs": replay_jobs}
     )
     require_writable(output)
     require_writable(report)
@@ -183,7 +182,7 @@ def plan_command(
             asked,
             limits=limits,
             replay=replayed,
-            max_iterations=rounds or _ROUNDS,
+            max_iterations=iterations or _ITERATIONS,
             held_out=() if unseen is None else unseen.scenarios,
             progress=watch,
         )
@@ -236,7 +235,7 @@ def what_if_command(
             show_default=False,
         ),
     ] = None,
-    rounds: RoundsOption = None,
+    iterations: IterationsOption = None,
     replay_jobs: JobsOption = None,
     time_limit: options.TimeLimitOption = 60.0,
     gap: GapOption = 0.001,
@@ -256,7 +255,7 @@ def what_if_command(
         {
             "--scheduler": scheduler,
             "--other-scheduler": other_scheduler,
-            "--rounds": rounds,
+            "--iterations": iterations,
             "--replay-jobs": replay_jobs,
         },
     )
@@ -283,7 +282,7 @@ def what_if_command(
                     limits=limits,
                     replay=replayed,
                     changed_replay=other,
-                    max_iterations=rounds or _ROUNDS,
+                    max_iterations=iterations or _ITERATIONS,
                     progress=watch,
                 )
             )
@@ -422,7 +421,7 @@ def _say_conflict(result: "Result[Plan]") -> None:
     if result.conflict is not None:
         say(f"infeasible: {result.conflict}")
     for way in result.repair_options:
-        say(f"relief: {way}")
+        say(f"repair: {way}")
     say_stopped(result.certificate)
 
 
@@ -432,5 +431,4 @@ def _code(found: "PlanReport") -> ExitCode:
     code = code_of_certificate(found.result.certificate)
     if code is not ExitCode.SOLVED or found.holds:
         return code
-    impossible = found.replayed is not None and found.replayed.outcome == "impossible"
-    return ExitCode.INFEASIBLE if impossible else ExitCode.MISSED
+    return ExitCode.MISSED

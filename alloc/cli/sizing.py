@@ -84,7 +84,9 @@ def size_inference_command(
     requests: Annotated[
         int, typer.Option(help="Requests to simulate for each group of replicas; 0: none.", min=0)
     ] = 10_000,
-    rounds: Annotated[int, typer.Option(help="Most rounds of solving and simulating.", min=1)] = 5,
+    iterations: Annotated[
+        int, typer.Option(help="Most iterations of solving and simulating.", min=1)
+    ] = 5,
     what_if: WhatIfOption = True,
     time_limit: TimeLimitOption = 60.0,
     seed: options.SeedOption = 0,
@@ -110,7 +112,7 @@ def size_inference_command(
             asked,
             Limits(time_limit, seed=seed, workers=workers),
             replayed_requests=requests,
-            max_iterations=rounds,
+            max_iterations=iterations,
             what_if=what_if,
             progress=report,
         )
@@ -128,7 +130,9 @@ def plan_quotas_command(
             show_default=False,
         ),
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Most rounds of solving and checking.", min=1)] = 5,
+    iterations: Annotated[
+        int, typer.Option(help="Most iterations of solving and checking.", min=1)
+    ] = 5,
     what_if: WhatIfOption = True,
     time_limit: TimeLimitOption = 60.0,
     seed: options.SeedOption = 0,
@@ -158,7 +162,7 @@ def plan_quotas_command(
             asked,
             Limits(time_limit, seed=seed, workers=workers),
             held_out=unseen,
-            max_iterations=rounds,
+            max_iterations=iterations,
             what_if=what_if,
             progress=report,
         )
@@ -214,7 +218,7 @@ def _missed_goals(found: "InferenceReport") -> str | None:
         f"{len(missed)} of {len(found.checks)} goals in the simulation, most of all model "
         f'"{worst.model}" in period "{worst.period}": {percent(worst.simulated)} of class '
         f'"{worst.request_class}" wait longer than {worst.goal_s:g} s for {worst.measure}, and '
-        f"{percent(worst.allowed)} may; give more --rounds or --time-limit."
+        f"{percent(worst.allowed)} may; give more --iterations or --time-limit."
     )
 
 
@@ -233,7 +237,9 @@ def _missed_promises(found: "QuotaReport", problem: "QuotaProblem") -> str | Non
     ]
     if not short:
         return None
-    return f"out of sample {', '.join(short)}; give more --rounds, or more scenarios to plan for."
+    return (
+        f"out of sample {', '.join(short)}; give more --iterations, or more scenarios to plan for."
+    )
 
 
 def _outcome(result: "Result[Any]", missed: str | None = None) -> ExitCode:
@@ -241,7 +247,7 @@ def _outcome(result: "Result[Any]", missed: str | None = None) -> ExitCode:
     if result.conflict is not None:
         say(f"infeasible: {result.conflict}")
     for option in result.repair_options:
-        say(f"relief: {option}")
+        say(f"repair: {option}")
     if missed is not None:
         say(f"missed: {missed}")
     say_stopped(result.certificate)

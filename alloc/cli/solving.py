@@ -97,7 +97,7 @@ def _explain(result: Result[Any], output: Path | None) -> None:
     if certificate.status == "infeasible":
         say(f"infeasible: {result.conflict or 'there is proved to be no solution.'}")
         for option in result.repair_options:
-            say(f"relief: {option}")
+            say(f"repair: {option}")
     elif certificate.limit == "interrupt":
         kept = "no answer had been found"
         if result.solution is not None:

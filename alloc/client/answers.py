@@ -45,7 +45,7 @@ class RemotePlan:
     result
         The plan with its certificate.
     replay
-        What the replay measured, round by round, as a document; None without one.
+        What the replay measured, iteration by iteration, as a document; None without one.
     """
 
     holds: bool

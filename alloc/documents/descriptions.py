@@ -168,6 +168,10 @@ DESCRIPTIONS: Mapping[Any, Mapping[str, str]] = {
         "factor": "Multiplies the headroom, 1 or more; from 1e5 on the class is kept out.",
         "margin": "GPUs that the pool keeps beyond the room for its load while jobs of the class "
         "are sent there.",
+        "beside": "Another class: the margin is kept only while jobs of that class are sent there "
+        "too; null: whatever else is sent there.",
+        "quarter": "The only quarter in which the margin is kept, counted from 0; null: in every "
+        "quarter.",
         "spot": "Whether the pool's spot hosts are meant.",
     },
     PlanningProblem: {

@@ -32,11 +32,14 @@ class CostChange:
     at_least, at_most
         Ends of the range in which the difference of the two optima lies, by the proved bounds;
         infinite where there is none yet.
+    why_unproved
+        Why nothing is proved, or what to do, where that is so.
     """
 
     found: float
     at_least: float
     at_most: float
+    why_unproved: str = "give more time"
 
     @property
     def sentence(self) -> str:
@@ -76,7 +79,7 @@ class CostChange:
             return f"saves at most {-low:,}{unit}, proved"
         return (
             f"changes the cost found by {round(self.found):+,}{unit}, of which nothing is proved: "
-            "give more time"
+            f"{self.why_unproved}"
         )
 
 
@@ -98,10 +101,20 @@ class WhatIf:
 
     @property
     def cost(self) -> CostChange | None:
-        """How the cost changes, or None if one of the two has no plan."""
+        """How the cost changes, or None if one of the two has no plan.
+
+        Nothing is proved where a plan keeps the capacity buffers of a replay: then its bound is
+        about those, and the other plan's about others or none.
+        """
         if self.changed is self.base and self.base.result.solution is not None:
             return CostChange(0.0, 0.0, 0.0)
-        return cost_change(self.base.result, self.changed.result)
+        change = cost_change(self.base.result, self.changed.result)
+        if change is None or all(
+            report.certified_problem == report.problem for report in (self.base, self.changed)
+        ):
+            return change
+        why = "each plan keeps capacity buffers of its own replays"
+        return CostChange(change.found, -math.inf, math.inf, why)
 
     @property
     def costs(self) -> Mapping[str, tuple[float, float]]:

@@ -14,7 +14,7 @@ from alloc.documents.formats import format_of
 from alloc.documents.upgrades import upgraded
 from alloc.planning.differences import WhatIf
 from alloc.planning.fronts import Front
-from alloc.planning.loop import Round
+from alloc.planning.loop import Iteration
 from alloc.planning.report import PlanReport
 from alloc.problems.right_sizing.accounting import account, mean_hosts
 
@@ -40,8 +40,8 @@ def encode_report(report: PlanReport) -> Document:
         else {
             "outcome": replayed.outcome,
             "sentence": replayed.sentence,
-            "rounds": [_round(turn) for turn in replayed.rounds],
-            "answer": next(i for i, t in enumerate(replayed.rounds) if t is replayed.answer),
+            "rounds": [_iteration(turn) for turn in replayed.iterations],
+            "answer": next(i for i, t in enumerate(replayed.iterations) if t is replayed.answer),
         },
         "out_of_sample": _out_of_sample(report),
     }
@@ -163,10 +163,11 @@ def _out_of_sample(report: PlanReport) -> Document | None:
     }
 
 
-def _round(turn: Round) -> Document:
+def _iteration(turn: Iteration) -> Document:
     certificate = turn.result.certificate
     return {
         "tightening": [dataclasses.asdict(part) for part in turn.tightening],
+        "pool_gpus": turn.problem.pool_gpus,
         "status": certificate.status,
         "cost": finite(certificate.objective),
         "bound": finite(certificate.bound),

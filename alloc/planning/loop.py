@@ -3,58 +3,72 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from alloc.errors import InstanceError
-from alloc.planning.pools import fullest, operations_of
-from alloc.planning.replay import Measured, ReplaySettings, replay_all
-from alloc.planning.room import keys_of
-from alloc.planning.settling import is_crowded, settled
-from alloc.planning.tightening import (
-    Learned,
-    halfway,
-    loosened,
-    margins_kept,
-    relaxed,
+from alloc.planning.buffers import (
+    Knowledge,
+    is_small,
+    keys_of,
+    learn,
+    raise_buffers,
     tightened,
-    with_margins,
+    with_shared_pools,
 )
-from alloc.problems.right_sizing.demand import Tightening
+from alloc.planning.capacity import surely_holds
+from alloc.planning.pools import operations_of, tightest
+from alloc.planning.replay import Measured, ReplaySettings, replay_all
+from alloc.problems.right_sizing.demand import Tightening, TighteningKey
+from alloc.problems.right_sizing.headroom import margins
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.result import Result
 from alloc.solving.outcome import Progress
 from alloc.units import require_count
 
-Outcome = Literal["holds", "missed", "impossible", "no plan", "unmeasured", "interrupted"]
-Solve = Callable[[PlanningProblem, Result[Plan] | None], Result[Plan]]
-"""Solves a problem, given the result of the round before or None."""
+Outcome = Literal["holds", "missed", "no plan", "unmeasured", "interrupted"]
+Solve = Callable[[PlanningProblem, Result[Plan] | None, float | None], Result[Plan]]
+"""Solves a problem, given the result of a similar one or None, in so many seconds (None: any)."""
 
-# Part by which a plan that holds may be dearer than any can be cheap, and no cheaper one is sought.
+# Part by which a plan that holds may be dearer than the first bound, and no cheaper one is sought:
+# the gap of a plan twice, for the first plan and the answer. The first bound is of goals class by
+# class; a plan with buffers may undercut it.
 _NEAR = 0.02
-# Part of the cost that a round must have saved for another to be worth its time.
+# Solves until a plan has what its pools require by formula; then it is replayed whatever it has.
+# Most need two or three, and each is quick where all of this is done.
+_MAX_SOLVES = 8
+# Part of the time of an iteration that must be left for another solve to be worth beginning.
+_LEAST_TIME = 0.05
+# Part of the cost that an iteration must have saved for another to be worth its time: half of the
+# gap to which plans are solved.
 _LITTLE = 0.005
 
 
 @dataclass(frozen=True)
-class Round:
-    """One turn: a plan and what its replay measured.
+class Iteration:
+    """A plan and what its replay measured.
 
     Parameters
     ----------
-    tightening
-        The room that was kept beyond the queueing formula.
+    problem
+        The problem that was solved: with the capacity buffers known by then.
     result
         The plan, with its certificate.
     measured
         What every class with a goal met in every pool replayed.
     """
 
-    tightening: tuple[Tightening, ...]
+    problem: PlanningProblem
     result: Result[Plan]
     measured: tuple[Measured, ...]
+
+    @property
+    def tightening(self) -> tuple[Tightening, ...]:
+        """The capacity buffers, and what was asked for besides."""
+        return self.problem.tightening
 
     @property
     def cost(self) -> float:
@@ -75,32 +89,32 @@ class Round:
 
 @dataclass(frozen=True)
 class Replayed:
-    """Rounds of planning and replaying, and how they ended.
+    """Iterations of planning and replaying, and how they ended.
 
     Parameters
     ----------
-    rounds
-        The rounds, in order.
+    iterations
+        In order.
     outcome
-        ``holds``: every goal holds in the replay of the answer; ``missed``: in no round did all
-        hold; ``impossible``: nor did they, and with the room that the replay asks for the problem
-        is proved infeasible; ``no plan``: there was none to replay; ``unmeasured``: no job of a
-        class with a goal came in any replay; ``interrupted``: Ctrl-C came before any of these.
+        ``holds``: every goal holds in the replay of the answer, by the mean of the replications;
+        ``missed``: in no iteration did all hold, which proves nothing of other plans;
+        ``no plan``: there was none to replay; ``unmeasured``: no job of a class with a goal came in
+        any replay; ``interrupted``: Ctrl-C came before any of these.
     sentence
         The outcome in words.
     """
 
-    rounds: tuple[Round, ...]
+    iterations: tuple[Iteration, ...]
     outcome: Outcome
     sentence: str
 
     @property
-    def answer(self) -> Round:
-        """The cheapest round whose goals hold; else the last with a plan; else the last."""
-        held = [turn for turn in self.rounds if turn.holds]
+    def answer(self) -> Iteration:
+        """The cheapest iteration whose goals hold; else the last with a plan; else the last."""
+        held = [one for one in self.iterations if one.holds]
         if held:
-            return min(held, key=lambda turn: turn.cost)
-        return _last_plan(self.rounds) or self.rounds[-1]
+            return min(held, key=lambda one: one.cost)
+        return _last_plan(self.iterations) or self.iterations[-1]
 
     @property
     def result(self) -> Result[Plan]:
@@ -114,40 +128,44 @@ def plan_and_replay(
     settings: ReplaySettings,
     *,
     max_iterations: int = 5,
+    seconds: float | None = None,
     progress: Progress | None = None,
 ) -> Replayed:
-    """Solve, replay every pool where it is fullest, keep more room where goals are missed; repeat.
+    """Solve, replay every pool where it is tightest, keep the capacity that is required; repeat.
 
-    How much more room is measured and not guessed: the pool that misses a goal is replayed with
-    more hosts until it holds, and the headroom of the classes that are to blame is raised by what
-    the pool needs (`alloc.planning.room`). Where there are too many pools to learn about, classes
-    stay in those that the first plan sends them to (`alloc.planning.settling`). Once every goal
-    holds, room that turns out to be too much is given back, and the cheapest plan whose goals hold
-    is the answer. Every round draws jobs of its own, and rooms are sized by other draws: no plan is
-    judged by what it was made for.
+    The first plan takes goals class by class, as the model does. From then on the model keeps
+    capacity buffers (`alloc.planning.buffers`): what the classes that share a pool require together
+    by a queueing formula, corrected by what the simulator measures in the pools of the plans, up or
+    down. Once the goals hold, and in the last two iterations, classes stay in the pools that the
+    best plan sent them to, for its capacity is what was measured (a trust region). The answer is
+    the cheapest plan whose goals hold. Every iteration draws jobs of its own,
+    and capacity is measured by other draws: no plan is judged by what it was made for.
 
     Parameters
     ----------
     problem
-        The problem; its tightening is where the first round begins.
+        The problem; its tightening is kept in every iteration.
     solve
         Solves it.
     settings
         How plans are replayed.
     max_iterations
-        Most rounds, 1 or more.
+        Most iterations, 1 or more.
+    seconds
+        Wall time of all solves of an iteration together; None: any.
     progress
         Takes a sentence on what each step does.
 
     Returns
     -------
     Replayed
-        At an interrupt (Ctrl-C) with the rounds until then, and what was found of the last one.
+        At an interrupt (Ctrl-C) with the iterations until then, and what was found of the last.
 
     Raises
     ------
     InstanceError
-        If no class has a goal: there would be nothing to measure.
+        If no class has a goal: there would be nothing to measure; or if, before any plan holds,
+        the scheduler misses a goal with any number of hosts.
     KeyboardInterrupt
         If it comes before anything was found.
     """
@@ -158,117 +176,175 @@ def plan_and_replay(
             '... --goal "*=wait 4h 95%", or the field goal of a class), or plan without a replay.'
         )
     require_count(max_iterations, "replay", "max_iterations", least=1)
-    rounds: list[Round] = []
+    iterations: list[Iteration] = []
     try:
-        proof = _take_turns(
-            problem, solve, settings, max_iterations, progress or (lambda sentence: None), rounds
-        )
+        tell = progress or (lambda sentence: None)
+        _iterate(problem, solve, settings, max_iterations, seconds, tell, iterations)
     except KeyboardInterrupt:
-        if not rounds:
+        if not iterations:
             raise
-        return _interrupted(rounds)
-    return _ended(rounds, settings, proof)
+        return _interrupted(iterations)
+    return _ended(iterations, settings)
 
 
-def _take_turns(
+def _iterate(
     problem: PlanningProblem,
     solve: Solve,
     settings: ReplaySettings,
     max_iterations: int,
+    seconds: float | None,
     tell: Progress,
-    rounds: list[Round],
-) -> Round | None:
-    """Add round after round; return the one that proves that there is no plan, if any does."""
-    learned = Learned()
-    asked, proof = problem, None
+    iterations: list[Iteration],
+) -> None:
+    """Add one iteration after another."""
+    knowledge = Knowledge()
+    now, stay, measured_only = problem, None, False
+    shared = with_shared_pools(problem)
     for number in range(1, max_iterations + 1):
-        tell(f"round {number}: solving the plan")
-        last = _last_plan(rounds)
-        result = solve(problem, None if last is None else last.result)
-        # What is known of the round should the replay be interrupted.
-        rounds.append(Round(problem.tightening, result, ()))
-        if result.certificate.limit == "interrupt":
+        tell(f"iteration {number}: solving the plan")
+        last = _last_plan(iterations)
+
+        def tighten(
+            stay: Collection[TighteningKey] | None = stay, measured_only: bool = measured_only
+        ) -> PlanningProblem:
+            return tightened(shared, knowledge, stay=stay, measured_only=measured_only)
+
+        def raised(plan: Plan) -> bool:
+            every = tightest(operations_of(problem, plan), settings.regimes)
+            return raise_buffers(knowledge, shared, every)
+
+        is_quick = is_small(problem) or stay is not None
+        solves = _MAX_SOLVES if number > 1 and is_quick else 0
+        now, result, is_over = _solved(now, last, solve, solves, seconds, raised, tighten)
+        # What is known of the iteration should the replay be interrupted.
+        iterations.append(Iteration(now, result, ()))
+        if is_over:
             raise KeyboardInterrupt
         every = () if result.solution is None else operations_of(problem, result.solution)
-        operations = fullest(every, settings.regimes)
-        learned.sent |= {key for operation in every for key in keys_of(operation)}
+        operations = tightest(every, settings.regimes)
         if operations:
-            tell(f"round {number}: replaying {len(operations)} regimes of pools")
+            tell(f"iteration {number}: replaying {len(operations)} regimes of pools")
         measured = replay_all(operations, settings, draw=number)
-        turn = Round(problem.tightening, result, tuple(m for found in measured for m in found))
-        rounds[-1] = turn
-        guesses = learned.guessed & margins_kept(problem).keys()
-        if result.certificate.status == "infeasible" and not guesses:
-            proof = turn
-        if turn.missed:
-            tell(f"round {number}: {_misses(turn.missed)} missed the goal")
-        if number == max_iterations or not _worth_another(rounds):
-            break
-        if last is not None and result.solution is None:
-            tell(f"round {number}: no plan with so much room; trying less")
-            kept = {k: gpus for k, gpus in margins_kept(problem).items() if k not in guesses}
-            if learned.settled:
-                kept = loosened(problem, learned)
-            elif not guesses:
-                kept = halfway(problem, asked.replace(tightening=last.tightening))
-        elif turn.missed:
-            tell(f"round {number}: measuring the room that is missing")
-            found = tuple(zip(operations, measured, strict=True))
-            last_time = number == max_iterations - 1 and not any(before.holds for before in rounds)
-            if is_crowded(problem):
-                kept = settled(problem, every, found, settings, learned, last=last_time)
-            else:
-                kept = tightened(problem, found, settings, learned, last=last_time)
+        done = Iteration(now, result, tuple(m for found in measured for m in found))
+        iterations[-1] = done
+        if done.missed:
+            tell(f"iteration {number}: {_misses(done.missed)} missed the goal")
+        if result.solution is None:
+            if last is None or measured_only or any(before.holds for before in iterations):
+                return
+            stay, measured_only = None, True
+            tell(f"iteration {number}: no plan with so much capacity; asking for what was measured")
+        elif number == max_iterations or not _worth_another(iterations):
+            return
         else:
-            tell(f"round {number}: all goals hold; measuring the room that is too much")
-            kept = relaxed(problem, asked, operations, settings, learned)
-        following = with_margins(asked, kept)
-        if following == problem:
+            tell(f"iteration {number}: measuring the capacity that is required")
+            found = tuple(zip(operations, measured, strict=True))
+            try:
+                learn(knowledge, shared, margins(now).keys(), every, found, settings)
+            except InstanceError:
+                if not any(before.holds for before in iterations):
+                    raise
+                # What no number of hosts cures in this plan is no fault of the one that holds.
+                return
+            if not measured_only:
+                stay = _trust_region(problem, iterations, max_iterations)
+        following = tightened(shared, knowledge, stay=stay, measured_only=measured_only)
+        if following == now:
+            return
+        now = following
+
+
+def _solved(
+    now: PlanningProblem,
+    last: Iteration | None,
+    solve: Solve,
+    more_solves: int,
+    seconds: float | None,
+    raised: Callable[[Plan], bool],
+    tighten: Callable[[], PlanningProblem],
+) -> tuple[PlanningProblem, Result[Plan], bool]:
+    """Solve until the plan has what its pools require by formula, all within the seconds.
+
+    Returns
+    -------
+    tuple
+        The problem last solved with a plan, its result, and whether an interrupt ended it.
+    """
+    began = time.monotonic()
+    result = solve(now, None if last is None else last.result, seconds)
+    is_over = result.certificate.limit == "interrupt"
+    for _ in range(more_solves):
+        left = None if seconds is None else seconds - (time.monotonic() - began)
+        is_late = seconds is not None and left is not None and left < _LEAST_TIME * seconds
+        if result.solution is None or is_over or is_late or not raised(result.solution):
             break
-        problem = following
-    return proof
+        more = tighten()
+        again = solve(more, result, left)
+        is_over = again.certificate.limit == "interrupt"
+        if again.solution is None:
+            # The formula asks for more than can be had; what can be had may hold.
+            break
+        now, result = more, again
+    return now, result, is_over
 
 
-def _interrupted(rounds: Sequence[Round]) -> Replayed:
+def _trust_region(
+    problem: PlanningProblem, iterations: Sequence[Iteration], max_iterations: int
+) -> set[TighteningKey] | None:
+    """Return where the next plan may send classes: where the best one does; None for anywhere.
+
+    Anywhere while no goals hold and there is time to learn what else is required: the plan that
+    costs least may need other pools than the first one.
+    """
+    best = Replayed(tuple(iterations), "missed", "").answer
+    if best.result.solution is None:
+        return None
+    is_early = len(iterations) == 1 or len(iterations) < max_iterations - 2
+    return None if is_early and not best.holds else keys_of(problem, best.result.solution)
+
+
+def _interrupted(iterations: Sequence[Iteration]) -> Replayed:
     """Return what was found until an interrupt: the cheapest plan that holds, else the last one."""
-    ended = tuple(rounds)
+    ended = tuple(iterations)
     answer = Replayed(ended, "interrupted", "").answer
-    number = next(i for i, turn in enumerate(ended, start=1) if turn is answer)
+    number = next(i for i, one in enumerate(ended, start=1) if one is answer)
+    plan = f"the plan of iteration {number} is kept"
     if answer.result.solution is None:
         kept = "no plan was found yet"
     elif answer.holds:
-        kept = f"the plan of round {number} is kept, and all goals replayed hold in it"
+        kept = f"{plan}, and all goals replayed hold in it"
     elif answer.measured:
-        kept = f"the plan of round {number} is kept; {_misses(answer.missed)} missed the goal in it"
+        kept = f"{plan}; {_misses(answer.missed)} missed the goal in it"
     else:
-        kept = f"the plan of round {number} is kept, and it was not replayed yet"
-    again = "run it again to go on, with fewer rounds or jobs if that takes too long"
-    return Replayed(ended, "interrupted", f"interrupted in round {len(ended)}: {kept}; {again}.")
+        kept = f"{plan}, and it was not replayed yet"
+    again = "run it again to go on, with fewer iterations or jobs if that takes too long"
+    sentence = f"interrupted in iteration {len(ended)}: {kept}; {again}."
+    return Replayed(ended, "interrupted", sentence)
 
 
-def _last_plan(rounds: Sequence[Round]) -> Round | None:
-    return next((turn for turn in reversed(rounds) if turn.result.solution is not None), None)
+def _last_plan(iterations: Sequence[Iteration]) -> Iteration | None:
+    return next((one for one in reversed(iterations) if one.result.solution is not None), None)
 
 
-def _worth_another(rounds: Sequence[Round]) -> bool:
-    """Return whether another round may meet the goals, or make the answer cheaper."""
-    turn = rounds[-1]
-    held = [before.cost for before in rounds[:-1] if before.holds]
-    if turn.result.solution is None:
-        # Once the goals hold, less room than no plan can have is not looked for.
-        return len(rounds) > 1 and not held
-    if turn.missed:
+def _worth_another(iterations: Sequence[Iteration]) -> bool:
+    """Return whether another iteration may meet the goals, or make the answer cheaper."""
+    one = iterations[-1]
+    held = [before.cost for before in iterations[:-1] if before.holds]
+    if one.result.solution is None:
+        # Once the goals hold, what no plan can have is not asked for again.
+        return len(iterations) > 1 and not held
+    if one.missed:
         return True
-    if held and turn.cost > (1 - _LITTLE) * min(held):
+    if held and one.cost > (1 - _LITTLE) * min(held):
         return False
-    return turn.cost > (1 + _NEAR) * rounds[0].result.certificate.bound
+    return one.cost > (1 + _NEAR) * iterations[0].result.certificate.bound
 
 
-def _ended(rounds: Sequence[Round], settings: ReplaySettings, proof: Round | None) -> Replayed:
-    ended = tuple(rounds)
-    if any(turn.holds for turn in ended):
+def _ended(iterations: Sequence[Iteration], settings: ReplaySettings) -> Replayed:
+    ended = tuple(iterations)
+    if any(one.holds for one in ended):
         return Replayed(ended, "holds", _holds_sentence(ended, settings))
-    without = next((turn for turn in reversed(ended) if turn.result.solution is None), None)
+    without = next((one for one in reversed(ended) if one.result.solution is None), None)
     last = _last_plan(ended)
     if last is not None and not last.missed:
         sentence = (
@@ -281,38 +357,41 @@ def _ended(rounds: Sequence[Round], settings: ReplaySettings, proof: Round | Non
         return Replayed(ended, "no plan", f"there is no plan: {_why(ended[0].result)}")
     missed = f"{_misses(last.missed)} missed the goal in the replay with {settings.scheduler}"
     if without is None:
-        count = f"{len(ended)} round{'s' if len(ended) > 1 else ''}"
-        return Replayed(ended, "missed", f"after {count} {missed}; allow more rounds.")
-    if proof is not None:
-        return Replayed(
-            ended,
-            "impossible",
-            f"{missed}, and with the room that the replay asks for there is no plan: "
-            f"{_why(proof.result)}",
-        )
-    # Not proved: where the classes were not seen yet, they might have needed less.
+        count = f"{len(ended)} iteration{'s' if len(ended) > 1 else ''}"
+        return Replayed(ended, "missed", f"after {count} {missed}; allow more iterations.")
+    # Not proved: pools that were not measured might require less.
     why = _why(without.result)
-    return Replayed(ended, "missed", f"{missed}, and no tighter plan was found: {why}")
+    return Replayed(ended, "missed", f"{missed}, and no plan with more capacity was found: {why}")
 
 
 def _why(result: Result[Plan]) -> str:
-    """Return why there is no plan, and the cheapest cure."""
+    """Return why there is no plan, and the cheapest repair."""
     if result.conflict is None:
         return f"the solver ended with status {result.certificate.status}."
-    cures = [f"; relief: {option}" for option in result.repair_options[:1]]
+    cures = [f"; repair: {option}" for option in result.repair_options[:1]]
     return "".join([result.conflict.rstrip("."), *cures])
 
 
-def _holds_sentence(rounds: tuple[Round, ...], settings: ReplaySettings) -> str:
-    best = Replayed(rounds, "holds", "").answer
-    goals = len(best.measured)
-    number = next(i for i, turn in enumerate(rounds, start=1) if turn is best)
-    after = "at once" if number == 1 else f"in round {number}"
-    more = f" ({len(rounds)} rounds; this plan is the cheapest that holds)" * (len(rounds) > number)
+def _holds_sentence(iterations: tuple[Iteration, ...], settings: ReplaySettings) -> str:
+    best = Replayed(iterations, "holds", "").answer
+    goals, sure = len(best.measured), sum(map(surely_holds, best.measured))
+    number = next(i for i, one in enumerate(iterations, start=1) if one is best)
+    after = "at once" if number == 1 else f"in iteration {number}"
+    count = len(iterations)
+    more = f" ({count} iterations; this plan is the cheapest that holds)" if count > number else ""
     return (
-        f"all {goals} goals replayed with {settings.scheduler} hold {after}{more}, in the "
-        f"{settings.regimes} fullest regimes of every pool, by draws that the plan was not made by."
+        f"all {goals} goals replayed with {settings.scheduler} hold {after}{more}, by the mean of "
+        f"{settings.replications} replications, {sure} of them in its whole 95 % interval, in the "
+        f"{settings.regimes} tightest regimes of every pool, by draws that the plan was not made "
+        f"by{_about(number)}."
     )
+
+
+def _about(number: int) -> str:
+    """Return which problem the bound of an iteration is about, if not the one asked."""
+    if number == 1:
+        return ""
+    return f"; its bound is of the model with the capacity buffers of iteration {number}"
 
 
 def _misses(measured: Sequence[Measured]) -> str:

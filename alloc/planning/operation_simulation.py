@@ -28,7 +28,7 @@ from alloc.solving.outcome import Progress, Settings
 
 _NOTHING_S = 1e-6
 """A microsecond: what is left of a job below it is rounding."""
-_MOST_IDLE = 5000
+_MAX_IDLE = 5000
 """Decisions in a row that run nothing, with nothing to come, after which a policy is stuck."""
 
 
@@ -278,7 +278,7 @@ class _Simulation:
 
     def _check_idle(self, places: Mapping[str, RunningJob]) -> None:
         self.idle = 0 if places or self.coming else self.idle + 1
-        if self.idle > _MOST_IDLE:
+        if self.idle > _MAX_IDLE:
             raise SimulationError(
                 f'stream "{self.stream.name}": at {self.now_s:g} s {len(self.active)} jobs wait, '
                 f'"{next(iter(self.active))}" among them, nothing is to come, and policy '

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from alloc.problems.right_sizing.accounting import hosts_in_service
@@ -120,6 +120,11 @@ class Operation:
         """GPUs busy on average."""
         return math.fsum(stream.load for stream in self.streams)
 
+    @property
+    def has_goal(self) -> bool:
+        """Whether jobs with a goal come."""
+        return any(stream.job_class.goal is not None for stream in self.streams)
+
 
 def operations_of(problem: PlanningProblem, plan: Plan) -> tuple[Operation, ...]:
     """Return every pool of a plan in every regime in which jobs are sent to it."""
@@ -152,8 +157,13 @@ def operations_of(problem: PlanningProblem, plan: Plan) -> tuple[Operation, ...]
     )
 
 
-def fullest(operations: tuple[Operation, ...], each: int = 1) -> tuple[Operation, ...]:
-    """Return for every pool the regimes in which it is fullest, by load over GPUs.
+def tightest(operations: Sequence[Operation], each: int = 1) -> tuple[Operation, ...]:
+    """Return for every pool the regimes in which its GPUs are shortest.
+
+    Those first in which jobs with a goal come: in the others there is nothing to miss. By the load
+    and two standard deviations of the number of GPUs busy, over the GPUs there are: at the same
+    load, gangs need more than single GPUs. With Poisson arrivals and no limit the variance is the
+    sum of load times gang.
 
     Parameters
     ----------
@@ -168,10 +178,17 @@ def fullest(operations: tuple[Operation, ...], each: int = 1) -> tuple[Operation
     return tuple(
         operation
         for _, found in sorted(by_pool.items())
-        for operation in sorted(
-            found, key=lambda o: (-o.load / o.gpus if o.gpus else -math.inf, o.regime)
-        )[:each]
+        for operation in sorted(found, key=lambda o: (not o.has_goal, -_tightness(o), o.regime))[
+            :each
+        ]
     )
+
+
+def _tightness(operation: Operation) -> float:
+    if not operation.gpus:
+        return math.inf
+    variance = math.fsum(stream.gpus * stream.load for stream in operation.streams)
+    return (operation.load + 2 * math.sqrt(variance)) / operation.gpus
 
 
 Counts = dict[int, int]

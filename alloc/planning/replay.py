@@ -27,9 +27,9 @@ _WARM_UP = 0.2
 _RUN_OUT = 0.05
 # Jobs of the rarest class with a goal that a replication should see, and by how much it may grow.
 _ENOUGH = 30
-_MOST_TIMES = 5
+_MAX_TIMES = 5
 # Forty years: a pool with few jobs is replayed with fewer.
-_MOST_HOURS = 350_000.0
+_MAX_HOURS = 350_000.0
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ReplaySettings:
     replications
         Independent replications of each pool, 2 or more: their spread gives the interval.
     regimes
-        Regimes of each pool that are replayed, those in which it is fullest.
+        Regimes of each pool that are replayed, those in which its GPUs are shortest.
     variation
         Coefficient of variation of the run times of a class; 0: all its jobs run as long as its
         option says.
@@ -216,8 +216,8 @@ def _instance(
     rates = np.array([stream.jobs_per_hour for stream in operation.streams])
     rarest = min(s.jobs_per_hour for s in operation.streams if s.job_class.goal is not None)
     wanted = math.ceil(_ENOUGH * rates.sum() / rarest)
-    count = min(max(settings.jobs, wanted), _MOST_TIMES * settings.jobs)
-    count = min(count, max(math.ceil(_MOST_HOURS * rates.sum()), 2))
+    count = min(max(settings.jobs, wanted), _MAX_TIMES * settings.jobs)
+    count = min(count, max(math.ceil(_MAX_HOURS * rates.sum()), 2))
     gaps_h = rng.exponential(1 / rates.sum(), count)
     arrivals_s = np.cumsum(gaps_h) * HOUR_S
     members = rng.choice(len(rates), size=count, p=rates / rates.sum())

@@ -52,7 +52,7 @@ class PlanReport:
     result
         The plan, its certificate, its assumptions in words and its sensitivities.
     replayed
-        Rounds of planning and replaying, or None if the plan was not replayed.
+        Iterations of planning and replaying, or None if the plan was not replayed.
     out_of_sample
         How its orders do in scenarios that it was not made for, or None if there were none.
     """
@@ -85,13 +85,13 @@ class PlanReport:
 
     @property
     def certified_problem(self) -> PlanningProblem:
-        """The problem that the certificate is about, with the tightening of the plan's round."""
+        """The problem that the certificate is about, with the buffers of the plan's iteration."""
         if self.replayed is None:
             return self.problem
-        for turn in self.replayed.rounds:
+        for turn in self.replayed.iterations:
             if turn.result is self.result:
-                return self.problem.replace(tightening=turn.tightening)
-        raise CertificateError("the plan is not that of any round; this is a bug of the loop.")
+                return turn.problem
+        raise CertificateError("the plan is not that of any iteration; this is a bug of the loop.")
 
 
 def plan(
@@ -111,12 +111,12 @@ def plan(
     problem
         What can be had, what must be served, within which limits.
     limits
-        How far each plan is sought.
+        How far each plan is sought; with a replay, its time is that of all solves of an iteration.
     replay
-        How the plan is replayed in the simulator, and tightened until the goals hold there; None:
-        it is not.
+        How the plan is replayed in the simulator, with more capacity kept until the goals hold
+        there; None: it is not.
     max_iterations
-        Most rounds of planning and replaying, 1 or more.
+        Most iterations of planning and replaying, 1 or more.
     before
         The result of a similar problem, to start from.
     held_out
@@ -127,7 +127,7 @@ def plan(
     Returns
     -------
     PlanReport
-        An infeasible problem is a result too: it says what is missing and the cheapest relief. So
+        An infeasible problem is a result too: it says what is missing and the cheapest repair. So
         is an interrupt (Ctrl-C), with what was found until then (`PlanReport.interrupted`).
 
     Raises
@@ -138,11 +138,18 @@ def plan(
     if replay is None:
         report = PlanReport(problem, solve_plan(problem, limits, before, progress, keep=True))
         return _checked(report, held_out, limits)
+
+    def within(seconds: float | None) -> Limits:
+        return limits if seconds is None else replace(limits, seconds=seconds)
+
     replayed = plan_and_replay(
         problem,
-        lambda tightened, last: solve_plan(tightened, limits, last or before, progress, keep=True),
+        lambda tightened, last, seconds: solve_plan(
+            tightened, within(seconds), last or before, progress, keep=True
+        ),
         replay,
         max_iterations=max_iterations,
+        seconds=limits.seconds,
         progress=progress,
     )
     return _checked(PlanReport(problem, replayed.result, replayed), held_out, limits)

@@ -82,7 +82,7 @@ def plot_costs(report: PlanReport, *, title: str | None = None, ax: Axes | None 
 
 
 def plot_goals(report: PlanReport, *, title: str | None = None, ax: Axes | None = None) -> Axes:
-    """Draw how well goals are kept in the replay, worst pool of each class, round after round.
+    """Draw how well goals are kept in the replay, worst pool of each class, iteration by iteration.
 
     A goal on a mean is drawn as hours promised over hours measured, so that 1 and more is kept.
 
@@ -98,7 +98,7 @@ def plot_goals(report: PlanReport, *, title: str | None = None, ax: Axes | None 
     """
     if report.replayed is None:
         raise InstanceError("goals: the plan was not replayed; plan it with a replay.")
-    rounds = [turn for turn in report.replayed.rounds if turn.measured]
+    rounds = [turn for turn in report.replayed.iterations if turn.measured]
     classes = sorted({m.job_class for turn in rounds for m in turn.measured})
     ax = axes_to_draw_on(ax, 7.0, 1.4 + 0.5 * len(classes))
     colours = tuple(OKABE_ITO.values())
@@ -116,7 +116,7 @@ def plot_goals(report: PlanReport, *, title: str | None = None, ax: Axes | None 
             linestyle="none",
             marker="os^Dv"[number % 5],
             color=colours[number % len(colours)],
-            label=f"round {number + 1}",
+            label=f"iteration {number + 1}",
             zorder=3,
         )
     ax.axvline(1.0, color=INK, linewidth=1.0, zorder=2)

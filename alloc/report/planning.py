@@ -54,7 +54,7 @@ def plan_page(report: PlanReport) -> str:
         outcome=_outcome(report),
         holds=report.holds,
         facts=_facts(result.certificate, report.problem.currency),
-        reliefs=result.repair_options,
+        repairs=result.repair_options,
         drawings=plan_drawings(report),
         tables=plan_tables(encode_report(report)),
         assumptions=result.assumptions,
@@ -82,7 +82,7 @@ def plan_drawings(report: PlanReport) -> list[Drawing]:
         drawings.append(
             Drawing(name, caption, f"{caption} The tables give the numbers.", _figure(ax))
         )
-    if report.replayed is not None and any(turn.measured for turn in report.replayed.rounds):
+    if report.replayed is not None and any(turn.measured for turn in report.replayed.iterations):
         caption = "How well each class's goal is kept in the simulator, worst pool; 1 is kept."
         figure = _figure(plot_goals(report))
         drawings.append(Drawing("goals", caption, f"{caption} {report.replayed.sentence}", figure))

@@ -29,7 +29,10 @@ ProblemField = Annotated[
 ]
 """A planning document, or the id of a stored problem such as ``planning-tiny``."""
 
-SolveLimit = Annotated[float, Field(gt=0, description="Wall time of each solve, seconds.")]
+SolveLimit = Annotated[
+    float,
+    Field(gt=0, description="Wall time of each solve; with a replay of each iteration's, seconds."),
+]
 Gap = Annotated[
     float, Field(ge=0, description="Relative gap between cost and bound at which to stop.")
 ]
@@ -43,7 +46,7 @@ class ReplayPart(Request):
         1000, description="Jobs of each replication."
     )
     rounds: Annotated[Whole, Field(ge=1, le=20)] = Field(
-        5, description="Most rounds of planning and replaying."
+        5, description="Most iterations of planning and replaying."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from sizing_oracle import brute_force
@@ -73,10 +74,14 @@ def make(rng: Random, scaled: bool, large: bool) -> PlanningProblem:
         discount_rate=0.05,
         failures=rng.choice((0, 1)),
         epsilon=rng.choice((0.0, 0.5)),
-        tightening=(
-            Tightening("work", "a", "east", margin=rng.choice((0.0, 0.5, 1.5))),
-            Tightening("work", "b", "cloud", margin=rng.choice((0.0, 1.0))),
-            Tightening("work", "a", "cloud", margin=rng.choice((0.0, 0.5)), spot=True),
+        tightening=tuple(
+            # In every quarter, or in one only.
+            replace(part, quarter=rng.choice((None, 0, quarters - 1)))
+            for part in (
+                Tightening("work", "a", "east", margin=rng.choice((0.0, 0.5, 1.5))),
+                Tightening("work", "b", "cloud", margin=rng.choice((0.0, 1.0))),
+                Tightening("work", "a", "cloud", margin=rng.choice((0.0, 0.5)), spot=True),
+            )
         ),
     )
 

@@ -32,9 +32,10 @@ rho_ckp >= 1
     Headroom: GPUs needed for a busy one so that the class's goal is kept, by Erlang's formula for
     waiting times (`alloc.problems.right_sizing.headroom`), times any tightening; 1 / utilisation
     without goal.
-mu_cp
-    Margin: GPUs that a pool keeps beyond the room for its load in a quarter in which jobs of the
-    class are sent there, 0 without `Tightening`. Dbar_cb: most demand of a class in a band.
+mu_Cpt
+    Margin: GPUs that a pool keeps beyond the room for its load in a quarter in which jobs of all
+    classes in C, one or two, are sent there; 0 without `Tightening`. Dbar_cb: most demand of a
+    class in a band.
 eta_c
     1 plus the overhead on spot hosts; 1 on firm ones.
 price_o, maintenance_o, residual_ot, space_o, ports_o, idle_o, busy_o [kW]
@@ -56,7 +57,7 @@ u_pt >= 0
     GPUs of the firm pool that can be counted on.
 m_it >= 0, y_it binary (K > 0 only)
     Hosts of a level that are counted; whether any of this or a larger size is.
-z_cpt binary (mu_cp > 0 only), f_pt >= 0
+z_cpt binary (mu_Cpt > 0 with c in C only), f_pt >= 0
     Whether jobs of a class are sent to a pool in a quarter; the margin that the pool keeps; firm
     and spot apart.
 v_w binary (epsilon > 0 only)
@@ -98,7 +99,7 @@ Constraints
 (C14) carbon:     sum_b H_b carbon_sb (idle power + power of the busy GPUs) <= Q_t     for all w, t
 (C15) waived:     r_cbwt <= phi_cb lambda_cwt v_w, 0 for critical classes
 (C16) budgets:    money of a quarter (of all), not discounted, running costs as expected <= B_t (B)
-(C17) margin:     f_pt >= mu_cp z_cpt                                   (where mu_cp > 0)
+(C17) margin:     f_pt >= mu_Cpt (sum_{c in C} z_cpt - |C| + 1)        (where mu_Cpt > 0)
 (C18) sent:       sum_k a_ckpbwt / (n_ck h_ck eta_c) <= Dbar_cb z_cpt
       d_osbwt <= most_o (times spot_wt), x_ost <= most_o
 
@@ -108,11 +109,12 @@ alone in a pool of a size fixed before the plan is known; `alloc.problems.right_
 says on which side that errs, and the replay in the simulator corrects it (`Tightening`). Within a
 band, load is taken at its mean. Rented hosts are counted in fractions.
 
-Classes with the same margin in a pool share z: the largest counts, so that one binary says it all.
+Classes with the same margins in a pool share z: the largest counts, so that one binary says it all.
 
-Size: |O||S|T integers, |levels| T + |margins| T + |W| binaries, and for every scenario and quarter
-a linear program of about |modes| |B| columns, all with the same matrix. Complexity: strongly
-NP-hard, also with one scenario, quarter, site and class (variable-sized bin covering by counts is
+Size: |O||S|T integers, |levels| T + |destinations| T + |W| binaries, and for every scenario and
+quarter a linear program of about |modes| |B| columns, all with the same matrix. Complexity:
+strongly NP-hard, also with one scenario, quarter, site and class (variable-sized bin covering by
+counts is
 knapsack cover; with spare hosts or margins it is capacitated facility location).
 
 Models: `arrays` (the extensive form as sparse arrays), `pyomo_model` (the Pyomo model), and the

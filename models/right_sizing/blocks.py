@@ -91,7 +91,7 @@ class Blocks:
     def num_linked(self) -> int:
         """Length of z: usable GPUs of pools, hosts at host_groups, margins, where jobs are sent."""
         data = self.data
-        parts = (data.pools, data.host_groups, data.with_margin, data.margins)
+        parts = (data.pools, data.host_groups, data.with_margin, data.destinations)
         return sum(len(part) for part in parts)
 
     def _direct_energy(self) -> dict[int, float]:
@@ -298,12 +298,10 @@ class Blocks:
         """(C18) Jobs run only where they are sent; in units of demand, to none more than it all."""
         data = self.data
         begin = len(data.pools) + len(data.host_groups) + len(data.with_margin)
-        for i, margin in enumerate(data.margins):
-            for c in margin.job_classes:
+        for i, at in enumerate(data.destinations):
+            for c in at.job_classes:
                 modes = [
-                    w
-                    for w in self._modes_of_pool[margin.pool, margin.spot]
-                    if data.modes[w].job_class == c
+                    w for w in self._modes_of_pool[at.pool, at.spot] if data.modes[w].job_class == c
                 ]
                 for b in range(data.bands.count):
                     most = AMPLE_SENT * float(data.demand_in_band[c, b])
@@ -370,7 +368,7 @@ class Blocks:
             ]
             need[p, int(spot)] += BOUND_SLACK * data.demand_in_band[c] * max(rooms)
         for spot in (False, True):
-            need[:, int(spot)] += BOUND_SLACK * data.most_margin(spot)[:, None]
+            need[:, int(spot)] += BOUND_SLACK * data.max_margin(spot).max(axis=1)[:, None]
         for h, rental in enumerate(data.rental_options):
             useful = need[rental.pool, int(rental.spot)] / rental.gpus
             share = data.spot_available if rental.spot and np.isfinite(rental.most) else np.ones(1)

@@ -13,12 +13,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from alloc.models.right_sizing.margins import Destination, Margin, margins_of
 from alloc.problems.right_sizing.bands import Bands, bands_of
 from alloc.problems.right_sizing.demand import JobClass
 from alloc.problems.right_sizing.headroom import (
     KEPT_OUT,
     headroom,
-    margins,
     reference_gpus,
     tightening_factors,
 )
@@ -135,27 +135,6 @@ class Level:
     host_groups: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Margin:
-    """What a pool keeps beyond the room for its load while jobs of some classes are sent there.
-
-    Parameters
-    ----------
-    job_classes
-        Positions of the classes with this margin: of several the largest counts, so that classes
-        with the same one share its binary.
-    pool, spot
-        Position, and the kind of hosts.
-    gpus
-        The margin, GPUs.
-    """
-
-    job_classes: tuple[int, ...]
-    pool: int
-    spot: bool
-    gpus: float
-
-
 class SizingData:
     """A planning problem, numbered.
 
@@ -198,8 +177,12 @@ class SizingData:
         self.host_groups: tuple[HostGroup, ...] = self._host_groups()
         self.rental_options: tuple[RentalOption, ...] = self._rental_options()
         self.modes: tuple[Mode, ...] = self._modes()
-        self.margins: tuple[Margin, ...] = self._margins()
-        self.with_margin = tuple(sorted({(m.pool, m.spot) for m in self.margins}))
+        self.destinations: tuple[Destination, ...]
+        self.margins: tuple[Margin, ...]
+        self.destinations, self.margins = margins_of(
+            problem, self._pool_of, {(w.job_class, w.pool, w.spot) for w in self.modes}
+        )
+        self.with_margin = tuple(sorted({(d.pool, d.spot) for d in self.destinations}))
         """Pools with a margin, and whether it is for their spot hosts."""
         self.kinds: tuple[PowerKind, ...] = self._kinds()
         self.levels: tuple[Level, ...] = self._levels()
@@ -327,16 +310,6 @@ class SizingData:
                 kept.append(mode)
         return kept
 
-    def _margins(self) -> tuple[Margin, ...]:
-        wanted = margins(self.problem)
-        found: dict[tuple[int, bool, float], list[int]] = defaultdict(list)
-        for c, pool, spot in dict.fromkeys((w.job_class, w.pool, w.spot) for w in self.modes):
-            name, at = self.problem.classes[c].name, self.pools[pool]
-            gpus = wanted.get((name, at.gpu_type, self.problem.sites[at.site].name, spot), 0.0)
-            if gpus > 0:
-                found[pool, spot, gpus].append(c)
-        return tuple(Margin(tuple(classes), *kept) for kept, classes in found.items())
-
     def _kinds(self) -> tuple[PowerKind, ...]:
         found: dict[tuple[int, float], list[int]] = defaultdict(list)
         for k, group in enumerate(self.host_groups):
@@ -434,7 +407,7 @@ class SizingData:
         return np.asarray(self.demand.max(axis=(0, 1))[:, None] * self.at_once)
 
     @cached_property
-    def most_gpus(self) -> Array:
+    def max_gpus(self) -> Array:
         """GPUs beyond which more firm ones in a pool are of no use, shape (pools, quarters)."""
         each = np.zeros((len(self.pools), len(self.problem.classes)))
         for mode in self.modes:
@@ -442,7 +415,7 @@ class SizingData:
                 need = mode.gpus_per_unit * mode.room
                 each[mode.pool, mode.job_class] = max(each[mode.pool, mode.job_class], need)
         need = np.einsum("wtc,cb,pc->wtpb", self.demand, self.at_once, each, optimize=True)
-        return np.asarray(need.max(axis=(0, 3), initial=0.0).T + self.most_margin(False)[:, None])
+        return np.asarray(need.max(axis=(0, 3), initial=0.0).T + self.max_margin(False))
 
     def margin_of(self, pool: int, spot: bool) -> int:
         """Return the position of a pool among those with a margin."""
@@ -451,20 +424,27 @@ class SizingData:
     def margins_kept(self, sent: Array) -> Array:
         """Return the margins that pools keep, shape (pools with one, quarters).
 
-        `sent` says where jobs are sent, shape (margins, quarters).
+        `sent` says where jobs are sent, shape (destinations, quarters).
         """
         found = np.zeros((len(self.with_margin), self.num_quarters))
-        for margin, quarters in zip(self.margins, sent, strict=True):
-            at = self.margin_of(margin.pool, margin.spot)
-            found[at] = np.maximum(found[at], margin.gpus * quarters)
+        for margin in self.margins:
+            at = self.place_of(margin)
+            kept = np.array(margin.gpus) * sent[list(margin.destinations)].min(axis=0)
+            found[at] = np.maximum(found[at], kept)
         return found
 
-    def most_margin(self, spot: bool) -> Array:
-        """Return the largest margin of each pool, GPUs, shape (pools,)."""
-        found = np.zeros(len(self.pools))
+    def place_of(self, margin: Margin) -> int:
+        """Return the position of a margin's pool among those with one."""
+        at = self.destinations[margin.destinations[0]]
+        return self.margin_of(at.pool, at.spot)
+
+    def max_margin(self, spot: bool) -> Array:
+        """Return the largest margin of each pool, GPUs, shape (pools, quarters)."""
+        found = np.zeros((len(self.pools), self.num_quarters))
         for margin in self.margins:
-            if margin.spot == spot:
-                found[margin.pool] = max(found[margin.pool], margin.gpus)
+            pool, of_spot = self.with_margin[self.place_of(margin)]
+            if of_spot == spot:
+                found[pool] = np.maximum(found[pool], margin.gpus)
         return found
 
     @cached_property
@@ -478,7 +458,7 @@ class SizingData:
                 found[rental.pool] += rental.gpus * rental.most * self.spot_available.min(axis=0)
         return found
 
-    def most_ordered(self, group: int) -> int:
+    def max_ordered(self, group: int) -> int:
         """Return a number of hosts of a group beyond which more are never of use.
 
         The limits of the site are left to their rows: a bound that says the same would share their
@@ -486,5 +466,5 @@ class SizingData:
         """
         at = self.host_groups[group]
         offer = self.offer(at)
-        useful = math.ceil(float(self.most_gpus[at.pool].max()) / offer.gpus + 1e-9)
+        useful = math.ceil(float(self.max_gpus[at.pool].max()) / offer.gpus + 1e-9)
         return useful + self.problem.failures

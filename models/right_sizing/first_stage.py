@@ -24,8 +24,8 @@ class FirstStage:
     quarter t (-1 if none makes sense), `hosts[k, t]` the hosts in service, `usable[p, t]` the
     usable GPUs of a pool; with spare hosts, `counted[i, t]` the hosts of a level that are counted,
     `open[i, t]` whether there are any, and `switch[i, t]` the row between the two (else all -1);
-    `sent[i, t]` whether jobs are sent where margin i is kept, and `margin[q, t]` the GPUs that a
-    pool keeps; `waive[w]` says whether a scenario is waived.
+    `sent[i, t]` whether jobs are sent to destination i, and `margin[q, t]` the GPUs that a pool
+    keeps; `waive[w]` says whether a scenario is waived.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class _Builder:
         order, hosts = self._hosts()
         # Ample, like the bounds of the blocks.
         usable = self.model.columns(
-            (len(self.data.pools), self.quarters), BOUND_SLACK * self.data.most_gpus, integer=False
+            (len(self.data.pools), self.quarters), BOUND_SLACK * self.data.max_gpus, integer=False
         )
         self._service(order, hosts)
         self._room(hosts)
@@ -118,7 +118,7 @@ class _Builder:
             limit = data.offer(group).most_hosts
             for t in range(quarters):
                 if group.can_order and data.in_service(k, t):
-                    most[k, t] = min(data.most_ordered(k), np.inf if limit is None else limit)
+                    most[k, t] = min(data.max_ordered(k), np.inf if limit is None else limit)
         order = np.full(shape, -1, dtype=np.int64)
         order[most > 0] = self.model.columns(int((most > 0).sum()), most[most > 0])
         arriving = np.zeros(shape)
@@ -174,7 +174,7 @@ class _Builder:
             levels[level.pool].append(i)
         most = np.zeros((len(data.levels), self.quarters))
         for i, level in enumerate(data.levels):
-            most[i] = np.ceil(data.most_gpus[level.pool] / level.gpus + 1e-9) + spares
+            most[i] = np.ceil(data.max_gpus[level.pool] / level.gpus + 1e-9) + spares
             if spares:
                 for t in range(self.quarters):
                     counted[i, t] = self._column(most[i, t])
@@ -209,21 +209,28 @@ class _Builder:
         return counted, opened, switch
 
     def _margins(self) -> tuple[Ints, Ints]:
-        """(C17) A pool keeps the largest margin of the classes of which jobs are sent there."""
+        """(C17) A pool keeps the largest margin of the classes and pairs that are sent there."""
         data = self.data
-        shapes = (len(data.margins), self.quarters), (len(data.with_margin), self.quarters)
+        shapes = (len(data.destinations), self.quarters), (len(data.with_margin), self.quarters)
         sent, kept = np.zeros(shapes[0], dtype=np.int64), np.zeros(shapes[1], dtype=np.int64)
-        for i, margin in enumerate(data.margins):
-            had = data.spot_gpus[margin.pool] if margin.spot else np.full(self.quarters, np.inf)
-            sent[i] = self.model.columns(self.quarters, (margin.gpus <= had).astype(float))
+        alone = np.zeros((len(data.destinations), self.quarters))
+        for margin in data.margins:
+            if len(margin.destinations) == 1:
+                (i,) = margin.destinations
+                alone[i] = np.maximum(alone[i], margin.gpus)
+        for i, at in enumerate(data.destinations):
+            had = data.spot_gpus[at.pool] if at.spot else np.full(self.quarters, np.inf)
+            sent[i] = self.model.columns(self.quarters, (alone[i] <= had).astype(float))
         for q, (pool, spot) in enumerate(data.with_margin):
-            most = BOUND_SLACK * float(data.most_margin(spot)[pool])
+            most = BOUND_SLACK * data.max_margin(spot)[pool]
             kept[q] = self.model.columns(self.quarters, most, integer=False)
-        for i, margin in enumerate(data.margins):
-            q = data.margin_of(margin.pool, margin.spot)
-            for t in range(self.quarters):
-                entries = [(int(kept[q, t]), 1.0), (int(sent[i, t]), -margin.gpus)]
-                self.model.row("C17", entries, lower=0.0)
+        for margin in data.margins:
+            q, others = data.place_of(margin), len(margin.destinations) - 1
+            for t, gpus in enumerate(margin.gpus):
+                if gpus > 0:
+                    together = [(int(sent[i, t]), -gpus) for i in margin.destinations]
+                    entries = [(int(kept[q, t]), 1.0), *together]
+                    self.model.row("C17", entries, lower=-gpus * others)
         return sent, kept
 
     def _chance(self) -> Ints:

@@ -76,10 +76,11 @@ class _Formulas:
         self.pools = sorted({(self.offers[o].gpu_type, s) for o, s in places})
         self.rooms = self._rooms()
         self.margins = {
-            (c, g, s, spot): gpus
-            for (c, g, s, spot), gpus in margins(self.problem).items()
-            if (g, s) in self.pools
+            (tuple(sorted(key.job_classes)), *key[1:]): gpus
+            for key, gpus in margins(self.problem).items()
+            if (key.gpu_type, key.site) in self.pools
         }
+        self.sent = sorted({(c, *pool) for classes, *pool in self.margins for c in classes})
         self.levels = sorted(
             {(self.offers[o].gpu_type, s, self.offers[o].gpus) for o, s in self.host_groups}
         )
@@ -125,7 +126,7 @@ class _Formulas:
         carbon = float(self.bands.carbon[s, band]) * self.problem.carbon_price_per_kg
         return (float(self.bands.energy_price[s, band]) + carbon) * self.sites[site].pue
 
-    def most_hosts(self, gpu_type: str, site: str, gpus: int) -> float:
+    def max_hosts(self, gpu_type: str, site: str, gpus: int) -> float:
         """Return M of (C7): hosts that can ever be of use."""
         total = 0.0
         for c in self.problem.classes:
@@ -139,7 +140,7 @@ class _Formulas:
             if c.deferrable:
                 at_once = sum(self.hours) / min(self.hours)
             total += peak * at_once * max(rooms, default=0.0)
-        total += max(self.margins.values(), default=0.0)
+        total += max((max(gpus) for gpus in self.margins.values()), default=0.0)
         return total / gpus + 1 + self.problem.failures
 
     def build(self) -> Any:
@@ -191,7 +192,7 @@ class _Formulas:
         m.u = pyo.Var(self.pools, self.quarters, within=pyo.NonNegativeReals)
         m.m = pyo.Var(self.levels, self.quarters, within=pyo.NonNegativeReals)
         m.y = pyo.Var(self.levels, self.quarters, within=pyo.Binary)
-        m.z = pyo.Var(list(self.margins), self.quarters, within=pyo.Binary)
+        m.z = pyo.Var(self.sent, self.quarters, within=pyo.Binary)
         m.f = pyo.Var(self.pools, (False, True), self.quarters, within=pyo.NonNegativeReals)
         m.v = pyo.Var(list(self.scenarios), within=pyo.Binary)
         m.a = pyo.Var(list(self.rooms), *moments, within=pyo.NonNegativeReals)
@@ -281,7 +282,7 @@ class _Formulas:
 
         @m.Constraint(self.levels, self.quarters)
         def C7(m: Any, g: str, s: str, size: int, t: int) -> Any:
-            most = self.most_hosts(g, s, size)
+            most = self.max_hosts(g, s, size)
             if not spares:
                 return pyo.Constraint.Skip
             return m.m[g, s, size, t] <= most * m.y[g, s, size, t]
@@ -381,11 +382,13 @@ class _Formulas:
                 due = self.scenarios[w].arrivals[c][t] / share[b]
             return m.r[c, w, t, b] <= (0 if job_class.critical else due) * m.v[w]
 
-        @m.Constraint(list(self.margins), self.quarters)
-        def C17(m: Any, c: str, g: str, s: str, spot: bool, t: int) -> Any:
-            return m.f[g, s, spot, t] >= self.margins[c, g, s, spot] * m.z[c, g, s, spot, t]
+        @m.Constraint(range(len(self.margins)), self.quarters)
+        def C17(m: Any, i: int, t: int) -> Any:
+            (classes, g, s, spot), gpus = list(self.margins.items())[i]
+            together = sum(m.z[c, g, s, spot, t] for c in classes) - (len(classes) - 1)
+            return m.f[g, s, spot, t] >= gpus[t] * together
 
-        @m.Constraint(list(self.margins), names, self.quarters, self.num_bands)
+        @m.Constraint(self.sent, names, self.quarters, self.num_bands)
         def C18(m: Any, c: str, g: str, s: str, spot: bool, w: str, t: int, b: int) -> Any:
             sent = sum(
                 m.a[mode, w, t, b]

@@ -146,9 +146,16 @@ def problems(draw, max_quarters: int = 2, max_scenarios: int = 2) -> PlanningPro
         )
         for _ in range(draw(some(0, 0, 1, 3)))
     )
+    if len(classes) > 1 and draw(st.booleans()):
+        # Margins of pairs, that are kept only where both are sent.
+        pair = draw(st.permutations([c.name for c in classes]))[:2]
+        at = draw(some(*types)), draw(some(*SITES))
+        margin = draw(some(2.0, 5.0))
+        quarter = draw(some(None, None, 0))
+        tightening += (Tightening(pair[0], *at, margin=margin, beside=pair[1], quarter=quarter),)
     if tightening and draw(st.booleans()):
         # Classes with the same margin share a binary.
-        alike = (dataclasses.replace(tightening[0], job_class=c.name) for c in classes)
+        alike = (dataclasses.replace(tightening[0], job_class=c.name, beside=None) for c in classes)
         tightening += tuple(part for part in alike if part != tightening[0])
     return PlanningProblem(
         "drawn",

@@ -88,7 +88,9 @@ def serve(
 
     usable = max(hosts - problem.failures, 0) * problem.offers[0].gpus
     busy_kwh = 0.3 / problem.offers[0].gpus * 1.2 * money * 0.2
-    own, rented, spot = (part.margin for part in problem.tightening)
+    own, rented, spot = (
+        part.margin if part.quarter in (None, quarter) else 0.0 for part in problem.tightening
+    )
     sources, total = [], 0.0
     if sent[0]:
         if usable < own:

@@ -239,15 +239,18 @@ class _Ledger:
 
     def _margins(self) -> dict[tuple[int, str, str, bool], float]:
         """Return the margin of each (quarter, GPU type, site, spot) to which such jobs are sent."""
-        wanted = margins(self.problem)
-        found: dict[tuple[int, str, str, bool], float] = {}
+        sent: defaultdict[tuple[int, str, str, bool], set[str]] = defaultdict(set)
         for share in self.plan.shares:
             job_class = self.problem.classes[self.problem.class_index[share.job_class]]
             gpu_type = job_class.options[share.option].gpu_type
-            margin = wanted.get((share.job_class, gpu_type, share.site, share.spot), 0.0)
-            if margin and share.jobs_per_hour > _SENT * self._max_arrivals(share.job_class):
-                pool = share.quarter, gpu_type, share.site, share.spot
-                found[pool] = max(found.get(pool, 0.0), margin)
+            if share.jobs_per_hour > _SENT * self._max_arrivals(share.job_class):
+                sent[share.quarter, gpu_type, share.site, share.spot].add(share.job_class)
+        found: dict[tuple[int, str, str, bool], float] = {}
+        for key, by_quarter in margins(self.problem).items():
+            for quarter, margin in enumerate(by_quarter):
+                pool = quarter, key.gpu_type, key.site, key.spot
+                if key.job_classes <= sent[pool]:
+                    found[pool] = max(found.get(pool, 0.0), margin)
         return found
 
     def _max_arrivals(self, job_class: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from alloc.errors import InstanceError
 from alloc.problems.right_sizing.goals import ServiceGoal
@@ -168,11 +169,29 @@ TighteningKey = tuple[str, str, str, bool]
 """Class, GPU type, site, and whether spot hosts are meant."""
 
 
+class MarginKey(NamedTuple):
+    """What a margin is kept for.
+
+    Parameters
+    ----------
+    job_classes
+        Names of one or two classes: it is kept in quarters in which jobs of all of them are sent to
+        the pool.
+    gpu_type, site, spot
+        The pool, and whether its spot hosts are meant.
+    """
+
+    job_classes: frozenset[str]
+    gpu_type: str
+    site: str
+    spot: bool
+
+
 @dataclass(frozen=True)
 class Tightening:
     """More room for a class in a pool than the queueing formula asks for.
 
-    The replay of a plan in the simulator raises it where goals were missed.
+    The replay of a plan in the simulator asks for it where goals are missed.
 
     Parameters
     ----------
@@ -186,10 +205,15 @@ class Tightening:
         By what the class's headroom there is multiplied, 1 or more; from
         `alloc.problems.right_sizing.headroom.KEPT_OUT` on the class is kept out.
     margin
-        GPUs that the pool keeps beyond the room for its load in every quarter in which jobs of the
-        class are sent there, 0 or more. Of several classes the largest margin counts.
+        GPUs that the pool keeps beyond the room for its load in quarters in which jobs of the class
+        are sent there, 0 or more. Of several margins the largest counts.
     spot
         Whether it is about the spot hosts of the pool; else about the others.
+    beside
+        Name of another class: the margin is kept only in quarters in which jobs of that class are
+        sent there too. ``None``: whatever else is sent there.
+    quarter
+        The only quarter in which the margin is kept, counted from 0. ``None``: in every quarter.
     """
 
     job_class: str
@@ -198,6 +222,8 @@ class Tightening:
     factor: float = 1.0
     margin: float = 0.0
     spot: bool = False
+    beside: str | None = None
+    quarter: int | None = None
 
     def __post_init__(self) -> None:
         where = f'tightening of "{self.job_class}" on "{self.gpu_type}" at "{self.site}"'
@@ -208,8 +234,30 @@ class Tightening:
                 "more."
             )
         require_non_negative(self.margin, where, "margin")
+        if self.beside is not None and (self.beside == self.job_class or self.factor != 1):
+            raise InstanceError(
+                f'{where}: beside is "{self.beside}", with a factor of {self.factor:g}; it names '
+                "another class, and goes with a margin only."
+            )
+        if self.quarter is not None:
+            require_count(self.quarter, where, "quarter", least=0)
+            if self.factor != 1:
+                raise InstanceError(
+                    f"{where}: quarter is {self.quarter}, with a factor of {self.factor:g}; it "
+                    "goes with a margin only."
+                )
 
     @property
     def key(self) -> TighteningKey:
         """The class, GPU type, site, and whether spot hosts are meant."""
         return self.job_class, self.gpu_type, self.site, self.spot
+
+    @property
+    def margin_key(self) -> MarginKey:
+        """Which jobs make the pool keep the margin."""
+        return MarginKey(
+            frozenset({self.job_class} if self.beside is None else {self.job_class, self.beside}),
+            self.gpu_type,
+            self.site,
+            self.spot,
+        )

@@ -24,7 +24,7 @@ from functools import lru_cache
 
 from alloc.errors import InstanceError
 from alloc.problems.right_sizing.bands import expected_load
-from alloc.problems.right_sizing.demand import JobClass, TighteningKey
+from alloc.problems.right_sizing.demand import JobClass, MarginKey, TighteningKey
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.workload.queueing import wait_in_queue
 
@@ -34,6 +34,9 @@ _STEPS = 40
 MAX_HEADROOM = 1000
 """GPUs for a busy one from which on a goal cannot be kept: nobody buys a pool that is idle for all
 but a thousandth of the time, and one as large as that keeps the goal with far less."""
+ANY_POOL = 1e6
+"""GPUs from which on it makes no difference how large a pool is: more than `_MOST_SERVERS` of any
+gang. Such a pool is taken where capacity buffers, which know the sizes, stand for the headroom."""
 KEPT_OUT = 1e5
 """Factor of a tightening from which on a class is kept out of a pool. A smaller one is no wall: the
 host that is there anyway has room for a few jobs whatever they count."""
@@ -151,13 +154,16 @@ def tightening_factors(problem: PlanningProblem) -> dict[TighteningKey, float]:
     return found
 
 
-def margins(problem: PlanningProblem) -> dict[TighteningKey, float]:
-    """Return the margin of each (class, GPU type, site, spot) that has one, GPUs.
+def margins(problem: PlanningProblem) -> dict[MarginKey, tuple[float, ...]]:
+    """Return the margins of each pool and class, or pair of classes, that has any.
 
-    Of several the largest counts.
+    In GPUs, quarter by quarter; of several the largest counts.
     """
-    found: dict[TighteningKey, float] = {}
+    found: dict[MarginKey, list[float]] = {}
     for part in problem.tightening:
         if part.margin > 0:
-            found[part.key] = max(found.get(part.key, 0.0), part.margin)
-    return found
+            kept = found.setdefault(part.margin_key, [0.0] * problem.num_quarters)
+            every = range(problem.num_quarters)
+            for quarter in every if part.quarter is None else (part.quarter,):
+                kept[quarter] = max(kept[quarter], part.margin)
+    return {key: tuple(kept) for key, kept in found.items()}

@@ -50,7 +50,7 @@ def plan_tables(report: Document) -> list[TextTable]:
     tables = []
     if account is not None:
         tables += [cost_table(report), hosts_table(report)]
-    tables += _rounds(report)
+    tables += _iterations(report)
     if account is not None and report.get("out_of_sample") is not None:
         tables.append(_out_of_sample(report))
     if account is not None and result.get("sensitivities"):
@@ -231,8 +231,8 @@ def _out_of_sample(report: Document) -> TextTable:
     )
 
 
-def _rounds(report: Document) -> list[TextTable]:
-    """Return what each round of replaying measured, class by class."""
+def _iterations(report: Document) -> list[TextTable]:
+    """Return what each iteration of replaying measured, class by class."""
     replay = report.get("replay")
     if replay is None:
         return []
@@ -263,7 +263,7 @@ def _measured_table(number: int, turn: Document, answer: bool) -> TextTable:
         )
     cost = turn["cost"]
     return TextTable(
-        f"Round {number + 1}{' (the plan above)' if answer else ''}"
+        f"Iteration {number + 1}{' (the plan above)' if answer else ''}"
         f"{'' if cost is None else f', cost {money(cost)}'}: goals in the replay",
         ("class", "pool", "regime", "goal", "measured", "95 %", "wanted", "holds"),
         tuple(rows),

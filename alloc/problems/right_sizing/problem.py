@@ -208,9 +208,14 @@ class PlanningProblem(Problem):
         types = {offer.gpu_type for offer in self.offers}
         for part in self.tightening:
             where = f'tightening of "{part.job_class}"'
-            _require_known(where, "job class", (part.job_class,), names)
+            _require_known(where, "job class", sorted(part.margin_key.job_classes), names)
             _require_known(where, "site", (part.site,), sites)
             _require_known(where, "GPU type", (part.gpu_type,), types)
+            if part.quarter is not None and part.quarter >= self.num_quarters:
+                raise InstanceError(
+                    f"{where}: quarter is {part.quarter}; the problem has {self.num_quarters} "
+                    "quarters, counted from 0."
+                )
 
     def _require_servable(self, job_class: JobClass) -> None:
         types = {option.gpu_type for option in job_class.options}

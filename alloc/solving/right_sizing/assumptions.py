@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alloc.models.right_sizing.data import SizingData
-from alloc.problems.right_sizing.headroom import KEPT_OUT, margins, tightening_factors
+from alloc.problems.right_sizing.headroom import ANY_POOL, KEPT_OUT, margins, tightening_factors
 from alloc.problems.right_sizing.problem import PRICES, PlanningProblem
 from alloc.units import format_number
 
@@ -45,8 +45,10 @@ def _queueing(data: SizingData) -> list[str]:
         origin = (
             "the expected load shared out over the sites"
             if problem.pool_gpus is None
-            else "as the problem says"
+            else "as given"
         )
+        if data.pool_gpus >= ANY_POOL:
+            origin = "so large that size makes no difference; what smaller pools need is in margins"
         found.append(
             f"Room for the goals of {_counted(len(goals), 'class', 'classes')} is by Erlang's "
             f"formula for waiting times in pools of {_counted(round(data.pool_gpus), 'GPU')} "
@@ -60,12 +62,12 @@ def _queueing(data: SizingData) -> list[str]:
             f"In {_counted(len(more), 'combination')} of class and pool more room is "
             f"kept, up to {max(more):.2f} times the formula's."
         )
-    kept = margins(problem).values()
+    kept = [max(gpus) for gpus in margins(problem).values()]
     if kept:
         found.append(
-            f"In {_counted(len(kept), 'combination')} of class and pool, the pool keeps a margin "
-            f"of up to {format_number(max(kept), 4)} GPUs in quarters in which jobs of the "
-            "class are sent there."
+            f"In {_counted(len(kept), 'combination')} of classes and pool, the pool keeps a margin "
+            f"of up to {format_number(max(kept), 4)} GPUs in quarters in which jobs of those "
+            "classes are sent there."
         )
     out = sum(factor >= KEPT_OUT for factor in factors)
     if out:

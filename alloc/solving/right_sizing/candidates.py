@@ -13,6 +13,7 @@ from alloc.algorithms.bound_tightening import upper_bounds_in_better
 from alloc.backends import SolverOptions
 from alloc.formulation import RawResult
 from alloc.models.right_sizing.data import Array, Ints
+from alloc.models.right_sizing.margins import Margin
 from alloc.solving.right_sizing.blocks import SHORT, BlockValue, Task
 from alloc.solving.right_sizing.relaxation import Incumbent, Relaxation
 from alloc.solving.right_sizing.slopes import open_by_slopes
@@ -57,7 +58,7 @@ class Candidates:
         self.choices: Ints = np.concatenate([self.switches, self.relaxation.first.sent.ravel()])
         """What is open, quarter by quarter, and then where jobs are sent that need a margin."""
         pools = [level.pool for level in data.levels] if len(self.switches) else []
-        self.choice_pools = [data.pools[p] for p in (*pools, *(m.pool for m in data.margins))]
+        self.choice_pools = [data.pools[p] for p in (*pools, *(d.pool for d in data.destinations))]
         """The pool that each row of choices is about, all quarters of which follow each other."""
         self.seen = np.zeros(len(self.choices), dtype=bool)
         """Choices that were taken in some dive or, of switches, in the relaxation."""
@@ -215,15 +216,23 @@ class Candidates:
         most = data.demand.max(axis=0).T
         need = most / np.maximum(most.max(axis=1, keepdims=True), 1e-12)
         need = np.array(
-            [need[list(margin.job_classes)].min(axis=0) for margin in data.margins]
+            [need[list(at.job_classes)].min(axis=0) for at in data.destinations]
         ).reshape(-1, data.num_quarters)
         wish = relaxation.relaxed_point[relaxation.first.sent]
         chosen = wish > np.maximum(part * need, _IN_USE)
-        gpus = np.array([[margin.gpus] for margin in data.margins])
-        for pool in data.with_margin:
-            here = np.array([(margin.pool, margin.spot) == pool for margin in data.margins])
-            kept = (gpus[here] * chosen[here]).max(axis=0)
-            chosen[here] |= gpus[here] <= kept
+        kept = data.margins_kept(chosen.astype(float))
+        asking: list[list[Margin]] = [[] for _ in data.destinations]
+        for margin in data.margins:
+            for i in margin.destinations:
+                asking[i].append(margin)
+        for i, margins in enumerate(asking):
+            # One more that needs no more than is kept.
+            needed = np.zeros(data.num_quarters)
+            for margin in margins:
+                others = [j for j in margin.destinations if j != i]
+                met = chosen[others].all(axis=0)
+                needed = np.maximum(needed, np.array(margin.gpus) * met)
+            chosen[i] |= needed <= kept[data.place_of(margins[0])]
         chosen &= relaxation.first.upper[relaxation.first.sent] > 0
         return np.asarray(chosen, dtype=float).ravel()
 

@@ -131,10 +131,7 @@ def _linked(data: SizingData, orders: PlanAccount, plan: Plan) -> Array:
     hosts = [
         orders.hosts.get((data.offer(s).name, sites[s.site].name), none) for s in data.host_groups
     ]
-    sent = np.zeros((len(data.margins), data.num_quarters))
-    kept = sent_to(data, plan)
-    for i, margin in enumerate(data.margins):
-        sent[i] = [(margin, t) in kept for t in range(data.num_quarters)]
+    sent = sent_to(data, plan)
     linked = [*usable, *hosts, *data.margins_kept(sent), *sent]
     return np.array(linked).reshape(-1, data.num_quarters).T
 

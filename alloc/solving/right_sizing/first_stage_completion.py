@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from alloc.models.right_sizing.data import Array, Margin, SizingData
+from alloc.models.right_sizing.data import Array, SizingData
 from alloc.models.right_sizing.first_stage import FirstStage
 from alloc.problems.right_sizing.plan import Plan
 
@@ -103,28 +103,25 @@ class FirstStageCompletion:
             column = first.order[group, order.quarter]
             if column >= 0:
                 values[column] = min(values[column] + order.count, first.upper[column])
-        sent = sent_to(data, plan)
-        for i, margin in enumerate(data.margins):
-            for t in range(data.num_quarters):
-                values[first.sent[i, t]] = float((margin, t) in sent)
+        values[first.sent] = sent_to(data, plan)
         for name in plan.waived:
             if len(first.waive) and name in data.problem.scenario_index:
                 values[first.waive[data.problem.scenario_index[name]]] = 1.0
         return values
 
 
-def sent_to(data: SizingData, plan: Plan) -> set[tuple[Margin, int]]:
-    """Return the margins that a plan keeps, each with the quarters in which it does."""
+def sent_to(data: SizingData, plan: Plan) -> Array:
+    """Return 1 where a plan sends jobs to a destination in a quarter, (destinations, quarters)."""
     problem = data.problem
-    of = {(c, m.pool, m.spot): m for m in data.margins for c in m.job_classes}
+    of = {(c, d.pool, d.spot): i for i, d in enumerate(data.destinations) for c in d.job_classes}
     pools = {(p.gpu_type, problem.sites[p.site].name): i for i, p in enumerate(data.pools)}
-    found = set()
+    found = np.zeros((len(data.destinations), data.num_quarters))
     for share in plan.shares:
         c = problem.class_index.get(share.job_class, -1)
         if c < 0 or not 0 <= share.option < len(problem.classes[c].options):
             continue
         gpu_type = problem.classes[c].options[share.option].gpu_type
-        margin = of.get((c, pools.get((gpu_type, share.site), -1), share.spot))
-        if margin is not None:
-            found.add((margin, share.quarter))
+        at = of.get((c, pools.get((gpu_type, share.site), -1), share.spot))
+        if at is not None:
+            found[at, share.quarter] = 1.0
     return found

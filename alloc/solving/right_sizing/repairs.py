@@ -290,7 +290,7 @@ def _conflict(
     cheapest = next((kind for kind in kinds if kind != "demand"), None)
     if cheapest is not None:
         parts = "; and ".join(repair.sentence for repair in options[cheapest].repairs)
-        sentence += f"; the cheapest relief: {parts}"
+        sentence += f"; the cheapest repair: {parts}"
     return f"{sentence}."
 
 

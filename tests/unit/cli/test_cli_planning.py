@@ -15,7 +15,7 @@ from alloc.documents.reading import load
 from alloc.instances.stored_planning import load_stored_planning, stored_planning_ids
 from alloc.planning import report as planning_report
 from alloc.planning.change_text import GRAMMAR
-from alloc.planning.loop import Replayed, Round
+from alloc.planning.loop import Iteration, Replayed
 from alloc.planning.report import PlanReport
 from alloc.plotting.plans import plot_hosts
 from alloc.problems.allocation.instance import Instance
@@ -122,7 +122,6 @@ def test_a_replayed_plan_reports_both_fidelities_on_a_page_of_its_own(run, tmp_p
     ("outcome", "code"),
     [
         ("holds", 0),
-        ("impossible", 3),
         ("no plan", 4),
         ("missed", 5),
         ("unmeasured", 5),
@@ -141,7 +140,7 @@ def test_the_exit_code_tells_a_plan_that_holds_from_one_that_does_not(
         if outcome == "no plan":
             certificate = result.certificate.replace(status="no_solution", objective=None)
             result = result.replace(solution=None, certificate=certificate)
-        turns = Replayed((Round((), result, ()),), outcome, "as it was.")
+        turns = Replayed((Iteration(problem, result, ()),), outcome, "as it was.")
         return PlanReport(problem, result, turns)
 
     monkeypatch.setattr(planning_report, "plan", replayed)
@@ -172,8 +171,8 @@ def test_a_forecast_that_no_plan_serves_says_what_would_relieve_it(run, hopeless
     result = run("plan", hopeless, "-q", "--report", page)
     assert result.exit_code == 3
     assert "infeasible: " in result.stderr
-    assert "relief: " in result.stderr
-    assert "The cheapest relief" in page.read_text()
+    assert "repair: " in result.stderr
+    assert "The cheapest repairs" in page.read_text()
 
 
 def test_an_answer_whose_file_ends_in_gz_is_compressed(run, tmp_path):
@@ -192,7 +191,7 @@ def test_a_front_of_nothing_says_what_is_missing(run, hopeless):
     result = run("plan", hopeless, "--pareto", "energy", "-q")
     assert result.exit_code == 3
     assert "infeasible: no plan serves the forecast" in result.stderr
-    assert "relief: the plan needs " in result.stderr
+    assert "repair: the plan needs " in result.stderr
 
 
 @pytest.mark.long
@@ -264,7 +263,7 @@ def test_another_policy_is_replayed(run):
         "--replay-jobs",
         40,
         "-q",
-        "--rounds",
+        "--iterations",
         1,
     )
     assert "What if: policy srtf" in result.stdout
@@ -285,7 +284,7 @@ def test_another_policy_is_replayed(run):
         (("what-if", TINY, "without:dgx"), 'unknown offer "dgx"'),
         (("what-if", TINY, "demand=x2", "--other-scheduler", "srtf"), "needs --replay"),
         (("plan", TINY, "--scheduler", "srtf"), "--scheduler needs --replay"),
-        (("plan", TINY, "--rounds", 2, "--replay-jobs", 50), "--replay-jobs need --replay"),
+        (("plan", TINY, "--iterations", 2, "--replay-jobs", 50), "--replay-jobs need --replay"),
         (("what-if", TINY, "demand=+20%", "--scheduler", "srtf"), "--scheduler needs --replay"),
         (("what-if", TINY, "demand=20"), "write demand=+20% for 20 % more"),
         (("what-if", TINY, "demand=-100%"), "write more than -100%"),

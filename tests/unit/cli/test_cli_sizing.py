@@ -192,7 +192,7 @@ def test_a_goal_that_the_simulation_misses_is_exit_5(run, tmp_path):
     problem = base.replace(models=(dataclasses.replace(base.models[0], classes=(kind,)),))
     path = tmp_path / "bursty.json"
     write_inference_problem(problem, path)
-    once = run("size-inference", path, "--requests", 5000, "--rounds", 1, "--no-what-if", "-q")
+    once = run("size-inference", path, "--requests", 5000, "--iterations", 1, "--no-what-if", "-q")
     assert once.exit_code == 5
     assert re.search(r'missed: 1 of 1 goals in the simulation.*model "chatbot"', once.stderr)
     assert run("size-inference", path, "--requests", 5000, "--no-what-if", "-q").exit_code == 0
@@ -201,19 +201,19 @@ def test_a_goal_that_the_simulation_misses_is_exit_5(run, tmp_path):
 
 
 @pytest.mark.long
-def test_what_cannot_be_served_is_exit_3_with_reliefs(run, quotas, tmp_path):
+def test_what_cannot_be_served_is_exit_3_with_repairs(run, quotas, tmp_path):
     path = tmp_path / "busy.json"
     write_inference_problem(a_problem(500.0), path)
     refused = run("size-inference", path, "-q")
     assert refused.exit_code == 3
     assert "infeasible: " in refused.stderr
-    assert "relief: " in refused.stderr
+    assert "repair: " in refused.stderr
     poor = json.loads(quotas.read_text())
     poor["goal"], poor["capacity"][0]["gpu_milli"] = "least_quota", 1000
     path.write_text(json.dumps(poor))
     refused = run("plan-quotas", path, "-q")
     assert refused.exit_code == 3
-    assert "relief: " in refused.stderr
+    assert "repair: " in refused.stderr
 
 
 def test_no_plan_within_the_limit_is_exit_4(run, tmp_path):

@@ -134,7 +134,7 @@ def test_progress_is_reported():
 
 def test_a_policy_that_lets_jobs_wait_for_ever_is_stopped(monkeypatch):
     """Without a cost of tardiness it pays never to run a job; say so instead of going on."""
-    monkeypatch.setattr(operation_simulation, "_MOST_IDLE", 50)
+    monkeypatch.setattr(operation_simulation, "_MAX_IDLE", 50)
     idle = StreamJob(job("a", 1, 2, tardiness_cost_per_h=0.0))
     with pytest.raises(SimulationError, match="give every job a tardiness cost"):
         simulate_operation(stream(idle), "exact")

@@ -57,15 +57,17 @@ def test_an_interrupt_keeps_the_plan_that_was_found(monkeypatch: pytest.MonkeyPa
     assert replayed.interrupted
     assert replayed.result.solution is not None
     assert not replayed.holds
-    assert "the plan of round 1 is kept, and it was not replayed yet" in replayed.replayed.sentence
+    assert (
+        "the plan of iteration 1 is kept, and it was not replayed yet" in replayed.replayed.sentence
+    )
     with pytest.raises(KeyboardInterrupt):
         pareto(problem(), "energy", limits=EXACT)
 
 
-def test_an_interrupt_of_a_later_round_keeps_the_rounds_before(
+def test_an_interrupt_of_a_later_iteration_keeps_those_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of plan and replay in turn nothing was kept, though the first round had its plan."""
+    """Of plan and replay in turn nothing was kept, though the first iteration had its plan."""
     replays = loop.replay_all  # type: ignore[attr-defined]
     calls: list[int] = []
 
@@ -80,8 +82,8 @@ def test_an_interrupt_of_a_later_round_keeps_the_rounds_before(
     assert calls == [1, 2]
     assert report.interrupted
     assert report.replayed is not None
-    assert len(report.replayed.rounds) == 2
-    assert "interrupted in round 2" in report.replayed.sentence
+    assert len(report.replayed.iterations) == 2
+    assert "interrupted in iteration 2" in report.replayed.sentence
     assert "run it again to go on" in report.replayed.sentence
     assert report.certified_problem.fingerprint == report.result.certificate.fingerprint
     assert json.dumps(encode_report(report), allow_nan=False)

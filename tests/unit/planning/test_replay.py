@@ -8,7 +8,7 @@ import math
 import pytest
 
 from alloc.errors import InstanceError
-from alloc.planning.pools import Operation, Pool, Regime, Stream, fullest, operations_of
+from alloc.planning.pools import Operation, Pool, Regime, Stream, operations_of, tightest
 from alloc.planning.replay import ReplaySettings, replay
 from alloc.problems.right_sizing import (
     HostOffer,
@@ -90,8 +90,22 @@ def test_a_plan_taken_apart_has_its_hosts_and_jobs_in_every_pool() -> None:
     (batch,) = operations[2].streams
     assert (batch.gpus, batch.hours) == (8, 6.0)
     assert batch.load == pytest.approx(4.8)
-    assert [o.regime.quarter for o in fullest(operations)] == [0, 0]
-    assert len(fullest(operations, each=2)) == 3
+    assert [o.regime.quarter for o in tightest(operations)] == [0, 0]
+    assert len(tightest(operations, each=2)) == 3
+
+
+def test_regimes_are_replayed_in_which_a_goal_can_be_missed() -> None:
+    """A pool is at its tightest without the jobs that have a goal; in the regimes with them too."""
+    goal = ServiceGoal("wait", 0.5, 0.9)
+    full, less = (
+        dataclasses.replace(operation({8: 1}, *streams), regime=Regime("1", quarter, 0))
+        for quarter, streams in enumerate(
+            [[stream(None, gpus=8, rate=0.45)], [stream(goal, rate=2.0), stream(None, rate=0.5)]]
+        )
+    )
+    assert tightest([full]) == (full,)
+    assert tightest([full, less]) == (less,)
+    assert tightest([full, less], each=2) == (less, full)
 
 
 def operation(hosts: dict[int, int], *streams: Stream) -> Operation:

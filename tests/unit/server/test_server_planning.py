@@ -58,7 +58,7 @@ def test_fronts_are_drawn(shared):
 
 
 def test_a_forecast_that_no_plan_serves_is_a_result_with_its_cure(shared):
-    """Infeasible is an answer, not an error: it says what is missing and the cheapest relief."""
+    """Infeasible is an answer, not an error: it says what is missing and the cheapest repair."""
     problem = json.loads(load_stored_planning("planning-tiny").replace(budget=1.0).to_json())
     response = ask(shared, "plan", problem=problem)
     assert response.status_code == 200, response.text

@@ -51,8 +51,8 @@ def test_a_forecast_that_cannot_be_served_says_which_goal_and_by_how_much(method
     assert result.certificate.status == "infeasible"
     assert result.solution is None
     assert 'job class "train" (95 % of jobs start within 4 h)' in result.conflict
-    assert "cheapest relief" in result.conflict
-    kinds = {relief.kind for relief in result.repairs}
+    assert "cheapest repair" in result.conflict
+    kinds = {repair.kind for repair in result.repairs}
     assert {"demand", "rack_units"} <= kinds
     with pytest.raises(Exception, match="there is no solution: no plan serves the forecast"):
         result.require_solution()
@@ -71,11 +71,11 @@ def test_a_forecast_that_cannot_be_served_says_which_goal_and_by_how_much(method
                        carbon_caps_kg=(1e5, 1e3)), "carbon"),
     ],
 )  # fmt: skip
-def test_relief_by_the_amount_named_is_enough_and_less_is_not(problem, kind):
-    """The relief is a promise: with it there is a plan, with 2 % less than it there is none."""
+def test_repair_by_the_amount_named_is_enough_and_less_is_not(problem, kind):
+    """The repair is a promise: with it there is a plan, with 2 % less than it there is none."""
     result = right_size(problem)
     assert result.certificate.status == "infeasible"
-    mine = [relief for relief in result.repairs if relief.kind == kind]
+    mine = [repair for repair in result.repairs if repair.kind == kind]
     assert mine
     for factor, status in ((1.001, "optimal"), (0.9, "infeasible")):
         amounts = {(r.name, r.quarter): factor * r.amount for r in mine}
@@ -83,7 +83,7 @@ def test_relief_by_the_amount_named_is_enough_and_less_is_not(problem, kind):
         assert again.certificate.status == status
 
 
-def test_the_amount_of_a_relief_is_said_in_full_and_is_enough():
+def test_the_amount_of_a_repair_is_said_in_full_and_is_enough():
     """Rounded to the nearest in four digits, the sentence named a budget that was too small."""
     result = right_size(world(budget=2e6))
     (sentence,) = (r.sentence for r in result.repairs if r.kind == "budget")
@@ -94,12 +94,12 @@ def test_the_amount_of_a_relief_is_said_in_full_and_is_enough():
     assert again.certificate.status == "optimal"
 
 
-def test_reliefs_that_are_needed_together_are_one_way_out():
+def test_repairs_that_are_needed_together_are_one_way_out():
     sites = (Site("north", rack_units=5.0, ports=0.0, power_kw=1.0), Site("cloud"))
     result = right_size(without_cloud(sites=sites))
     kinds: dict[int, set[str]] = {}
-    for relief in result.repairs:
-        kinds.setdefault(relief.option, set()).add(relief.kind)
+    for repair in result.repairs:
+        kinds.setdefault(repair.option, set()).add(repair.kind)
     assert {"rack_units", "power_kw"} <= next(k for k in kinds.values() if "rack_units" in k)
     assert {"demand"} in kinds.values()
     assert len(result.repair_options) == len(kinds)
@@ -130,11 +130,11 @@ def _relieved(problem, kind, amounts):
     )
 
 
-def test_a_goal_can_be_the_relief():
+def test_a_goal_can_be_the_repair():
     """Where room is all that is missing for the goal, the goal is named as what can be given up."""
     result = right_size(without_cloud(sites=(Site("north", rack_units=162.0), Site("cloud"))))
     assert result.certificate.status == "infeasible"
-    goal = next(relief for relief in result.repairs if relief.kind == "goal")
+    goal = next(repair for repair in result.repairs if repair.kind == "goal")
     assert goal.sentence.startswith('the goal of job class "train" is given up (95 % of jobs')
 
 

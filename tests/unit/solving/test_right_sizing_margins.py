@@ -1,10 +1,13 @@
 """Right-sizing with margins: who shares them, who is kept out by them, and what starts know."""
 
 from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import pytest
 from planning_worlds import A100, METHODS, margins, without_cloud, world
 
+from alloc.errors import InstanceError
 from alloc.models.right_sizing import SizingData
 from alloc.models.right_sizing.first_stage import first_stage
 from alloc.problems.right_sizing import (
@@ -80,3 +83,107 @@ def test_held_out_futures_have_the_margin_to_keep_too():
     assert check_out_of_sample(small, fits, small.scenarios).share == pytest.approx(1.0)
     more = closed.replace(tightening=margins(train=80.0))
     assert check_out_of_sample(more, fits, more.scenarios).share < 1.0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_margin_of_a_pair_is_kept_only_where_both_are_sent(method):
+    """Kept apart by a margin that nobody could pay, classes cost what two pools cost."""
+
+    def result(**changes):
+        found = right_size(world(**changes), limits=Limits(gap=1e-6), method=method)
+        assert found.certificate.gap <= 2e-6
+        return found
+
+    def pair(gpus):
+        parts = margins(train=gpus)
+        return tuple(replace(part, beside="batch") for part in parts)
+
+    none, alone = result(), result(tightening=margins(train=24.0))
+    both = result(tightening=pair(24.0))
+    # Keeping the margin, and keeping the two apart, are both open to the pair.
+    assert none.certificate.objective <= both.certificate.objective * (1 + 1e-6)
+    assert both.certificate.objective <= alone.certificate.objective * (1 + 1e-6)
+    apart = result(tightening=pair(1e5))
+    assert both.certificate.objective <= apart.certificate.objective * (1 + 1e-6)
+    met = {}
+    for share in apart.solution.shares:
+        if share.jobs_per_hour > 1e-3:
+            met.setdefault((share.quarter, share.site), set()).add(share.job_class)
+    assert met
+    assert all(not {"train", "batch"} <= names for names in met.values())
+
+
+def test_beside_names_another_class_that_there_is():
+    for beside, sentence in (("", 'unknown job class ""'), ("train", "names another class")):
+        with pytest.raises(InstanceError, match=sentence):
+            world(tightening=(Tightening("train", "a100", "north", margin=1.0, beside=beside),))
+    with pytest.raises(InstanceError, match="goes with a margin only"):
+        Tightening("train", "a100", "north", factor=2.0, beside="batch")
+
+
+def test_pairs_are_numbered_once_and_share_what_they_can():
+    """Both classes beside a third with the same margin share a binary, a margin is one row."""
+    classes = (*world().classes, replace(world().classes[0], name="third"))
+    scenarios = tuple(
+        replace(s, arrivals={**s.arrivals, "third": s.arrivals["train"]}) for s in world().scenarios
+    )
+    north = partial(Tightening, gpu_type="a100", site="north")
+    pairs = (
+        north("train", margin=8.0, beside="batch"),
+        north("batch", margin=8.0, beside="third"),
+        # The same pair from the other side: the larger counts.
+        north("third", margin=5.0, beside="batch"),
+        north("train", margin=3.0),
+        north("third", margin=3.0),
+    )
+    data = SizingData(world(classes=classes, scenarios=scenarios, tightening=pairs))
+    of = {name: data.problem.class_index[name] for name in ("train", "batch", "third")}
+    assert {d.job_classes for d in data.destinations} == {
+        (of["train"], of["third"]),
+        (of["batch"],),
+    }
+    assert sorted((len(m.destinations), m.gpus) for m in data.margins) == [
+        (1, (3.0, 3.0)),
+        (2, (8.0, 8.0)),
+    ]
+    sent = np.zeros((2, data.num_quarters))
+    for chosen, kept in (((), 0.0), ((of["train"],), 3.0), ((of["train"], of["batch"]), 8.0)):
+        for i, at in enumerate(data.destinations):
+            sent[i] = float(set(at.job_classes) & set(chosen) != set())
+        assert (data.margins_kept(sent) == kept).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_margin_is_kept_in_its_quarter_only(method):
+    """All quarters, named one by one, are every quarter; one of them asks for no more than all."""
+    every = margins(train=24.0)
+    by_quarter = tuple(
+        replace(part, quarter=t) for part in every for t in range(world().num_quarters)
+    )
+
+    def bounds(tightening):
+        found = right_size(world(tightening=tightening), limits=Limits(gap=1e-6), method=method)
+        assert found.certificate.verified
+        return found.certificate.bound, found.certificate.objective
+
+    assert SizingData(world(tightening=every)).margins == (
+        SizingData(world(tightening=by_quarter)).margins
+    )
+    none, all_of_them = bounds(()), bounds(by_quarter)
+    assert all_of_them == pytest.approx(bounds(every), rel=2e-6)
+    for t in range(world().num_quarters):
+        one = bounds(tuple(part for part in by_quarter if part.quarter == t))
+        assert none[0] <= one[1] * (1 + 1e-6)
+        assert one[0] <= all_of_them[1] * (1 + 1e-6)
+    data = SizingData(world(tightening=[part for part in by_quarter if part.quarter == 1]))
+    kept = data.margins_kept(np.ones((len(data.destinations), data.num_quarters)))
+    assert (kept[:, 0] == 0).all()
+    assert (kept[:, 1] == 24.0).all()
+
+
+def test_the_quarter_of_a_margin_is_one_of_the_problem():
+    for quarter, sentence in ((2, "has 2 quarters"), (-1, "quarter")):
+        with pytest.raises(InstanceError, match=sentence):
+            world(tightening=(Tightening("train", "a100", "north", margin=1.0, quarter=quarter),))
+    with pytest.raises(InstanceError, match="goes with a margin only"):
+        Tightening("train", "a100", "north", factor=2.0, quarter=0)

@@ -94,10 +94,25 @@ def test_margins_count_where_jobs_are_sent_and_of_several_the_largest():
         Tightening("work", "a", "cloud", margin=99.0),
         Tightening("work", "a", "room", margin=99.0, spot=True),
         Tightening("other", "a", "room", margin=99.0),
+        # A pair of which one class is not sent there, from either side.
+        Tightening("work", "a", "room", margin=99.0, beside="other"),
+        Tightening("other", "a", "room", margin=99.0, beside="work"),
     )
     assert verify_plan(problem(tightening=fits), SOUND) == []
     room = account(problem(tightening=fits), SOUND).room
     assert room == {(("s", 0, 0), "a", "room", False): pytest.approx(11.9, rel=1e-3)}
+
+
+def test_the_margin_of_a_pair_counts_where_both_are_sent():
+    """Of the other class next to nothing comes, in the same quarter; no job waits for its room."""
+    both = replace(SOUND, shares=(SHARE, replace(SHARE, job_class="other", jobs_per_hour=1e-4)))
+    alone = account(problem(), both).room
+    for one, other in (("work", "other"), ("other", "work")):
+        pair = (Tightening(one, "a", "room", margin=2.5, beside=other),)
+        room = account(problem(tightening=pair), both).room
+        assert {key: gpus - alone[key] for key, gpus in room.items()} == {
+            (("s", 0, 0), "a", "room", False): pytest.approx(2.5)
+        }
 
 
 def test_rented_hosts_are_busy_before_owned_ones():

@@ -1,0 +1,178 @@
+"""Required capacity: the GPUs with which a pool keeps the goals of the jobs that share it.
+
+Twice: by a formula, which knows every pool at once, and by simulation, which is believed. Gangs of
+different sizes wait in one queue. The number of GPUs busy, were there no limit, has the mean of the
+load and a variance larger by ``z``, the mean gang weighted by load: its peakedness. Hayward's
+approximation [1]_ [2]_ takes R GPUs for ``R / z`` servers that ``load / z`` is offered to; Erlang's
+formula then says how long jobs wait [3]_. A pool also has to have the GPUs of its largest gang.
+
+References
+----------
+.. [1] A. A. Fredericks, "Congestion in blocking systems: a simple approximation technique", Bell
+   System Technical Journal 59(6), 1980.
+.. [2] W. Whitt, "Heavy-traffic approximations for service systems with blocking", AT&T Bell
+   Laboratories Technical Journal 63(5), 1984: the load plus a multiple of the standard deviation
+   (square-root staffing), for peaked arrivals too.
+.. [3] D. Gross et al., *Fundamentals of Queueing Theory*, 4th ed., 2008, section 2.4.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from alloc.errors import InstanceError
+from alloc.planning.pools import Operation, Stream
+from alloc.planning.replay import Measured, ReplaySettings, replay
+from alloc.problems.right_sizing.demand import JobClass
+from alloc.problems.right_sizing.goals import ServiceGoal
+from alloc.problems.right_sizing.headroom import headroom, reference_gpus, tightening_factors
+from alloc.problems.right_sizing.problem import PlanningProblem
+from alloc.workload.queueing import erlang_c
+
+# Draws of arrivals and run times by which capacity is measured; those of the verdicts are others.
+_SIZING = 0
+# With four thousand times its hosts a pool that misses its goals is not short of hosts.
+_MAX_DOUBLINGS = 12
+# The formula is known to a host or two; a thousandth of the load is beyond its accuracy.
+_ACCURACY = 1e-3
+
+
+def formula_gpus(streams: Sequence[Stream], job_class: JobClass) -> float:
+    """Return the GPUs with which a class keeps its goal in a pool that others share, by formula.
+
+    Parameters
+    ----------
+    streams
+        What arrives at the pool, that of the class among it.
+    job_class
+        The class.
+
+    Returns
+    -------
+    float
+        GPUs, no less than those of the largest gang; without a goal just the load.
+    """
+    load = math.fsum(stream.load for stream in streams)
+    gang = float(max(stream.gpus for stream in streams))
+    goal = job_class.goal
+    if goal is None:
+        return max(load, gang)
+    peakedness = math.fsum(stream.gpus * stream.load for stream in streams) / load
+    hours = math.fsum(stream.hours * stream.load for stream in streams) / load
+    own = [stream.hours for stream in streams if stream.job_class.name == job_class.name]
+    wait_hours = max(goal.wait_hours(max(own)), 0.0)
+    low, high = load, load + gang
+
+    def keeps(gpus: float) -> bool:
+        return _keeps(goal, wait_hours, gpus / peakedness, load / peakedness, hours)
+
+    while not keeps(high):
+        low, high = high, high + 2 * (high - load)
+    while high - low > _ACCURACY * load:
+        middle = (low + high) / 2
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+    return max(high, gang)
+
+
+def _keeps(
+    goal: ServiceGoal, wait_hours: float, servers: float, offered: float, hours: float
+) -> bool:
+    """Return whether a goal holds with so many servers, which need not be whole (M/M/c)."""
+    if servers <= offered:
+        return False
+    # Between whole numbers of servers the logarithm is about straight.
+    whole, part = int(servers), servers - int(servers)
+    waits = erlang_c(whole, offered) if whole else 1.0
+    waits = math.pow(waits, 1 - part) * math.pow(max(erlang_c(whole + 1, offered), 1e-300), part)
+    drain_per_hour = (servers - offered) / hours
+    if goal.fraction is None:
+        return waits / drain_per_hour <= wait_hours
+    return waits * math.exp(-drain_per_hour * wait_hours) <= 1 - goal.fraction
+
+
+def reserved_gpus(problem: PlanningProblem, operation: Operation) -> float:
+    """Return the GPUs that the model sets aside for the load of a pool, without any margin."""
+    factors = tightening_factors(problem)
+    pool_gpus, pool = reference_gpus(problem), operation.pool
+    total = 0.0
+    for stream in operation.streams:
+        room = headroom(problem, stream.job_class, stream.option, pool_gpus, spot=pool.spot)
+        key = stream.job_class.name, pool.gpu_type, pool.site, pool.spot
+        total += stream.load * (room or 1.0) * factors.get(key, 1.0)
+    return total
+
+
+def measured_gpus(operation: Operation, settings: ReplaySettings, guess: float) -> int:
+    """Return the fewest GPUs with which the goals of a pool surely hold in simulation.
+
+    Found by steps from a guess that double, then by bisection; every trial replays the same jobs on
+    more or fewer of the pool's largest hosts.
+
+    Parameters
+    ----------
+    operation
+        The pool.
+    settings
+        How it is replayed.
+    guess
+        GPUs from which to search, as from `formula_gpus`.
+
+    Raises
+    ------
+    InstanceError
+        If the goals are missed however many hosts there are: a scheduler may not start jobs that
+        could start, or the goal be shorter than a run.
+    """
+    size = max(max(operation.hosts, default=1), 1)
+    smaller = sum(gpus * count for gpus, count in operation.hosts.items() if gpus != size)
+
+    def with_hosts(count: int) -> Operation:
+        hosts = {gpus: n for gpus, n in operation.hosts.items() if gpus != size}
+        return dataclasses.replace(operation, hosts={**hosts, size: count})
+
+    # Fewer than carry the load cannot do.
+    least = max(math.ceil((operation.load - smaller) / size), 1)
+    high = max(math.ceil((guess - smaller) / size), least)
+    low, step = least - 1, 1
+    if holds(with_hosts(high), settings):
+        while high - step > low and holds(with_hosts(high - step), settings):
+            high, step = high - step, 2 * step
+        low = max(high - step, low)
+    else:
+        low = high
+        while not holds(with_hosts(low + step), settings):
+            low, step = low + step, 2 * step
+            if step > 2**_MAX_DOUBLINGS:
+                missed = [m.job_class for m in replay(operation, settings) if not m.holds]
+                raise InstanceError(
+                    f"pool {operation.pool}: scheduler {settings.scheduler} misses the goal of "
+                    f"{', '.join(missed)} with any number of hosts; choose another scheduler or "
+                    "goal."
+                )
+        high = low + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(with_hosts(middle), settings) else (middle, high)
+    return high * size + smaller
+
+
+def holds(operation: Operation, settings: ReplaySettings) -> bool:
+    """Return whether the goals of a pool surely hold: the whole 95 % interval keeps them.
+
+    A mean on the right side of a goal is luck half of the time. With twice the replications of a
+    verdict the interval is half as wide, and less capacity is asked for just to be sure.
+    """
+    more = dataclasses.replace(settings, replications=2 * settings.replications)
+    return all(surely_holds(found) for found in replay(operation, more, draw=_SIZING))
+
+
+def surely_holds(measured: Measured) -> bool:
+    """Return whether a goal holds in the whole 95 % interval of what was measured."""
+    if not measured.holds:
+        return False
+    low, high = measured.value.low, measured.value.high
+    if measured.in_hours:
+        return high is None or high <= measured.wanted
+    return low is None or low >= measured.wanted

@@ -1,0 +1,333 @@
+"""Capacity buffers: what a pool requires beyond what the model sets aside, and because of whom."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import statistics
+from collections.abc import Sequence
+
+import pytest
+from pools import FILLER, GANG, QUICK, SHORT, pool, problem
+
+from alloc.planning import buffers
+from alloc.planning.buffers import (
+    Knowledge,
+    is_small,
+    learn,
+    raise_buffers,
+    required_by_formula,
+    tightened,
+    with_shared_pools,
+)
+from alloc.planning.capacity import formula_gpus, holds, measured_gpus, reserved_gpus
+from alloc.planning.pools import Operation
+from alloc.planning.replay import replay
+from alloc.problems.right_sizing import (
+    JobClass,
+    JobOption,
+    PlanningProblem,
+    Scenario,
+    ServiceGoal,
+    Tightening,
+)
+from alloc.problems.right_sizing.demand import MarginKey
+from alloc.problems.right_sizing.headroom import KEPT_OUT, headroom, margins
+
+
+def key(*names: str, gpu_type: str = "a100") -> MarginKey:
+    return MarginKey(frozenset(names), gpu_type, "hall", False)
+
+
+def learned(*operations: Operation, asked: PlanningProblem | None = None) -> Knowledge:
+    """Return what replays of some pools teach."""
+    knowledge = Knowledge()
+    replayed = [(o, replay(o, QUICK, draw=1)) for o in operations]
+    learn(knowledge, asked or problem(), (), operations, replayed, QUICK)
+    return knowledge
+
+
+def replace_hosts(operation: Operation, hosts: int) -> Operation:
+    return dataclasses.replace(operation, hosts={8: hosts})
+
+
+def kept(knowledge: Knowledge, operation: Operation) -> float:
+    """Return the largest buffer that the classes in a pool make the model keep."""
+    names = {stream.job_class.name for stream in operation.streams}
+    pool_of = operation.pool.gpu_type, operation.pool.site, operation.pool.spot
+    found = (
+        gpus
+        for (k, quarter), gpus in knowledge.buffers.items()
+        if k.job_classes <= names and (*k[1:], quarter) == (*pool_of, operation.regime.quarter)
+    )
+    return max(found, default=0.0)
+
+
+@pytest.mark.parametrize(
+    "missed",
+    [
+        pool(1, (SHORT, 7.9)),
+        pool(4, (SHORT, 12.0), (GANG, 16.0)),
+        pool(3, (SHORT, 6.0), (FILLER, 16.0)),
+    ],
+)
+def test_a_pool_that_missed_is_given_what_it_requires(missed: Operation) -> None:
+    """Whatever its mix: what the model sets aside and the buffer make the hosts that hold."""
+    knowledge = learned(missed)
+    given = reserved_gpus(problem(), missed) + kept(knowledge, missed)
+    needed = measured_gpus(missed, QUICK, given)
+    assert given > missed.gpus
+    assert needed - 8 < given <= max(needed, missed.gpus + 8)
+    assert knowledge.measured == {missed.pool}
+    # The formula and the correction together are what was measured.
+    required = required_by_formula(missed) + knowledge.correction(missed.pool)
+    assert given == pytest.approx(required, rel=1e-6)
+
+
+def test_a_pool_that_surely_holds_asks_for_no_more_than_it_has() -> None:
+    """However careful the formula is: here it knows nothing of constant run times."""
+    for hosts in range(2, 9):
+        roomy = pool(hosts, (SHORT, 12.0))
+        if not all(m.value.low >= 0.9 for m in replay(roomy, QUICK, draw=1) if m.value.low):
+            continue
+        knowledge = learned(roomy)
+        assert not knowledge.measured
+        given = reserved_gpus(problem(), roomy) + kept(knowledge, roomy)
+        assert given <= max(roomy.gpus, reserved_gpus(problem(), roomy)) + 1e-9
+
+
+def test_a_pool_where_no_job_with_a_goal_came_says_nothing() -> None:
+    """Nothing measured is no proof that less would do."""
+    rare = pool(9, (SHORT, 1e-2), (FILLER, 8.0))
+    knowledge = Knowledge()
+    learn(knowledge, problem(), (), [rare], [(rare, ())], QUICK)
+    assert not knowledge.corrections
+
+
+def test_moves_are_priced_by_options_that_are_fast_enough() -> None:
+    """The cheapest option may be one that the goal rules out, and with it the pool."""
+    fast, slow = JobOption("h100", 8, 1.0), JobOption("h100", 1, 4.0)
+    late = JobClass("late", (JobOption("a100", 1, 1.0), slow, fast), ServiceGoal("jct", 2.0, 0.9))
+    asked = problem().replace(
+        classes=(late, FILLER, GANG),
+        scenarios=(Scenario("1", 1.0, {"late": (1.0,), "filler": (1.0,), "gang": (0.1,)}),),
+    )
+
+    def priced(*options: JobOption) -> tuple[float, ...]:
+        own = dataclasses.replace(late, options=(late.options[0], *options))
+        changed = asked.replace(classes=(own, FILLER, GANG))
+        return margins(tightened(changed, Knowledge())).get(key("late", gpu_type="h100"), (0.0,))
+
+    assert priced(slow) == (0.0,)
+    assert priced(fast, slow) == priced(fast) > (0.0,)
+
+
+def test_a_pool_that_holds_with_a_buffer_gives_back_what_it_does_not_need() -> None:
+    """What it requires is measured from above too, whoever the buffer was asked for."""
+    roomy = pool(9, (SHORT, 12.0))
+    knowledge = Knowledge()
+    replayed = [(roomy, replay(roomy, QUICK, draw=1))]
+    learn(knowledge, problem(), {key("gang")}, [roomy], replayed, QUICK)
+    assert not knowledge.measured
+    learn(knowledge, problem(), {key("short")}, [roomy], replayed, QUICK)
+    assert knowledge.measured == {roomy.pool}
+    given = reserved_gpus(problem(), roomy) + kept(knowledge, roomy)
+    needed = measured_gpus(roomy, QUICK, 24.0)
+    assert given <= max(needed, reserved_gpus(problem(), roomy)) < roomy.gpus
+
+
+def test_without_the_gangs_the_pool_is_as_small_as_they_never_had_been_there() -> None:
+    """The buffer of a pair goes with it; what is left is that of the others."""
+    mixed = pool(4, (SHORT, 12.0), (GANG, 24.0))
+    knowledge = learned(mixed)
+    together, alone = (
+        knowledge.buffers[key("short", "gang"), 0],
+        knowledge.buffers[key("short"), 0],
+    )
+    assert together > alone + 8
+    correction = knowledge.correction(mixed.pool)
+    only = pool(4, (SHORT, 12.0))
+    expected = formula_gpus(only.streams, SHORT) + correction - reserved_gpus(problem(), only)
+    assert alone == pytest.approx(max(expected, 0.0))
+    # Nobody is asked for a buffer because of classes without goals alone.
+    assert (key("filler"), 0) not in learned(pool(4, (SHORT, 1.0), (FILLER, 8.0))).buffers
+
+
+def test_pools_never_measured_are_corrected_by_the_median() -> None:
+    knowledge = Knowledge()
+    here, there = pool(1, (SHORT, 1.0)).pool, pool(1, (SHORT, 1.0), gpu_type="h100").pool
+    assert knowledge.correction(here) == 0.0
+    knowledge.corrections = {
+        dataclasses.replace(here, site=f"site {i}"): gpus for i, gpus in enumerate((-3.0, 2.0, 9.0))
+    }
+    knowledge.corrections[here] = 7.0
+    assert knowledge.correction(here) == 7.0
+    assert knowledge.correction(there) == statistics.median((-3.0, 2.0, 9.0, 7.0))
+
+
+def test_a_small_problem_prices_every_move() -> None:
+    """A class that is charged in one pool finds no pool where it would be free by ignorance."""
+    knowledge = learned(pool(1, (SHORT, 7.9)))
+    asked = tightened(problem(), knowledge)
+    priced = margins(asked)
+    assert priced[key("short")] == (knowledge.buffers[key("short"), 0],)
+    assert is_small(asked)
+    assert {k.gpu_type for k in priced} == {"a100", "h100"}
+    assert all(part.factor == 1.0 for part in asked.tightening)
+    assert all(part.margin > 0 for part in asked.tightening)
+
+
+def test_a_large_problem_stays_where_plans_have_sent_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trust region: pools that were never used are shut, and what is known is asked for."""
+    monkeypatch.setattr(buffers, "_MAX_DECISIONS", 0)
+    knowledge = learned(pool(1, (SHORT, 7.9)), pool(3, (FILLER, 9.0), gpu_type="h100"))
+    asked = tightened(problem(), knowledge)
+    out = {part.key for part in asked.tightening if part.factor >= KEPT_OUT}
+    everywhere = {
+        (c.name, gpu, "hall", False) for c in problem().classes for gpu in ("a100", "h100")
+    }
+    used = {("short", "a100", "hall", False), ("filler", "h100", "hall", False)}
+    # Of gangs no pool is known: they may go anywhere.
+    assert out == {where for where in everywhere - used if where[0] != "gang"}
+    assert margins(asked) == {k: (g,) for (k, _), g in knowledge.buffers.items() if g > 0}
+
+
+def test_in_the_trust_region_classes_stay_and_one_of_no_known_pool_may_go_anywhere() -> None:
+    """However small the problem: a class with nowhere to stay would leave no plan at all."""
+    stay = {("short", "a100", "hall", False)}
+    asked = tightened(problem(), learned(pool(1, (SHORT, 7.9))), stay=stay)
+    out = {part.key for part in asked.tightening if part.factor >= KEPT_OUT}
+    assert out == {("short", "h100", "hall", False)}
+
+
+def test_corrections_only_rise_until_the_goals_hold() -> None:
+    """What a pool lacked is not forgotten for a plan that sends another mix there; then it is."""
+    here, knowledge = pool(1, (SHORT, 1.0)).pool, Knowledge()
+    for gpus, expected in ((3.0, 3.0), (-2.0, 3.0), (5.0, 5.0)):
+        knowledge.correct(here, gpus)
+        assert knowledge.correction(here) == expected
+    roomy = pool(9, (SHORT, 12.0))
+    learn(knowledge, problem(), (), [roomy], [(roomy, replay(roomy, QUICK, draw=1))], QUICK)
+    assert knowledge.held
+    knowledge.correct(here, -2.0)
+    assert knowledge.correction(here) == -2.0
+
+
+def two_quarters(*tightening: Tightening) -> PlanningProblem:
+    arrivals = {name: (1.0, 1.0) for name in ("short", "filler", "gang")}
+    scenarios = (Scenario("1", 1.0, arrivals),)
+    return problem(*tightening).replace(num_quarters=2, scenarios=scenarios)
+
+
+def test_a_quarter_with_less_load_keeps_a_smaller_buffer() -> None:
+    """What a full pool requires in one quarter is not asked for in all the others."""
+    full = pool(3, (SHORT, 6.0), (FILLER, 16.0))
+    slack = pool(3, (SHORT, 2.0), (FILLER, 2.0), quarter=1)
+    knowledge = learned(full, slack, asked=two_quarters())
+    assert knowledge.measured == {full.pool}
+    early, late = (kept(knowledge, operation) for operation in (full, slack))
+    assert early > late
+    both = key("short", "filler")
+    by_quarter = tuple(knowledge.buffers[both, t] for t in range(2))
+    assert margins(tightened(two_quarters(), knowledge))[both] == (max(by_quarter),) * 2
+    measured = tightened(two_quarters(), knowledge, measured_only=True)
+    assert margins(measured)[both] == by_quarter
+    knowledge.held = True
+    assert margins(tightened(two_quarters(), knowledge))[both] == by_quarter
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_plan_whose_goals_hold_is_one_of_those_with_the_buffers_learned(seed: int) -> None:
+    """So the next plan in its pools costs no more: buffers only give back."""
+    loads = 4.0 + 3.0 * seed
+    for hosts in range(3, 9):
+        operations = [
+            pool(hosts, (SHORT, loads), (GANG, 8.0)),
+            pool(hosts, (SHORT, loads / 2), (GANG, 8.0), quarter=1),
+        ]
+        settings = dataclasses.replace(QUICK, seed=seed)
+        replayed = [(o, replay(o, settings, draw=1)) for o in operations]
+        if not all(m.holds for _, measured in replayed for m in measured):
+            continue
+        knowledge = Knowledge()
+        learn(knowledge, two_quarters(), {key("short")}, operations, replayed, settings)
+        for operation in operations:
+            given = reserved_gpus(two_quarters(), operation)
+            assert given + kept(knowledge, operation) <= max(operation.gpus, given) + 1e-6
+        return
+    raise AssertionError("no number of hosts kept the goals")
+
+
+def test_a_miss_after_a_plan_that_held_asks_for_no_more_than_that_plan_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To be sure of a goal may take far more hosts than to keep it; what held is enough."""
+    monkeypatch.setattr(buffers, "measured_gpus", lambda *given: 400)
+    held, missed = (pool(hosts, (SHORT, 12.0), (GANG, 8.0)) for hosts in (9, 3))
+    knowledge = Knowledge()
+    for operation in (missed, held, missed):
+        replayed = [(operation, replay(operation, QUICK, draw=1))]
+        assert all(m.holds for m in replayed[0][1]) == (operation is held)
+        learn(knowledge, problem(), {key("short")}, [operation], replayed, QUICK)
+        required = required_by_formula(operation) + knowledge.correction(operation.pool)
+        if not knowledge.held:
+            assert required == 400 - 8 / 2
+    assert missed.gpus < required <= held.gpus + 1e-9
+
+
+def test_what_was_asked_stays_and_measured_only_leaves_the_rest_out() -> None:
+    own = Tightening("filler", "h100", "hall", margin=4.0)
+    knowledge = learned(pool(1, (SHORT, 7.9)), pool(9, (SHORT, 9.0), gpu_type="h100"))
+    assert {p.gpu_type for p in knowledge.measured} == {"a100"}
+    asked = tightened(problem(own), knowledge, measured_only=True)
+    assert own in asked.tightening
+    added = [part for part in asked.tightening if part != own]
+    assert added
+    assert {part.gpu_type for part in added} == {"a100"}
+
+
+def test_buffers_rise_until_a_plan_has_what_its_pools_require() -> None:
+    """A plan that keeps what is asked raises nothing; one of which a pool is short does."""
+    knowledge = learned(pool(1, (SHORT, 7.9)))
+    correction = knowledge.correction(pool(1, (SHORT, 7.9)).pool)
+    short = pool(3, (SHORT, 12.0), (GANG, 12.0))
+    before = dict(knowledge.buffers)
+    assert raise_buffers(knowledge, problem(), [short])
+    assert all(knowledge.buffers[k] >= gpus for k, gpus in before.items())
+    required = formula_gpus(short.streams, SHORT) + correction
+    assert reserved_gpus(problem(), short) + kept(knowledge, short) == pytest.approx(required)
+    again = dict(knowledge.buffers)
+    assert not raise_buffers(knowledge, problem(), [short])
+    assert not raise_buffers(knowledge, problem(), [replace_hosts(short, 99)])
+    assert knowledge.buffers == again
+
+
+def test_shared_pools_need_no_headroom_but_a_size_that_is_given_is_kept() -> None:
+    unknown = problem().replace(pool_gpus=None)
+    assert with_shared_pools(problem()) == problem()
+    shared = with_shared_pools(unknown)
+    for job_class, option in itertools.product(shared.classes, (0, 1)):
+        room = headroom(shared, job_class, option, shared.pool_gpus or 0.0)
+        assert room == pytest.approx(1 / shared.utilisation)
+
+
+def test_pools_are_measured_alike_in_several_processes() -> None:
+    missed: Sequence[Operation] = [
+        pool(3, (SHORT, 6.0), (FILLER, 16.0), gpu_type=gpu) for gpu in ("a100", "h100")
+    ]
+    found = []
+    for workers in (1, 2):
+        knowledge = Knowledge()
+        settings = dataclasses.replace(QUICK, workers=workers)
+        learn(
+            knowledge,
+            problem(),
+            (),
+            missed,
+            [(o, replay(o, QUICK, draw=1)) for o in missed],
+            settings,
+        )
+        found.append(knowledge)
+    assert found[0] == found[1]
+    assert len(found[0].measured) == 2
+    assert all(holds(replace_hosts(o, 9), QUICK) for o in missed)
