@@ -19,7 +19,7 @@ from alloc.documents.shapes import Special, shape_of
 from alloc.errors import InstanceError
 
 # Beyond 64 bits a float is written as a float.
-_MOST_WHOLE = 2**63
+_MAX_WHOLE = 2**63
 _AS_THEY_ARE = frozenset({str, bool, type(None)})
 
 
@@ -104,7 +104,7 @@ def encode(value: Any, field: str = "value") -> Any:
     if kind in _AS_THEY_ARE:
         return value
     if kind is int:
-        return value if -_MOST_WHOLE < value < _MOST_WHOLE else float(value)
+        return value if -_MAX_WHOLE < value < _MAX_WHOLE else float(value)
     if kind is float:
         return _number(value, field)
     if kind is tuple:
@@ -114,7 +114,7 @@ def encode(value: Any, field: str = "value") -> Any:
     if isinstance(value, str | bool):
         return value
     if isinstance(value, numbers.Integral):
-        return int(value) if abs(int(value)) < _MOST_WHOLE else float(value)
+        return int(value) if abs(int(value)) < _MAX_WHOLE else float(value)
     if isinstance(value, numbers.Real):
         return _number(float(value), field)
     if isinstance(value, Mapping):
@@ -132,6 +132,6 @@ def _number(value: float, field: str) -> float | int:
     """Return a finite number; whole ones as integers, which also writes -0.0 as 0."""
     if not math.isfinite(value):
         raise InstanceError(f"{field} is {value}; documents hold finite numbers only.")
-    if value.is_integer() and abs(value) < _MOST_WHOLE:
+    if value.is_integer() and abs(value) < _MAX_WHOLE:
         return int(value)
     return value

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_ERRORS = 200
+MAX_ERRORS = 200
 """Errors that are looked at. More come only from an object with that many unknown fields, a file
 in another format; the first ones say it all."""
 _DEEPEST = 50
@@ -60,7 +60,7 @@ def first_errors(
     validate
         Validates plain JSON values.
     """
-    if error.error_count() > MOST_ERRORS:
+    if error.error_count() > MAX_ERRORS:
         raw = _narrow(raw)
         try:
             validate(raw)
@@ -70,12 +70,12 @@ def first_errors(
 
 
 def _is_wide(value: Any) -> bool:
-    """Return whether there is an object with more than `MOST_ERRORS` fields in it."""
+    """Return whether there is an object with more than `MAX_ERRORS` fields in it."""
     left = [value]  # and no recursion: a hostile document is as deep as JSON readers allow
     while left:
         one = left.pop()
         if isinstance(one, dict):
-            if len(one) > MOST_ERRORS:
+            if len(one) > MAX_ERRORS:
                 return True
             one = one.values()
         elif not isinstance(one, list):
@@ -86,11 +86,11 @@ def _is_wide(value: Any) -> bool:
 
 
 def _narrow(value: Any, depth: int = 0) -> Any:
-    """Return a copy whose objects have no more than the first `MOST_ERRORS` fields."""
+    """Return a copy whose objects have no more than the first `MAX_ERRORS` fields."""
     if depth > _DEEPEST:
         return value
     if isinstance(value, dict):
-        first = itertools.islice(value.items(), MOST_ERRORS)
+        first = itertools.islice(value.items(), MAX_ERRORS)
         return {name: _narrow(inner, depth + 1) for name, inner in first}
     if isinstance(value, list):
         return [_narrow(inner, depth + 1) for inner in value]

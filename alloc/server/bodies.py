@@ -16,7 +16,7 @@ from alloc.errors import InstanceError
 from alloc.server.problems import refuse
 from alloc.server.requests import Request
 
-_MOST_ERRORS = 20
+_MAX_ERRORS = 20
 R = TypeVar("R", bound=Request)
 
 _DOCUMENTS: Mapping[str, str] = {
@@ -44,7 +44,7 @@ def read_request(body: bytes, model: type[R]) -> R:
         details, raw = first_errors(error, raw, model.model_validate)
     errors = [
         {"pointer": pointer(detail["loc"], raw), "detail": str(detail["msg"])}
-        for detail in details[:_MOST_ERRORS]
+        for detail in details[:_MAX_ERRORS]
     ]
     sentence = _document_sentence(raw, model.OPEN)
     if sentence is None:

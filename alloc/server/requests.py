@@ -28,9 +28,9 @@ from alloc.server.problems import blame
 from alloc.topology import Topology
 
 STORED, DOCUMENT = "<id>", "<document>"
-_MOST_INSTANCES = 50
-_MOST_SCHEDULERS = 50
-_MOST_SEEDS = 100
+_MAX_INSTANCES = 50
+_MAX_SCHEDULERS = 50
+_MAX_SEEDS = 100
 
 
 def _instance_kind(value: Any) -> str:
@@ -139,12 +139,12 @@ class CompareRequest(Request):
     """Run schedulers on instances, beside the certified bound."""
 
     instances: list[InstanceField] = Field(
-        min_length=1, max_length=_MOST_INSTANCES, description="The instances, all different."
+        min_length=1, max_length=_MAX_INSTANCES, description="The instances, all different."
     )
     schedulers: list[str] = Field(
-        min_length=1, max_length=_MOST_SCHEDULERS, description="Names; see /v1/schedulers."
+        min_length=1, max_length=_MAX_SCHEDULERS, description="Names; see /v1/schedulers."
     )
-    seeds: Annotated[Whole, Field(ge=1, le=_MOST_SEEDS)] = Field(
+    seeds: Annotated[Whole, Field(ge=1, le=_MAX_SEEDS)] = Field(
         1, description="Simulations of each scheduler on each instance, with seeds from 0."
     )
     knowledge: Literal["exact", "estimate", "none"] = Field(

@@ -12,8 +12,8 @@ from alloc.documents.typed import PlanningDocument
 from alloc.problems.right_sizing.problem import PlanningProblem
 from alloc.server.requests import DOCUMENT, STORED, Request, Seed, Threads
 
-_MOST_CHANGES = 20
-_MOST_POINTS = 20
+_MAX_CHANGES = 20
+_MAX_POINTS = 20
 _GOAL_POINTS = 6
 """Factors of a front of goals when none are given; `alloc.planning.fronts` has them, and solvers.
 """
@@ -73,7 +73,7 @@ class WhatIfRequest(PlanRequest):
 
     changes: list[str | dict[str, Any]] = Field(
         [],
-        max_length=_MOST_CHANGES,
+        max_length=_MAX_CHANGES,
         description='What is otherwise: text such as "demand=+20%", or objects such as '
         '{"change": "demand", "factor": 1.2}.',
     )
@@ -93,13 +93,13 @@ class FrontRequest(Request):
 
     problem: ProblemField = Field(description="The problem, or the id of a stored one.")
     axis: Literal["goals", "energy", "carbon"] = Field("goals", description="The other axis.")
-    points: Annotated[Whole, Field(ge=2, le=_MOST_POINTS)] = Field(
+    points: Annotated[Whole, Field(ge=2, le=_MAX_POINTS)] = Field(
         6, description="Points of a front of energy or carbon."
     )
     factors: list[Annotated[float, Field(gt=0)]] | None = Field(
         None,
         min_length=1,
-        max_length=_MOST_POINTS,
+        max_length=_MAX_POINTS,
         description="By what all goals are multiplied, for a front of goals.",
     )
     time_limit_s: SolveLimit = 10.0

@@ -13,7 +13,7 @@ from pydantic import Field
 from alloc.documents.models import Whole
 from alloc.server.requests import Request, Seed, Threads, TimeLimit
 
-_MOST_REQUESTS = 100_000
+_MAX_REQUESTS = 100_000
 
 
 def _document(kind: str, about: str) -> Any:
@@ -45,7 +45,7 @@ class SizeInferenceRequest(SizingRequest):
     """Find the cheapest replicas that serve every request within its latency goals."""
 
     problem: dict[str, Any] = _document("inference_problem", "An inference problem document.")
-    requests: Annotated[Whole, Field(ge=0, le=_MOST_REQUESTS)] = Field(
+    requests: Annotated[Whole, Field(ge=0, le=_MAX_REQUESTS)] = Field(
         10_000, description="Requests to simulate for each group of replicas; 0: none."
     )
     rounds: Rounds = 5

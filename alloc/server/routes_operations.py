@@ -28,10 +28,10 @@ _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?:$|[,;\s])", re.IGNORECASE)
 
 _LABEL = r"^[^\x00-\x1f\x7f]*$"
-_MOST_LABEL = 200
+_MAX_LABEL = 200
 LabelQuery = Annotated[
     str | None,
-    Query(max_length=_MOST_LABEL, pattern=_LABEL, description="The client's own name for the job."),
+    Query(max_length=_MAX_LABEL, pattern=_LABEL, description="The client's own name for the job."),
 ]
 
 
@@ -139,9 +139,9 @@ def problem_of_end(state: str, problem: str | None) -> Problem:
 
 def _label_of(request: Request) -> str | None:
     label = request.query_params.get("label")
-    if label is None or (len(label) <= _MOST_LABEL and re.fullmatch(_LABEL, label)):
+    if label is None or (len(label) <= _MAX_LABEL and re.fullmatch(_LABEL, label)):
         return label
-    wanted = f"at most {_MOST_LABEL} characters, and no control characters"
+    wanted = f"at most {_MAX_LABEL} characters, and no control characters"
     raise refuse(
         "invalid-request",
         f"parameter label: {wanted}; send a shorter or plainer one.",

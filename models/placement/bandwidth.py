@@ -12,7 +12,7 @@ from alloc.models.placement.data import Counts
 from alloc.topology import Topology
 from alloc.topology.bandwidths import bandwidths_of
 
-_MOST_STEPS = 32
+_MAX_STEPS = 32
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ def steps_of(topology: Topology) -> list[Step]:
     with_gpus = topology.capacity[:, 0] > 0
     widths = np.unique(np.concatenate([pair.ravel(), bandwidths.inside[with_gpus]]))
     widths = widths[widths > 0]
-    if len(widths) > _MOST_STEPS:
+    if len(widths) > _MAX_STEPS:
         raise UnsupportedFeatureError(
             f'topology "{topology.name}" has {len(widths)} different bandwidths, and the models '
-            f"take {_MOST_STEPS}; count domains_spanned instead."
+            f"take {_MAX_STEPS}; count domains_spanned instead."
         )
     steps = []
     previous = 0.0

@@ -42,7 +42,7 @@ price_o, maintenance_o, residual_ot, space_o, ports_o, idle_o, busy_o [kW]
     Of a host. lead_o, life_o [quarters].
 energy_sb, carbon_sb, pue_s, space_s, ports_s, power_s
     Money and kg per kWh (with the carbon price in the money), efficiency and limits of a site.
-most_o, spot_wt
+max_o, spot_wt
     Hosts that can be had, and the fraction of them in a scenario, for spot offers.
 B, B_t [money], Q_t [kg]
     Budgets; carbon caps.
@@ -101,7 +101,7 @@ Constraints
 (C16) budgets:    money of a quarter (of all), not discounted, running costs as expected <= B_t (B)
 (C17) margin:     f_pt >= mu_Cpt (sum_{c in C} z_cpt - |C| + 1)        (where mu_Cpt > 0)
 (C18) sent:       sum_k a_ckpbwt / (n_ck h_ck eta_c) <= Dbar_cb z_cpt
-      d_osbwt <= most_o (times spot_wt), x_ost <= most_o
+      d_osbwt <= max_o (times spot_wt), x_ost <= max_overdue
 
 What is exact and what is not: (C5)-(C7) are exact for "a pool serves its share with any K of its
 hosts down" when hosts are as large as the largest counted. The queueing formula looks at a class

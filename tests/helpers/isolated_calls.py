@@ -45,10 +45,10 @@ def stay(progress):
         time.sleep(0.05)
 
 
-def fill_until_interrupted(most_mib, progress):
+def fill_until_interrupted(max_mib, progress):
     """Take ever more memory; return how much it was, MiB, and whether the watch was the reason."""
     taken = []
-    with memory_watch(most_mib) as watch:
+    with memory_watch(max_mib) as watch:
         try:
             while True:
                 taken.append(b"x" * 2**20)
@@ -57,7 +57,7 @@ def fill_until_interrupted(most_mib, progress):
             return len(taken), watch.ran_short
 
 
-def ask_at_once(most_mib, asked_mib, progress):
+def ask_at_once(max_mib, asked_mib, progress):
     """Ask for memory that nobody writes to, after a limit was set."""
-    limit_memory(most_mib)
+    limit_memory(max_mib)
     return len(bytearray(asked_mib * 2**20))

@@ -12,7 +12,7 @@ from alloc.schedulers.learned.window_features import WindowFeatures
 
 SMALL = ElasticEpisodes(num_jobs=8, num_hosts=4, max_workers=4, max_ps=4, run_slots=(0.5, 3.0))
 BARE = WindowFeatures(window=8, max_tasks=4, initial_bundle=False)
-GANGS = GangEpisodes(num_jobs=15, leaves=3, hosts_per_leaf=2, gpus_per_host=4, most_gpus=8)
+GANGS = GangEpisodes(num_jobs=15, leaves=3, hosts_per_leaf=2, gpus_per_host=4, max_gpus=8)
 
 
 def elastic(seed: int) -> Instance:

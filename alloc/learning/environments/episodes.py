@@ -76,7 +76,7 @@ class GangEpisodes:
         Gangs of an episode.
     leaves, hosts_per_leaf, gpus_per_host
         The cluster.
-    most_gpus
+    max_gpus
         GPUs of the largest gangs, a power of two.
     median_s, sigma
         Median of the durations, seconds, and standard deviation of their logarithm.
@@ -90,7 +90,7 @@ class GangEpisodes:
     leaves: int = 8
     hosts_per_leaf: int = 2
     gpus_per_host: int = 8
-    most_gpus: int = 16
+    max_gpus: int = 16
     median_s: float = 1800.0
     sigma: float = 1.2
     load: float = 0.95
@@ -99,15 +99,15 @@ class GangEpisodes:
     def __post_init__(self) -> None:
         require_count(self.num_jobs, "gang episodes", "num_jobs", least=1)
         require_positive(self.load, "gang episodes", "load")
-        if self.most_gpus < 1 or self.most_gpus & (self.most_gpus - 1):
+        if self.max_gpus < 1 or self.max_gpus & (self.max_gpus - 1):
             raise InstanceError(
-                f"gang episodes: most_gpus is {self.most_gpus}; sizes are powers of two, so give "
+                f"gang episodes: max_gpus is {self.max_gpus}; sizes are powers of two, so give "
                 "one, such as 16."
             )
 
     def __call__(self, rng: np.random.Generator) -> Instance:
         """Return the instance of an episode."""
-        sizes = 2 ** np.arange(self.most_gpus.bit_length())
+        sizes = 2 ** np.arange(self.max_gpus.bit_length())
         chances = 1.0 / np.sqrt(sizes)
         gpus = rng.choice(sizes, size=self.num_jobs, p=chances / chances.sum())
         lengths_s = rng.lognormal(np.log(self.median_s), self.sigma, self.num_jobs).clip(

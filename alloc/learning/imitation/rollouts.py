@@ -111,7 +111,7 @@ class Pupil:
             return Decision(assign=tuple(round_.kept))
         column, score = round_.choose(self._network(round_.tensors))
         looked, guided = self._rng.random(2)
-        if looked < self._rate and len(round_.views) <= self._teacher.most_jobs:
+        if looked < self._rate and len(round_.views) <= self._teacher.max_jobs:
             labelled = self._teacher.label(state, round_)
             if labelled is not None:
                 self.labelled.append(labelled)

@@ -27,10 +27,10 @@ _NO_LIMIT_S = 1e6
 
 
 class Teacher(Protocol):
-    """Labels rounds. `name` says what by; `most_jobs` is the most jobs it is asked about."""
+    """Labels rounds. `name` says what by; `max_jobs` is the most jobs it is asked about."""
 
     name: str
-    most_jobs: int
+    max_jobs: int
 
     def label(self, state: ClusterState, round_: JobSetRound) -> LabelledRound | None:
         """Return the round with its optimum, or None if there is nothing to learn from it."""
@@ -47,7 +47,7 @@ class RoundTeacher:
     """
 
     name = "exact round"
-    most_jobs = 200
+    max_jobs = 200
 
     def __init__(self, utility: str = "remaining_time") -> None:
         self._utility = round_utility(utility)
@@ -79,7 +79,7 @@ class HorizonTeacher:
     """
 
     name = "horizon"
-    most_jobs = 40
+    max_jobs = 40
 
     def label(self, state: ClusterState, round_: JobSetRound) -> LabelledRound | None:
         """Return the round with the first slot of its optimum."""

@@ -64,7 +64,7 @@ class WindowPlan:
         Learning rate of Adam at the beginning; it falls to a tenth.
     batch
         Samples of an update.
-    most_slots
+    max_slots
         Slots after which a trace is left: an untrained network may never finish it.
     """
 
@@ -75,10 +75,10 @@ class WindowPlan:
     updates: int = 400
     lr: float = 2e-3
     batch: int = 256
-    most_slots: int = 150
+    max_slots: int = 150
 
     def __post_init__(self) -> None:
-        for name in ("iterations", "traces", "updates", "batch", "most_slots"):
+        for name in ("iterations", "traces", "updates", "batch", "max_slots"):
             require_count(getattr(self, name), "window training", name, least=1)
 
 
@@ -153,7 +153,7 @@ class WindowTraining:
                     self._teacher,
                     WindowSlot(plan.dl2.features, name="pupil"),
                     forward,
-                    plan.most_slots,
+                    plan.max_slots,
                 )
                 for trace in range(plan.traces)
             ]
@@ -235,7 +235,7 @@ def play(
     teacher: Scheduler,
     slot: WindowSlot,
     forward: DenseForward | None,
-    most_slots: int,
+    max_slots: int,
 ) -> Shown:
     """Play a trace and label every state on the way.
 
@@ -249,14 +249,14 @@ def play(
         The window, at its beginning.
     forward
         The network whose likeliest actions are taken, or None to take the teacher's steps.
-    most_slots
+    max_slots
         Slots after which the trace is left.
     """
     teacher.reset()
     simulation = Simulation(instance, decider="pupil", stalls=False)
     states, masks, actions = [], [], []
     state = simulation.next_decision()
-    for _ in range(most_slots):
+    for _ in range(max_slots):
         if state is None:
             break
         targets = targets_of(teacher, state)

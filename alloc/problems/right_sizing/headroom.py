@@ -35,7 +35,7 @@ MAX_HEADROOM = 1000
 """GPUs for a busy one from which on a goal cannot be kept: nobody buys a pool that is idle for all
 but a thousandth of the time, and one as large as that keeps the goal with far less."""
 ANY_POOL = 1e6
-"""GPUs from which on it makes no difference how large a pool is: more than `_MOST_SERVERS` of any
+"""GPUs from which on it makes no difference how large a pool is: more than `_MAX_SERVERS` of any
 gang. Such a pool is taken where capacity buffers, which know the sizes, stand for the headroom."""
 KEPT_OUT = 1e5
 """Factor of a tightening from which on a class is kept out of a pool. A smaller one is no wall: the

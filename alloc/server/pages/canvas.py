@@ -21,8 +21,8 @@ LINE = 28.0
 RIGHT = 14.0
 _SWATCH = 22.0
 _LETTER = 7.2
-_MOST_LETTERS = 30
-_MOST_ROW_LETTERS = 38
+_MAX_LETTERS = 30
+_MAX_ROW_LETTERS = 38
 
 Place = Callable[[float], float]
 """From a value to its place on the chart."""
@@ -138,13 +138,13 @@ def colour(position: int) -> str:
 
 def cut(words: str, room: float | None = None) -> str:
     """Return words short enough for a label, or for so much room."""
-    most = _MOST_LETTERS if room is None else max(int(room / _LETTER), 1)
+    most = _MAX_LETTERS if room is None else max(int(room / _LETTER), 1)
     return words if len(words) <= most else words[: max(most - 1, 1)] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def cut_row(words: str) -> str:
     """Return words short enough for the label of a row."""
-    return cut(words, _MOST_ROW_LETTERS * _LETTER)
+    return cut(words, _MAX_ROW_LETTERS * _LETTER)
 
 
 def number(value: float) -> str:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from alloc.server.pages import canvas
 from alloc.server.pages.canvas import PLOT, RIGHT, WIDTH, Scale
 
-MOST_ROWS = 60
+MAX_ROWS = 60
 """Rows of a chart that can still be read; the table beside it has all."""
 _ROW = 26.0
 
@@ -81,7 +81,7 @@ def dots(
 
     What reaches it is a disc, what does not a diamond, so that colours need not be told apart.
     """
-    rows = rows[:MOST_ROWS]
+    rows = rows[:MAX_ROWS]
     ends = [value for row in rows for value in row[1:] if math.isfinite(value)]
     scale = Scale(0.0, max([reference * 1.05, *ends]))
     left, height = canvas.margin(row[0] for row in rows), len(rows) * _ROW
@@ -100,7 +100,7 @@ def dots(
 
 def gantt(alternative: str, rows: Sequence[tuple[str, Spans]], unit: str) -> Markup:
     """Return bars over time in rows, each with its label."""
-    rows = rows[:MOST_ROWS]
+    rows = rows[:MAX_ROWS]
     scale = Scale(0.0, max([0.0, *(end for _, spans in rows for _, end, _ in spans)]))
     left, height = canvas.margin(row[0] for row in rows), len(rows) * _ROW
     across = scale.across(left)

@@ -18,7 +18,7 @@ from alloc.server.routes_operations import problem_of_end
 
 router = APIRouter(tags=["page"])
 
-_MOST_COMPARED = 8
+_MAX_COMPARED = 8
 _HTML = "text/html; charset=utf-8"
 _PAGE: dict[int | str, dict[str, Any]] = {
     200: {"description": "A page.", "content": {"text/html": {}}}
@@ -113,7 +113,7 @@ async def get_report(request: Request, job_id: str) -> Response:
 async def show_comparison(
     request: Request,
     job: Annotated[
-        list[str], Query(min_length=1, max_length=_MOST_COMPARED, description="Ids of jobs.")
+        list[str], Query(min_length=1, max_length=_MAX_COMPARED, description="Ids of jobs.")
     ],
 ) -> Response:
     """Plans are held against plans, schedules against schedules."""

@@ -14,7 +14,7 @@ from alloc.solving.placement.knapsacks import Knapsacks
 from alloc.solving.placement.tables import Ints
 from alloc.solving.placement.waiting import Waiting
 
-_MOST_COUNTS = 50_000
+_MAX_COUNTS = 50_000
 """Variables a_hc up to which the program over counts is tried."""
 
 
@@ -136,7 +136,7 @@ class Rows:
             for h in bay.hosts
             for c in bay.classes
         ]
-        if len(entries) > _MOST_COUNTS:
+        if len(entries) > _MAX_COUNTS:
             return None
         gpus = waiting.demand[:, 0].astype(float)
         _, most = knapsacks.solve([gpus for _ in waiting.bays])

@@ -45,9 +45,9 @@ MAX_WORK = 2.5e9
 priced. It does not depend on the time left: else a longer limit would do other things first."""
 QUICK_WORK = 5e8
 """Cells filled for a bound that is to be there at once, half a second or a whole one."""
-_MOST_UNDECIDED = 100
+_MAX_UNDECIDED = 100
 """Gangs that stay in part up to which branching moves the bound: it takes a node for each."""
-_MOST_COUNTED = 200
+_MAX_COUNTED = 200
 """Hosts up to which counting whole ones is worth while: it gains less than one."""
 _ROUGH_SAMPLE = 40
 _ROUGH_STEPS = (1.0, 0.5, 0.25)
@@ -236,7 +236,7 @@ def sharper_bounds(
     yield again.bound
     if again.stopped:
         raise OutOfTime
-    few = patterns.num_hosts <= _MOST_COUNTED
+    few = patterns.num_hosts <= _MAX_COUNTED
     if (
         few
         and weights.of["gpu_hosts_used"] > 0
@@ -247,7 +247,7 @@ def sharper_bounds(
         )
         return
     undecided = int(((again.stays > 1e-4) & (again.stays < 1.0 - 1e-4)).sum())
-    if undecided <= _MOST_UNDECIDED:
+    if undecided <= _MAX_UNDECIDED:
         yield from branch_on_gangs(
             linked, again, clock, report, target=target, on_leaving=on_leaving
         )

@@ -102,7 +102,7 @@ class Problem:
         # A gang that stands split already is for moves of whole jobs to mend.
         return (innermost, int(domains[0])) if len(domains) == 1 and domains[0] >= 0 else None
 
-    def most_per_host(self, k: int) -> int | None:
+    def max_per_host(self, k: int) -> int | None:
         """Return how many tasks of a group its job's spread allows on one host, or None."""
         group = self.data.groups[k]
         job = self.instance.jobs[group.job]
@@ -160,7 +160,7 @@ def _kind(problem: Problem, k: int, place: _Place) -> _Kind:
     group = data.groups[k]
     if place != _ANY:
         return (k,)
-    most = problem.most_per_host(k)
+    most = problem.max_per_host(k)
     if most is not None and data.count[k] > 1:
         return (k,)
     job = problem.instance.jobs[group.job]
@@ -187,7 +187,7 @@ def _block(problem: Problem, counts: csr_array, place: _Place, kinds: list[list[
     initial = np.asarray((gather @ data.initial[groups]).toarray(), dtype=np.int64)[:, hosts]
     most = np.empty(count.shape, dtype=np.int64)
     for r, rows in enumerate(kinds):
-        limit = problem.most_per_host(rows[0]) if len(rows) == 1 else None
+        limit = problem.max_per_host(rows[0]) if len(rows) == 1 else None
         whole = int(data.count[rows].sum())
         most[r] = np.where(_open(problem, rows[0])[hosts], whole if limit is None else limit, 0)
     return Block(

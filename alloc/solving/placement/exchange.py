@@ -34,8 +34,8 @@ _MAX_ROOMS = 100
 """Tasks for which room is made in one insertion: some tenths of a second."""
 _MAX_GIVING = 50
 """Hosts that may make room for a task: those that lack least for it."""
-_MOST_CYCLES = 1000
-_MOST_LINES = 400
+_MAX_CYCLES = 1000
+_MAX_LINES = 400
 
 
 class Exchanger:
@@ -353,7 +353,7 @@ def _negative_cycles(table: _Table) -> tuple[Counts, bool]:
     via, middle = _two_steps(cost)
     length = np.stack([cost + cost.T, via + cost.T, via + via.T])
     found = np.flatnonzero(length < -GAIN)
-    order = found[np.argsort(length.ravel()[found], kind="stable")][:_MOST_CYCLES]
+    order = found[np.argsort(length.ravel()[found], kind="stable")][:_MAX_CYCLES]
     kind, i, k = np.unravel_index(order, (3, size, size))
     cycles = np.stack([i, middle[i, k], k, middle[k, i]], axis=1)
     cycles[kind == 0, 1] = cycles[kind == 0, 2]
@@ -393,7 +393,7 @@ def _two_steps(cost: Array) -> tuple[Array, Counts]:
     size = len(cost)
     via = np.full(cost.shape, np.inf)
     middle = np.zeros(cost.shape, dtype=np.int64)
-    if size > _MOST_LINES:
+    if size > _MAX_LINES:
         return via, middle
     chunk = max(1, 400_000 // (size * size))
     # Single precision finds the way in half the time; lengths are added up again afterwards.

@@ -286,7 +286,7 @@ class Guide:
         self,
         hosts: Counts,
         clock: Clock,
-        most_columns: int,
+        max_columns: int,
         fixed: dict[int, Counts] | None = None,
         penalty: float | None = None,
     ) -> bool:
@@ -298,7 +298,7 @@ class Guide:
             The hosts that choose.
         clock
             Tells the seconds left.
-        most_columns
+        max_columns
             Patterns that take part: those that pay best.
         fixed
             For hosts that follow a pattern already, its tasks of each item.
@@ -317,7 +317,7 @@ class Guide:
         """
         if clock() <= 0:
             raise OutOfTime
-        picked = self._master(hosts, clock, most_columns, fixed or {}, penalty)
+        picked = self._master(hosts, clock, max_columns, fixed or {}, penalty)
         if clock() <= 0:
             raise OutOfTime
         if picked is None:
@@ -335,7 +335,7 @@ class Guide:
         self,
         hosts: Counts,
         clock: Clock,
-        most_columns: int,
+        max_columns: int,
         fixed: dict[int, Counts],
         penalty: float | None,
     ) -> dict[int, Counts] | None:
@@ -353,7 +353,7 @@ class Guide:
         position[free] = np.arange(len(free))
         candidates = np.flatnonzero((position[pool.host] >= 0) & self._fits(pool.host, pool.counts))
         excess = self.reduced()[candidates]
-        candidates = candidates[np.argsort(excess, kind="stable")[:most_columns]]
+        candidates = candidates[np.argsort(excess, kind="stable")[:max_columns]]
         own = tasks[free]
         gone = self.now[free]
         gone = gone - gone.minimum(own)

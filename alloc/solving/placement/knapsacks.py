@@ -9,7 +9,7 @@ from alloc.solving.placement.tables import Ints, Piece, fill_table, pieces, trac
 from alloc.solving.placement.waiting import Waiting
 from alloc.units import RESOURCES
 
-_MOST_FILLED = 10**9
+_MAX_FILLED = 10**9
 """Cells filled in one round over all bays, some seconds."""
 
 
@@ -43,7 +43,7 @@ class Knapsacks:
         filled = 0.0
         for bay, free in zip(self.waiting.bays, self._free, strict=True):
             filled += float(np.prod(free + 1.0)) * float(copies[bay.classes].sum())
-        return filled > _MOST_FILLED
+        return filled > _MAX_FILLED
 
     def solve(self, prices: list[Array]) -> tuple[list[Ints], Array]:
         """Return for each bay the most valuable pattern, made maximal, and its value.

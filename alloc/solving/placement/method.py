@@ -46,7 +46,7 @@ from alloc.solving.placement.waiting import admission_obstacle
 Report = Callable[[str], None]
 
 _BACKEND = "alloc exchanges and patterns + HiGHS"
-_CHECKS, _KEPT_SHARE, _MOST_KEPT = 3.0, 0.01, 0.35
+_CHECKS, _KEPT_SHARE, _MAX_KEPT = 3.0, 0.01, 0.35
 """Time kept to read the answer back, check it and write the certificate: so many times what it took
 to check the first placement, but at least and at most such shares of the limit."""
 _PATIENCE = 400
@@ -204,7 +204,7 @@ class _Solve:
     def _keep_time(self, checked_s: float) -> None:
         """Keep time to read the answer back, check it and write the certificate."""
         limit_s = self.time_limit_s
-        kept_s = min(max(_CHECKS * checked_s, _KEPT_SHARE * limit_s), _MOST_KEPT * limit_s)
+        kept_s = min(max(_CHECKS * checked_s, _KEPT_SHARE * limit_s), _MAX_KEPT * limit_s)
         self.settings = replace(self.settings, time_limit_s=limit_s - kept_s)
 
     def _pack_buddies(self) -> None:

@@ -229,14 +229,14 @@ class Master:
             np.concatenate([part.moved for part in parts]),
         )
 
-    def set_box(self, centre: Array, width: Array, most_move_price: float) -> None:
+    def set_box(self, centre: Array, width: Array, max_move_price: float) -> None:
         """Keep the prices of items within a width of the centre, and that of moves below a limit.
 
         The limit matters where hosts start over-full and more moves are needed than the patterns
         met so far know how to save.
         """
         edges = np.stack([centre + width, width - centre], axis=1).ravel()
-        edges = np.append(edges, most_move_price)
+        edges = np.append(edges, max_move_price)
         self.program.set_costs(np.arange(len(edges)), edges)
 
     def decided(self, gang: int, clock: Clock) -> list[float]:

@@ -36,13 +36,13 @@ _MODELLED = (
 
 _NOT_NEGATIVE = ("domains_spanned", "fragmentation")
 """Objectives to be minimised that patterns do not know, and that are 0 or more."""
-_MOST_CELLS = 400_000
-_MOST_FILLED = 2 * 10**8
+_MAX_CELLS = 400_000
+_MAX_FILLED = 2 * 10**8
 """Most cells of a table, and most cells filled for one kind of hosts: a good half second."""
 _MAX_NAMED = 3
 """Named resources that have an axis of the tables: each more of them leaves the others a coarser
 grid, and with a dozen no bound is left."""
-_MOST_LOCAL = 64
+_MAX_LOCAL = 64
 """Gangs beyond this many in one domain are not held together."""
 
 
@@ -305,7 +305,7 @@ class _Builder:
             domain = np.asarray(instance.topology.domain_of_host[level])
             hosts = np.concatenate([self.rows[k][0] for k in own])
             places = sorted(set(domain[hosts].tolist()) - {-1})
-            full = any(crowd.get((level, r), 0) + len(own) > _MOST_LOCAL for r in places)
+            full = any(crowd.get((level, r), 0) + len(own) > _MAX_LOCAL for r in places)
             if full or (domain == domain[0]).all():
                 continue
             for r in places:
@@ -342,7 +342,7 @@ class _Builder:
         step = np.gcd.reduce(np.concatenate([demand, capacity, self.load[:, axes]]), axis=0)
         step = np.maximum(step, 1)
         num_pieces = float(np.log2(np.minimum(most, 64) + 1).sum()) + 1.0
-        limit = min(_MOST_CELLS, _MOST_FILLED / num_pieces)
+        limit = min(_MAX_CELLS, _MAX_FILLED / num_pieces)
         exact = True
         largest = capacity.max(axis=0)
         while np.prod(largest // step + 1.0) > limit and (largest // step).max() > 1:

@@ -76,7 +76,7 @@ _CHOOSERS = 250
 _MAX_CHOOSERS = 500
 """Most of them: with more, the integer program gains nothing in its time."""
 _DIVES = 2
-_MOST_VAIN = 8
+_MAX_VAIN = 8
 """Steps for the bound in a turn at most, one more for each turn without a better placement."""
 _RELOCATED = 2
 """Turns without a better placement after which other gangs may move."""
@@ -201,7 +201,7 @@ class Search:
                 yield from self._choose(guide)
             yield
             # The longer nothing better is found, the more there is to gain in the bound.
-            vain = 0 if self.best_value < value - GAIN else min(vain + 1, _MOST_VAIN)
+            vain = 0 if self.best_value < value - GAIN else min(vain + 1, _MAX_VAIN)
             for bound in islice(sharper, 1 + vain):
                 self._raise_bound(bound)
                 yield

@@ -128,7 +128,7 @@ def test_the_window_network_is_trained_from_the_optimum_by_one_command(
         validation_traces=1,
     )
     monkeypatch.setattr(dl2, "preset", lambda name: small)
-    quick_plan = functools.partial(windowed.WindowPlan, traces=1, updates=5, most_slots=10)
+    quick_plan = functools.partial(windowed.WindowPlan, traces=1, updates=5, max_slots=10)
     monkeypatch.setattr(windowed, "WindowPlan", quick_plan)
     folder = tmp_path / "run"
     command = ("train", "window-policy", "--teacher", "set-rule", "--iterations", 2)

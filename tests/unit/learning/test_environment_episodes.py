@@ -48,7 +48,7 @@ def test_an_instance_that_is_none_is_not_replaced_by_the_next(make: Any) -> None
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("most_gpus", 12), ("most_gpus", 0), ("load", 0.0), ("num_jobs", 0)]
+    ("field", "value"), [("max_gpus", 12), ("max_gpus", 0), ("load", 0.0), ("num_jobs", 0)]
 )
 def test_gangs_that_cannot_be_drawn_are_refused(field: str, value: Any) -> None:
     """Of at most 12 GPUs none had more than 8, and no load was a division by zero."""

@@ -21,7 +21,7 @@ from alloc.planning.quotas import write_quota_problem
 from alloc.problems.inference_sizing.requests import LatencyGoal
 from alloc.problems.quota_planning.problem import QuotaTenant
 from alloc.problems.right_sizing.accounting import account
-from alloc.server.pages.charts import MOST_ROWS, Series, bars, curve, dots, gantt, show, steps
+from alloc.server.pages.charts import MAX_ROWS, Series, bars, curve, dots, gantt, show, steps
 from alloc.server.pages.parts import certificate_facts, gap_of, verdict_of
 from alloc.server.pages.views import scenarios_of, view_of
 from alloc.server.records import Job
@@ -128,7 +128,7 @@ def test_what_has_no_value_is_left_out_and_nothing_draws_nothing():
 
 
 def test_long_charts_are_cut_where_they_could_no_longer_be_read():
-    rows = [(f"job {k}", [(0.0, 1.0, "one")]) for k in range(2 * MOST_ROWS)]
+    rows = [(f"job {k}", [(0.0, 1.0, "one")]) for k in range(2 * MAX_ROWS)]
     assert sum("rect" in e.tag for e in ElementTree.fromstring(gantt("", rows, "s")).iter()) == 60
 
 

@@ -28,7 +28,7 @@ def waiting(amounts: list[int], room: int, owner: str = "host") -> Instance:
     return Instance("far apart", topology, jobs, moves=Moves())
 
 
-def most_jobs(amounts: list[int], room: int) -> int:
+def max_jobs(amounts: list[int], room: int) -> int:
     """Return how many of the jobs the host holds at most."""
     sizes = range(len(amounts), -1, -1)
     return next(
@@ -71,4 +71,4 @@ def test_digits_add_up(seed: int) -> None:
             objective="gpus_placed",
             limits=Limits(seconds=10.0),
         )
-        assert found.certificate.objective == most_jobs(amounts, room)
+        assert found.certificate.objective == max_jobs(amounts, room)

@@ -143,7 +143,7 @@ def test_counts_prove_what_patterns_leave_open(monkeypatch: pytest.MonkeyPatch) 
     instance = Instance("counts", topology, jobs)
     found = solve(instance)
     assert (found.value, found.bound, found.proof) == (12.0, 12.0, "claimed")
-    monkeypatch.setattr(admission_rows, "_MOST_COUNTS", 0)
+    monkeypatch.setattr(admission_rows, "_MAX_COUNTS", 0)
     without = solve(instance)
     assert without.value == 12.0
     assert without.bound > 12.0
@@ -206,7 +206,7 @@ def test_what_is_no_pure_admission_gets_a_bound_and_a_reason(
         assert math.isfinite(found.bound)
         assert reason in lines[0]
     assert admission_obstacle(PlacementData.of(base), GPUS) is None
-    monkeypatch.setattr(knapsacks, "_MOST_FILLED", 0)
+    monkeypatch.setattr(knapsacks, "_MAX_FILLED", 0)
     assert solve(base).allocation is None
 
 

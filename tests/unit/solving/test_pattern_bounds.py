@@ -111,7 +111,7 @@ def test_hosts_that_start_over_full_are_bounded_within_a_budget() -> None:
 def test_a_coarse_grid_only_weakens_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the grid is too fine, demands are rounded down; a bound above the fine one is false."""
     fine = bound_of(crowded())
-    monkeypatch.setattr(relaxation_module, "_MOST_CELLS", 1500)
+    monkeypatch.setattr(relaxation_module, "_MAX_CELLS", 1500)
     assert not patterns_of(crowded()).exact
     assert 0.0 < bound_of(crowded()) <= fine * (1 + 1e-4)
 
