@@ -18,9 +18,9 @@ GIVEN_UP = {
     "the judge|judge of": ".*",
     "draw_(arrays|pyomo|cpsat)": ".*",
     # A limit is `max_`; English says "at most", and a superlative of another word is not one.
-    "_?most_(?!common|filled|on_empty|stable|work|hosts|share)[a-z_]+": r"alloc/(?!planning|server|"
-    r"client|learning|documents|solving/(placement|round)/).*|models/(?!placement|right_sizing).*"
-    "|instances/.*|benchmarks/.*",
+    "_?most_(?!common|filled|on_empty|stable|work|hosts|share)[a-z_]+": (
+        "(alloc|models|instances|benchmarks)/.*"
+    ),
     "squeezed?": r"alloc/(?!learning).*|models/.*",
     "_natural": ".*",
 }

@@ -121,7 +121,7 @@ def branch_on_gangs(
         on_leaving(frozenset(left) | leaving(node, generated))
         if bound >= target():
             break
-        gang = _most_telling(node, generated, clock)
+        gang = _gang_to_decide(node, generated, clock)
         if gang is not None:
             programs = _children(end, gang)
         elif (gang := _homeless(end, tasks_of)) is not None:
@@ -165,7 +165,7 @@ def leaving(patterns: Patterns, found: Generated) -> frozenset[int]:
     return frozenset(gang for gang, y in stays.items() if y < 1.0 - _IN_PART)
 
 
-def _most_telling(patterns: Patterns, found: Generated, clock: Clock) -> int | None:
+def _gang_to_decide(patterns: Patterns, found: Generated, clock: Clock) -> int | None:
     """Return the gang whose decision moves the bound most, or None if all are decided.
 
     Of the gangs of which most tasks are neither here nor there, each way to stand is tried in the
