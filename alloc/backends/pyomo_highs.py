@@ -6,6 +6,7 @@ presolve says as one that is written as arrays.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,9 @@ from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 from scipy import sparse
 
 from alloc.backends import SolverOptions, highs
+from alloc.backends.deadline import Deadline
 from alloc.backends.second_proof import solve_and_prove
+from alloc.errors import OutOfTime
 from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
 
 MODEL_KIND = "pyomo"
@@ -34,12 +37,19 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
     in the order of the model's variables, not of the columns that Pyomo writes out.
     """
     assert isinstance(model, PyomoModel)
+    worst = np.inf if model.sense == "max" else -np.inf
+    ends = time.perf_counter() + options.time_limit_s
     try:
-        arrays, columns = as_arrays(model)
+        with Deadline(options.time_limit_s):
+            arrays, columns = as_arrays(model)
+    except OutOfTime:
+        return RawResult(
+            "no_solution", None, None, worst, "time", "while the model was written out"
+        )
     except InfeasibleConstraintException as proof:
-        worst = np.inf if model.sense == "max" else -np.inf
         return RawResult("infeasible", None, None, -worst, None, str(proof))
-    raw = solve_and_prove(arrays, replace(options, start=None))
+    left = max(ends - time.perf_counter(), 0.0)
+    raw = solve_and_prove(arrays, replace(options, start=None, time_limit_s=left))
     if raw.values is None:
         return raw
     # A variable that no row and no cost mentions has any value.

@@ -10,9 +10,10 @@ from typing import Any
 
 from alloc.backends import BACKENDS, SolverOptions
 from alloc.backends import backend as named_backend
+from alloc.backends.deadline import Deadline
 from alloc.backends.second_proof import with_proof
 from alloc.certificate import Certificate
-from alloc.errors import CertificateError, SolverError, UnsupportedFeatureError
+from alloc.errors import CertificateError, OutOfTime, SolverError, UnsupportedFeatureError
 from alloc.families import AUTO, SCHEDULE, Family, family_of, load
 from alloc.formulation import ArrayModel, BuiltModel, CpSatModel, ProvedInfeasible, RawResult
 from alloc.objectives import parse_goal
@@ -246,6 +247,9 @@ def _attempt(
         outcome = Outcome(
             None, -nothing, "none", backend, "alloc", infeasible=True, conflict=str(proof)
         )
+    except OutOfTime:
+        # While the model was built.
+        outcome = Outcome(None, nothing, "none", backend, "alloc", limit="time")
     except KeyboardInterrupt:
         # Methods that hold an incumbent return it themselves.
         outcome = Outcome(None, nothing, "none", backend, "alloc", limit="interrupt")
@@ -320,7 +324,8 @@ def _solve_model(
 ) -> Outcome[Any]:
     """Solve a model with a general solver."""
     solver = named_backend(backend_name)
-    built = chosen.build(solver.MODEL_KIND, problem, wanted, settings.held)
+    with Deadline(settings.seconds_left()):
+        built = chosen.build(solver.MODEL_KIND, problem, wanted, settings.held)
     report(f"built the {solver.MODEL_KIND} model")
     start = None
     if warm_start is not None and built.start is not None:
