@@ -4,12 +4,18 @@ import signal
 from collections import Counter
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from needs import NEEDS, NOT_RUN, need
 
 # The same examples on every run and machine: a failure can be had again, and a new one is news.
 # `make test-random` draws others.
-settings.register_profile("fixed", derandomize=True, database=None)
+settings.register_profile(
+    "fixed",
+    derandomize=True,
+    database=None,
+    # How long an example takes to draw is up to the machine.
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("fixed")
 
 

@@ -187,7 +187,11 @@ async def watch_job(request: Request, job_id: JobId) -> Response:
     if live is None and job.ended and await _has_seen_the_end(service, job, after):
         return Response(status_code=204)
     return EventSourceResponse(
-        _events(service, job_id, after), ping=_PING_S, headers={"X-Accel-Buffering": "no"}
+        _events(service, job_id, after),
+        ping=_PING_S,
+        headers={"X-Accel-Buffering": "no"},
+        # The events end by themselves when the server stops: cut off, they would have no end.
+        shutdown_grace_period=service.settings.drain_s,
     )
 
 

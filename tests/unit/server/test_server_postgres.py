@@ -74,7 +74,9 @@ def test_results_expire_there_too(open_client, settings, database, monkeypatch):
     location = act(client, wait=30).headers["location"]
     wait_for(client, location[-32:], states=("expired",))
     assert client.get(f"{location}/result").status_code == 410
-    assert rows(database, "SELECT count(*) FROM alloc_server_results")[0][0] == 0
+    # It answers so at once; what is stored goes with the keeper's next round.
+    while rows(database, "SELECT count(*) FROM alloc_server_results")[0][0]:
+        time.sleep(0.02)
 
 
 def test_tokens_are_kept_there_too(database):

@@ -105,7 +105,7 @@ def test_the_margin_of_a_pair_is_kept_only_where_both_are_sent(method):
     assert both.certificate.objective <= alone.certificate.objective * (1 + 1e-6)
     apart = result(tightening=pair(1e5))
     assert both.certificate.objective <= apart.certificate.objective * (1 + 1e-6)
-    met = {}
+    met: dict[tuple[int, str], set[str]] = {}
     for share in apart.solution.shares:
         if share.jobs_per_hour > 1e-3:
             met.setdefault((share.quarter, share.site), set()).add(share.job_class)
