@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from alloc.documents import format_of, parse_result
+from alloc.documents import format_of
 from alloc.planning.documents import upgraded_answer
 from alloc.problems.right_sizing.plan import Plan
 from alloc.result import Result
@@ -82,7 +82,7 @@ def placement_of(content: bytes) -> RemotePlacement:
     """Return the placement of a document."""
     plain = json.loads(content)
     return RemotePlacement(
-        parse_result(json.dumps(plain["result"])), tuple(plain["broken"]), plain["repaired"]
+        Result.from_json(json.dumps(plain["result"])), tuple(plain["broken"]), plain["repaired"]
     )
 
 

@@ -20,7 +20,6 @@ from alloc.client.answers import (
 )
 from alloc.client.job import JobStatus, RemoteJob
 from alloc.client.transport import Transport
-from alloc.documents import parse_result
 from alloc.documents.reading import save
 from alloc.errors import InstanceError
 from alloc.problems import Problem
@@ -31,7 +30,7 @@ from alloc.units import require_positive
 
 T = TypeVar("T")
 _DECODERS: Mapping[str, Callable[[bytes], Any]] = {
-    "solve": parse_result,
+    "solve": Result.from_json,
     "place": placement_of,
     "explain": explanations_of,
     "compare": document_of,
@@ -115,7 +114,7 @@ class Client:
         start = options.get("warm_start")
         if start is not None and not isinstance(start, Mapping):
             options["warm_start"] = json.loads(save(start))
-        return self._submit("solve", parse_result, {"instance": _plain(problem), **options})
+        return self._submit("solve", Result.from_json, {"instance": _plain(problem), **options})
 
     def place(self, instance: Instance | str, **options: Any) -> RemotePlacement:
         """Place a queue; options as of ``alloc.solving.placing.place.place``."""

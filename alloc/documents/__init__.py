@@ -24,8 +24,5 @@ __all__ = [
     "format_of",
     "format_of_type",
     "json_schema",
-    "parse_result",
     "write_schemas",
 ]
-
-parse_result = format_of("result").parse

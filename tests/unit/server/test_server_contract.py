@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from server_harness import act, wait_for
 
-from alloc.documents import parse_result
+from alloc.result import Result
 
 WAIT = {"Prefer": "wait=30"}
 
@@ -38,7 +38,7 @@ def test_a_solve_is_accepted_run_and_kept(shared, tiny):
     assert done["state"] == "done"
     assert done["attempt"] == 1
     assert done["created_at"] <= done["started_at"] <= done["finished_at"] < done["expires_at"]
-    result = parse_result(shared.get(job["links"]["result"]).text)
+    result = Result.from_json(shared.get(job["links"]["result"]).text)
     assert result.certificate.status == "optimal"
     assert result.certificate.verified
     assert shared.get(job["links"]["request"]).json() == {"instance": tiny}
@@ -51,7 +51,7 @@ def test_a_client_may_wait_for_the_result(shared, tiny):
     )
     assert response.status_code == 200
     assert response.headers["preference-applied"] == "wait=30"
-    assert parse_result(response.text).certificate.status == "optimal"
+    assert Result.from_json(response.text).certificate.status == "optimal"
     kept = shared.get(response.headers["content-location"])
     assert kept.text == response.text
 
@@ -67,7 +67,7 @@ def test_place_says_where_jobs_stand_and_what_was_broken(shared, tiny):
     document = shared.post("/v1/place", json={"instance": tiny}, headers=WAIT).json()
     assert document["kind"] == "placement"
     assert document["broken"] == []
-    assert parse_result(json.dumps(document["result"])).certificate.verified
+    assert Result.from_json(json.dumps(document["result"])).certificate.verified
 
 
 def crowded():
@@ -121,14 +121,14 @@ def test_a_limit_is_a_result(shared):
     request = {"instance": "elastic-small/04", "time_limit_s": 0.02}
     response = shared.post("/v1/solve", json=request, headers=WAIT)
     assert response.status_code == 200
-    assert parse_result(response.text).certificate.limit == "time"
+    assert Result.from_json(response.text).certificate.limit == "time"
 
 
 def test_infeasible_is_a_result(shared, tiny):
     late = {**tiny, "jobs": [{**tiny["jobs"][0], "deadline_s": 1.0, "arrival_s": 0.0}]}
     response = shared.post("/v1/solve", json={"instance": late}, headers=WAIT)
     assert response.status_code == 200
-    result = parse_result(response.text)
+    result = Result.from_json(response.text)
     assert result.certificate.status == "infeasible"
     assert result.conflict
 
