@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from alloc.formulation import Array, ArrayModel
+from alloc.formulation import Array, ArrayModel, check_time
 from alloc.objectives import Sense
 
 Index = npt.NDArray[np.int64]
@@ -71,6 +71,7 @@ class ModelBuilder:
         ndarray
             Positions, in `shape`.
         """
+        check_time()
         for parts, given in ((self._lower, lower), (self._upper, upper), (self._cost, cost)):
             parts.append(np.broadcast_to(np.asarray(given, dtype=float), shape).ravel())
         self._integer.append(np.broadcast_to(integer, shape).ravel())
@@ -98,6 +99,7 @@ class ModelBuilder:
         lower, upper
             Limits, broadcast to shape ``(count,)``.
         """
+        check_time()
         self._take_single_rows()
         for row, column, value in terms:
             rows, columns, values = np.broadcast_arrays(row, column, value)
@@ -127,6 +129,7 @@ class ModelBuilder:
         lower, upper
             Limits of the row.
         """
+        check_time()
         columns, values, lowers, uppers = self._waiting
         before = len(columns)
         for column, value in terms:

@@ -146,10 +146,12 @@ def build_pyomo(problem: CheckpointProblem, objective: str = "expected_time") ->
     """Return the model in Pyomo: sets POINTS and STRETCHES, parameter t, variable x."""
     import pyomo.environ as pyo
 
+    from alloc.models.timed import TimedModel
+
     tail, head, times = _arcs(problem, np.inf)
     n = len(problem.phases)
     arcs = list(zip(tail.tolist(), head.tolist(), strict=True))
-    model: Any = pyo.ConcreteModel(problem.name)
+    model: Any = TimedModel(problem.name)
     model.POINTS = pyo.RangeSet(0, n, doc="between phases: 0 begins the run, n ends it")
     model.STRETCHES = pyo.Set(initialize=arcs, dimen=2, doc="from one saved state to the next")
     model.t = pyo.Param(

@@ -17,10 +17,9 @@ from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 from scipy import sparse
 
 from alloc.backends import SolverOptions, highs
-from alloc.backends.deadline import Deadline
 from alloc.backends.second_proof import solve_and_prove
 from alloc.errors import OutOfTime
-from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
+from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult, building_within
 
 MODEL_KIND = "pyomo"
 
@@ -40,7 +39,7 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
     worst = np.inf if model.sense == "max" else -np.inf
     ends = time.perf_counter() + options.time_limit_s
     try:
-        with Deadline(options.time_limit_s):
+        with building_within(options.time_limit_s):
             arrays, columns = as_arrays(model)
     except OutOfTime:
         return RawResult(

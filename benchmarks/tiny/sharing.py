@@ -177,7 +177,9 @@ def truth_together(problem: ColocationProblem) -> Truth:
 def solve_together(problem: ColocationProblem, way: str, seconds: float) -> Answer:
     """Pack and recompute the value."""
     result = solve_instance(problem, backend=way, limits=Limits(seconds=seconds))
-    packing = result.require_solution()
+    packing = result.solution
+    if packing is None:  # at a short limit
+        return of_result(result)
     everyone = sorted([*packing.left_out, *(j for gpu in packing.gpus for j in gpu)])
     value = sum(_worth(problem, list(gpu)) for gpu in packing.gpus)
     jobs = list(range(len(problem.kinds)))

@@ -7,13 +7,14 @@ import pyomo.environ as pyo
 from alloc.formulation import BuiltModel, PyomoModel
 from alloc.models.colocation.data import Bundles
 from alloc.models.named import name_variables, unique
+from alloc.models.timed import TimedModel
 from alloc.problems.colocation import ColocationProblem
 
 
 def build_pyomo(problem: ColocationProblem, objective: str = "speed") -> BuiltModel:
     """Return the model of all bundles."""
     data = Bundles.of(problem)
-    model = pyo.ConcreteModel("colocation")
+    model = TimedModel("colocation")
     model.T = pyo.RangeSet(0, len(data.members) - 1, doc="classes of jobs")
     model.B = pyo.RangeSet(0, len(data.bundles) - 1, doc="bundles")
     model.x = pyo.Var(

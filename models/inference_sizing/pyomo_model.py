@@ -8,12 +8,13 @@ from alloc.formulation import PyomoModel
 from alloc.models.inference_sizing.data import SizingData
 from alloc.models.inference_sizing.layout import Layout
 from alloc.models.named import class_name, name_variables
+from alloc.models.timed import TimedModel
 
 
 def concrete_model(data: SizingData) -> pyo.ConcreteModel:
     """Return the integer program, hosts filled by patterns."""
     problem, layout = data.problem, Layout(data)
-    model = pyo.ConcreteModel("inference_sizing")
+    model = TimedModel("inference_sizing")
     model.Z = pyo.Set(initialize=layout.z, dimen=2)
     model.X = pyo.Set(initialize=layout.x, dimen=3)
     periods_of = sorted({(t, p) for t, p, _ in layout.x})

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
-from alloc.formulation import BuiltModel, CpSatModel
+from alloc.formulation import BuiltModel, CpSatModel, check_time
 from alloc.models.malleable.costs import LevelCosts
 from alloc.models.malleable.data import Array
 from alloc.models.malleable.grid import Grid, Held, built_model, fractions, grid_of, idle_free
@@ -113,6 +113,7 @@ class _Builder:
         self._hosts()
 
     def _job(self, j: int) -> _JobVariables:
+        check_time()
         grid, data, model = self.grid, self.grid.data, self.model
         slots, job = grid.slots(j), data.instance.jobs[j]
         parts, (rate, work) = self.parts, self._whole_work(j)
@@ -220,6 +221,7 @@ class _Builder:
     def _capacity(self) -> None:
         data = self.grid.data
         for t in range(self.grid.num_slots):
+            check_time()
             for r, capacity in enumerate(data.rows.capacity):
                 terms, weights = [], []
                 for j, variables in enumerate(self.jobs):

@@ -12,6 +12,7 @@ from alloc.models.malleable.costs import LevelCosts
 from alloc.models.malleable.data import Array
 from alloc.models.malleable.grid import Grid, Held, built_model, grid_of
 from alloc.models.named import configuration_names, name_variables
+from alloc.models.timed import TimedModel
 from alloc.objectives import Held as HeldLevel
 from alloc.problems.allocation.instance import Instance
 
@@ -19,7 +20,7 @@ from alloc.problems.allocation.instance import Instance
 def concrete_model(grid: Grid) -> pyo.ConcreteModel:
     """Return the mixed-integer program of a grid."""
     data = grid.data
-    model = pyo.ConcreteModel("malleable")
+    model = TimedModel("malleable")
     jobs = range(data.num_jobs)
     rho = {(j, c): float(r) for j in jobs for c, r in enumerate(data.table(j).rate)}
     choices = {j: range(len(data.table(j).rate)) for j in jobs}

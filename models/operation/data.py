@@ -14,6 +14,9 @@ from alloc.verification.operation import require_operation_objective
 
 Whole = npt.NDArray[np.int64]
 
+_ROUNDING = 1e-12
+"""Relative difference of numbers that are equal but for rounding."""
+
 
 @dataclass(frozen=True)
 class OperationData:
@@ -114,8 +117,10 @@ def operation_data(problem: OperationProblem, objective: str = "operation-cost")
         own = np.where(can, share[:, None] * number * np.where(can, hours, 0.0), np.inf)
         wait_cost = wait_cost + own.min(axis=(1, 2))
         run_cost = run_cost + own
-        # Equal but for rounding: a free remainder must not become a gain.
-        rate = np.maximum(rate - share[:, None] * number, 0.0)
+        # Where the two are equal, rounding leaves a difference: a free remainder must not become a
+        # gain, nor a coefficient as small as the tolerances of a solver.
+        shared = share[:, None] * number
+        rate = np.where(rate - shared <= _ROUNDING * shared, 0.0, rate - shared)
     nodes_of = np.array([pool.count for pool in problem.pools], dtype=np.int64)
     return OperationData(problem, gpus, nodes_of, offers, hours, run_cost, wait_cost, rate, power_w)
 

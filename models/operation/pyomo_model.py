@@ -8,6 +8,7 @@ import pyomo.environ as pyo
 from alloc.formulation import Array, PyomoModel
 from alloc.models.named import name_variables
 from alloc.models.operation.data import OperationData
+from alloc.models.timed import TimedModel
 from alloc.problems.operation.problem import NodePlan, OperationPlan
 
 
@@ -17,7 +18,7 @@ def concrete_model(data: OperationData) -> pyo.ConcreteModel:
     nodes = [(p, node) for p, pool in enumerate(problem.pools) for node in pool.nodes]
     runs = [(j, v, g) for j, v, g in np.argwhere(np.isfinite(data.hours)).tolist()]
     types_of = {n: np.flatnonzero(data.offers[p]).tolist() for n, (p, _) in enumerate(nodes)}
-    model = pyo.ConcreteModel("operation")
+    model = TimedModel("operation")
     model.J = pyo.RangeSet(0, data.num_jobs - 1)
     model.N = pyo.RangeSet(0, len(nodes) - 1)
     model.NV = pyo.Set(initialize=[(n, v) for n, vs in types_of.items() for v in vs], dimen=2)
@@ -87,14 +88,13 @@ def concrete_model(data: OperationData) -> pyo.ConcreteModel:
     def C6_first_is_there(m, j, n):  # type: ignore[no-untyped-def]
         return m.alpha[j, n] <= m.z[j, n]
 
-    model.C7_charge = pyo.ConstraintList()
-    for j, n, v, g in model.JNVG:
-        for u in range(g, int(data.gpus[v]) + 1):
-            charge = float(data.node_rate[v, u] * data.hours[j, v, g])
-            model.C7_charge.add(
-                model.pi[j, n]
-                >= charge * (model.alpha[j, n] + model.r[n, v, u] + model.x[j, n, v, g] - 2)
-            )
+    @model.Constraint(
+        [(*run, u) for run in model.JNVG for u in range(run[3], int(data.gpus[run[2]]) + 1)]
+    )
+    def C7_charge(m, j, n, v, g, u):  # type: ignore[no-untyped-def]
+        charge = float(data.node_rate[v, u] * data.hours[j, v, g])
+        return m.pi[j, n] >= charge * (m.alpha[j, n] + m.r[n, v, u] + m.x[j, n, v, g] - 2)
+
     if problem.power_cap_w is not None:
         drawn = pyo.quicksum(float(data.power_w[v, u]) * model.r[n, v, u] for n, v, u in model.NVU)
         model.C8_power = pyo.Constraint(expr=drawn <= problem.power_cap_w)

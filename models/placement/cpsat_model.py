@@ -7,7 +7,7 @@ import math
 import numpy as np
 from ortools.sat.python import cp_model
 
-from alloc.formulation import Array, ArrayModel, BuiltModel, CpSatModel
+from alloc.formulation import Array, ArrayModel, BuiltModel, CpSatModel, check_time
 from alloc.models.placement.arrays import Reader, Starter
 from alloc.models.placement.facts import Facts
 from alloc.models.placement.measures import Expression, Measures
@@ -52,6 +52,7 @@ def build_cpsat(instance: Instance, objective: str, held: tuple[Held, ...] = ())
     ]
     matrix = arrays.matrix.tocsr()
     for r in range(matrix.shape[0]):
+        check_time()
         at = slice(matrix.indptr[r], matrix.indptr[r + 1])
         terms = [columns[c] for c in matrix.indices[at]]
         weights = [round(value) for value in matrix.data[at]]

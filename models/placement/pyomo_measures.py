@@ -9,6 +9,7 @@ import pyomo.environ as pyo
 
 from alloc.models.placement.bandwidth import steps_of
 from alloc.models.placement.facts import Facts
+from alloc.models.timed import timed
 from alloc.objectives import WeightedSum
 from alloc.objectives.fragmentation import gang_domains, mix_of
 from alloc.objectives.locality import places
@@ -77,7 +78,7 @@ class PyomoMeasures:
         def holds(m: pyo.ConcreteModel, i: int, h: int) -> Any:
             return m.y[i, h] <= int(facts.upper[i, h]) * used[h]
 
-        m.add_component(f"C12_{name}", pyo.Constraint(some, rule=holds))
+        m.add_component(f"C12_{name}", pyo.Constraint(some, rule=timed(holds)))
         return used
 
     def _hosts_used(self) -> Any:

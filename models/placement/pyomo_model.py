@@ -11,6 +11,7 @@ from alloc.formulation import Array, BuiltModel, PyomoModel
 from alloc.models.named import class_name, configuration_names, name_variables
 from alloc.models.placement.facts import Facts
 from alloc.models.placement.pyomo_measures import PyomoMeasures
+from alloc.models.timed import TimedModel
 from alloc.objectives import Held, parse_level
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation
@@ -22,7 +23,7 @@ def concrete_model(facts: Facts) -> pyo.ConcreteModel:
     topology = instance.topology
     capacity = topology.capacity
     ways, rows = facts.ways, facts.rows
-    model = pyo.ConcreteModel("placement")
+    model = TimedModel("placement")
 
     model.K = pyo.Set(initialize=range(len(facts.classes)))
     model.V = pyo.Set(initialize=range(len(ways)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from alloc.formulation import BuiltModel, CpSatModel
+from alloc.formulation import BuiltModel, CpSatModel, check_time
 from alloc.problems.quadratic_assignment import Array, QuadraticAssignment
 
 _LARGEST_COEFFICIENT = 10**9
@@ -33,6 +33,7 @@ def build_cpsat(problem: QuadraticAssignment, objective: str = "cost") -> BuiltM
     rounded = 0.0
     for i in range(n):
         for k in range(i, n):
+            check_time()
             exact = _pair_costs(problem, i, k) * scale
             table = np.rint(exact).astype(np.int64)
             # Also of pairs that pay next to nothing: many of them add up.

@@ -8,6 +8,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from alloc.formulation import BuiltModel, PyomoModel
+from alloc.models.timed import TimedModel
 from alloc.problems.quadratic_assignment import QuadraticAssignment
 
 
@@ -24,7 +25,7 @@ def build_pyomo(problem: QuadraticAssignment, objective: str = "cost") -> BuiltM
     lift = min(float(a.min()), 0.0)
     flow, distance = a - lift, b - shift
     constant = shift * float(flow.sum()) + lift * float(b.sum())
-    model = pyo.ConcreteModel("quadratic-assignment")
+    model = TimedModel("quadratic-assignment")
     model.I = pyo.RangeSet(0, n - 1)
     model.x = pyo.Var(model.I, model.I, domain=pyo.Binary)
     model.w = pyo.Var(model.I, model.I, domain=pyo.NonNegativeReals)

@@ -10,6 +10,7 @@ from alloc.formulation import PyomoModel
 from alloc.models.named import name_variables
 from alloc.models.quota_planning.arrays import Extra, QuotaLayout, always_met, held_level
 from alloc.models.quota_planning.data import QuotaData
+from alloc.models.timed import TimedModel
 
 
 def concrete_model(data: QuotaData, extra: Extra) -> pyo.ConcreteModel:
@@ -19,7 +20,7 @@ def concrete_model(data: QuotaData, extra: Extra) -> pyo.ConcreteModel:
     tenants, types = range(layout.tenants), range(layout.types)
     hours = float(data.weight_h.sum())
     d = {key: float(data.demand[key]) for key in data.wants}
-    model = pyo.ConcreteModel("quota_planning")
+    model = TimedModel("quota_planning")
     model.I, model.G = pyo.Set(initialize=tenants), pyo.Set(initialize=types)
     model.W = pyo.Set(initialize=data.wants, dimen=3)
     model.Y = pyo.Set(initialize=layout.y, dimen=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from ortools.sat.python import cp_model
 
-from alloc.formulation import Array, CpSatModel
+from alloc.formulation import Array, CpSatModel, check_time
 from alloc.models.rank_mapping.counts import CountProblem, Counts
 
 _LARGEST_COEFFICIENT = 10**9
@@ -45,12 +45,14 @@ def cpsat_counts(problem: CountProblem, known: tuple[int, ...] | None = None) ->
         model.add(x[0][0][p] == 1)  # (C1)
     for level in levels[:-1]:
         for v, own in enumerate(x[level]):
+            check_time()
             inside = [x[level + 1][u] for u in problem.domains.children(level, v)]
             for p in stages:  # (C2)
                 model.add(sum(row[p] for row in inside) == problem.split(level) * own[p])
     for row, room in zip(x[-1], problem.capacities()[len(x) - 1].tolist(), strict=True):
         model.add(sum(row) <= room)  # (C3)
     for (level, b), cut in y.items():
+        check_time()
         for row in x[level]:  # (C4)
             model.add(row[b + 1] == row[b]).only_enforce_if(~cut)
         if level + 1 < len(x):

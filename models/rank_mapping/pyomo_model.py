@@ -8,11 +8,12 @@ import pyomo.environ as pyo
 
 from alloc.formulation import PyomoModel
 from alloc.models.rank_mapping.counts import CountProblem
+from alloc.models.timed import TimedModel
 
 
 def pyomo_counts(problem: CountProblem) -> PyomoModel:
     """Return the count model; its variables are x, level by level, domain by domain."""
-    model = pyo.ConcreteModel("rank-mapping")
+    model = TimedModel("rank-mapping")
     depth, last = problem.depth, problem.depth - 1
     stages, boundaries = range(problem.stages), range(problem.stages - 1)
     domains = {level: range(len(problem.domains.parent[level])) for level in range(depth)}

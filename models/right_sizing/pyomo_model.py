@@ -12,6 +12,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from alloc.formulation import BuiltModel, PyomoModel
+from alloc.models.timed import TimedModel
 from alloc.problems.right_sizing.bands import bands_of
 from alloc.problems.right_sizing.headroom import (
     KEPT_OUT,
@@ -144,7 +145,7 @@ class _Formulas:
         return total / gpus + 1 + self.problem.failures
 
     def build(self) -> Any:
-        m = pyo.ConcreteModel(name=self.problem.name)
+        m = TimedModel(name=self.problem.name)
         self._variables(m)
         self._service(m)
         self._limits_of_sites(m)

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from ortools.sat.python import cp_model
 
-from alloc.formulation import BuiltModel, CpSatModel
+from alloc.formulation import BuiltModel, CpSatModel, check_time
 from alloc.models.host_conflicts import Conflict
 from alloc.models.round.data import RoundData, built_model, round_data
 from alloc.problems.allocation.instance import Instance
@@ -21,6 +21,7 @@ def cp_sat_model(data: RoundData) -> CpSatModel:
     model = cp_model.CpModel()
     x = []
     for k in range(data.num_classes):
+        check_time()
         columns = range(data.first[k], data.first[k + 1])
         row = [model.new_int_var(0, int(data.count[k]), f"x[{k},{c}]") for c in columns]
         if row:
@@ -35,6 +36,7 @@ def cp_sat_model(data: RoundData) -> CpSatModel:
     conflicts, switches = data.conflict_rows
     y = [model.new_bool_var(f"y[{k}]") for k in range(switches)]
     for conflict in conflicts:
+        check_time()
         runs = sum(x[i] for i in conflict.columns)
         switched = sum(factor * y[k] for k, factor in conflict.switches)
         model.add(runs + switched <= conflict.limit)  # (C3)

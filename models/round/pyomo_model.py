@@ -10,12 +10,13 @@ from alloc.formulation import BuiltModel, PyomoModel
 from alloc.models.host_conflicts import Conflict
 from alloc.models.named import class_name, configuration_names, name_variables
 from alloc.models.round.data import RoundData, built_model, round_data
+from alloc.models.timed import TimedModel
 from alloc.problems.allocation.instance import Instance
 
 
 def concrete_model(data: RoundData) -> pyo.ConcreteModel:
     """Return the integer program of a round."""
-    model = pyo.ConcreteModel("round")
+    model = TimedModel("round")
     columns = [
         (k, int(data.configuration[i]))
         for k in range(data.num_classes)

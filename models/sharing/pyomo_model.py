@@ -15,13 +15,14 @@ from alloc.models.sharing.arrays import (
 )
 from alloc.models.sharing.data import SharingData, sharing_data
 from alloc.models.sharing.unrolling import allocation_of
+from alloc.models.timed import TimedModel, timed
 from alloc.problems.allocation.instance import Instance
 from alloc.units import MILLI
 
 
 def concrete_model(data: SharingData, objective: str) -> pyo.ConcreteModel:
     """Return the integer program of a problem whose patterns are all listed."""
-    model = pyo.ConcreteModel("sharing")
+    model = TimedModel("sharing")
     n = [len(job_class.members) for job_class in data.classes]
     columns = listed_columns(data)
     all_run = objective in PLACES_ALL
@@ -95,7 +96,7 @@ def concrete_model(data: SharingData, objective: str) -> pyo.ConcreteModel:
             used = pyo.quicksum(data.items[i].beside[r] * m.y[i, h] for i in items_on[h])
             return _relation(used, len(hosts.hosts) * hosts.beside[r])
 
-        return pyo.Constraint(model.H, rule=rule)
+        return pyo.Constraint(model.H, rule=timed(rule))
 
     for r, name in enumerate(data.beside):
         model.add_component(f"C5_{name}", fits_beside(r))

@@ -1,0 +1,53 @@
+"""Pyomo models that look at the clock while they are built and written out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any
+
+import pyomo.environ as pyo
+
+from alloc.formulation import check_time, time_is_up
+
+Rule = Callable[..., Any]
+
+
+def timed(rule: Rule) -> Rule:
+    """Return a rule of an indexed constraint that makes no more rows when the time is up.
+
+    It raises nothing, which Pyomo would log as a failure: `TimedModel` does, after the constraint.
+    """
+
+    @wraps(rule)
+    def in_time(*arguments: Any) -> Any:
+        return pyo.Constraint.Skip if time_is_up() else rule(*arguments)
+
+    return in_time
+
+
+class TimedModel(pyo.ConcreteModel):  # type: ignore[misc]  # Pyomo has no types
+    """A concrete model that ends with `OutOfTime` when the time to build it is up.
+
+    Rows take most of the time, by their rules and as they are written out: at each of them, and
+    at each component, the model looks at the clock (`alloc.formulation.check_time`).
+    """
+
+    def Constraint(self, *index: Any, **options: Any) -> Callable[[Rule], Rule]:
+        """Return the decorator that makes a constraint of a rule, as Pyomo's own."""
+        decorate = self.__getattr__("Constraint")(*index, **options)
+        # Pyomo tells a rule of one row by its arguments, which `timed` hides.
+        return (lambda rule: decorate(timed(rule))) if index else decorate
+
+    def add_component(self, name: str, val: Any) -> None:
+        """Add a component, as Pyomo's own."""
+        check_time()
+        super().add_component(name, val)
+        # Else rows that were left out would be missing in a model that looks whole.
+        check_time()
+
+    def component_data_objects(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+        """Yield rows, variables and so on, as Pyomo's own: what writes a model out asks here."""
+        for part in super().component_data_objects(*arguments, **options):
+            check_time()
+            yield part

@@ -1,0 +1,129 @@
+"""A limit holds while a model is built and written out: every family, every general solver."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from types import SimpleNamespace
+
+import pytest
+from problems_of_families import answered, tiny_problems
+
+import alloc
+from alloc import formulation
+from alloc.backends import BACKENDS, backend, pyomo_highs
+from alloc.errors import OutOfTime, UnsupportedFeatureError
+from alloc.families import FAMILIES
+from alloc.formulation import ProvedInfeasible, building_within, check_time
+
+AT_ONCE = {("round", "arrays"), ("colocation", "arrays"), ("checkpointing", "arrays")}
+"""A few steps of NumPy, without rows one by one: there is nothing to cut short."""
+MODELS = [
+    (name, kind)
+    for name, family in FAMILIES.items()
+    for kind in family.models
+    if (name, kind) not in AT_ONCE
+]
+GENERAL = [
+    (name, known)
+    for name, family in FAMILIES.items()
+    for known in BACKENDS
+    if known not in family.methods and backend(known).MODEL_KIND in family.models
+]
+
+
+@pytest.fixture
+def ticks(monkeypatch):
+    """Let the clock of models go on by a second each time that somebody looks at it."""
+    count = itertools.count()
+    clock = SimpleNamespace(perf_counter=lambda: float(next(count)))
+    monkeypatch.setattr(formulation, "time", clock)
+
+
+def some_problem(name, kind):
+    """Return a problem of a family and its model of a kind."""
+    for problem in tiny_problems(name):
+        try:
+            return problem, FAMILIES[name].build(kind, problem)
+        except (UnsupportedFeatureError, ProvedInfeasible):
+            continue
+    raise AssertionError(f"no tiny problem of {name} has such a model")
+
+
+@pytest.mark.parametrize(("name", "kind"), MODELS)
+def test_every_model_looks_at_the_clock(name, kind):
+    problem, _ = some_problem(name, kind)
+    with pytest.raises(OutOfTime), building_within(0.0):
+        FAMILIES[name].build(kind, problem)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in MODELS if kind == "pyomo"])
+def test_a_pyomo_model_looks_at_it_for_every_row_that_it_makes_or_writes(name, ticks, caplog):
+    problem, built = some_problem(name, "pyomo")
+    rows = pyomo_highs.as_arrays(built.model)[0].matrix.shape[0]
+    with caplog.at_level(logging.WARNING):
+        with pytest.raises(OutOfTime), building_within(0.9 * rows):
+            FAMILIES[name].build("pyomo", problem)
+        with pytest.raises(OutOfTime), building_within(0.9 * rows):
+            pyomo_highs.as_arrays(built.model)
+    assert not caplog.records, "Pyomo reports a failure"
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 1e-3, 0.1])
+@pytest.mark.parametrize(("name", "way"), GENERAL)
+def test_however_short_a_limit_the_answer_is_a_result(name, way, seconds):
+    problem, _ = some_problem(name, backend(way).MODEL_KIND)
+    result = alloc.solve(problem, name, way, limits=alloc.Limits(seconds))
+    if result.status in ("feasible", "no_solution"):
+        assert result.certificate.limit == "time"
+    if seconds < 1e-6 and (name, backend(way).MODEL_KIND) not in AT_ONCE:
+        assert result.status == "no_solution"
+
+
+@pytest.mark.parametrize(("name", "way"), GENERAL)
+def test_a_start_outlives_a_limit_that_ends_while_the_model_is_built(name, way):
+    family = FAMILIES[name]
+    for problem, known in answered(name, 4):
+        if family.takes_hints:
+            pytest.skip("what it starts from is a hint")
+        try:
+            family.build(backend(way).MODEL_KIND, problem)
+        except UnsupportedFeatureError:
+            continue
+        result = alloc.solve(problem, name, way, limits=alloc.Limits(1e-9), warm_start=known)
+        assert result.solution == known.solution
+        if (name, backend(way).MODEL_KIND) not in AT_ONCE:
+            assert result.certificate.limit == "time"
+        return
+    pytest.skip("the tiny problems that it models have no answer")
+
+
+def test_a_limit_ends_with_its_block_and_only_tightens_within_another():
+    with building_within(60.0):
+        with pytest.raises(OutOfTime), building_within(0.0):
+            check_time()
+        check_time()
+    with building_within(0.0), building_within(60.0), pytest.raises(OutOfTime):
+        check_time()
+    check_time()
+
+
+def test_a_limit_is_its_threads_own():
+    free = []
+
+    def work():
+        check_time()
+        free.append(True)
+
+    with building_within(0.0):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert free
+
+
+def test_a_pyomo_model_of_ones_own_is_cut_off_as_it_is_written(ticks):
+    built = FAMILIES["round"].build("pyomo", next(tiny_problems("round")))
+    raw = pyomo_highs.solve(built.model, alloc.backends.SolverOptions(1.0))
+    assert (raw.status, raw.limit) == ("no_solution", "time")
