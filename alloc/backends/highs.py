@@ -76,9 +76,6 @@ _TINY = 2.0**-10
 reduced costs is then more than a ten-thousandth of the objective."""
 _MAX_FINER = 2.0**30
 """With costs beyond this, the rounding of double precision reaches HiGHS' tolerances."""
-_NOISE = 1e-6
-"""Entries of scaled rows below this are near tolerances: most are what rounding left of a
-difference."""
 _TOLERANCE = 1e-7
 """To how much HiGHS holds reduced costs, and here also rows and whole numbers."""
 
@@ -273,10 +270,8 @@ def _solve_scaled(model: ArrayModel, options: SolverOptions) -> RawResult:
     if model.integer.any():
         solver.setOptionValue("presolve_rule_off", NO_AGGREGATOR)
         open_ended = np.isinf(model.lower).any() or np.isinf(model.upper).any()
-        has_noise = float(np.abs(model.matrix.data).min(initial=1.0)) < _NOISE
-        if open_ended or has_noise or not options.presolve:
-            # Presolve can crash the process on integer programs with unbounded columns, and makes
-            # false optima of those with noise.
+        if open_ended or not options.presolve:
+            # Presolve can crash the process on integer programs with unbounded columns.
             solver.setOptionValue("presolve", "off")
     if model.matrix.nnz <= _SMALL:
         solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)

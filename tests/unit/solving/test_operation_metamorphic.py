@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from operation_strategies import operation_problems
 
 from alloc.instances.operation import generate_operation
+from alloc.models.operation.data import operation_data
 from alloc.problems.operation.problem import NodePool, NodeType, OperationProblem
 from alloc.solving.outcome import Settings
 from alloc.solving.solver import solve, solve_within
+from benchmarks.tiny.families import FAMILIES as TINY
 
 CASES = [
     (kind, accounting)
@@ -146,3 +149,16 @@ def test_waiting_for_nothing_is_proved_at_once():
     assert (result.objective, result.certificate.bound) == (0.0, 0.0)
     assert result.certificate.status == "optimal"
     assert len(result.solution.postponed) == 5
+
+
+def test_rates_that_differ_by_rounding_alone_are_equal():
+    """Their difference of 4e-16 was a coefficient, and presolve made a false optimum of it."""
+    problem = TINY["operation"].problem(105, large=True)
+    assert problem.accounting == "whole-job"
+    rate = operation_data(problem).node_rate
+    positive = rate[np.isfinite(rate) & (rate > 0)]
+    assert positive.min() > 1e-6 * positive.max()
+    results = [solve(problem, "operation", way) for way in ("auto", "highs", "pyomo")]
+    assert [r.status for r in results] == ["optimal"] * 3
+    first, *others = [r.certificate.objective for r in results]
+    assert others == pytest.approx([first] * 2)
