@@ -153,7 +153,7 @@ def test_waiting_for_nothing_is_proved_at_once():
 
 def test_rates_that_differ_by_rounding_alone_are_equal():
     """Their difference of 4e-16 was a coefficient, and presolve made a false optimum of it."""
-    problem = TINY["operation"].problem(105, large=True)
+    problem, _ = TINY["operation"].problem(105, large=True)
     assert problem.accounting == "whole-job"
     rate = operation_data(problem).node_rate
     positive = rate[np.isfinite(rate) & (rate > 0)]
