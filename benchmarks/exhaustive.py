@@ -11,16 +11,15 @@ worker is a disagreement with its seed. Exit code 1 if there is any.
 from __future__ import annotations
 
 import argparse
-import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.tiny.families import FAMILIES, chosen
 from benchmarks.tiny.family import Family, disagreement
 from benchmarks.tiny.record import Record
-from benchmarks.tiny.running import Chunk, Crash, run_checks
+from benchmarks.tiny.sweeping import Outcome, chunks, sweep
 
 ON_REQUEST = True  # as long as one likes
 
@@ -32,10 +31,6 @@ CPU_S = 60.0
 """CPU after which a check counts as hanging; enumerations take a second at most."""
 _CHUNK = 20
 """Seeds handed to a worker at once, a second of work."""
-_SAVE_S = 20.0
-
-Outcome = tuple[dict[str, int], float, str]
-"""Counts, CPU seconds of the solve, and what is false."""
 
 
 def way_of(family: Family, seed: int) -> str:
@@ -64,41 +59,6 @@ def check(name: str, seed: int) -> Outcome:
     if answer.proof:
         counts[f"bound {answer.proof}"] = 1
     return counts, cpu_s, "" if false is None else f"{way}: {false}"
-
-
-def chunks(families: Sequence[Family], seeds: range, record: Record) -> Iterator[Chunk]:
-    """Yield the seeds that are not done, some of each family in turn."""
-    waiting = {family.name: record.todo(family.name, seeds) for family in families}
-    while waiting:
-        for name in list(waiting):
-            some = tuple(itertools.islice(waiting[name], _CHUNK))
-            if some:
-                yield name, some
-            else:
-                del waiting[name]
-
-
-def sweep(
-    families: Sequence[Family], seeds: range, workers: int, record: Record, seconds: float
-) -> int:
-    """Check seeds until all are done or time is up; return how many were checked."""
-    end = time.monotonic() + seconds
-    saved, number = time.monotonic(), 0
-    for name, seed, outcome in run_checks(
-        check, chunks(families, seeds, record), workers, CPU_S, end
-    ):
-        if isinstance(outcome, Crash):
-            outcome = ({}, CPU_S, f"{way_of(FAMILIES[name], seed)}: {outcome.reason}")
-        counts, cpu_s, false = outcome
-        record.add(name, seed, Counter(counts), cpu_s, false)
-        number += 1
-        if false:
-            print(f"{name} {seed}: {false}", flush=True)
-        if time.monotonic() - saved > _SAVE_S:
-            record.write()
-            saved = time.monotonic()
-    record.write()
-    return number
 
 
 def table(record: Record) -> str:
@@ -150,7 +110,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     record = Record(arguments.record)
     began = time.monotonic()
     families = chosen(arguments.families)
-    number = sweep(families, range(first, end), arguments.workers, record, arguments.time)
+    work = chunks(families, range(first, end), record, _CHUNK)
+    number = sweep(check, work, record, arguments.workers, CPU_S, arguments.time)
     print(table(record))
     print(f"{number:,d} instances checked in {time.monotonic() - began:.0f} s")
     return 1 if any(record.disagreements.values()) else 0

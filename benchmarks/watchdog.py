@@ -1,37 +1,38 @@
 """Time limits kept: tiny instances of every family at limits of 0.1 to 4 s, back in limit + 1 s.
 
-``python -m benchmarks.watchdog [--families all] [--seeds 0:500] [--workers 1]``. Three of four
-instances are too large to enumerate, so that limits are met. CPU time counts, so that a busy
-machine changes nothing; a solve that does not come back is ended, and reported with its seed.
+``python -m benchmarks.watchdog [--families all] [--seeds 0:500] [--workers 1] [--record FILE]``.
+Three of four instances are too large to enumerate, so that limits are met. CPU time counts, so
+that a busy machine changes nothing; a solve that does not come back is ended, and reported with its
+seed. With ``--record`` the seeds done are kept, so that the next run goes on from there; seeds that
+were late are tried again.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
 from alloc.errors import UnsupportedFeatureError
 from benchmarks.exhaustive import way_of
 from benchmarks.tiny.families import FAMILIES, chosen
 from benchmarks.tiny.family import Family
-from benchmarks.tiny.running import Chunk, Crash, run_checks
+from benchmarks.tiny.record import Record
+from benchmarks.tiny.sweeping import Outcome, chunks, sweep
 from benchmarks.verdict import Verdict, conclude
 
-ON_REQUEST = True  # minutes for every thousand instances
+ON_REQUEST = True  # half an hour for every thousand instances
 
+RECORD = Path(__file__).parent / "records" / "watchdog.json"
+"""What all runs so far have done; kept with the code."""
 LIMITS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
 GRACE_S = 1.0
 """CPU seconds that placing, checking and certifying an answer may take beyond the limit."""
 CPU_S = 30.0
 """CPU after which a solve counts as hanging."""
 _CHUNK = 10
-
-Outcome = tuple[float, float, str]
-"""Limit and CPU time, seconds, and the error, if there was one."""
 
 _warm: set[str] = set()
 
@@ -42,7 +43,7 @@ def limit_of(seed: int) -> float:
 
 
 def check(name: str, seed: int) -> Outcome:
-    """Solve the instance of a seed and measure."""
+    """Solve the instance of a seed; how far beyond its limit it came back, CPU seconds."""
     family = FAMILIES[name]
     # Each limit meets each way: they go round at different paces.
     way = way_of(family, seed // len(LIMITS_S))
@@ -51,9 +52,13 @@ def check(name: str, seed: int) -> Outcome:
         _warm.add(way)
         _solve(family, family.problem(0), way, LIMITS_S[0])
     problem = family.problem(seed, large=seed % 4 != 0)
+    limit_s = limit_of(seed)
     began = time.process_time()
-    error = _solve(family, problem, way, limit_of(seed))
-    return limit_of(seed), time.process_time() - began, error and f"{way}: {error}"
+    false = _solve(family, problem, way, limit_s)
+    beyond_s = time.process_time() - began - limit_s
+    if not false and beyond_s > GRACE_S:
+        false = f"limit {limit_s} s, took {limit_s + beyond_s:.2f} s of CPU"
+    return {f"by {way}": 1}, beyond_s, f"{way}: {false}" if false else ""
 
 
 def _solve(family: Family, problem: object, way: str, seconds: float) -> str:
@@ -66,55 +71,31 @@ def _solve(family: Family, problem: object, way: str, seconds: float) -> str:
     return ""
 
 
-def chunks(families: Sequence[Family], seeds: range) -> Iterator[Chunk]:
-    """Yield some seeds of each family in turn."""
-    for first in itertools.islice(seeds, 0, None, _CHUNK):
-        for family in families:
-            yield family.name, tuple(range(first, min(first + _CHUNK, seeds.stop)))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the watchdog; 1 if a limit was not kept."""
+    """Run the watchdog and print what all runs of the record found; 1 if a limit was not kept."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.watchdog", description=__doc__)
     parser.add_argument("--families", default="all", help="all, plain, scaled, or names by commas")
     parser.add_argument("--seeds", default="0:500", help="first:end, the end excluded")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--record", type=Path, default=None, help=f"for example {RECORD}")
     parser.add_argument("--time", type=float, default=math.inf, help="seconds after which to stop")
     arguments = parser.parse_args(argv)
     first, end = map(int, arguments.seeds.split(":"))
-    families = chosen(arguments.families)
-    number, late, errors = 0, 0, 0
-    worst: dict[str, float] = defaultdict(float)
-    for name, seed, outcome in run_checks(
-        check,
-        chunks(families, range(first, end)),
-        arguments.workers,
-        CPU_S,
-        time.monotonic() + arguments.time,
-    ):
-        number += 1
-        if isinstance(outcome, Crash):
-            late += 1
-            print(f"{name} {seed}: limit {limit_of(seed)} s: {outcome.reason}", flush=True)
-            continue
-        limit_s, cpu_s, error = outcome
-        worst[name] = max(worst[name], cpu_s - limit_s)
-        if cpu_s > limit_s + GRACE_S:
-            late += 1
-            print(f"{name} {seed}: limit {limit_s} s, took {cpu_s:.2f} s of CPU", flush=True)
-        if error:
-            errors += 1
-            print(f"{name} {seed}: {error}", flush=True)
-    for name, seconds in sorted(worst.items()):
-        print(f"{name:18s} at most {seconds:+6.2f} s beyond the limit")
+    record = Record(arguments.record)
+    work = chunks(chosen(arguments.families), range(first, end), record, _CHUNK)
+    sweep(check, work, record, arguments.workers, CPU_S, arguments.time)
+    for name, seeds in sorted(record.done.items()):
+        beyond_s = record.slowest_s[name]
+        print(f"{name:18s} {len(seeds):6,d} instances, at most {beyond_s:.2f} s beyond the limit")
+    number = sum(map(len, record.done.values()))
+    false = sum(map(len, record.disagreements.values()))
     return conclude(
         [
             Verdict(
-                f"back within the limit and {GRACE_S:g} s of CPU, always",
-                f"{late} of {number:,d} instances late or lost",
-                late == 0,
-            ),
-            Verdict("no error", f"{errors} errors", errors == 0),
+                f"back within the limit and {GRACE_S:g} s of CPU, always, without an error",
+                f"{false} of {number + false:,d} instances late, lost or wrong",
+                false == 0,
+            )
         ]
     )
 

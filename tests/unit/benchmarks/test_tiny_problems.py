@@ -149,6 +149,22 @@ def test_the_command_line_sweeps_and_keeps_count(
 
 
 @pytest.mark.long
-def test_the_watchdog_measures_every_instance(capsys: pytest.CaptureFixture[str]) -> None:
-    assert watchdog.main(["--families", "colocation", "--seeds", "0:6"]) == 0
-    assert "0 of 6 instances late or lost" in capsys.readouterr().out
+def test_the_watchdog_measures_every_instance(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--families", "colocation", "--record", str(tmp_path / "record.json")]
+    assert watchdog.main([*options, "--seeds", "0:3"]) == 0
+    assert "0 of 3 instances late, lost or wrong" in capsys.readouterr().out
+    assert watchdog.main([*options, "--seeds", "0:6"]) == 0
+    assert "0 of 6 instances late, lost or wrong" in capsys.readouterr().out
+
+
+def test_a_late_solve_is_told_with_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By CPU time: a clock of our own says that a solve took three seconds."""
+    readings = iter((10.0, 13.0))
+    watchdog.check("colocation", 0)  # its solver is loaded, which is no part of a limit
+    monkeypatch.setattr(watchdog.time, "process_time", lambda: next(readings))
+    counts, beyond_s, false = watchdog.check("colocation", 0)
+    assert beyond_s == pytest.approx(2.9)
+    assert sum(counts.values()) == 1
+    assert false.endswith("limit 0.1 s, took 3.00 s of CPU")
