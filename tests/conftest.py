@@ -19,7 +19,9 @@ def pytest_addoption(parser):
     parser.addoption(
         "--trace-only",
         metavar="FOLDER",
-        help="with --cov, trace only the tests in this folder",
+        action="append",
+        default=[],
+        help="with --cov, trace only the tests in this folder; may be given again",
     )
 
 
@@ -37,12 +39,12 @@ def pytest_configure():
 
 def pytest_collection_modifyitems(config, items):
     """Mark the tests whose fixtures need something: the fixture ``postgres`` needs PostgreSQL."""
-    traced = config.getoption("--trace-only")
+    traced = [config.rootpath / folder for folder in config.getoption("--trace-only")]
     for item in items:
         for name in NEEDS:
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(name)
-        if traced and not item.path.is_relative_to(config.rootpath / traced):
+        if traced and not any(map(item.path.is_relative_to, traced)):
             item.add_marker("no_cover")
     # Modules that are imported late are read while a traced test runs.
     items.sort(key=lambda item: item.get_closest_marker("no_cover") is not None)
