@@ -14,14 +14,19 @@ EXTRAS := torch or postgres or browser
 # PyTorch: the version that is tested, and an index of its CPU builds, if pip knows none.
 TORCH ?= 2.13.0
 TORCH_INDEX ?=
-# The floor holds for a whole run; a part of the tests would never reach it. CI collects coverage in
-# its first run and holds the floor after the last (COVER).
+# Two processes, as CI has cores; a file's tests stay together, so that what they share is made once.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# The floor holds for all the tests, and for a part of `make test`: tracing takes half as much time
+# again, so CI traces only the unit and conformance tests (COVER). The others walk the same lines.
 FLOOR := --cov --cov-report=term:skip-covered --cov-fail-under=90
 COVER ?=
 # What is looked at after each change: types, checkers, files, single methods.
 QUICK := tests/unit/foundation tests/unit/verification tests/unit/topology tests/unit/problems \
   tests/unit/backends tests/unit/instances tests/unit/schedulers tests/docs/test_words.py tests/docs/test_architecture.py
 PYTEST_FLAGS ?=
+# Compiled files are kept, whatever the environment says: the tests start hundreds of processes, and
+# each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-learn demo check test test-long test-extras test-random test-all test-lowest lint format bench lock clean
@@ -66,27 +71,27 @@ demo: $(READY)  ## Compare schedulers with the certified optimum on a small clus
 check: $(READY)  ## Check style, imports and the quick tests: under a minute
 	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet
 	@told=$$($(BIN)/lint-imports --no-cache) || { echo "$$told"; exit 1; }
-	@$(BIN)/python -m pytest -n 2 --quiet -m "not slow and not long and not ($(EXTRAS))" $(QUICK) $(PYTEST_FLAGS)
+	@$(PYTEST) --quiet -m "not slow and not long and not ($(EXTRAS))" $(QUICK) $(PYTEST_FLAGS)
 
 test: $(READY)  ## Run the tests that take less than two seconds each
 	@echo "==> Running the tests (make test-long runs those that take longer)"
-	@$(BIN)/python -m pytest -n 2 -m "not slow and not long" $(COVER) $(PYTEST_FLAGS)
+	@$(PYTEST) -m "not slow and not long" $(COVER) $(PYTEST_FLAGS)
 
 test-long: $(READY)  ## Run the tests that take 2 to 20 seconds each
 	@echo "==> Running the longer tests"
-	@$(BIN)/python -m pytest -n 2 -m "long and not slow" $(COVER) $(PYTEST_FLAGS)
+	@$(PYTEST) -m "long and not slow" $(PYTEST_FLAGS)
 
 test-extras: $(READY)  ## Run only the tests that need PyTorch, PostgreSQL or a browser
 	@echo "==> Running the tests that need PyTorch, PostgreSQL or a browser"
-	@$(BIN)/python -m pytest -n 2 -m "not slow and ($(EXTRAS))" $(COVER) $(PYTEST_FLAGS)
+	@$(PYTEST) -m "not slow and ($(EXTRAS))" $(PYTEST_FLAGS)
 
 test-random: $(READY)  ## Run all but the slow tests, with random examples where `make test` has fixed ones
 	@echo "==> Running the tests with random examples"
-	@$(BIN)/python -m pytest -n 2 -m "not slow" --hypothesis-profile=default $(PYTEST_FLAGS)
+	@$(PYTEST) -m "not slow" --hypothesis-profile=random $(PYTEST_FLAGS)
 
 test-all: $(READY)  ## Run every test, with the coverage floor
 	@echo "==> Running every test"
-	@$(BIN)/python -m pytest -n 2 $(FLOOR) $(PYTEST_FLAGS)
+	@$(PYTEST) $(FLOOR) $(PYTEST_FLAGS)
 
 # The oldest versions were built for the oldest Python, so it takes that one. The smoke set: every
 # import, every solver backend, every formulation against brute force, files, tables, the server.

@@ -7,16 +7,22 @@ import pytest
 from hypothesis import HealthCheck, settings
 from needs import NEEDS, NOT_RUN, need
 
+# How long an example takes, and how long it takes to draw, is up to the machine.
+settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same examples on every run and machine: a failure can be had again, and a new one is news.
 # `make test-random` draws others.
-settings.register_profile(
-    "fixed",
-    derandomize=True,
-    database=None,
-    # How long an example takes to draw is up to the machine.
-    suppress_health_check=[HealthCheck.too_slow],
-)
+settings.register_profile("fixed", settings.get_profile("random"), derandomize=True, database=None)
 settings.load_profile("fixed")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--trace-only",
+        metavar="FOLDER",
+        action="append",
+        default=[],
+        help="with --cov, trace only the tests in this folder; may be given again",
+    )
 
 
 def pytest_configure():
@@ -31,12 +37,17 @@ def pytest_configure():
             signal.signal(number, signal.SIG_DFL)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Mark the tests whose fixtures need something: the fixture ``postgres`` needs PostgreSQL."""
+    traced = [config.rootpath / folder for folder in config.getoption("--trace-only")]
     for item in items:
         for name in NEEDS:
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(name)
+        if traced and not any(map(item.path.is_relative_to, traced)):
+            item.add_marker("no_cover")
+    # Modules that are imported late are read while a traced test runs.
+    items.sort(key=lambda item: item.get_closest_marker("no_cover") is not None)
 
 
 def pytest_runtest_setup(item):

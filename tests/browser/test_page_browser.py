@@ -1,6 +1,7 @@
 """The web page in a real browser: what people do with it, by mouse and by keyboard."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -182,7 +183,10 @@ def test_all_of_it_works_by_keyboard_and_the_focus_can_be_seen(page):
             continue
         assert name == wanted.pop(0)
         if name == "example":
-            page.press("elastic-tiny/01")
+            # By arrows: letters count as one word only where they follow each other in time.
+            for _ in page.all("#example option"):
+                if not page.value("example").endswith("elastic-tiny/01"):
+                    page.press(Keys.ARROW_DOWN)
         elif name == "load":
             page.press(Keys.ENTER)
             page.until(lambda: "elastic-tiny/01" in page.value("document"))
@@ -246,7 +250,8 @@ def test_a_run_can_be_cancelled(page):
     page.load("planning-large")
     page.fill("option/time_limit_s", "120")
     page.click("run")
-    page.until(lambda: page.text("progress-line").startswith(("Running", "round")))
+    # On a busy machine the first line of progress may come before anybody has read that it runs.
+    page.until(lambda: re.match(r"Running|[\d.]+ s ", page.text("progress-line")))
     page.click("cancel")
     page.until(lambda: "cancelled" in page.text("progress-line"))
     page.until(lambda: page.get("run").is_enabled())

@@ -106,11 +106,13 @@ def prove(name: str, instance: Instance, seed: int) -> bool:
     return relaxed.values != pytest.approx(truth.values)
 
 
+@pytest.mark.long
 def test_every_way_proves_rounds_of_gangs_beside_holes() -> None:
     bound_by_hosts = [prove("round", holes(seed, jobs=5, slots=20), seed) for seed in range(25)]
     assert sum(bound_by_hosts) > 8
 
 
+@pytest.mark.long
 def test_every_way_proves_schedules_of_gangs_beside_holes() -> None:
     bound_by_hosts = [prove("malleable", holes(seed, jobs=3, slots=2), seed) for seed in range(7)]
     assert sum(bound_by_hosts) > 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from hypothesis import strategies as st
@@ -22,9 +23,11 @@ def host_names(draw: st.DrawFn, count: int) -> Any:
     while len(names) < count:
         stem, suffix = draw(st.sampled_from(_STEMS)), draw(st.sampled_from(_SUFFIXES))
         width, first = draw(st.integers(0, 4)), draw(st.integers(0, 110))
-        for k in range(first, first + draw(st.integers(1, count - len(names)))):
-            names[f"{stem}{k:0{width}d}{suffix}"] = None
-    return list(names)[:count]
+        numbered = (f"{stem}{k:0{width}d}{suffix}" for k in itertools.count(first))
+        new = (name for name in numbered if name not in names)
+        more = draw(st.integers(1, count - len(names)))
+        names |= dict.fromkeys(itertools.islice(new, more))
+    return list(names)
 
 
 @st.composite

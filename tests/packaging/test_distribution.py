@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long  # all begin with building the wheel
 ROOT = Path(__file__).parents[2]
 SHIPPED_FAMILIES = ["elastic-tiny", "elastic-small"]
 
@@ -57,7 +58,6 @@ def contents(wheel: Path) -> list[str]:
         return sorted(n for n in archive.namelist() if ".dist-info/" not in n)
 
 
-@pytest.mark.long
 def test_the_wheel_holds_the_whole_tree(wheel):
     expected = {"alloc/instances/manifest.json", "alloc/instances/planning_manifest.json"}
     for top, inside in [
@@ -85,7 +85,6 @@ def test_the_wheel_is_small(wheel):
     assert wheel.stat().st_size < 2_200_000
 
 
-@pytest.mark.long
 def test_the_sdist_builds_the_same_wheel(source, wheel, tmp_path):
     sdist = build(source, "sdist", tmp_path / "sdist")
     with tarfile.open(sdist) as archive:
@@ -132,7 +131,6 @@ def run(clean, tmp_path):
     return run
 
 
-@pytest.mark.long
 def test_every_module_comes_from_the_wheel(run, clean):
     printed = run(
         "python",
@@ -143,7 +141,6 @@ def test_every_module_comes_from_the_wheel(run, clean):
     assert [clean in Path(line).parents for line in printed.splitlines()] == [True] * 3
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("trains", [False, pytest.param(True, marks=pytest.mark.torch)])
 def test_every_module_of_the_wheel_can_be_imported(run, wheel, trains):
     modules = [

@@ -70,6 +70,7 @@ def test_the_base_install_imports_every_module_outside_the_rooms_of_the_extras(o
     assert len(outcomes) > 400
 
 
+@pytest.mark.long
 def test_the_front_of_every_room_opens(outcomes):
     """Packages import without their extra, so what does not need it can be used."""
     fronts = [n for n in outcomes if (ROOT / n.replace(".", "/") / "__init__.py").exists()]
@@ -77,6 +78,7 @@ def test_the_front_of_every_room_opens(outcomes):
     assert {name: outcomes[name] for name in fronts if outcomes[name] != ["", ""]} == {}
 
 
+@pytest.mark.long
 def test_what_trains_names_the_cure_and_ends_in_no_traceback_of_an_import(outcomes):
     learning = {n: e for n, e in outcomes.items() if n.startswith("alloc.learning.") and e[0]}
     assert "alloc.learning.dl2.networks" in learning

@@ -58,7 +58,6 @@ def at(topology: Topology, level: str) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.long
 @thorough
 @given(trees())
 def test_a_tree_survives_slurm_and_topograph(topology: Topology) -> None:
@@ -75,7 +74,6 @@ def test_a_tree_survives_slurm_and_topograph(topology: Topology) -> None:
     assert [h.id for h in back.hosts] == [h.id for h in topology.hosts]
 
 
-@pytest.mark.long
 @thorough
 @given(trees())
 def test_blocks_survive_slurm(topology: Topology) -> None:
@@ -110,7 +108,6 @@ def test_any_topology_is_written_faithfully_or_refused(topology: Topology) -> No
             assert contents(back) == contents(topology), kind
 
 
-@pytest.mark.long
 @thorough
 @given(st.data())
 def test_hostlists_keep_names_and_order(data: st.DataObject) -> None:

@@ -30,6 +30,7 @@ def data_of(name: str) -> PlacementData:
     return PlacementData.of(read_rebalancing(SETS / f"{name}.json.gz"))
 
 
+@pytest.mark.long
 def test_the_bound_on_rebalancing_50_hosts_leaves_little_open() -> None:
     """The best bound that others had was 8.21, against a placement of 9.501; ours is 8.59."""
     level = parse_goal("balance + 0.05 moves").levels[0]

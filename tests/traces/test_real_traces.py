@@ -155,6 +155,7 @@ def test_openb_has_the_known_pods() -> None:
     assert sum(pod.duration_s is None for pod in pods) == 897
 
 
+@pytest.mark.long
 def test_every_openb_list_is_read_to_the_last_row() -> None:
     """The default list and its 22 variants, with types and without, with times and without."""
     paths = sorted(OPENB.glob("openb_pod_list_*.csv.gz"))

@@ -135,6 +135,7 @@ def test_the_table_has_every_kind_of_proof() -> None:
     assert row.split()[-4:] == ["2", "1", "1", "0.10"]
 
 
+@pytest.mark.long
 def test_the_command_line_sweeps_and_keeps_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from alloc.cli.application import app
 from alloc.documents.reading import load
 
 LONG = ("solve", "elastic-large/04", "--time-limit", 3600)
@@ -130,23 +132,29 @@ def test_the_completion_script_is_printed(shell):
     assert "_ALLOC_COMPLETE" in completion(_ALLOC_COMPLETE=f"source_{shell}")
 
 
-def completion(**environment: str) -> str:
-    """Return what the program tells a shell."""
+def test_a_shell_completes_names_by_calling_the_program():
+    asked = asked_by_bash("alloc solve elastic-s")
     done = subprocess.run(
         # The script's own name is what the shell completes.
         [Path(sys.executable).with_name("alloc")],
-        env={**os.environ, **environment},
+        env={**os.environ, **asked},
         capture_output=True,
         text=True,
         timeout=HANG_S,
     )
-    return done.stdout
+    assert done.stdout == completion(**asked)
+    assert "elastic-small/01" in done.stdout.split()
 
 
-def complete(line: str) -> list[str]:
-    """Ask for completion as bash does."""
+def completion(**environment: str) -> str:
+    """Return what the program tells a shell."""
+    return CliRunner().invoke(app, [], env=environment, prog_name="alloc").stdout
+
+
+def asked_by_bash(line: str) -> dict[str, str]:
+    """Return the environment in which bash asks for completion."""
     word = str(len(line.split(" ")) - 1)
-    return completion(_ALLOC_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=word).split()
+    return {"_ALLOC_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": word}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +174,7 @@ def complete(line: str) -> list[str]:
     ],
 )
 def test_names_are_completed(line, offered):
-    assert offered in complete(line)
+    assert offered in completion(**asked_by_bash(line)).split()
 
 
 @pytest.mark.long

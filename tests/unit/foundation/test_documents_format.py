@@ -43,10 +43,16 @@ def instance_of(*jobs: Job, **fields: Any) -> Instance:
     return Instance("pairs", CLUSTER, jobs, **fields)
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Write all schemas; return the text of each file."""
+    folder = tmp_path_factory.mktemp("schema")
+    return {path.name: path.read_text() for path in write_schemas(folder)}
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_published_schema_is_up_to_date(kind: str, tmp_path: Path) -> None:
+def test_the_published_schema_is_up_to_date(kind: str, written: dict[str, str]) -> None:
     """Other tools validate against the files; ``python -m alloc.documents`` renews them."""
-    written = {path.name: path.read_text() for path in write_schemas(tmp_path)}
     name = f"{kind}.schema.json"
     assert (ROOT / "docs" / "schema" / name).read_text() == written[name]
 

@@ -311,6 +311,7 @@ def test_shared_pools_need_no_headroom_but_a_size_that_is_given_is_kept() -> Non
         assert room == pytest.approx(1 / shared.utilisation)
 
 
+@pytest.mark.long
 def test_pools_are_measured_alike_in_several_processes() -> None:
     missed: Sequence[Operation] = [
         pool(3, (SHORT, 6.0), (FILLER, 16.0), gpu_type=gpu) for gpu in ("a100", "h100")

@@ -113,7 +113,6 @@ def page(folder: Path) -> Page:
     return Page((folder / "index.html").read_text(encoding="utf-8"))
 
 
-@pytest.mark.long
 def test_nothing_is_fetched_from_anywhere(folder: Path, page: Page):
     """The page is mailed, archived and opened without a network: every link stays inside it."""
     text = (folder / "index.html").read_text(encoding="utf-8")
@@ -203,7 +202,6 @@ def test_the_call_on_the_page_is_python(comparison: Comparison, page: Page):
     compile(python_call(comparison), "call", "exec")
 
 
-@pytest.mark.long
 def test_a_family_table_only_where_there_is_a_family(comparison: Comparison, page: Page, tmp_path):
     assert "small, all instances" in page.text
     alone = compare([make_instance("alone-01")], ["fifo"], time_limit_s=20)

@@ -27,7 +27,7 @@ def test_a_worker_whose_channel_cannot_be_opened_is_replaced(settings, monkeypat
         pool = Pool(settings.replace(workers=1), ready.set)
         pool.start()
         try:
-            await asyncio.wait_for(ready.wait(), 20)
+            await asyncio.wait_for(ready.wait(), 300)
             return pool.num_idle
         finally:
             await pool.stop()

@@ -306,7 +306,7 @@ def test_tightened_limits_keep_every_better_plan():
     assert (optimum[state.first.counted[state.first.open >= 0]] <= after).all()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_the_search_ends_when_the_gap_is_small_enough(workers):
     """By plans that one dive after the other finds, a proof, and neighbourhoods beside it."""
     problem = spares()

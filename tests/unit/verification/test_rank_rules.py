@@ -44,7 +44,6 @@ def test_ranks_need_gpus_of_their_own(mapping, change, code, said):
     assert said in str(found[0])
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("claim", [0.5, float("nan")])
 def test_a_time_that_is_made_up_is_found(mapping, claim):
     time = dataclasses.replace(mapping.time, data_s=claim)
