@@ -25,6 +25,8 @@ one unit of what the row counts (MiB, milli-GPU), and still less than that below
 _LARGEST_COLUMN = 2.0**10
 """The same for columns: the amount of one whose entries are larger is so small beside rows of
 ordinary size that the tolerance of its own limits, 1e-7, would be a visible part of it."""
+_CHEAP = 2.0**-20
+"""Scaled costs below this are within ten times of the 1e-7 to which HiGHS holds reduced costs."""
 _MAX_EXPONENT = 1022
 """Double precision ends a little above 2^1023."""
 
@@ -99,8 +101,17 @@ class Scaling:
             sizes = entries.largest_of_columns(entries.sizes * rows[entries.rows])
             alone = factors(sizes, _LARGEST_COLUMN)
             columns = np.where(model.integer | (beside > 0.0), columns, alone)
-        largest = float(np.abs(model.cost * columns).max(initial=0.0))
-        return Scaling(power_of_two(largest), rows, columns)
+        objective = power_of_two(float(np.abs(model.cost * columns).max(initial=0.0)))
+        # Tolerances would hide what costs little a unit and has many: it comes in larger units.
+        cost = np.abs(model.cost) * columns * objective
+        ranges = (model.upper - model.lower) / columns
+        cheap = ~model.integer & (cost > 0.0) & (cost < _CHEAP) & (cost * ranges > _CHEAP)
+        if cheap.any():
+            larger = np.minimum(ranges[cheap], _SMALLEST / cost[cheap])
+            columns[cheap] /= powers_of_two(np.maximum(larger, 1.0))
+            scaled = entries.largest_of_rows(entries.sizes * columns[entries.columns]) * rows
+            rows = rows * np.where(scaled > _LARGEST, powers_of_two(scaled), 1.0)
+        return Scaling(objective, rows, columns)
 
     def apply(self, model: ArrayModel) -> ArrayModel:
         """Return the program in scaled units."""

@@ -19,6 +19,7 @@ from alloc.backends.second_proof import solve_and_prove
 from alloc.backends.weak_duality import WeakDuality
 from alloc.errors import SolverError
 from alloc.formulation import ArrayModel
+from benchmarks.tiny.families import FAMILIES
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -249,3 +250,37 @@ def test_rows_and_columns_that_highs_refuses_are_an_error() -> None:
     program.add_columns(np.ones(1), np.zeros(1), np.ones(1), [0], [], [])
     with pytest.raises(SolverError, match="refuses rows"):
         program.add_rows(np.array([2.0]), np.array([np.nan]), [0], [0], [1.0])
+
+
+@pytest.mark.parametrize("dear", [1e6, 1e9, 1e12])
+def test_what_costs_little_a_unit_and_has_many_comes_in_larger_units(dear: float) -> None:
+    """Beside a dear refusal: rooms of `dear` units at a price of 1 each, of which one is needed."""
+    # Columns: units of a room, and whether the request is refused.
+    model = ArrayModel(
+        sense="min",
+        cost=np.array([1.0, 4 * dear]),
+        offset=0.0,
+        matrix=sparse.csr_matrix([[1.0, dear]]),
+        row_lower=np.array([dear]),
+        row_upper=np.array([np.inf]),
+        lower=np.zeros(2),
+        upper=np.array([2 * dear, 1.0]),
+        integer=np.array([False, True]),
+    )
+    scaled = Scaling.of(model).apply(model)
+    assert scaled.cost.min() >= 2.0**-11
+    assert scaled.upper[0] >= 1.0
+    assert abs(scaled.matrix).max() <= 2.0**20
+    raw = highs.solve(model, SolverOptions(time_limit_s=10.0))
+    assert raw.status == "optimal"
+    assert raw.objective == pytest.approx(dear)
+
+
+@pytest.mark.long
+def test_an_operation_at_large_prices_is_not_refused_as_a_whole() -> None:
+    """HiGHS once called ten times the optimum optimal: hosts cost 4e-9 of a refusal, each."""
+    family = FAMILIES["operation-scaled"]
+    problem = family.problem(107, large=True)
+    by_pyomo, by_own_method = (family.solve(problem, way, 60.0) for way in ("pyomo", "highs"))
+    assert by_pyomo.statuses == by_own_method.statuses == ("optimal",)
+    assert by_pyomo.values == pytest.approx(by_own_method.values)
