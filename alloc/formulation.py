@@ -7,11 +7,7 @@ know nothing of solvers; backends know nothing of GPUs; they meet here.
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.certificate import BoundProof, Limit
-from alloc.errors import OutOfTime
 from alloc.objectives import Sense
 
 if TYPE_CHECKING:
@@ -27,44 +22,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.float64]
 RawStatus = Literal["optimal", "feasible", "infeasible", "no_solution"]
-
-
-_ends: ContextVar[float] = ContextVar("ends", default=math.inf)
-"""When the time to build a model is up, on the clock of `time.perf_counter`."""
-
-
-@contextmanager
-def building_within(seconds: float) -> Iterator[None]:
-    """Limit the time to build models, or to write one out for a solver, in a block.
-
-    Parameters
-    ----------
-    seconds
-        Wall time from the beginning of the block, seconds.
-
-    Raises
-    ------
-    OutOfTime
-        In the block, by what calls `check_time`.
-    """
-    # A variable of the context, so that no signature of a model names a clock; other threads have
-    # their own.
-    token = _ends.set(min(_ends.get(), time.perf_counter() + seconds))
-    try:
-        yield
-    finally:
-        _ends.reset(token)
-
-
-def time_is_up() -> bool:
-    """Return whether the time to build a model is up."""
-    return time.perf_counter() >= _ends.get()
-
-
-def check_time() -> None:
-    """Raise `OutOfTime` if the time to build a model is up: what loops over rows call."""
-    if time_is_up():
-        raise OutOfTime
 
 
 class ProvedInfeasible(Exception):

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from alloc.formulation import Array, ArrayModel, check_time
+from alloc.clock import check_time
+from alloc.formulation import Array, ArrayModel
 from alloc.objectives import Sense
 
 Index = npt.NDArray[np.int64]

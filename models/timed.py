@@ -8,7 +8,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from alloc.formulation import check_time, time_is_up
+from alloc.clock import check_time, time_is_up
 
 Rule = Callable[..., Any]
 
@@ -30,7 +30,7 @@ class TimedModel(pyo.ConcreteModel):  # type: ignore[misc]  # Pyomo has no types
     """A concrete model that ends with `OutOfTime` when the time to build it is up.
 
     Rows take most of the time, by their rules and as they are written out: at each of them, and
-    at each component, the model looks at the clock (`alloc.formulation.check_time`).
+    at each component, the model looks at the clock (`alloc.clock.check_time`).
     """
 
     def Constraint(self, *index: Any, **options: Any) -> Callable[[Rule], Rule]:

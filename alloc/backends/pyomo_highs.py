@@ -18,8 +18,9 @@ from scipy import sparse
 
 from alloc.backends import SolverOptions, highs
 from alloc.backends.second_proof import solve_and_prove
+from alloc.clock import time_limit
 from alloc.errors import OutOfTime
-from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult, building_within
+from alloc.formulation import Array, ArrayModel, CpSatModel, PyomoModel, RawResult
 
 MODEL_KIND = "pyomo"
 
@@ -39,7 +40,7 @@ def solve(model: ArrayModel | CpSatModel | PyomoModel, options: SolverOptions) -
     worst = np.inf if model.sense == "max" else -np.inf
     ends = time.perf_counter() + options.time_limit_s
     try:
-        with building_within(options.time_limit_s):
+        with time_limit(options.time_limit_s):
             arrays, columns = as_arrays(model)
     except OutOfTime:
         return RawResult(

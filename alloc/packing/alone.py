@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from alloc.clock import time_is_up
 from alloc.packing.pool import HostPool
 from alloc.problems.allocation.solution import TaskPlacement
 from alloc.topology import HostType, Topology
@@ -154,21 +155,26 @@ def _domains(topology: Topology, configuration: Configuration) -> Iterator[list[
         yield [h for h in of_type if domain[h] == k]
 
 
+_STEPS_A_LOOK = 1000
+"""Steps from one look at the clock to the next: a few milliseconds."""
+
+
 class Undecided(Exception):
     """A search of a packing that has used up its steps: nothing is known."""
 
 
 class Steps:
-    """The steps that a search may take.
+    """The steps that a search may take, and the time: `alloc.clock.time_limit`.
 
     Parameters
     ----------
     left
-        How many, 0 or more.
+        How many, 0 or more. A search with all it wants is one that must be decided, however long
+        it takes: it has no clock either.
     """
 
     def __init__(self, left: float = math.inf) -> None:
-        self.left = left
+        self.left = self._next_look = left
 
     def take(self, number: int = 1) -> None:
         """Count some steps.
@@ -176,10 +182,14 @@ class Steps:
         Raises
         ------
         Undecided
-            If there are no more.
+            If there are no more, or the time is up.
         """
         self.left -= number
-        if self.left < 0:
+        if self.left < self._next_look:
+            self._next_look = self.left - _STEPS_A_LOOK
+            if self.left < 0 or time_is_up():
+                raise Undecided
+        elif self.left < 0:
             raise Undecided
 
 

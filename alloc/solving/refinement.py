@@ -14,10 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from alloc.certificate import is_within
+from alloc.clock import time_limit
+from alloc.errors import OutOfTime
 from alloc.families import Family
 from alloc.formulation import BuiltModel, RawResult
 from alloc.objectives import Sense
 from alloc.solving.outcome import Progress, Settings
+
+_PLACING_S = 0.5
+"""Seconds to place an answer on hosts, at least: a limit is kept up to a second."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +100,16 @@ def solve_refined(
         The best solution, None without one; one that breaks a rule only where none is known that
         keeps them all.
     """
+
+    def extract(raw: RawResult, built: BuiltModel) -> Any:
+        if raw.values is None:
+            return None
+        with time_limit(max(settings.seconds_left(), _PLACING_S)):
+            return built.extract(raw.values)
+
     try:
         raw = before = solve(built)
-        solution = None if raw.values is None else built.extract(raw.values)
+        solution = extract(raw, built)
     except KeyboardInterrupt:
         if known is None:
             raise
@@ -115,11 +127,15 @@ def solve_refined(
             if question.reaches(solution, raw.bound, settings.gap):
                 break
             assert built.refine is not None
-            tighter = built.refine(raw.values)
-            if tighter is None:
-                break
+            try:
+                with time_limit(settings.seconds_left()):
+                    tighter = built.refine(raw.values)
+            except OutOfTime:
+                tighter = None
             if settings.time_is_up():
                 raw = replace(raw, limit="time")
+                break
+            if tighter is None:
                 break
             turns += 1
             known, built, before = solution, tighter, raw
@@ -127,8 +143,7 @@ def solve_refined(
             closer = max if question.sense == "min" else min
             if now.status != "infeasible" and closer(now.bound, before.bound) != now.bound:
                 now = replace(now, bound=before.bound, bound_proof=before.bound_proof)
-            found = None if now.values is None else built.extract(now.values)
-            raw, solution = now, found
+            raw, solution = now, extract(now, built)
     except KeyboardInterrupt:
         # What was found and proved before stands.
         raw = replace(raw, status="feasible", limit="interrupt")

@@ -12,16 +12,10 @@ from alloc.backends import BACKENDS, SolverOptions
 from alloc.backends import backend as named_backend
 from alloc.backends.second_proof import with_proof
 from alloc.certificate import Certificate
+from alloc.clock import time_limit
 from alloc.errors import CertificateError, OutOfTime, SolverError, UnsupportedFeatureError
 from alloc.families import AUTO, SCHEDULE, Family, family_of, load
-from alloc.formulation import (
-    ArrayModel,
-    BuiltModel,
-    CpSatModel,
-    ProvedInfeasible,
-    RawResult,
-    building_within,
-)
+from alloc.formulation import ArrayModel, BuiltModel, CpSatModel, ProvedInfeasible, RawResult
 from alloc.objectives import parse_goal
 from alloc.processes import limit_memory, memory_watch
 from alloc.result import Limits, Result
@@ -330,7 +324,7 @@ def _solve_model(
 ) -> Outcome[Any]:
     """Solve a model with a general solver."""
     solver = named_backend(backend_name)
-    with building_within(settings.seconds_left()):
+    with time_limit(settings.seconds_left()):
         built = chosen.build(solver.MODEL_KIND, problem, wanted, settings.held)
     report(f"built the {solver.MODEL_KIND} model")
     start = None

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
-from alloc.formulation import BuiltModel, CpSatModel, check_time
+from alloc.clock import check_time
+from alloc.formulation import BuiltModel, CpSatModel
 from alloc.models.malleable.costs import LevelCosts
 from alloc.models.malleable.data import Array
 from alloc.models.malleable.grid import Grid, Held, built_model, fractions, grid_of, idle_free

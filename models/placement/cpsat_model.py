@@ -7,7 +7,8 @@ import math
 import numpy as np
 from ortools.sat.python import cp_model
 
-from alloc.formulation import Array, ArrayModel, BuiltModel, CpSatModel, check_time
+from alloc.clock import check_time
+from alloc.formulation import Array, ArrayModel, BuiltModel, CpSatModel
 from alloc.models.placement.arrays import Reader, Starter
 from alloc.models.placement.facts import Facts
 from alloc.models.placement.measures import Expression, Measures

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from alloc.formulation import BuiltModel, CpSatModel, check_time
+from alloc.clock import check_time
+from alloc.formulation import BuiltModel, CpSatModel
 from alloc.problems.quadratic_assignment import Array, QuadraticAssignment
 
 _LARGEST_COEFFICIENT = 10**9

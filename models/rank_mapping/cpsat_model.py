@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from ortools.sat.python import cp_model
 
-from alloc.formulation import Array, CpSatModel, check_time
+from alloc.clock import check_time
+from alloc.formulation import Array, CpSatModel
 from alloc.models.rank_mapping.counts import CountProblem, Counts
 
 _LARGEST_COEFFICIENT = 10**9

@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 from ortools.sat.python import cp_model
 
-from alloc.formulation import BuiltModel, CpSatModel, check_time
+from alloc.clock import check_time
+from alloc.formulation import BuiltModel, CpSatModel
 from alloc.models.host_conflicts import Conflict
 from alloc.models.round.data import RoundData, built_model, round_data
 from alloc.problems.allocation.instance import Instance

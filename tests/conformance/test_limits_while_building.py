@@ -11,11 +11,12 @@ import pytest
 from problems_of_families import answered, tiny_problems
 
 import alloc
-from alloc import formulation
+import alloc.clock
 from alloc.backends import BACKENDS, backend, pyomo_highs
+from alloc.clock import check_time, time_limit
 from alloc.errors import OutOfTime, UnsupportedFeatureError
 from alloc.families import FAMILIES
-from alloc.formulation import ProvedInfeasible, building_within, check_time
+from alloc.formulation import ProvedInfeasible
 
 AT_ONCE = {("round", "arrays"), ("colocation", "arrays"), ("checkpointing", "arrays")}
 """A few steps of NumPy, without rows one by one: there is nothing to cut short."""
@@ -38,7 +39,7 @@ def ticks(monkeypatch):
     """Let the clock of models go on by a second each time that somebody looks at it."""
     count = itertools.count()
     clock = SimpleNamespace(perf_counter=lambda: float(next(count)))
-    monkeypatch.setattr(formulation, "time", clock)
+    monkeypatch.setattr(alloc.clock, "time", clock)
 
 
 def some_problem(name, kind):
@@ -54,7 +55,7 @@ def some_problem(name, kind):
 @pytest.mark.parametrize(("name", "kind"), MODELS)
 def test_every_model_looks_at_the_clock(name, kind):
     problem, _ = some_problem(name, kind)
-    with pytest.raises(OutOfTime), building_within(0.0):
+    with pytest.raises(OutOfTime), time_limit(0.0):
         FAMILIES[name].build(kind, problem)
 
 
@@ -63,9 +64,9 @@ def test_a_pyomo_model_looks_at_it_for_every_row_that_it_makes_or_writes(name, t
     problem, built = some_problem(name, "pyomo")
     rows = pyomo_highs.as_arrays(built.model)[0].matrix.shape[0]
     with caplog.at_level(logging.WARNING):
-        with pytest.raises(OutOfTime), building_within(0.9 * rows):
+        with pytest.raises(OutOfTime), time_limit(0.9 * rows):
             FAMILIES[name].build("pyomo", problem)
-        with pytest.raises(OutOfTime), building_within(0.9 * rows):
+        with pytest.raises(OutOfTime), time_limit(0.9 * rows):
             pyomo_highs.as_arrays(built.model)
     assert not caplog.records, "Pyomo reports a failure"
 
@@ -100,11 +101,11 @@ def test_a_start_outlives_a_limit_that_ends_while_the_model_is_built(name, way):
 
 
 def test_a_limit_ends_with_its_block_and_only_tightens_within_another():
-    with building_within(60.0):
-        with pytest.raises(OutOfTime), building_within(0.0):
+    with time_limit(60.0):
+        with pytest.raises(OutOfTime), time_limit(0.0):
             check_time()
         check_time()
-    with building_within(0.0), building_within(60.0), pytest.raises(OutOfTime):
+    with time_limit(0.0), time_limit(60.0), pytest.raises(OutOfTime):
         check_time()
     check_time()
 
@@ -116,7 +117,7 @@ def test_a_limit_is_its_threads_own():
         check_time()
         free.append(True)
 
-    with building_within(0.0):
+    with time_limit(0.0):
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()

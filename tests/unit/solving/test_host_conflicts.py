@@ -10,6 +10,7 @@ import pytest
 
 import alloc
 from alloc.backends import SolverOptions, highs
+from alloc.clock import time_limit
 from alloc.errors import SolverError
 from alloc.families import FAMILIES
 from alloc.models.capacity import burden_on_hosts, capacity_rows, pareto_front, use_order
@@ -66,6 +67,18 @@ def test_a_search_without_steps_says_nothing() -> None:
     topology, gangs = next(world for world in worlds if packs(*world))
     with pytest.raises(Undecided):
         place_together(topology, gangs, Steps(0))
+
+
+def test_a_search_looks_at_the_clock() -> None:
+    """Its steps may take long on large clusters; one that must be decided has no clock."""
+    worlds = (random_gangs(seed) for seed in range(20))
+    topology, gangs = next(world for world in worlds if packs(*world))
+    with time_limit(0.0):
+        with pytest.raises(Undecided):
+            place_together(topology, gangs)
+        assert Hosts(topology).conflict(gangs) is None
+        Steps().take(10**6)
+    assert place_together(topology, gangs) is not None
 
 
 @pytest.mark.parametrize("first", range(0, 200, 50))
@@ -154,15 +167,20 @@ def test_a_search_is_ended_by_its_steps_whatever_it_spends_them_on() -> None:
     assert hosts.conflict([kinds[k % 4] for k in range(150)]) is None
 
 
-def test_an_interrupt_keeps_what_was_found_and_proved() -> None:
-    """The first model is solved, its answer does not stand, and then the user has enough."""
+@pytest.fixture
+def two_hosts() -> Instance:
+    """Three gangs that fit the totals, of which the hosts hold two."""
     cluster = flat_cluster("two", HostType("h", 4, "v100"), 2)
     sizes = (3, 3, 2)
     jobs = tuple(
         Job(f"j{k}", 0.0, 100.0, (Configuration((TaskGroup("w", 1, 1000 * n),), 1.0),))
         for k, n in enumerate(sizes)
     )
-    instance = Instance("two", cluster, jobs, slot_s=1.0)
+    return Instance("two", cluster, jobs, slot_s=1.0)
+
+
+def test_an_interrupt_keeps_what_was_found_and_proved(two_hosts: Instance) -> None:
+    """The first model is solved, its answer does not stand, and then the user has enough."""
     asked: list[Any] = []
 
     def solve_once(built):
@@ -171,11 +189,31 @@ def test_an_interrupt_keeps_what_was_found_and_proved() -> None:
         asked.append(built)
         return highs.solve(built.model, SolverOptions(10.0))
 
-    question = Question(instance, FAMILIES["round"], "progress")
-    built = FAMILIES["round"].build("arrays", instance)
+    question = Question(two_hosts, FAMILIES["round"], "progress")
+    built = FAMILIES["round"].build("arrays", two_hosts)
     raw, solution = solve_refined(question, built, solve_once, Settings(), lambda line: None)
     assert raw.limit == "interrupt"
-    assert question.family.check(instance, solution) == []
+    assert question.family.check(two_hosts, solution) == []
     assert len(solution.assignments) == 2
-    best = alloc.solve(instance, "round")
+    best = alloc.solve(two_hosts, "round")
     assert raw.bound >= best.objective
+
+
+def test_time_that_ends_as_hosts_are_searched_keeps_what_was_found_and_proved(
+    two_hosts: Instance,
+) -> None:
+    """The first answer does not stand; why it does not is no longer searched."""
+    question = Question(two_hosts, FAMILIES["round"], "progress")
+    built = FAMILIES["round"].build("arrays", two_hosts)
+    settings = Settings(10.0)
+
+    def solve_until_the_end(built):
+        raw = highs.solve(built.model, SolverOptions(10.0))
+        object.__setattr__(settings, "seconds_left", lambda: 0.0)
+        return raw
+
+    raw, solution = solve_refined(question, built, solve_until_the_end, settings, lambda line: None)
+    assert raw.limit == "time"
+    assert question.family.check(two_hosts, solution) == []
+    assert len(solution.assignments) == 2
+    assert raw.bound >= alloc.solve(two_hosts, "round").objective
