@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alloc.instances.learning_worlds import SERVER
+from alloc.instances.dl2 import SERVER
 from benchmarks import foreign_worlds
 from benchmarks.foreign_worlds import compared, foreign
 
