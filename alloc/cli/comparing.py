@@ -106,7 +106,7 @@ def compare_command(
     from alloc.comparison import compare
 
     names = scheduler_list(schedulers)
-    require_errors_seen(knowledge, work_error)
+    require_errors_seen(knowledge, work_error, speed_error)
     if schedulers == ALL:
         names = _told_enough(names, knowledge)
     elif seeds > 1 and not (work_error or speed_error):
@@ -142,19 +142,24 @@ def compare_command(
     return code_of_comparison(comparison, whoever=whoever)
 
 
-def require_errors_seen(knowledge: str, work_error: float) -> None:
+def require_errors_seen(knowledge: str, work_error: float, speed_error: float) -> None:
     """Refuse an error of estimates where nothing is estimated.
 
     Raises
     ------
     InstanceError
-        If there is an error of work but schedulers see no estimates.
+        If there is an error of work but schedulers see no estimates, or one of speed but they see
+        the exact rates.
     """
-    if work_error > 0 and knowledge != "estimate":
-        raise InstanceError(
-            f"--work-error {work_error:g} needs estimates to be wrong, but schedulers are told "
-            f'"{knowledge}"; add --knowledge estimate, or leave --work-error out.'
-        )
+    for option, error, exact in (
+        ("--work-error", work_error, knowledge != "estimate"),
+        ("--speed-error", speed_error, knowledge == "exact"),
+    ):
+        if error > 0 and exact:
+            raise InstanceError(
+                f"{option} {error:g} needs estimates to be wrong, but schedulers are told "
+                f'"{knowledge}"; add --knowledge estimate, or leave {option} out.'
+            )
 
 
 def _told_enough(names: "list[str | Entry]", knowledge: str) -> "list[str | Entry]":

@@ -60,7 +60,7 @@ def simulate_command(
 ) -> ExitCode:
     """Run a scheduler on an instance and say what happened."""
     require_writable(output)
-    require_errors_seen(knowledge, work_error)
+    require_errors_seen(knowledge, work_error, speed_error)
     problem = read_instance(instance)
     from alloc.schedulers import make_scheduler
     from alloc.simulation import simulate

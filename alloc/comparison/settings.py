@@ -14,7 +14,8 @@ from alloc.errors import InstanceError, nearest
 from alloc.families import require_family
 from alloc.objectives import ScheduleObjective, WeightedSum, objective
 from alloc.schedulers.state import Knowledge, Scheduler
-from alloc.units import require_non_negative, require_positive
+from alloc.simulation.information import require_errors
+from alloc.units import require_positive
 
 OPTIMUM = "optimum"
 """Name of the row of the solved schedule, which no scheduler may have."""
@@ -96,9 +97,9 @@ class Settings:
     knowledge
         What schedulers are told of a job's work: ``exact``, ``estimate`` or ``none``.
     work_error
-        Relative error of the estimate of work, 0 or more.
+        Largest relative error of the estimate of work, 0 or more and below 1.
     speed_error
-        Relative error of the estimate of speed, 0 or more.
+        Largest relative error of the estimate of speed, 0 or more and below 1.
     objective
         What the gap is about: the name of a cost of schedules, or a weighted sum of some, such as
         ``weighted_jct + 10 makespan``.
@@ -127,8 +128,7 @@ class Settings:
                 f"{nearest(str(self.knowledge), get_args(Knowledge), '.')} "
                 f"Known: {', '.join(get_args(Knowledge))}."
             )
-        require_non_negative(self.work_error, where, "work_error")
-        require_non_negative(self.speed_error, where, "speed_error")
+        require_errors(self.knowledge, self.work_error, self.speed_error)
         require_positive(self.time_limit_s, where, "time_limit_s")
         found = objective(self.objective)
         terms = [term for _, term in found.terms] if isinstance(found, WeightedSum) else [found]
@@ -139,11 +139,6 @@ class Settings:
             )
         # Refused here, and not after all schedulers have run, for want of a bound.
         require_family(self.formulation).require_objective(None, self.objective)
-        if self.work_error and self.knowledge != "estimate":
-            raise InstanceError(
-                f'{where}: work_error is {self.work_error:g} but knowledge is "{self.knowledge}", '
-                'which leaves no estimates to be wrong; set knowledge="estimate".'
-            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain JSON values."""

@@ -19,6 +19,29 @@ LEVELS: tuple[Knowledge, ...] = ("none", "estimate", "exact")
 """What a scheduler may be told of work, from the least to the most."""
 
 
+def require_errors(knowledge: Knowledge, work_error: float, speed_error: float) -> None:
+    """Refuse errors out of range, and errors of what is not estimated.
+
+    Work is estimated at the level ``estimate`` alone, rates at all levels but ``exact``.
+
+    Raises
+    ------
+    InstanceError
+        If an error is below 0 or not below 1, or if there is nothing that it could be an error of.
+    """
+    for name, value, exact in (
+        ("work_error", work_error, knowledge != "estimate"),
+        ("speed_error", speed_error, knowledge == "exact"),
+    ):
+        if not 0 <= value < 1:
+            raise InstanceError(f"{name} is {value:g}; it must be 0 or more and below 1.")
+        if value and exact:
+            raise InstanceError(
+                f'{name} is {value:g} but knowledge is "{knowledge}", which leaves no estimates '
+                'to be wrong; set knowledge="estimate".'
+            )
+
+
 class Forecast:
     """What the scheduler is told of jobs: work and rates, with the errors of the experiment.
 
@@ -60,13 +83,7 @@ class Forecast:
                 f'knowledge "{knowledge}" is unknown{nearest(knowledge, LEVELS, ".")} '
                 f"Known: {', '.join(LEVELS)}."
             )
-        for name, value in (("work_error", work_error), ("speed_error", speed_error)):
-            if not 0 <= value < 1:
-                raise InstanceError(f"{name} is {value:g}; it must be at least 0 and below 1.")
-            if value and knowledge == "exact":
-                raise InstanceError(
-                    f'{name} is {value:g} but knowledge is "exact"; set knowledge="estimate".'
-                )
+        require_errors(knowledge, work_error, speed_error)
         self.knowledge = knowledge
         self.work_error, self.speed_error = work_error, speed_error
         work_rng, self._speed_rng = rng.spawn(2)

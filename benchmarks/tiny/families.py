@@ -35,7 +35,8 @@ _PLAIN = (
     ASSIGNMENT,
     CHECKPOINTING,
 )
-_WITHOUT_UNITS = (GANG, RULES)
+_WITHOUT_UNITS = (GANG,)
+"""One gang is placed or not: nothing in its problem has a weight."""
 
 FAMILIES: dict[str, Family] = {
     **{family.name: family for family in _PLAIN},

@@ -21,10 +21,14 @@ SEEDS = range(6)
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("units", ["", "-scaled"])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_way_agrees_with_enumeration(name: str) -> None:
-    """A family that is registered is tested here without anybody having to think of it."""
-    family, tiny = FAMILIES[name], TINY[OTHER_NAMES.get(name, name)]
+def test_every_way_agrees_with_enumeration(name: str, units: str) -> None:
+    """A family that is registered is tested here without anybody having to think of it.
+
+    In units of people, and with weights, rates, times and prices from 1e-9 to 1e12.
+    """
+    family, tiny = FAMILIES[name], TINY[OTHER_NAMES.get(name, name) + units]
     general = [known for known in BACKENDS if backend(known).MODEL_KIND in family.models]
     ways = dict.fromkeys((*family.methods, *general))
     missing = set(ways) - set(tiny.ways)

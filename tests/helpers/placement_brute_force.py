@@ -9,6 +9,8 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from alloc.objectives import parse_goal
 from alloc.problems.allocation.instance import Instance
 from alloc.problems.allocation.solution import Allocation, Assignment, TaskPlacement
@@ -74,16 +76,17 @@ def optimum(
     `allocations` are the feasible ones, if they are known already.
     """
     levels = parse_goal(goal).levels
-    signs = [1.0 if level.sense == "max" else -1.0 for level in levels]
-    best: tuple[float, ...] | None = None
-    for allocation in feasible(instance) if allocations is None else allocations:
-        values = tuple(
-            # Values that differ by rounding alone are equal, so that the next level decides.
-            round(sign * level.evaluate(instance, allocation), 9)
-            for sign, level in zip(signs, levels, strict=True)
-        )
-        if best is None or values > best:
-            best = values
-    if best is None:
+    signs = np.array([1.0 if level.sense == "max" else -1.0 for level in levels])
+    measured = [
+        [level.evaluate(instance, allocation) for level in levels]
+        for allocation in (feasible(instance) if allocations is None else allocations)
+    ]
+    if not measured:
         return None
-    return tuple(sign * value for sign, value in zip(signs, best, strict=True))
+    values = signs * measured
+    # Values that differ by rounding alone are equal, so that the next level decides; what rounding
+    # is, the largest value of the level says: a weight of 2.5e-9 is no 3e-9.
+    units = np.abs(values).max(axis=0)
+    units[units == 0.0] = 1.0
+    best = max(range(len(values)), key=lambda n: tuple(np.round(values[n] / units, 9)))
+    return tuple((signs * values[best]).tolist())

@@ -346,9 +346,12 @@ def _diagnosed(data: QuotaData, settings: Settings) -> tuple[str, tuple[Repair, 
         found.append((added / max(total, MILLI), capacity_repair))
     if problem.goal == "least_quota":
         looser, layout = _relaxed(data, "exceeding", limit, settings)
+        most = max(tenant.exceeding for tenant in problem.tenants)
+        share = math.inf
         if looser.values is not None:
             share = float(looser.values[layout.starts["relaxed"]])
-            most = max(tenant.exceeding for tenant in problem.tenants)
+        # A share of all the time is no promise, and a problem with it is refused.
+        if most + share < 1 - _ROUNDED_UP:
             exceeding_repair = Repair(
                 "exceeding",
                 "all tenants",
@@ -369,6 +372,9 @@ def _diagnosed(data: QuotaData, settings: Settings) -> tuple[str, tuple[Repair, 
 def _unless(raw: RawResult) -> str:
     return "" if raw.status == "optimal" else " (enough; less may do)"
 
+
+_ROUNDED_UP = 1e-3
+"""Most that a share of the time grows when it is written with three digits, rounded up."""
 
 TINY_MILLI = 1e-3
 """Milli-GPU below which a solver's continuous amount is rounding."""

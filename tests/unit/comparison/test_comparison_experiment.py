@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from alloc.comparison.tables import certificate_sentence
 from alloc.errors import CertificateError, InstanceError, SolverError, UnsupportedFeatureError
 from alloc.problems.allocation.instance import Instance
 from alloc.result import Result
+from alloc.schedulers import make_scheduler
 from alloc.schedulers.fifo import Fifo
+from alloc.simulation import simulate
 
 LIMIT_S = 20.0
 
@@ -151,7 +154,7 @@ def test_a_second_run_computes_nothing(queue: Instance, tmp_path: Path):
     [
         {"knowledge": "none"},
         {"work_error": 0.1, "knowledge": "estimate"},
-        {"speed_error": 0.1},
+        {"speed_error": 0.1, "knowledge": "estimate"},
     ],
 )
 def test_other_terms_are_other_cells(queue: Instance, tmp_path: Path, change: dict):
@@ -401,6 +404,8 @@ def test_families_take_one_value_an_instance(queue: Instance, other: Instance):
         ({"objective": "makespan then mean_jct"}, r"has 2 levels.* makespan, mean_jct"),
         ({"objective": "makespan + gpus_placed"}, r'"makespan \+ gpus_placed" is not a cost'),
         ({"work_error": 0.5}, r'work_error is 0.5 but knowledge is "exact".*"estimate"'),
+        ({"speed_error": 0.5}, r'speed_error is 0.5 but knowledge is "exact".*"estimate"'),
+        ({"work_error": 50, "knowledge": "estimate"}, r"work_error is 50; .* below 1"),
         ({"objective": "jct"}, r'unknown objective "jct"'),
         ({"jobs": 0}, r"jobs is 0; give 1 or more"),
         ({"jobs": 2, "parallel": "lokky"}, r'joblib has no backend "lokky"'),
@@ -417,6 +422,25 @@ def test_bad_requests_are_refused_in_a_sentence(queue: Instance, change: dict, s
     instances, schedulers = options.pop("instances"), options.pop("schedulers")
     with pytest.raises(InstanceError, match=sentence):
         compare(instances, schedulers, **options)
+
+
+@pytest.mark.parametrize("knowledge", ["exact", "estimate", "none"])
+@pytest.mark.parametrize("work_error", [0.0, 0.5, 1.0, -0.5, math.nan])
+@pytest.mark.parametrize("speed_error", [0.0, 0.5, 1.0, -0.5, math.nan])
+def test_terms_that_no_simulation_takes_are_refused_before_any_solve(
+    queue: Instance, knowledge: Any, work_error: float, speed_error: float
+):
+    """Found in the first simulation, each would be a row that failed, after minutes of solving."""
+    terms = {"knowledge": knowledge, "work_error": work_error, "speed_error": speed_error}
+
+    def refusal(ask: Callable[..., object], *arguments: object) -> str | None:
+        try:
+            ask(*arguments, **terms)
+        except InstanceError as error:
+            return str(error)
+        return None
+
+    assert refusal(Settings) == refusal(simulate, queue, make_scheduler("fifo"))
 
 
 def test_an_instance_given_twice_is_refused(queue: Instance):
