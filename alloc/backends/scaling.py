@@ -104,9 +104,9 @@ class Scaling:
         objective = power_of_two(float(np.abs(model.cost * columns).max(initial=0.0)))
         # Tolerances would hide what costs little a unit and has many: it comes in larger units.
         cost = np.abs(model.cost) * columns * objective
-        ranges = (model.upper - model.lower) / columns
-        cheap = ~model.integer & (cost > 0.0) & (cost < _CHEAP) & (cost * ranges > _CHEAP)
+        cheap = ~model.integer & (cost > 0.0) & (cost < _CHEAP)
         if cheap.any():
+            ranges = (model.upper - model.lower) / columns
             larger = np.minimum(ranges[cheap], _SMALLEST / cost[cheap])
             columns[cheap] /= powers_of_two(np.maximum(larger, 1.0))
             scaled = entries.largest_of_rows(entries.sizes * columns[entries.columns]) * rows
