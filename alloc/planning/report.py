@@ -136,8 +136,8 @@ def plan(
         If an option makes no sense.
     """
     if replay is None:
-        report = PlanReport(problem, solve_plan(problem, limits, before, progress, keep=True))
-        return _checked(report, held_out, limits)
+        result = solve_plan(problem, limits, before, progress, keep=True).complete()
+        return _checked(PlanReport(problem, result), held_out, limits)
 
     def within(seconds: float | None) -> Limits:
         return limits if seconds is None else replace(limits, seconds=seconds)
@@ -152,6 +152,7 @@ def plan(
         seconds=limits.seconds,
         progress=progress,
     )
+    replayed.result.complete()  # of all plans this one alone is reported
     return _checked(PlanReport(problem, replayed.result, replayed), held_out, limits)
 
 
