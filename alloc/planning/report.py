@@ -36,7 +36,10 @@ def solve_plan(
     """
     start = None if before is None else before.solution
     result = right_size(problem, limits=limits, start=start, progress=progress)
-    if result.certificate.limit == "interrupt" and not keep:
+    if keep:
+        return result
+    result = result.complete()
+    if result.certificate.limit == "interrupt":
         raise KeyboardInterrupt
     return result
 
