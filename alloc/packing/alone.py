@@ -64,7 +64,7 @@ def which_stand_alone(
             ],
         ]
         if any(all(map(operator.le, of_tasks, larger)) for larger in known):
-            able[c] = True
+            able[c] = topology.known_gangs[configuration.gang] = True
         elif (verdict := _verdict(topology, configuration)) is not False:
             able[c] = True
             if verdict:

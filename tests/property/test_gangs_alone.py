@@ -10,7 +10,13 @@ from random import Random
 import pytest
 
 from alloc.errors import InstanceError, UnsupportedFeatureError
-from alloc.packing import HostPool, place_alone, stands_alone, which_stand_alone
+from alloc.packing import (
+    HostPool,
+    place_alone,
+    stands_alone,
+    surely_stands_alone,
+    which_stand_alone,
+)
 from alloc.packing.alone import Steps, Undecided
 from alloc.problems.allocation.instance import Instance, misfit
 from alloc.solving import solve
@@ -88,6 +94,8 @@ def test_a_table_takes_a_search_or_two(monkeypatch: pytest.MonkeyPatch) -> None:
         for p in range(1, 17)
     ]
     assert which_stand_alone(topology, table).all()
+    # Nor later: who asks for one of them is told what is known.
+    assert all(surely_stands_alone(topology, gang) for gang in table)
     assert len(asked) == 1
 
 
