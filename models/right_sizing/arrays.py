@@ -132,9 +132,10 @@ def _budget_rows(
     yield _entries(row[:, None], spent.col, counted[:, spent.row] * spent.data)
     quarter = np.tile(np.arange(data.num_quarters), len(data.probability))
     each = np.repeat(data.probability, data.num_quarters)[:, None] * blocks.cost
-    running = counted[:, quarter][:, :, None] * each
     columns = len(first.cost) + np.arange(each.size).reshape(each.shape)
-    yield _entries(row[:, None, None], columns, running)
+    budget, block = np.nonzero(counted[:, quarter])
+    share = counted[budget, quarter[block]]
+    yield _entries(row[budget, None], columns[block], share[:, None] * each[block])
 
 
 def build_arrays(problem: PlanningProblem, objective: str = "cost") -> BuiltModel:
