@@ -20,6 +20,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from alloc.errors import nearest
 from benchmarks import before_after_workloads
@@ -190,12 +191,21 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
 def write_record(path: Path, before: Path, rows: Sequence[Row]) -> None:
     """Write the rows, with what they depend on, as JSON, in the place of older ones of their names.
 
-    Groups that were run one after the other make one record.
+    Groups that were run one after the other make one record; rows of other commits, or of another
+    machine, are no part of it.
     """
-    known = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else {}
     new = {row.name: {**dataclasses.asdict(row), "ratio": row.ratio} for row in rows}
-    record = {"before": commit_of(before), "environment": environment(), "rows": known | new}
+    record = {"before": commit_of(before), "environment": environment(), "rows": new}
+    if path.exists():
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if _origin(known) == _origin(record):
+            record["rows"] = known["rows"] | new
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _origin(record: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return the commits, machine and packages of a record: all but the load of the moment."""
+    return record["before"], {**record["environment"], "load": ""}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import before_after
+from benchmarks import before_after, before_after_workloads
 from benchmarks.before_after import Row, ends_left_out, run_in, verdicts, write_record
 from benchmarks.before_after_workloads import WORKLOADS, Workload, run
 
@@ -60,17 +60,36 @@ def test_a_record_takes_groups_one_after_the_other(tmp_path):
     assert {name: found["ratio"] for name, found in rows.items()} == {"one": 1.0, "two": 2.0}
 
 
-def test_a_workload_prepares_each_input_off_the_clock():
-    seen = []
-    work = Workload(
-        lambda case: [case], lambda made: seen.append(made) or "done", "case", "warm", 2
-    )
-    seconds, answer = run(work)
-    assert (seen, answer) == ([["warm"], ["case"], ["case"]], "done")
-    assert seconds < 1.0
+@pytest.mark.parametrize("part", ["before", "environment"])
+def test_a_record_holds_no_rows_of_another_commit_or_machine(tmp_path, part):
+    path = tmp_path / "record.json"
+    write_record(path, HERE, [row("one")])
+    known = json.loads(path.read_text())
+    path.write_text(json.dumps(known | {part: {"before": "1234567", "environment": {}}[part]}))
+    write_record(path, HERE, [row("two")])
+    assert [*json.loads(path.read_text())["rows"]] == ["two"]
+
+
+def test_a_workload_prepares_each_input_off_the_clock(monkeypatch):
+    """By a clock that preparing moves by 100 s and working by 3."""
+    seen, passed = [], [0.0]
+    monkeypatch.setattr(before_after_workloads, "cpu_s", lambda: passed[0])
+
+    def prepare(case):
+        passed[0] += 100.0
+        return [case]
+
+    def work(made):
+        passed[0] += 3.0
+        seen.append(made)
+        return "done"
+
+    assert run(Workload(prepare, work, "case", "warm", 2)) == (3.0, "done")
+    assert seen == [["warm"], ["case"], ["case"]]
     assert run(Workload(str, lambda made: 0.25, "case", "warm", 2))[0] == 0.25
 
 
+@pytest.mark.long
 def test_a_group_runs_in_a_process_of_a_tree():
     found = run_in(HERE, "placement")
     assert {*found} == {*WORKLOADS["placement"]}
