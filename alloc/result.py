@@ -178,7 +178,7 @@ class Deferred(Sequence[T]):
     Parameters
     ----------
     work_out
-        Returns the items; Ctrl-C in it goes to who looks, and nothing is kept.
+        Returns the items; Ctrl-C in it goes to who looks, and the next one to look begins afresh.
     """
 
     def __init__(self, work_out: Callable[[], Sequence[T]]) -> None:
@@ -188,19 +188,11 @@ class Deferred(Sequence[T]):
     @property
     def items(self) -> tuple[T, ...]:
         """The items."""
-        if self._work_out is not None:
-            self._items = tuple(self._work_out())
+        work_out = self._work_out  # another thread may be at it
+        if work_out is not None:
+            self._items = tuple(work_out())
             self._work_out = None  # with all the data that it holds
         return self._items
-
-    def settle(self) -> bool:
-        """Work the items out now; return False if Ctrl-C ended that: then there are none."""
-        try:
-            self.items  # noqa: B018
-        except KeyboardInterrupt:
-            self._work_out = None
-            return False
-        return True
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -227,8 +219,6 @@ class Deferred(Sequence[T]):
         return repr(self.items)
 
     def __reduce__(self) -> tuple[type, tuple[tuple[T, ...]]]:
-        # What is sent to another process is an answer that Ctrl-C must not lose.
-        self.settle()
         return tuple, (self.items,)
 
 
@@ -272,12 +262,19 @@ class Result(Documented, Generic[S]):
     def complete(self) -> Result[S]:
         """Work out what is deferred, and return the result.
 
-        Ctrl-C in it leaves the sensitivities out, and is the limit of the certificate returned: the
-        answer is kept.
+        Ctrl-C in it keeps the answer: what is returned then has no sensitivities, and the interrupt
+        as the limit of its certificate.
         """
-        if not isinstance(self.sensitivities, Deferred) or self.sensitivities.settle():
-            return self
-        return self.replace(certificate=self.certificate.replace(limit="interrupt"))
+        try:
+            len(self.sensitivities)
+        except KeyboardInterrupt:
+            certificate = self.certificate.replace(limit="interrupt")
+            return self.replace(certificate=certificate, sensitivities=())
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is sent to another process is an answer that Ctrl-C must not lose.
+        return vars(self.complete())
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return it, complete, as a JSON document, and write it if a path is given.

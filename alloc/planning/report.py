@@ -155,8 +155,16 @@ def plan(
         seconds=limits.seconds,
         progress=progress,
     )
-    replayed.result.complete()  # of all plans this one alone is reported
+    replayed = _complete(replayed)
     return _checked(PlanReport(problem, replayed.result, replayed), held_out, limits)
+
+
+def _complete(replayed: Replayed) -> Replayed:
+    """Work out what the answer defers: of all plans this one alone is reported."""
+    answer = replayed.answer
+    complete = replace(answer, result=answer.result.complete())
+    turns = tuple(complete if turn is answer else turn for turn in replayed.iterations)
+    return replace(replayed, iterations=turns)
 
 
 def _checked(report: PlanReport, held_out: Sequence[Scenario], limits: Limits) -> PlanReport:

@@ -8,12 +8,15 @@ import pytest
 
 from alloc.documents.formats import format_of
 from alloc.instances.stored_planning import load_stored_planning
+from alloc.planning.documents import encode_report
+from alloc.planning.replay import ReplaySettings
 from alloc.planning.report import plan
 from alloc.result import Deferred, Limits, Result
-from alloc.solving import solve
+from alloc.solving import isolation, solve, solver
 from alloc.solving.right_sizing import method
 
 LIMITS = Limits(gap=1e-4)
+REPLAY = ReplaySettings(jobs=20, replications=2)
 
 
 @pytest.fixture
@@ -109,12 +112,49 @@ def test_an_interrupt_while_a_result_is_written_or_sent_keeps_the_answer(interru
     sent = pickle.loads(pickle.dumps(solve(tiny(), limits=LIMITS)))
     assert sent.solution is not None
     assert sent.sensitivities == ()
+    assert sent.certificate.limit == "interrupt"
+
+
+def test_what_an_interrupt_left_out_is_said_every_time(interrupted):
+    """The second document of a result says what the first said."""
+    result = solve(tiny(), limits=LIMITS)
+    assert result.to_json() == result.to_json()
+    assert result.complete().certificate.limit == "interrupt"
+    assert result.complete().complete().certificate.limit == "interrupt"
+
+
+@pytest.mark.parametrize("memory_mib", [None, 10**6])
+def test_a_process_of_its_own_completes_what_it_sends(monkeypatch, counted, memory_mib):
+    """There, limits and Ctrl-C count no more once the answer is on its way."""
+    monkeypatch.setattr(solver, "limit_memory", lambda mib: None)
+    monkeypatch.setattr(
+        isolation, "run_isolated", lambda run, *given, on_death, **options: run(*given, **options)
+    )
+    limits = LIMITS.replace(memory_mib=memory_mib)
+    result = solve(tiny(), limits=limits, isolated=True)
+    assert len(counted) == 1
+    assert result.sensitivities
+    assert len(counted) == 1
 
 
 def test_an_interrupted_report_keeps_its_plan(interrupted):
     report = plan(tiny(), limits=LIMITS)
     assert report.result.solution is not None
     assert report.interrupted
+
+
+def test_an_interrupted_report_of_a_replay_keeps_its_plan_and_says_so(interrupted):
+    report = plan(tiny(), limits=LIMITS, replay=REPLAY, max_iterations=1)
+    assert report.result.solution is not None
+    assert report.interrupted
+    assert encode_report(report)["result"]["certificate"]["limit"] == "interrupt"
+
+
+def test_of_a_replay_the_answer_alone_is_complete(counted):
+    report = plan(tiny(), limits=LIMITS, replay=REPLAY, max_iterations=2)
+    assert len(counted) == 1
+    assert encode_report(report)["result"]["sensitivities"]
+    assert len(counted) == 1
 
 
 def test_a_report_is_complete(counted):
