@@ -6,11 +6,13 @@ graph, solved exactly or in rolling horizons, with a proof of how good each answ
 Importing alloc loads nothing yet: every part loads when it is used.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from alloc.serialisation import answer_with as _answer_with
 
+TYPE_CHECKING = False  # as type checkers know it; `typing` takes longer to load than all of this
+
 if TYPE_CHECKING:
+    import typing
+
     from alloc import planning as planning
     from alloc.certificate import Certificate as Certificate
     from alloc.documents.reading import load as load
@@ -113,7 +115,7 @@ _ROOMS = (
 """Modules that are there as ``alloc.NAME`` without an import of their own."""
 
 
-def _format_of_type(record_class: Any) -> Any:
+def _format_of_type(record_class: "typing.Any") -> "typing.Any":
     """Return the format of the documents of a type: the types themselves import none."""
     from alloc.documents import format_of_type
 
@@ -123,7 +125,7 @@ def _format_of_type(record_class: Any) -> Any:
 _answer_with(_format_of_type)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "typing.Any":
     """Load what is asked for when it is asked for."""
     from importlib import import_module
 

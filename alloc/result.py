@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, Generic, TypeVar
+from os import PathLike
+from typing import Any, Generic, TypeVar, overload
 
 from alloc.certificate import OPTIMALITY_GAP, Certificate, Status
 from alloc.errors import AllocError, InstanceError
@@ -165,6 +167,59 @@ class Sensitivity:
 
 
 S = TypeVar("S")
+T = TypeVar("T")
+
+
+class Deferred(Sequence[T]):
+    """A sequence that is worked out when somebody first looks at it, and then kept.
+
+    It equals the tuple of its items, and is pickled as that.
+
+    Parameters
+    ----------
+    work_out
+        Returns the items; Ctrl-C in it goes to who looks, and the next one to look begins afresh.
+    """
+
+    def __init__(self, work_out: Callable[[], Sequence[T]]) -> None:
+        self._work_out: Callable[[], Sequence[T]] | None = work_out
+        self._items: tuple[T, ...] = ()
+
+    @property
+    def items(self) -> tuple[T, ...]:
+        """The items."""
+        work_out = self._work_out  # another thread may be at it
+        if work_out is not None:
+            self._items = tuple(work_out())
+            self._work_out = None  # with all the data that it holds
+        return self._items
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        return self.items[index]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __eq__(self, other: object) -> bool:
+        return self.items == (other.items if isinstance(other, Deferred) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.items)
+
+    def __repr__(self) -> str:
+        return repr(self.items)
+
+    def __reduce__(self) -> tuple[type, tuple[tuple[T, ...]]]:
+        return tuple, (self.items,)
 
 
 @dataclass(frozen=True)
@@ -189,7 +244,8 @@ class Result(Documented, Generic[S]):
         For an infeasible problem, what would make it feasible, the option that changes least
         first.
     sensitivities
-        What a little more of each thing would do to the objective.
+        What a little more of each thing would do to the objective. Where it takes further solves,
+        it is worked out when it is first looked at (`Deferred`), in the time that the search left.
     assumptions
         What the answer takes for granted, in sentences.
     """
@@ -200,8 +256,42 @@ class Result(Documented, Generic[S]):
     conflict: str | None = None
     stages: tuple[Certificate, ...] = ()
     repairs: tuple[Repair, ...] = ()
-    sensitivities: tuple[Sensitivity, ...] = ()
+    sensitivities: Sequence[Sensitivity] = ()
     assumptions: tuple[str, ...] = ()
+
+    def complete(self) -> Result[S]:
+        """Work out what is deferred, and return the result.
+
+        Ctrl-C in it keeps the answer: what is returned then has no sensitivities, and the interrupt
+        as the limit of its certificate.
+        """
+        try:
+            len(self.sensitivities)
+        except KeyboardInterrupt:
+            certificate = self.certificate.replace(limit="interrupt")
+            return self.replace(certificate=certificate, sensitivities=())
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is sent to another process is an answer that Ctrl-C must not lose.
+        return vars(self.complete())
+
+    def to_json(self, path: str | PathLike[str] | None = None) -> str:
+        """Return it, complete, as a JSON document, and write it if a path is given.
+
+        Parameters
+        ----------
+        path
+            Path of the file, or None to write none; compressed where its name ends in ``.gz``.
+
+        Raises
+        ------
+        InstanceError
+            If a name or number in it has no place in a document.
+        AllocError
+            If the file cannot be written; what was there before is still there.
+        """
+        return super(Result, self.complete()).to_json(path)
 
     @property
     def status(self) -> Status:

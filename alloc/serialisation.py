@@ -7,37 +7,39 @@ open before any part of it, says who answers.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
-from os import PathLike
-from typing import Any, Protocol, Self, TypeVar, cast
+TYPE_CHECKING = False
+"""`import alloc` loads this module, and `typing` would take ten times as long as all of it."""
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from os import PathLike
+    from typing import Any, Protocol, Self, TypeVar
 
+    T = TypeVar("T")
 
-class DocumentFormat(Protocol[T]):
-    """How values of one type are written and read."""
+    class DocumentFormat(Protocol[T]):
+        """How values of one type are written and read."""
 
-    @property
-    def kind(self) -> str:
-        """What the documents are called."""
-        ...
+        @property
+        def kind(self) -> str:
+            """What the documents are called."""
+            ...
 
-    def write(self, value: T, path: str | PathLike[str] | None = None) -> str:
-        """Return a value as a JSON document, and write it if a path is given."""
-        ...
+        def write(self, value: T, path: str | PathLike[str] | None = None) -> str:
+            """Return a value as a JSON document, and write it if a path is given."""
+            ...
 
-    def parse(self, text: str | bytes) -> T:
-        """Read a value from the text of a JSON document."""
-        ...
+        def parse(self, text: str | bytes) -> T:
+            """Read a value from the text of a JSON document."""
+            ...
 
-    def load(self, path: str | PathLike[str]) -> T:
-        """Read a value from a JSON file."""
-        ...
+        def load(self, path: str | PathLike[str]) -> T:
+            """Read a value from a JSON file."""
+            ...
 
-    def fingerprint(self, value: T) -> str:
-        """Return the SHA-256 of the problem that a value is, hexadecimal."""
-        ...
+        def fingerprint(self, value: T) -> str:
+            """Return the SHA-256 of the problem that a value is, hexadecimal."""
+            ...
 
 
 _answers: list[Callable[[Any], DocumentFormat[Any]]] = []
@@ -64,7 +66,10 @@ class Documented:
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed."""
-        return cast(Self, dataclasses.replace(cast(Any, self), **changes))
+        import dataclasses  # here, since it is as slow to load as `typing`
+        from typing import cast
+
+        return cast("Self", dataclasses.replace(cast("Any", self), **changes))
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return it as a JSON document, and write it if a path is given.

@@ -31,7 +31,7 @@ def environment() -> dict[str, str]:
         "memory": _memory(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "commit": _commit(),
+        "commit": commit_of(Path(__file__).resolve().parent.parent),
     }
     for package in PACKAGES:
         try:
@@ -72,9 +72,8 @@ def _memory() -> str:
     return f"{total / 2**30:.1f} GiB"
 
 
-def _commit() -> str:
-    """Return the commit of the checkout, marked when files differ from it."""
-    root = Path(__file__).resolve().parent.parent
+def commit_of(root: Path) -> str:
+    """Return the commit of a checkout, marked when files differ from it."""
     try:
         found = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"],

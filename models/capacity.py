@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.models.host_conflicts import kind_of
-from alloc.packing import stands_alone
+from alloc.packing import which_stand_alone
 from alloc.problems.allocation.instance import Instance
 from alloc.topology import Topology
 from alloc.workload import Configuration
@@ -119,9 +119,9 @@ def fitting_configurations(
     use
         Their use of the rows, shape (configurations, R).
     """
-    within_rows = np.flatnonzero((use <= rows.capacity).all(axis=1)).tolist()
-    able = [c for c in within_rows if stands_alone(topology, configurations[c])]
-    return np.array(able, dtype=np.int64)
+    within_rows = np.flatnonzero((use <= rows.capacity).all(axis=1))
+    able = which_stand_alone(topology, [configurations[c] for c in within_rows.tolist()])
+    return np.asarray(within_rows[able], dtype=np.int64)
 
 
 def shape_of(configurations: Sequence[Configuration]) -> Hashable:

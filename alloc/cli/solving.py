@@ -78,7 +78,7 @@ def solve_command(
             limits=Limits(time_limit, gap, seed, workers, memory_limit),
             warm_start=start,
             progress=report,
-        )
+        ).complete()
     if output is not None:
         save(result.to_json, output)
     if json:

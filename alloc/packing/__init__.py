@@ -13,6 +13,7 @@ from alloc.packing.alone import on_one_axis as on_one_axis
 from alloc.packing.alone import place_alone as place_alone
 from alloc.packing.alone import stands_alone as stands_alone
 from alloc.packing.alone import surely_stands_alone as surely_stands_alone
+from alloc.packing.alone import which_stand_alone as which_stand_alone
 from alloc.packing.joint import place_jointly as place_jointly
 from alloc.packing.pool import HostPool as HostPool
 from alloc.packing.pool import Rule as Rule

@@ -9,9 +9,12 @@ filled in the same way.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import operator
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from alloc.clock import time_is_up
 from alloc.packing.pool import HostPool
@@ -36,6 +39,38 @@ def stands_alone(topology: Topology, configuration: Configuration) -> bool:
     the topology, since schedulers ask about the same gangs all along.
     """
     return _verdict(topology, configuration) is not False
+
+
+def which_stand_alone(
+    topology: Topology, configurations: Sequence[Configuration]
+) -> npt.NDArray[np.bool_]:
+    """Return what `stands_alone` says of each of many configurations.
+
+    Hosts that hold a gang hold one with fewer tasks of the same kinds. So the largest gangs are
+    asked for first, and whatever is no larger than one that stands is not searched for: a table of
+    workers and parameter servers, as a rule, takes a search or two.
+    """
+    standing: dict[Hashable, list[Counts]] = defaultdict(list)
+    counts = [tuple(group.count for group in one.tasks) for one in configurations]
+    able = np.zeros(len(counts), dtype=bool)
+    for c in sorted(range(len(counts)), key=lambda c: sum(counts[c]), reverse=True):
+        configuration, of_tasks = configurations[c], counts[c]
+        known = standing[
+            configuration.gpu_type,
+            configuration.within,
+            # Demands are on an axis of resources; without the names they are not comparable.
+            *[
+                (g.demand, g.gpu_memory_mib, g.mig_profile, g.resources_on_axis)
+                for g in configuration.tasks
+            ],
+        ]
+        if any(all(map(operator.le, of_tasks, larger)) for larger in known):
+            able[c] = topology.known_gangs[configuration.gang] = True
+        elif (verdict := _verdict(topology, configuration)) is not False:
+            able[c] = True
+            if verdict:
+                known.append(of_tasks)
+    return able
 
 
 def surely_stands_alone(topology: Topology, configuration: Configuration) -> bool:

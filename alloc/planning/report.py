@@ -36,7 +36,10 @@ def solve_plan(
     """
     start = None if before is None else before.solution
     result = right_size(problem, limits=limits, start=start, progress=progress)
-    if result.certificate.limit == "interrupt" and not keep:
+    if keep:
+        return result
+    result = result.complete()
+    if result.certificate.limit == "interrupt":
         raise KeyboardInterrupt
     return result
 
@@ -136,8 +139,8 @@ def plan(
         If an option makes no sense.
     """
     if replay is None:
-        report = PlanReport(problem, solve_plan(problem, limits, before, progress, keep=True))
-        return _checked(report, held_out, limits)
+        result = solve_plan(problem, limits, before, progress, keep=True).complete()
+        return _checked(PlanReport(problem, result), held_out, limits)
 
     def within(seconds: float | None) -> Limits:
         return limits if seconds is None else replace(limits, seconds=seconds)
@@ -152,7 +155,16 @@ def plan(
         seconds=limits.seconds,
         progress=progress,
     )
+    replayed = _complete(replayed)
     return _checked(PlanReport(problem, replayed.result, replayed), held_out, limits)
+
+
+def _complete(replayed: Replayed) -> Replayed:
+    """Work out what the answer defers: of all plans this one alone is reported."""
+    answer = replayed.answer
+    complete = replace(answer, result=answer.result.complete())
+    turns = tuple(complete if turn is answer else turn for turn in replayed.iterations)
+    return replace(replayed, iterations=turns)
 
 
 def _checked(report: PlanReport, held_out: Sequence[Scenario], limits: Limits) -> PlanReport:

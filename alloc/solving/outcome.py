@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -134,7 +134,7 @@ class Outcome(Generic[S]):
     conflict: str | None = None
     stages: tuple[Stage, ...] = ()
     repairs: tuple[Repair, ...] = ()
-    sensitivities: tuple[Sensitivity, ...] = ()
+    sensitivities: Sequence[Sensitivity] = ()
     assumptions: tuple[str, ...] = ()
 
 

@@ -194,7 +194,7 @@ def _solve_isolated(
 
     mib = limits.memory_mib
     result: Result[Any] = run_isolated(
-        solve if mib is None else _solve_within_memory,
+        _solve_complete if mib is None else _solve_within_memory,
         *arguments,
         limits=limits,
         progress=report,
@@ -204,6 +204,11 @@ def _solve_isolated(
     return result
 
 
+def _solve_complete(*arguments: Any, **options: Any) -> Result[Any]:
+    """Solve, and work out what is deferred, while limits and Ctrl-C still count."""
+    return solve(*arguments, **options).complete()
+
+
 def _solve_within_memory(*arguments: Any, limits: Limits, **options: Any) -> Result[Any]:
     """Solve in this process, which is there for nothing else, within a limit of its memory."""
     mib = limits.memory_mib
@@ -211,7 +216,7 @@ def _solve_within_memory(*arguments: Any, limits: Limits, **options: Any) -> Res
     limit_memory(mib)
     try:
         with memory_watch(mib) as watch:
-            result = solve(*arguments, limits=limits.replace(memory_mib=None), **options)
+            result = _solve_complete(*arguments, limits=limits.replace(memory_mib=None), **options)
     except MemoryError:
         raise SolverError(
             f"the search asked at once for more than was left of {mib} MiB of memory; raise "

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from alloc.errors import InstanceError, nearest
 from alloc.topology.host import Domain, GpuLink, Host, HostType, NetworkLink
 from alloc.topology.topology import GPU, HOST, RESOURCE, Topology
+
+if TYPE_CHECKING:
+    import networkx as nx  # it takes as long to load as all of `alloc.topology`
 
 _DEVICE = "device"
 _CONTAINS = "contains"
@@ -160,6 +161,8 @@ class _Reader:
         return max(candidates, key=lambda other: self.rank[self.level(other)], default=None)
 
     def require_no_cycle(self) -> None:
+        import networkx as nx
+
         contains = nx.Graph()
         for a, b, kind in self.graph.edges(data="kind"):
             if kind == _CONTAINS and self.level(a) in self.rank and self.level(b) in self.rank:
@@ -252,6 +255,8 @@ class _Reader:
 
     def require_connected(self, networked: bool) -> None:
         """Refuse pieces, but for a flat cluster: hosts without domains or links."""
+        import networkx as nx
+
         if not networked or nx.is_connected(self.graph):
             return
         first, second = (next(iter(part)) for part in list(self.pieces())[:2])
@@ -262,6 +267,8 @@ class _Reader:
 
     def pieces(self) -> list[list[str]]:
         """Return the connected pieces, nodes in the order of the graph."""
+        import networkx as nx
+
         order = {node: k for k, node in enumerate(self.graph)}
         parts = nx.connected_components(self.graph)
         return sorted(

@@ -16,14 +16,17 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import InstanceError, nearest
 from alloc.topology.host import HostType
 from alloc.topology.topology import Topology
+
+if TYPE_CHECKING:
+    import networkx as nx  # it takes as long to load as all of `alloc.topology`
 
 _UNLIMITED = float("inf")
 
@@ -168,6 +171,8 @@ class Network:
         InstanceError
             If a host is not in the topology.
         """
+        import networkx as nx
+
         source, sink = ("source",), ("sink",)
         flow = nx.DiGraph()
         flow.add_nodes_from((source, sink))
@@ -316,6 +321,8 @@ class Network:
 
 def _wired_parts(kind: HostType) -> dict[str, int]:
     """Return for each device of a host the number of the part of devices it is wired to."""
+    import networkx as nx
+
     wires = nx.Graph()
     wires.add_nodes_from(f"gpu{g}" for g in range(kind.num_gpus))
     wires.add_edges_from((link.a, link.b) for link in kind.links)

@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +15,9 @@ from alloc.errors import InstanceError, nearest
 from alloc.resources import amounts_of, on_axis
 from alloc.topology.host import Domain, Host, HostType, NetworkLink
 from alloc.units import RESOURCES
+
+if TYPE_CHECKING:
+    import networkx as nx  # it takes as long to load as all of `alloc.topology`
 
 HOST = "host"
 GPU = "gpu"
@@ -243,6 +245,8 @@ class Topology:
         kind ``"contains"`` and unlimited bandwidth. Other resources are attributes of the host, or
         of the graph if they are the cluster's: ``"resource:nvme_gib"``.
         """
+        import networkx as nx
+
         graph = nx.Graph(name=self.name, levels=[*self.levels, HOST, GPU])
         graph.graph.update(_attributes(self.resources))
         for domain in self.domains:

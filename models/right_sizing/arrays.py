@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,9 @@ from alloc.models.right_sizing.first_stage import FirstStage, first_stage
 from alloc.models.right_sizing.reading import read_plan
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
+
+Entries = tuple[Ints, Ints, Array]
+"""Rows, columns and values of entries of a matrix."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,79 +56,86 @@ def extensive(
     first = first_stage(data) if first is None else first
     blocks = Blocks(data) if blocks is None else blocks
     scenarios, quarters = data.demand.shape[:2]
-    n, count = len(first.cost), scenarios * quarters
-    links, lower = [], []
-    right, waived, uppers = blocks.right_hand_sides(), blocks.waived(), blocks.uppers()
-    for w in range(scenarios):
-        for t in range(quarters):
-            place = _spread(blocks.first_stage, first.linked(t), n)
-            if len(first.waive):
-                lift = np.flatnonzero(waived[w, t])
-                at = (lift, np.full(len(lift), first.waive[w]))
-                place = place + sparse.coo_array((waived[w, t, lift], at), shape=place.shape)
-            links.append(place)
-            lower.append(right[w, t])
-    weight = data.probability[:, None] * data.discount[None, :]
-    block_cost = (weight[:, :, None] * blocks.cost).ravel()
-    body = [
-        [first.matrix, None],
-        [
-            sparse.vstack(links, format="csr"),
-            sparse.block_diag([blocks.matrix] * count, format="csr"),
-        ],
-    ]
-    budget, limits = _budget(data, first, blocks, unit)
-    if len(limits):
-        body.append(budget)
-    matrix = sparse.block_array(body, format="csr")
+    count, begin = scenarios * quarters, len(first.row_lower)
+    limits, counted = _budgets(data)
     rows = {**first.rows}
-    begin = len(first.row_lower)
     rows["blocks"] = slice(begin, begin + count * blocks.num_rows)
     rows["C16"] = slice(rows["blocks"].stop, rows["blocks"].stop + len(limits))
+    weight = data.probability[:, None] * data.discount[None, :]
+    cost = np.concatenate([first.cost, (weight[:, :, None] * blocks.cost).ravel()])
+    parts = [_first_rows(first), *_block_rows(first, blocks, begin)]
+    if len(limits):
+        parts += _budget_rows(data, first, blocks, counted / unit, rows["C16"].start)
+    row, column, value = (np.concatenate(each) for each in zip(*parts, strict=True))
     model = ArrayModel(
         sense="min",
-        cost=np.concatenate([first.cost, block_cost]) / unit,
-        matrix=matrix,
-        row_lower=np.concatenate([first.row_lower, *lower, np.full(len(limits), -np.inf)]),
+        cost=cost / unit,
+        matrix=sparse.coo_array((value, (row, column)), (rows["C16"].stop, len(cost))).tocsr(),
+        row_lower=np.concatenate(
+            [first.row_lower, blocks.right_hand_sides().ravel(), np.full(len(limits), -np.inf)]
+        ),
         row_upper=np.concatenate(
-            [first.row_upper, np.full(count * blocks.num_rows, np.inf), limits]
+            [first.row_upper, np.full(count * blocks.num_rows, np.inf), limits / unit]
         ),
         lower=np.concatenate([first.lower, np.zeros(count * blocks.num_columns)]),
-        upper=np.concatenate([first.upper, uppers.ravel()]),
+        upper=np.concatenate([first.upper, blocks.uppers().ravel()]),
         integer=np.concatenate([first.integer, np.zeros(count * blocks.num_columns, dtype=bool)]),
         rows=rows,
     )
     return Extensive(model, first, blocks, (scenarios, quarters, blocks.num_columns))
 
 
-def _spread(matrix: sparse.csr_array, columns: Ints, width: int) -> sparse.csr_array:
-    found = matrix.tocoo()
-    at = (found.row, columns[found.col])
-    return sparse.coo_array((found.data, at), shape=(matrix.shape[0], width)).tocsr()
+# Entries are laid out at once: a sparse matrix for each block takes longer than solving them all.
 
 
-def _budget(
-    data: SizingData, first: FirstStage, blocks: Blocks, unit: float
-) -> tuple[list[sparse.csr_array], Array]:
-    """(C16) Budgets of each quarter and of the whole plan, running costs as expected."""
-    quarters = data.num_quarters
+def _entries(row: Ints, column: Ints, value: Array) -> Entries:
+    """Return rows, columns and values of entries, broadcast against each other, without zeros."""
+    row, column, value = np.broadcast_arrays(row, column, value)
+    kept = value != 0
+    return row[kept], column[kept], value[kept]
+
+
+def _first_rows(first: FirstStage) -> Entries:
+    own = first.matrix.tocoo()
+    return _entries(own.row, own.col, own.data)
+
+
+def _block_rows(first: FirstStage, blocks: Blocks, begin: int) -> Iterator[Entries]:
+    """Yield the entries of the blocks: of their own, of the first stage, of what is waived."""
+    scenarios, quarters = blocks.data.demand.shape[:2]
+    number = np.arange(scenarios * quarters)[:, None]
+    row, column = begin + number * blocks.num_rows, len(first.cost) + number * blocks.num_columns
+    own, link = blocks.matrix.tocoo(), blocks.first_stage.tocoo()
+    yield _entries(row + own.row, column + own.col, own.data)
+    linked = np.array([first.linked(t) for t in range(quarters)])
+    yield _entries(row + link.row, np.tile(linked[:, link.col], (scenarios, 1)), link.data)
+    if len(first.waive):
+        row = row.reshape(scenarios, quarters, 1) + np.arange(blocks.num_rows)
+        yield _entries(row, first.waive[:, None, None], blocks.waived())
+
+
+def _budgets(data: SizingData) -> tuple[Array, Array]:
+    """(C16) Return the budgets, money, and which quarters each counts, (budgets, quarters)."""
     limits = list(data.problem.quarter_budgets)
-    chosen = np.eye(quarters) if limits else np.zeros((0, quarters))
+    counted = np.eye(data.num_quarters)[: len(limits)]
     if data.problem.budget is not None:
         limits.append(data.problem.budget)
-        chosen = np.vstack([chosen, np.ones((1, quarters))])
-    choose = sparse.csr_array(chosen / unit)
-    running = sparse.hstack(
-        [
-            sparse.kron(
-                sparse.csr_array(np.eye(quarters)[:, [t]]), probability * blocks.cost[None, :]
-            )
-            for probability in data.probability
-            for t in range(quarters)
-        ],
-        format="csr",
-    )
-    return [(choose @ first.spent).tocsr(), (choose @ running).tocsr()], np.array(limits) / unit
+        counted = np.vstack([counted, np.ones((1, data.num_quarters))])
+    return np.array(limits), counted
+
+
+def _budget_rows(
+    data: SizingData, first: FirstStage, blocks: Blocks, counted: Array, begin: int
+) -> Iterator[Entries]:
+    """Yield the entries of the budgets' rows: orders and upkeep, running costs as expected."""
+    row, spent = begin + np.arange(len(counted)), first.spent.tocoo()
+    yield _entries(row[:, None], spent.col, counted[:, spent.row] * spent.data)
+    quarter = np.tile(np.arange(data.num_quarters), len(data.probability))
+    each = np.repeat(data.probability, data.num_quarters)[:, None] * blocks.cost
+    columns = len(first.cost) + np.arange(each.size).reshape(each.shape)
+    budget, block = np.nonzero(counted[:, quarter])
+    share = counted[budget, quarter[block]]
+    yield _entries(row[budget, None], columns[block], share[:, None] * each[block])
 
 
 def build_arrays(problem: PlanningProblem, objective: str = "cost") -> BuiltModel:

@@ -47,6 +47,15 @@ def test_importing_alloc_loads_nothing_yet():
     assert done.stdout.strip() == "['alloc.serialisation', 'alloc.cli']", done.stderr
 
 
+def test_importing_alloc_loads_next_to_nothing_of_the_standard_library():
+    """Each of these takes longer to load than all that the import of alloc does by itself."""
+    slow = ("typing", "dataclasses", "inspect", "re")
+    code = f"import sys, alloc; print([name for name in {slow} if name in sys.modules])"
+    # Without `site`, which loads some of them where packages are installed for editing.
+    done = subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True)
+    assert done.stdout.strip() == b"[]", done.stderr
+
+
 def test_a_star_import_brings_the_public_names():
     done = run("from alloc import *; print(Instance.__name__, solve.__name__, 'Any' in vars())")
     assert done.stdout.strip() == "Instance solve False", done.stderr

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
+from itertools import product
 from random import Random
 
 import pytest
 
 from alloc.errors import InstanceError, UnsupportedFeatureError
-from alloc.packing import HostPool, place_alone, stands_alone
+from alloc.packing import (
+    HostPool,
+    place_alone,
+    stands_alone,
+    surely_stands_alone,
+    which_stand_alone,
+)
 from alloc.packing.alone import Steps, Undecided
 from alloc.problems.allocation.instance import Instance, misfit
 from alloc.solving import solve
@@ -37,6 +45,58 @@ def test_a_gang_is_placed_exactly_if_some_placement_exists(part: int) -> None:
             assert placed == gang.counts, seed
             assert HostPool(topology).fits(gang, tasks), seed
     assert 50 < stood < 200
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_many_gangs_are_told_as_each_alone(part: int) -> None:
+    """Tables of all counts up to a gang's, beside gangs of other kinds: 40 clusters a part."""
+    stood = refused = 0
+    for seed in range(40 * part, 40 * (part + 1)):
+        rng = Random(seed)
+        topology = random_topology(rng, 3)
+        gangs = [random_gang(rng, 1.0) for _ in range(3)]
+        table = [
+            Configuration(
+                tuple(replace(g, count=n) for g, n in zip(gang.tasks, counts, strict=True)),
+                1.0,
+                gang.gpu_type,
+                gang.within,
+            )
+            for gang in gangs
+            for counts in product(*(range(1, g.count + 2) for g in gang.tasks))
+        ]
+        rng.shuffle(table)
+        told = which_stand_alone(topology, table)
+        # Another topology: the answers are not those that the first question left with it.
+        fresh = replace(topology)
+        assert told.tolist() == [stands_alone(fresh, gang) for gang in table], seed
+        stood += int(told.sum())
+        refused += int((~told).sum())
+    assert stood > 100
+    assert refused > 100
+
+
+def test_no_gangs_are_told_nothing() -> None:
+    assert which_stand_alone(random_topology(Random(0), 3), []).shape == (0,)
+
+
+def test_a_table_takes_a_search_or_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no larger than a gang that stands is not searched for: it was 1 search in 4."""
+    asked = []
+    monkeypatch.setattr(
+        "alloc.packing.alone.place_alone", lambda *given: asked.append(given) or place_alone(*given)
+    )
+    host = HostType("server", 2, "g", 8000, 64)
+    topology = Topology("flat", (host,), tuple(Host(f"h{h}", "server") for h in range(40)))
+    table = [
+        Configuration((TaskGroup("worker", w, 1000), TaskGroup("ps", p, 0, 4000)), 1.0)
+        for w in range(1, 17)
+        for p in range(1, 17)
+    ]
+    assert which_stand_alone(topology, table).all()
+    # Nor later: who asks for one of them is told what is known.
+    assert all(surely_stands_alone(topology, gang) for gang in table)
+    assert len(asked) == 1
 
 
 def test_the_greedy_rule_may_miss_what_the_exact_test_finds() -> None:

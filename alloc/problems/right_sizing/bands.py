@@ -78,8 +78,17 @@ def bands_of(problem: PlanningProblem) -> Bands:
 
     Hours in which all prices, carbon figures and arrivals are equal form one band. If there are
     more than ``problem.bands``, the two nearest are merged again and again (Ward's distance, each
-    series in units of its mean, classes weighted by their share of the GPU-hours).
+    series in units of its mean, classes weighted by their share of the GPU-hours). They are worked
+    out once, and kept with the problem.
     """
+    if not problem.known_bands:
+        problem.known_bands.append(_bands(problem))
+    bands: Bands = problem.known_bands[0]
+    return bands
+
+
+def _bands(problem: PlanningProblem) -> Bands:
+    """Work the bands out."""
     profiles = np.array([_unit_mean(hours_of_week(c.hourly_profile)) for c in problem.classes])
     prices = np.array([hours_of_week(s.energy_price_per_kwh) for s in problem.sites])
     carbon = np.array([hours_of_week(s.carbon_kg_per_kwh) for s in problem.sites])
@@ -100,15 +109,11 @@ def bands_of(problem: PlanningProblem) -> Bands:
     arrivals = mean(profiles)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = profiles / arrivals[:, group]
-    return Bands(
-        group,
-        weight * problem.quarter_hours / HOURS_OF_WEEK,
-        arrivals,
-        mean(prices),
-        mean(carbon),
-        float(np.nanmax(ratio)),
-        merged,
-    )
+    hours = weight * problem.quarter_hours / HOURS_OF_WEEK
+    parts = (group, hours, arrivals, mean(prices), mean(carbon))
+    for part in parts:
+        part.flags.writeable = False  # model and checker read the same
+    return Bands(*parts, float(np.nanmax(ratio)), merged)
 
 
 def _unit_mean(values: tuple[float, ...]) -> Array:

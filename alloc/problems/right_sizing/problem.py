@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from alloc.errors import InstanceError, nearest
 from alloc.problems import Problem
@@ -241,6 +242,11 @@ class PlanningProblem(Problem):
                 f"{where}: only spot offers can serve it, and it is not interruptible; add a firm "
                 "offer, or let it be interrupted."
             )
+
+    @cached_property
+    def known_bands(self) -> list[Any]:
+        """The bands of its hours: the memory of `alloc.problems.right_sizing.bands.bands_of`."""
+        return []
 
     @cached_property
     def offer_index(self) -> Mapping[str, int]:

@@ -11,7 +11,7 @@ from alloc.models.right_sizing.data import SizingData
 from alloc.problems.right_sizing.headroom import require_goals_can_be_kept
 from alloc.problems.right_sizing.plan import Plan
 from alloc.problems.right_sizing.problem import PlanningProblem
-from alloc.result import Limits, Result
+from alloc.result import Deferred, Limits, Result
 from alloc.solving.outcome import Outcome, Settings
 from alloc.solving.right_sizing.assumptions import assumptions
 from alloc.solving.right_sizing.decomposition import solve_by_decomposition
@@ -73,12 +73,13 @@ def solve_right_sizing(
         if outcome.infeasible:
             conflict, repairs = find_repairs(problem, settings, _has_plan)
             return replace(outcome, conflict=conflict, repairs=repairs)
-        if outcome.solution is not None and outcome.limit != "interrupt" and is_small(data):
-            seconds = max(settings.seconds_left(), _LEAST_SECONDS)
-            return replace(outcome, sensitivities=marginal_values(data, seconds))
     except KeyboardInterrupt:
-        # The plan, or the proof that there is none, is kept.
-        return replace(outcome, limit="interrupt")
+        return replace(outcome, limit="interrupt")  # the proof that there is no plan is kept
+    if outcome.solution is not None and outcome.limit != "interrupt" and is_small(data):
+        # A few more solves, which a loop over many plans does without.
+        seconds = max(settings.seconds_left(), _LEAST_SECONDS)
+        values = Deferred(lambda: marginal_values(data, seconds))
+        return replace(outcome, sensitivities=values)
     return outcome
 
 

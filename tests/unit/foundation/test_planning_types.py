@@ -1,6 +1,7 @@
 """Planning types: what makes no sense is refused in one sentence that names place and cure."""
 
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -261,3 +262,15 @@ def test_tightenings_of_one_pool_multiply():
 def test_a_goal_is_said_in_words():
     assert ServiceGoal("wait", 4.0).sentence == "95 % of jobs start within 4 h"
     assert ServiceGoal("jct", 4.0, None).sentence == "jobs complete within 4 h on average"
+
+
+def test_bands_are_worked_out_once_and_nobody_can_change_them():
+    """The model and the checker read the same."""
+    problem = small()
+    bands = bands_of(problem)
+    assert bands_of(problem) is bands
+    assert bands_of(problem.replace(bands=1)) is not bands
+    assert pickle.loads(pickle.dumps(problem)) == problem
+    for part in (bands.of_hour, bands.hours, bands.arrivals, bands.energy_price, bands.carbon):
+        with pytest.raises(ValueError, match="read-only"):
+            part[...] = 0
