@@ -39,15 +39,7 @@ def mixes(classes: int, most: int) -> tuple[Mix, ...]:
 
 @dataclass(frozen=True)
 class Measured:
-    """Mixes that were measured.
-
-    Parameters
-    ----------
-    speeds
-        For each mix, the normalised speed of a job of each class that is in it; 0 for the others.
-    held_out
-        The mixes that were not.
-    """
+    """The speeds of mixes that were measured, as `true_speeds` has them, and the mixes held out."""
 
     speeds: dict[Mix, tuple[float, ...]]
     held_out: tuple[Mix, ...]
@@ -95,10 +87,8 @@ class RewardModel:
     ----------
     table
         Where the measurements come from.
-    most
-        Most jobs of a host.
-    samples
-        Mixes that are measured.
+    most, samples
+        Most jobs of a host, and mixes that are measured.
     seed
         Seed of measurements and weights.
     """

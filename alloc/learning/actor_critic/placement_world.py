@@ -52,14 +52,9 @@ def value_of(table: InterferenceTable) -> Value:
 
 @dataclass(frozen=True)
 class Stream:
-    """Jobs that arrive in rounds.
+    """Jobs that arrive in rounds, for so many hosts of at most so many jobs.
 
-    Parameters
-    ----------
-    hosts, most
-        Hosts, and the most jobs of one.
-    arrivals
-        For each round, class and work of each job; work in rounds at full speed.
+    `arrivals` holds, for each round, class and work of each job; work in rounds at full speed.
     """
 
     hosts: int
@@ -75,10 +70,8 @@ class Streams:
     ----------
     hosts, most
         As in `Stream`.
-    rounds
-        Rounds in which jobs arrive.
-    per_round
-        Mean number of jobs of a round.
+    rounds, per_round
+        Rounds in which jobs arrive, and their mean number in each.
     work
         Least and most work of a job, rounds at full speed.
     """
@@ -177,8 +170,7 @@ class Run:
     value
         Mean over rounds of the sum of normalised speeds.
     rounds
-        What was asked in each round and where each job went that was asked for, with what ran in
-        the end.
+        For each round what was asked, where those jobs went, and what ran in the end.
     """
 
     jct: npt.NDArray[np.float64]

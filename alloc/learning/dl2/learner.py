@@ -17,26 +17,16 @@ from alloc.learning.dl2.networks import DenseForward, DenseNetwork
 from alloc.learning.dl2.replay import Batch
 from alloc.learning.dl2.settings import DL2Settings
 from alloc.learning.pytorch import functional, torch
-from alloc.learning.training import step_generator
+from alloc.learning.training import step_generator, weights_of
 
 _POLICY, _VALUE = 1, 2
 """What sets the initial weights of the networks apart."""
 
 
 class Learner:
-    """The networks in training.
+    """The networks in training; the seed draws their initial weights.
 
-    Parameters
-    ----------
-    settings
-        Sizes, losses and rates.
-    seed
-        Draws the initial weights.
-
-    Attributes
-    ----------
-    forward
-        The policy in numpy, as it is after the last update.
+    `forward` is the policy in numpy, as it is after the last update.
     """
 
     def __init__(self, settings: DL2Settings, seed: int) -> None:
@@ -68,12 +58,7 @@ class Learner:
     ) -> tuple[dict[str, float], npt.NDArray[np.float64]]:
         """Take one update of actor and critic; return what was measured, and the errors.
 
-        Parameters
-        ----------
-        batch
-            The samples.
-        mean_reward
-            Baseline where there is no critic.
+        Without a critic the mean reward is the baseline.
         """
         states = self._window(batch.states)
         errors = batch.rewards - mean_reward
@@ -88,10 +73,6 @@ class Learner:
         measured["batch_reward"] = float(batch.rewards.mean())
         return measured, errors
 
-    def weights(self) -> dict[str, torch.Tensor]:
-        """Return a copy of the policy's weights."""
-        return {name: tensor.clone() for name, tensor in self.policy.state_dict().items()}
-
     def load_policy(self, weights: dict[str, torch.Tensor]) -> None:
         """Give the policy other weights."""
         self.policy.load_state_dict(weights)
@@ -100,8 +81,8 @@ class Learner:
     def state(self) -> dict[str, Any]:
         """Return all that the next update depends on."""
         return {
-            "policy": self.weights(),
-            "value": {name: tensor.clone() for name, tensor in self.value.state_dict().items()},
+            "policy": weights_of(self.policy),
+            "value": weights_of(self.value),
             "policy_adam": self._policy_adam.state_dict(),
             "value_adam": self._value_adam.state_dict(),
         }

@@ -118,13 +118,7 @@ class DenseNetwork(nn.Module):
 
 
 class DenseForward:
-    """A dense network in numpy, for decisions.
-
-    Parameters
-    ----------
-    network
-        The network whose weights are copied.
-    """
+    """A dense network in numpy, for decisions, with a copy of the weights."""
 
     def __init__(self, network: DenseNetwork) -> None:
         self.load(network)

@@ -10,6 +10,8 @@ from typing import Any, Literal, get_args
 
 from alloc.errors import InstanceError, nearest
 from alloc.learning.dl2.world import DL2World
+from alloc.schedulers.learned.feature_spec import FeatureSpec
+from alloc.schedulers.learned.kinds import feature_spec
 from alloc.schedulers.learned.window_features import WindowFeatures
 from alloc.units import require_count, require_non_negative, require_positive
 
@@ -188,6 +190,37 @@ class DL2Settings:
         )
 
     @property
+    def spec(self) -> FeatureSpec:
+        """The spec of the policies that are trained."""
+        features = self.features
+        return feature_spec(
+            "dl2-window/1",
+            window=features.window,
+            max_tasks=features.max_tasks,
+            encoding=features.encoding,
+            models=list(features.models),
+            initial_bundle=features.initial_bundle,
+        )
+
+    @property
+    def information(self) -> str:
+        """What these policies use, for their model card."""
+        return (
+            "type, slots since arrival, remaining share of the work and tasks given, of the first "
+            f"{self.window} jobs"
+        )
+
+    @property
+    def data(self) -> str:
+        """Where the traces come from, for the model card."""
+        world = self.world
+        return (
+            f"Traces of {world.num_jobs} jobs of DL2's eight models on {world.num_hosts} of its "
+            f"servers, {world.arrivals} arrivals of {world.arrivals_per_slot:g} a slot, speeds "
+            "from this project's fits to DL2's measurements (alloc.learning.dl2.world)."
+        )
+
+    @property
     def steps(self) -> int:
         """Updates in all."""
         return self.supervised_updates + self.updates
@@ -202,6 +235,14 @@ class DL2Settings:
         text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
+
+WINDOW_LIMITS = (
+    "Decides in slots only, and only for malleable jobs of workers and PSs on equal hosts.",
+    "Sees the first jobs of its window in order of arrival; the others keep their first pair.",
+    "Knows DL2's eight models by number; of others it sees no type.",
+    "Trained for one size of cluster and one arrival pattern; elsewhere nobody has measured it.",
+)
+"""Known limits of every policy that is trained in DL2's world."""
 
 RELEASED = DL2Settings()
 
@@ -271,12 +312,7 @@ def preset(name: str, *ablations: str, **changes: Any) -> DL2Settings:
 def changed(settings: DL2Settings, changes: Mapping[str, Any]) -> DL2Settings:
     """Return settings with some fields changed; ``world.NAME`` is a field of the world.
 
-    Parameters
-    ----------
-    settings
-        The settings.
-    changes
-        Values by name; plain JSON values will do.
+    Plain JSON values will do.
 
     Raises
     ------

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from alloc.learning.environments.elastic_episode import ElasticEpisode, EpisodeRules
 from alloc.learning.environments.environment import EpisodeEnv
+from alloc.learning.environments.episode import Episode, EpisodeRules
 from alloc.learning.environments.episodes import ElasticEpisodes, EpisodeSource
 from alloc.learning.environments.rewards import Reward
+from alloc.schedulers.learned.window import WindowSlot
 from alloc.schedulers.learned.window_features import WindowFeatures
 from alloc.schedulers.state import Knowledge
 
 
-class ElasticAllocation(EpisodeEnv[ElasticEpisode]):
+class ElasticAllocation(EpisodeEnv):
     """Give workers and parameter servers to the jobs of a window, slot by slot.
 
     The simulator of the package runs the slots, so an agent meets exactly the world that the
@@ -61,6 +62,6 @@ class ElasticAllocation(EpisodeEnv[ElasticEpisode]):
         render_mode: None = None,
     ) -> None:
         rules = EpisodeRules(reward, knowledge, work_error, speed_error, max_slots, check)
-        super().__init__(ElasticEpisode(features, rules), episodes, features.bounds())
+        super().__init__(Episode(WindowSlot(features), rules), episodes, features.bounds())
         self.render_mode = render_mode
         self.features = features

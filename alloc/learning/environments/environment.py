@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, SupportsInt, TypeVar
+from typing import Any, SupportsInt
 
 import numpy as np
 import numpy.typing as npt
@@ -15,27 +15,19 @@ from alloc.problems.allocation.instance import Instance
 from alloc.simulation import SimulationResult
 
 Info = dict[str, Any]
-E = TypeVar("E", bound=Episode[Any])
 
 
-class EpisodeEnv(Env[npt.NDArray[np.float32], np.int64], Generic[E]):
-    """An environment that plays episodes.
+class EpisodeEnv(Env[npt.NDArray[np.float32], np.int64]):
+    """An environment that plays episodes on the instances of a source.
 
-    Parameters
-    ----------
-    episode
-        What is played.
-    episodes
-        Where the instances come from.
-    bounds
-        The least and the largest observation.
+    `bounds` are the least and the largest observation.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (as Gymnasium declares it)
 
     def __init__(
         self,
-        episode: E,
+        episode: Episode[Any],
         episodes: EpisodeSource,
         bounds: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]],
     ) -> None:
@@ -70,11 +62,10 @@ class EpisodeEnv(Env[npt.NDArray[np.float32], np.int64], Generic[E]):
             raise SimulationError("the episode is over; call reset() before the next step().")
         reward = episode.act(int(action))
         info: Info = {"action_mask": slot.mask.view(np.int8).copy(), "reply": episode.reply_text}
-        if not episode.over:
-            return slot.observation.copy(), reward, False, False, info
-        info.update(episode.outcome)
+        if episode.over:
+            info.update(episode.outcome)
         truncated = episode.truncated
-        return slot.observation.copy(), reward, not truncated, truncated, info
+        return slot.observation.copy(), reward, episode.over and not truncated, truncated, info
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Return which actions are allowed, shape (actions,)."""

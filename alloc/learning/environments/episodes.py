@@ -134,13 +134,8 @@ def _leaves(leaves: int, hosts_per_leaf: int, gpus_per_host: int) -> Topology:
 class Episodes:
     """Hands out the instances of a source one by one.
 
-    Parameters
-    ----------
-    source
-        One instance, several, or a function. Several are taken in turn.
-    first, stride
-        Of several, the first to hand out and the way to the next: so that environments side by side
-        share a list.
+    Several are taken in turn: `first` is the first to hand out and `stride` the way to the next, so
+    that environments side by side share a list.
     """
 
     def __init__(self, source: EpisodeSource, first: int = 0, stride: int = 1) -> None:

@@ -12,7 +12,7 @@ from alloc.schedulers.learned.domain_choice import DomainChoice, DomainFeatures
 from alloc.schedulers.state import Knowledge
 
 
-class GangPlacement(EpisodeEnv[Episode[DomainChoice]]):
+class GangPlacement(EpisodeEnv):
     """Choose the domain that holds the next gang, in continuous time or in slots.
 
     The simulator of the package runs the gangs. Those that wait are asked for in order of arrival

@@ -21,12 +21,8 @@ class SetPolicy(nn.Module):
 
     Parameters
     ----------
-    width
-        Width of the layers of jobs and of the context.
-    queries
-        Learned queries.
-    depth
-        Width of what a query gathers.
+    width, queries, depth
+        Width of the layers of jobs and of the context; learned queries, and what each gathers.
 
     References
     ----------
@@ -63,19 +59,9 @@ class SetPolicy(nn.Module):
     def forward(self, jobs: Tensor, resources: Tensor) -> tuple[Tensor, Tensor]:
         """Return the worth of jobs and the prices of resources.
 
-        Parameters
-        ----------
-        jobs
-            Features of jobs, shape (jobs, features).
-        resources
-            Features of resources, shape (resources, features).
-
-        Returns
-        -------
-        worth : Tensor
-            alpha, beta, gamma of each job, shape (jobs, 3).
-        prices : Tensor
-            Price per job of each resource of the whole cluster, shape (resources,).
+        From their features, shape (jobs, features) and (resources, features), come alpha, beta,
+        gamma of each job, shape (jobs, 3), and the price per job of each resource of the whole
+        cluster.
         """
         return self.answer(jobs, resources, None)
 
@@ -84,12 +70,8 @@ class SetPolicy(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return what `forward` does, for rounds in a batch too.
 
-        Parameters
-        ----------
-        jobs, resources
-            As there, with any axes in front.
-        absent
-            Which rows of `jobs` only fill the batch, shape (..., jobs); None: none.
+        Any axes may stand in front; `absent` says which rows of `jobs` only fill the batch, shape
+        (..., jobs), None: none.
         """
         seen = self.embed((jobs - self.centre) * self.scale)
         asked = self.ask(seen)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from alloc.schedulers.learned.job_set import JobSetRound
 from alloc.schedulers.learned.job_set_choice import TERMS
 
 Array = npt.NDArray[np.float32]
+Labels = TypeVar("Labels")
 
 
 @dataclass(frozen=True)
@@ -52,15 +54,7 @@ class LabelledRound:
 def label(
     round_: JobSetRound, choice: npt.NDArray[np.float64], prices: npt.NDArray[np.float64]
 ) -> LabelledRound:
-    """Return a round with its label.
-
-    Parameters
-    ----------
-    round_
-        The round.
-    choice, prices
-        As in `LabelledRound`.
-    """
+    """Return a round with its label, `choice` and `prices` as in `LabelledRound`."""
     ones = np.eye(TERMS)
     terms = [round_.utilities(np.broadcast_to(one, (len(round_.views), TERMS))) for one in ones]
     return LabelledRound(
@@ -75,23 +69,37 @@ def label(
 
 def save_rounds(path: Path, rounds: Sequence[LabelledRound]) -> None:
     """Write labelled rounds to one file, as a whole."""
-    arrays = {
-        f"{k}/{field.name}": getattr(round_, field.name)
-        for k, round_ in enumerate(rounds)
-        for field in fields(LabelledRound)
-    }
+    names = [field.name for field in fields(LabelledRound)]
+    save_arrays(path, {f"{k}/{n}": getattr(r, n) for k, r in enumerate(rounds) for n in names})
+
+
+def load_rounds(path: Path) -> list[LabelledRound]:
+    """Read the labelled rounds of a file, see `load_arrays`."""
+
+    def rounds(kept: Mapping[str, npt.NDArray[Any]]) -> list[LabelledRound]:
+        count = 1 + max((int(name.partition("/")[0]) for name in kept), default=-1)
+        names = [field.name for field in fields(LabelledRound)]
+        return [LabelledRound(**{n: kept[f"{k}/{n}"] for n in names}) for k in range(count)]
+
+    return load_arrays(path, "labelled rounds", rounds)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write arrays to one file, as a whole."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     write_bytes(path, buffer.getvalue())
 
 
-def load_rounds(path: Path) -> list[LabelledRound]:
-    """Read the labelled rounds of a file.
+def load_arrays(
+    path: Path, what: str, read: Callable[[Mapping[str, npt.NDArray[Any]]], Labels]
+) -> Labels:
+    """Return what `read` makes of the arrays of a file.
 
     Raises
     ------
     InstanceError
-        If it is not there or not whole.
+        If the file is not there or not whole.
     """
     if not path.exists():
         raise InstanceError(
@@ -100,14 +108,10 @@ def load_rounds(path: Path) -> list[LabelledRound]:
     data = read_bytes(path)
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as kept:
-            count = 1 + max((int(name.partition("/")[0]) for name in kept.files), default=-1)
-            names = [field.name for field in fields(LabelledRound)]
-            return [
-                LabelledRound(**{name: kept[f"{k}/{name}"] for name in names}) for k in range(count)
-            ]
+            return read(kept)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise InstanceError(
-            f"{path}: cannot be read as labelled rounds ({str(error)[:100]}); begin a new folder."
+            f"{path}: cannot be read as {what} ({str(error)[:100]}); begin a new folder."
         ) from None
 
 

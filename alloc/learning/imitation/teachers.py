@@ -40,10 +40,7 @@ class Teacher(Protocol):
 class RoundTeacher:
     """The exact optimum of the round (family F1), one choice a job, with its dual prices.
 
-    Parameters
-    ----------
-    utility
-        The utility of the round; ``remaining_time`` counts in seconds, as JCT does.
+    The utility ``remaining_time`` counts in seconds, as JCT does.
     """
 
     name = "exact round"
