@@ -9,7 +9,8 @@ from pydantic import Field
 from alloc.instances.dl2 import JOB_TYPES
 from alloc.schedulers.learned.feature_spec import TensorSpec, WindowParameters, require_in_view
 from alloc.schedulers.learned.kinds import Actor, Decider, StepwiseKind
-from alloc.schedulers.learned.window import WindowPolicyDecider
+from alloc.schedulers.learned.stepwise import StepwiseDecider
+from alloc.schedulers.learned.window import WindowSlot
 from alloc.schedulers.learned.window_features import WindowFeatures
 from alloc.schedulers.state import ClusterState, Decision, Knowledge
 
@@ -67,11 +68,11 @@ class Dl2WindowKind(StepwiseKind[Dl2WindowParameters]):
         return _InView(act, parameters, name)
 
 
-class _InView(WindowPolicyDecider):
+class _InView(StepwiseDecider):
     """A window policy that may refuse more jobs than it can see."""
 
     def __init__(self, act: Actor, parameters: Dl2WindowParameters, name: str) -> None:
-        super().__init__(act, parameters.window_features, name=name)
+        super().__init__(act, WindowSlot(parameters.window_features, name=name))
         self._parameters = parameters
         self._name = name
 

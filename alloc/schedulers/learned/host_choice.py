@@ -114,15 +114,7 @@ class HostChoiceKind(StepwiseKind[HostChoiceParameters]):
 
 
 class HostChoice(OneByOne):
-    """One job after the other on one host or left waiting, see `OneByOne`.
-
-    Parameters
-    ----------
-    parameters
-        Classes, and the most jobs of a host.
-    name
-        Name of the policy, for messages.
-    """
+    """One job after the other on one host or left waiting, see `OneByOne`."""
 
     def __init__(self, parameters: HostChoiceParameters, *, name: str = "agent") -> None:
         self._class = {known: c for c, known in enumerate(parameters.classes)}

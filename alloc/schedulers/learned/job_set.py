@@ -98,15 +98,7 @@ class JobSetKind:
 
 
 class JobSetDecider:
-    """Decide on all jobs of a round at once.
-
-    Parameters
-    ----------
-    network
-        The network: features to worth and prices.
-    name
-        Name, for messages.
-    """
+    """Decide on all jobs of a round at once, by a network from features to worth and prices."""
 
     needs: Knowledge = "estimate"
     information = "remaining work and rates of all configurations"
@@ -138,20 +130,7 @@ class JobSetDecider:
     def seat(
         self, state: ClusterState, round_: JobSetRound, column: Index, score: Array
     ) -> Decision:
-        """Return the decision that puts a choice for the jobs of a round on hosts.
-
-        Parameters
-        ----------
-        state
-            The state.
-        round_
-            The round, as `look` returned it.
-        column
-            Column of each job, -1 for none, shape (jobs,).
-        score
-            Scores before prices, by which a gang that finds no room is made smaller, shape
-            (jobs, C).
-        """
+        """Return the decision that puts a choice for the jobs of a round on hosts: `Usher.seat`."""
         assert self._usher is not None
         seated = self._usher.seat(state, round_.views, round_.jobs.table, column, score)
         unplaced = int((column >= 0).sum()) - len(seated)

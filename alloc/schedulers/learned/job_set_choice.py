@@ -87,11 +87,7 @@ class Chooser:
     def choose(self, prices: Array) -> Index:
         """Return the column of each job, -1 for none; what they take fits, shape (jobs,).
 
-        Parameters
-        ----------
-        prices
-            Where to start from: price of the whole cluster's resource, 0 or more, shape
-            (resources,).
+        It starts from prices of the whole cluster's resources, 0 or more, shape (resources,).
         """
         if not self.score.size:
             return np.full(len(self.score), -1, dtype=np.int64)

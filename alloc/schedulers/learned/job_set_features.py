@@ -135,10 +135,8 @@ def features(
 
     Parameters
     ----------
-    jobs
-        The jobs, at least one, each with at least one configuration in its ladder.
-    book
-        Their ladders.
+    jobs, book
+        The jobs, at least one, each with at least one configuration in its ladder; their ladders.
     slot_s
         Length of the slot, seconds.
     free
@@ -171,14 +169,7 @@ def features(
 def slots_at(left: Array, rate: Array, slot_s: float) -> npt.NDArray[np.float32]:
     """Return the feature ``slots_at_best``: log of the slots that work takes at a rate.
 
-    Parameters
-    ----------
-    left
-        Remaining work, work units, shape (jobs,).
-    rate
-        Work units per second, more than 0, shape (jobs,).
-    slot_s
-        Length of the slot, seconds.
+    Remaining work in work units and rates above 0 a second, shape (jobs,); the slot in seconds.
     """
     logs = np.log(np.maximum(left / (rate * slot_s), _TINY))
     return np.clip(logs, -CLIP, CLIP).astype(np.float32)

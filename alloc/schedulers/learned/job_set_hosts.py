@@ -31,13 +31,7 @@ _RULES = attrgetter("placement")
 
 
 class Usher:
-    """Seats gangs on the hosts of one cluster.
-
-    Parameters
-    ----------
-    book
-        The ladders.
-    """
+    """Seats gangs on the hosts of the cluster of a book of ladders."""
 
     def __init__(self, book: LadderBook) -> None:
         self._book = book
@@ -58,16 +52,13 @@ class Usher:
 
         Parameters
         ----------
-        state
-            The state; its pool and `held` already carry the jobs that keep what they have.
-        views
-            The jobs.
-        table
-            Ladder of each, shape (jobs,).
-        column
-            Column chosen for each, -1 for none, shape (jobs,).
+        state, views
+            The state, whose pool already carries the jobs that keep what they have, and the others.
+        table, column
+            Ladder of each, and the column chosen for it, -1 for none, shape (jobs,).
         score
-            Score of each job in each column before prices, shape (jobs, C).
+            Score of each job in each column before prices, shape (jobs, C): a gang that finds no
+            room is made smaller by it.
         """
         chosen = np.flatnonzero(column >= 0)
         seating = _OneByOne(state, views, [self._book.ladders[t] for t in table], score)

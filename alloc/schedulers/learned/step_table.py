@@ -71,14 +71,8 @@ class StepTable:
 def step_table(ladder: TaskLadder, totals: tuple[int, ...], max_tasks: int) -> StepTable:
     """Return the step table of a ladder.
 
-    Parameters
-    ----------
-    ladder
-        The pairs that the job can run.
-    totals
-        Capacity of the cluster, for the dominant shares.
-    max_tasks
-        Most workers, and most PSs, of a job.
+    The dominant shares are of the cluster's totals; a job has at most so many workers, and so many
+    PSs.
     """
     index = {pair: c for pair, c in ladder.index.items() if max(pair) <= max_tasks}
     max_w = max((w for w, _ in index), default=0)
@@ -126,13 +120,7 @@ _Key = tuple[int, str, bool, tuple[int, ...], tuple[int, ...]]
 
 
 class StepTables:
-    """Step tables already worked out, by speed table and cluster.
-
-    Parameters
-    ----------
-    max_tasks
-        Most workers, and most PSs, of a job.
-    """
+    """Step tables already worked out, by speed table and cluster, up to a number of tasks."""
 
     def __init__(self, max_tasks: int) -> None:
         self._max_tasks = max_tasks

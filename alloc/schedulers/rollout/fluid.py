@@ -90,10 +90,7 @@ class Courses:
 class FluidPrices:
     """Prices of the capacity of each cell of time, kept from one decision to the next.
 
-    Parameters
-    ----------
-    cells, iterations
-        Number of cells and of price steps, at most.
+    Cells and steps of the prices are at most so many.
     """
 
     def __init__(self, cells: int = CELLS, iterations: int = ITERATIONS) -> None:
@@ -107,10 +104,8 @@ class FluidPrices:
 
         Parameters
         ----------
-        kinds
-            The classes.
-        of_job
-            Class of each job, shape (J,).
+        kinds, of_job
+            The classes, and the class of each job, shape (J,).
         left
             Remaining work of each, work units, shape (J,).
         first_s
@@ -171,14 +166,8 @@ class FluidPrices:
 def follow(kinds: Kinds, prices: Array, lengths: Array) -> Courses:
     """Return the course of each class to a completion at the end of each cell.
 
-    Parameters
-    ----------
-    kinds
-        The classes.
-    prices
-        Price of the whole of each resource in each cell, per second, shape (K, R).
-    lengths
-        Lengths of the cells, seconds, shape (K,).
+    Prices are those of the whole of each resource in each cell, per second, shape (K, R), and
+    lengths those of the cells, seconds.
     """
     rate, share, weight = kinds.rate, kinds.share, kinds.weight
     cells = len(lengths)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,27 +21,12 @@ STEP_LIMIT = 40_000
 equal decisions on any machine."""
 
 
-@dataclass(frozen=True)
-class Order:
-    """An order of service and what it costs the known jobs.
-
-    Parameters
-    ----------
-    order
-        Positions of the jobs, the first to be served first.
-    cost
-        Weighted sum of completion times from now on, weight times seconds; infinite if some job
-        can never run.
-    """
-
-    order: list[int]
-    cost: float
-
-
 def best_order(
     future: ListFuture, before: Sequence[int | None], moves: int, rng: np.random.Generator
-) -> Order:
-    """Return the cheapest order that is found: a base rule's, or one made from it.
+) -> tuple[list[int], float]:
+    """Return the cheapest order that is found, a base rule's or one made from it, and its cost.
+
+    The order is never dearer than any of the base orders: equal costs go to the first of them.
 
     Parameters
     ----------
@@ -54,28 +38,23 @@ def best_order(
         Changes to the best order that are tried: one job is moved to another place.
     rng
         Where the changes are drawn from.
-
-    Returns
-    -------
-    Order
-        Never dearer than any of the base orders: equal costs go to the first of them.
     """
     orders = base_orders(future)
     orders += [_merged(before, orders[-1])] if any(b is not None for b in before) else []
-    best = Order(orders[0], future.cost(orders[0]))
+    best, least = orders[0], future.cost(orders[0])
     for order in orders[1:]:
-        best = _better(future, best, order)
-    count = len(best.order)
+        best, least = _better(future, best, least, order)
+    count = len(best)
     for _ in range(moves if count > 2 else 0):
         if future.num_steps > STEP_LIMIT:
             break
         # Squares of uniform draws: places near the front decide what runs now.
         source, target = (int(count * rng.random() ** 2) for _ in range(2))
         if source != target:
-            order = best.order.copy()
+            order = best.copy()
             order.insert(target, order.pop(source))
-            best = _better(future, best, order)
-    return best
+            best, least = _better(future, best, least, order)
+    return best, least
 
 
 def base_orders(future: ListFuture) -> list[list[int]]:
@@ -125,11 +104,10 @@ def _merged(before: Sequence[int | None], order: Sequence[int]) -> list[int]:
     return merged
 
 
-def _better(future: ListFuture, best: Order, order: list[int]) -> Order:
-    cost = future.cost(order, best.cost)
+def _better(
+    future: ListFuture, best: list[int], least: float, order: list[int]
+) -> tuple[list[int], float]:
+    cost = future.cost(order, least)
     # Rounding must not decide between equals.
-    return (
-        Order(order, cost)
-        if cost < best.cost * (1 - 1e-12) or not math.isfinite(best.cost)
-        else best
-    )
+    better = cost < least * (1 - 1e-12) or not math.isfinite(least)
+    return (order, cost) if better else (best, least)

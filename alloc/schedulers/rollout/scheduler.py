@@ -23,14 +23,16 @@ from alloc.schedulers.rollout.fluid import LEAST_FREE, FluidPrices, Kinds, follo
 from alloc.schedulers.rollout.future import KnownJob, ListFuture
 from alloc.schedulers.rollout.orders import best_order
 from alloc.schedulers.rollout.rounds_ahead import (
+    LEAST_LEFT,
+    LEAST_RATE,
     LEAST_ROUNDS,
     Ahead,
     ByRule,
     ByWorth,
     Followed,
     score_of,
+    work_left,
 )
-from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.units import require_positive
 
@@ -39,10 +41,6 @@ Index = npt.NDArray[np.int64]
 
 _ROUND_QUANTILE = 0.1
 """In continuous time a round is taken to last as long as a tenth of the jobs need to complete."""
-_LEAST_RATE = 1e-12
-"""Rate at which a job that stands still is followed, work units per second: as good as never."""
-_LEAST_LEFT = 1e-12
-"""Least remaining work, work units: an estimate may have run out."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +50,6 @@ class _Plan:
     column: Index
     score: Array
     policy: Followed
-
-
-@dataclass(frozen=True)
-class _Before:
-    """What the plan of the decision before goes by: worth of each job's work, prices to start."""
-
-    worth: Mapping[str, float]
-    prices: Array
 
 
 class Rollout(Policy):
@@ -131,7 +121,8 @@ class Rollout(Policy):
         self._order: list[str] = []
         self._prices = FluidPrices()
         self._rule = SetRule()
-        self._before: _Before | None = None
+        # What the plan of the decision before goes by: worth of each job's work, prices to start.
+        self._before: tuple[Mapping[str, float], Array] | None = None
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
@@ -165,7 +156,7 @@ class Rollout(Policy):
             future = ListFuture(jobs, state.topology.totals.tolist(), state.slot_s)
             place = {job_id: k for k, job_id in enumerate(self._order)}
             before = [place.get(view.id) for view in views]
-            order = best_order(future, before, self._moves, self._rng).order
+            order, _ = best_order(future, before, self._moves, self._rng)
             self._order = [views[j].id for j in order]
             competing = [views[j] for j in order if j < len(competing)]
             serve(round_, competing, skip=True)
@@ -206,7 +197,7 @@ class Rollout(Policy):
             choice = prove_choice(
                 state.topology, score, self._book.share[table], round_.free, chosen, gap=self._gap
             )
-            ahead = ahead_of(shown, round_, worth)
+            ahead = Ahead(shown, round_, worth)
             plan = _Plan(choice.column, score, ByWorth(ahead, worth, prices))
             if state.slot_s is not None:
                 plan = self._cheapest(ahead, plan, [view.id for view in round_.views], progress)
@@ -247,10 +238,9 @@ class Rollout(Policy):
             return priced
         rule = ByRule(ahead, self._rule)
         plans = [self._plan_of(ahead, rule, progress)]
-        before = self._before
-        if before is not None and all(job_id in before.worth for job_id in ids):
-            worth = np.array([before.worth[job_id] for job_id in ids])
-            as_before = ByWorth(ahead, worth, before.prices)
+        worths, prices = self._before or ({}, np.zeros(0))
+        if self._before is not None and all(job_id in worths for job_id in ids):
+            as_before = ByWorth(ahead, np.array([worths[job_id] for job_id in ids]), prices)
             plans.append(self._plan_of(ahead, as_before, progress))
         if all((plan.column == priced.column).all() for plan in plans):
             return priced
@@ -265,7 +255,7 @@ class Rollout(Policy):
         self._before = None
         if isinstance(followed, ByWorth):
             worths = dict(zip(ids, followed.worth.tolist(), strict=True))
-            self._before = _Before(worths, followed.prices)
+            self._before = worths, followed.prices
         return best
 
     @staticmethod
@@ -278,68 +268,24 @@ class Rollout(Policy):
     def _as_round(self, state: ClusterState) -> ClusterState:
         """Return the state in continuous time as if a round began: all may be given anew."""
         best = np.array([max(way.rate for way in view.configurations) for view in state.jobs])
-        left = np.array([_left(view) for view in state.jobs])
+        left = np.array([work_left(view) for view in state.jobs])
         round_s = float(np.quantile(left / best, _ROUND_QUANTILE))
         return dataclasses.replace(
-            state, slot_s=max(round_s, _LEAST_LEFT), pool=HostPool(state.topology)
+            state, slot_s=max(round_s, LEAST_LEFT), pool=HostPool(state.topology)
         )
 
 
 def _known(view: JobView, ways: tuple[int, ...]) -> KnownJob:
-    """Return what the future needs of a job, which has one way to run.
-
-    Parameters
-    ----------
-    view
-        The job.
-    ways
-        Positions of the configurations that its ladder leaves, at most one.
-    """
+    """Return what the future needs of a job, whose ladder leaves at most one way to run."""
     now = view.current
     way = view.configurations[ways[0] if now is None or view.preemptible else now.configuration]
     return KnownJob(
         weight=view.weight,
-        left=_left(view),
+        left=work_left(view),
         # What ran before the start may be bound to a configuration in which it stands still.
-        ways=((max(way.rate, _LEAST_RATE), way.demand),),
+        ways=((max(way.rate, LEAST_RATE), way.demand),),
         restart_s=view.restart_cost_s,
         started=view.last is not None,
         runs=view.current is not None,
         pausable=view.preemptible,
-    )
-
-
-def _left(view: JobView) -> float:
-    return max(work_of(view)[1], _LEAST_LEFT)
-
-
-def ahead_of(state: ClusterState, round_: JobSetRound, worth: Array) -> Ahead:
-    """Return a round as the rounds to come go on from it."""
-    jobs, book = round_.jobs, round_.book
-    stats, table = book.stats, jobs.table
-    columns = []
-    for view, t in zip(round_.views, table.tolist(), strict=True):
-        now = None if view.current is None else view.current.configuration
-        # What ran before the start may run in what its ladder has not: to go on is a change.
-        known = book.ladders[t].positions
-        columns.append(known.index(now) if now in known else -1)
-    kept = {assignment.job: assignment.configuration for assignment in round_.kept}
-    stay = [(v, v.configurations[kept[v.id]]) for v in state.jobs if v.id in kept]
-    demand = np.array([way.demand[: len(round_.free)] for _, way in stay], dtype=float)
-    return Ahead(
-        table=table,
-        weight=jobs.weight,
-        left=jobs.left,
-        best=stats.best[table],
-        slowest=stats.slowest[table],
-        restart_s=np.array([view.restart_cost_s for view in round_.views]),
-        column=np.array(columns, dtype=np.int64),
-        started=np.array([view.last is not None for view in round_.views]),
-        rate=book.rate,
-        share=book.share,
-        free=round_.free,
-        kept_share=demand.reshape(-1, len(round_.free)) / np.maximum(book.total, 1.0),
-        kept_s=np.array([_left(view) / max(way.rate, _LEAST_RATE) for view, way in stay]),
-        slot_s=round_.slot_s,
-        worth=worth,
     )
