@@ -5,8 +5,8 @@ from __future__ import annotations
 _ROOM = "alloc.learning.environments"
 
 ENVIRONMENTS: dict[str, tuple[str, str | None]] = {
-    "ElasticAllocation-v0": ("elastic:ElasticAllocation", "elastic_vector:ElasticVector"),
-    "GangPlacement-v0": ("gang:GangPlacement", None),
+    "ElasticAllocation-v0": ("environment:ElasticAllocation", "elastic_vector:ElasticVector"),
+    "GangPlacement-v0": ("environment:GangPlacement", None),
 }
 """The environments: id to where it is, alone and vectorised."""
 

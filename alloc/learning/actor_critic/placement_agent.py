@@ -53,24 +53,20 @@ class PlacementPlan:
 
     Parameters
     ----------
-    updates
-        Updates in all.
+    updates, every
+        Updates in all, and between validations.
     streams
-        Streams played for an update.
+        Streams played for an update, from `source`.
     replay
         Choices kept for replay, the newest.
     batches, batch
         Gradient steps of an update, and choices of each.
-    every
-        Updates between validations.
     explore
         Chance of an exploring choice at first, falling to nothing.
     clip, entropy, rate
         Range of ratios, weight of the entropy at first, learning rate.
     samples
         Mixes measured for the reward model, 1 or more.
-    source
-        Where streams come from.
     """
 
     updates: int = 200

@@ -33,24 +33,17 @@ class Plan:
 
     Parameters
     ----------
-    updates
-        Updates in all.
-    episodes
-        Episodes of an update.
-    epochs
-        Passes over them.
-    every
-        Updates between validations.
+    updates, every
+        Updates in all, and between validations.
+    episodes, epochs
+        Episodes of an update, and passes over them.
     gamma
         Discount from one decision to the next; within a decision there is none.
     trace
         Lambda of generalised advantages.
-    clip
-        Range of the ratio of probabilities.
-    entropy
-        Weight of the entropy, falling to nothing over the training.
-    rate
-        Learning rate of both.
+    clip, entropy, rate
+        Range of the ratio of probabilities, weight of the entropy, falling to nothing over the
+        training, and learning rate of both.
     """
 
     updates: int = 200

@@ -47,9 +47,7 @@ class Learner:
         labels = torch.from_numpy(batch.targets)
         logits = self.policy(self._window(batch.states))
         loss = imitation_loss(logits, labels, self._settings.supervised_loss)
-        self._policy_adam.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._policy_adam.step()
+        _descend(self._policy_adam, loss)
         self.forward.load(self.policy)
         return {"supervised_loss": loss.item()}
 
@@ -106,9 +104,7 @@ class Learner:
         values = self.value(states)[:, 0]
         wanted = torch.from_numpy(targets.astype(np.float32))
         loss = functional.mse_loss(values, wanted)
-        self._value_adam.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._value_adam.step()
+        _descend(self._value_adam, loss)
         return targets - values.detach().numpy().astype(np.float64), loss.item()
 
     def _act(self, batch: Batch, states: torch.Tensor, advantages: torch.Tensor) -> None:
@@ -120,13 +116,12 @@ class Learner:
         if settings.entropy_per_action:
             weight /= stored.shape[1]
         logits = self.policy(states)
-        self._policy_adam.zero_grad()
         if settings.stored_gradient:
-            logits.backward(stored_policy_gradient(stored, actions, advantages, weight))
+            gradient = stored_policy_gradient(stored, actions, advantages, weight)
+            _descend(self._policy_adam, logits, gradient)
         else:
             loss = policy_loss(logits, stored > 0, actions, advantages, weight)
-            loss.backward()  # type: ignore[no-untyped-call]
-        self._policy_adam.step()
+            _descend(self._policy_adam, loss)
 
     def _window(self, states: npt.NDArray[np.float32]) -> torch.Tensor:
         return torch.from_numpy(states).reshape(-1, *self._shape)
@@ -139,3 +134,11 @@ class Learner:
             scale_shift=self._settings.scale_shift,
             generator=step_generator(seed, purpose),
         )
+
+
+def _descend(
+    adam: torch.optim.Adam, loss: torch.Tensor, gradient: torch.Tensor | None = None
+) -> None:
+    adam.zero_grad()
+    torch.autograd.backward(loss, gradient)
+    adam.step()

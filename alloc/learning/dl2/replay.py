@@ -26,16 +26,13 @@ class Batch(NamedTuple):
     ----------
     places
         Where they are kept.
-    states
-        Flat observations, shape (batch, inputs).
+    states, next_states
+        Flat observations, and the first ones of the slots after (None if not kept), shape (batch,
+        inputs).
     targets
         Stored probabilities, or labels, shape (batch, actions).
-    actions, rewards
-        What was done, and what it was worth.
-    next_states
-        Flat first observations of the slots after, shape (batch, inputs); None if not kept.
-    over
-        Whether no slot came after.
+    actions, rewards, over
+        What was done, what it was worth, and whether no slot came after.
     weights
         Importance weights.
     """

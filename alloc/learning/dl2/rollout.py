@@ -25,18 +25,15 @@ DRAW_GRID = 100_000
 
 @dataclass(frozen=True)
 class SlotSamples:
-    """What a slot left behind.
+    """What a slot left behind, a row for each sample.
 
     Parameters
     ----------
-    states
-        Flat observations, shape (samples, inputs).
-    chances
-        Probabilities that the policy gave to the actions, 0 where masked, shape (samples, actions).
-    actions
-        The actions taken, shape (samples,).
-    reward
-        What the slot was worth.
+    states, chances
+        Flat observations, and the probabilities that the policy gave to the actions, 0 where
+        masked.
+    actions, reward
+        The actions taken, and what the slot was worth.
     next_state
         The first observation of the slot after, flat; 0 at the end.
     over

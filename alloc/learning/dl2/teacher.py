@@ -31,14 +31,8 @@ class Teacher:
     other scheduler only says what each job gets in the end; then the grants are put in the order of
     what they add to progress (`by_gain`).
 
-    Parameters
-    ----------
-    name
-        Name of the scheduler in the registry.
-    features
-        What the network is shown.
-    from_pairs, shuffled
-        As in `DL2Settings`.
+    `name` is a scheduler of the registry, `features` what the network is shown; the others are as
+    in `DL2Settings`.
     """
 
     def __init__(

@@ -41,23 +41,12 @@ _TEACH, _PLAY, _VALIDATE = 3, 4, 5
 class DL2Trainer(Trainer):
     """Trains DL2; run it with `alloc.learning.training.train`.
 
-    A step is an update of a network, after each slot; one `advance` plays a few whole traces. All
-    draws come from generators made anew for each trace from the seed.
+    A step is an update of a network, after each slot; one `advance` plays a few whole traces, after
+    which a checkpoint is written. All draws come from generators made anew for each trace from the
+    seed, so the result does not depend on how many.
 
-    Parameters
-    ----------
-    settings
-        What to train.
-    seed
-        Seed of weights, traces and draws.
-    traces_at_a_time
-        Traces of one `advance`, after which a checkpoint is written; the result is the same.
-
-    Attributes
-    ----------
-    best_step, best_value
-        When the mean JCT in validation was lowest, slots; in the reinforcement phase if there is
-        one.
+    In the reinforcement phase, if there is one, the best of the phase before is forgotten.
+    `best_step` is when the mean JCT in validation was lowest, `best_value`, slots.
     """
 
     kind = "dl2"

@@ -27,12 +27,8 @@ EpisodeSource = Instance | Sequence[Instance] | Callable[[np.random.Generator], 
 class ElasticEpisodes:
     """Draws instances of DL2's world: the same cluster, other jobs each time.
 
-    Parameters
-    ----------
-    num_jobs, num_hosts, arrivals, arrivals_per_slot, max_workers, max_ps, table, models
-        As in `alloc.instances.generate_elastic`.
-    run_slots
-        As there; shorter by default, for short episodes.
+    The fields are as in `alloc.instances.generate_elastic`; `run_slots` is shorter by default, for
+    short episodes.
     """
 
     num_jobs: int = 40

@@ -62,21 +62,13 @@ class Pupil:
 
     Parameters
     ----------
-    network
-        The policy.
-    teacher
-        Labels rounds.
-    rate
-        Chance that a round is labelled, 0 to 1.
-    guidance
-        Chance that the teacher's choice is taken in a round that is labelled, 0 to 1.
+    network, teacher
+        The policy, and what labels rounds.
+    rate, guidance
+        Chance that a round is labelled, and that the teacher's choice is taken in one that is, 0 to
+        1.
     rng
         Draws both.
-
-    Attributes
-    ----------
-    labelled
-        The labelled rounds so far.
     """
 
     name = "pupil"

@@ -37,8 +37,7 @@ class LabelledRound:
         Share of each resource of each job in each column, shape (jobs, C, resources); 1e9 in
         columns that only fill the array.
     choice
-        Chance of each column in the optimum, and in the last place of none, shape (jobs, C + 1);
-        rows sum to 1.
+        Chance of each column in the optimum, and in the last place of none, shape (jobs, C + 1).
     prices
         Price of the whole cluster's resource in the optimum, slots, shape (resources,).
     """
@@ -117,14 +116,9 @@ def load_arrays(
 
 @dataclass(frozen=True)
 class Batch:
-    """Labelled rounds as tensors, filled up to the longest of each axis.
+    """Labelled rounds as tensors with a batch axis in front, filled up to the longest of each axis.
 
-    Parameters
-    ----------
-    jobs, resources, terms, share, choice, prices
-        As in `LabelledRound`, with a batch axis in front.
-    absent
-        Which jobs only fill the batch, shape (batch, jobs).
+    `absent` says which jobs only fill the batch, shape (batch, jobs).
     """
 
     jobs: Tensor

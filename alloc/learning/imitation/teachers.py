@@ -131,10 +131,9 @@ def _nothing(round_: JobSetRound) -> Array:
 
 def _enter(round_: JobSetRound, choice: Array, job: int, position: int, chance: float) -> None:
     """Enter a configuration of a job; one that is not on its ladder has an equal that is."""
-    ladder = round_.book.ladders[round_.jobs.table[job]]
-    found = np.flatnonzero(ladder.columns == position)
-    if len(found):
-        choice[job, found[0]] += chance
+    positions = round_.book.ladders[round_.jobs.table[job]].positions
+    if position in positions:
+        choice[job, positions.index(position)] += chance
 
 
 def _complete(choice: Array) -> Array:

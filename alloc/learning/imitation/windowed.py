@@ -56,17 +56,13 @@ class WindowPlan:
         World, window, encoding and network, as for DL2; what concerns its own training is unused.
     teacher
         Scheduler whose decisions are imitated: a name of the registry.
-    iterations
-        Iterations of DAgger. In the first the teacher's steps are taken, in the others the
-        network's own.
-    traces
-        Traces played in an iteration.
-    updates
-        Gradient updates after each iteration.
+    iterations, traces
+        Iterations of DAgger, and traces played in each. In the first the teacher's steps are taken,
+        in the others the network's own.
+    updates, batch
+        Gradient updates after each iteration, and samples of each.
     lr
         Learning rate of Adam at the beginning; it falls to a tenth.
-    batch
-        Samples of an update.
     max_slots
         Slots after which a trace is left: an untrained network may never finish it.
     """
@@ -97,14 +93,8 @@ class Shown:
 class WindowTraining(Trainer):
     """The training of a window network from the optimum.
 
-    Parameters
-    ----------
-    folder
-        Where labelled states are kept between runs.
-    plan
-        What to train.
-    seed
-        Seed of weights, traces and draws.
+    Labelled states are kept in `folder` between runs; the seed is that of weights, traces and
+    draws.
     """
 
     kind = "window-policy"

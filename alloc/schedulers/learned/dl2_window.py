@@ -16,18 +16,9 @@ from alloc.schedulers.state import ClusterState, Decision, Knowledge
 
 
 class Dl2WindowParameters(WindowParameters):
-    """The parameters of the kind; `WindowFeatures` says what they mean.
+    """The parameters of the kind.
 
-    Parameters
-    ----------
-    max_tasks
-        Most workers, and most PSs, of a job.
-    encoding
-        How the window is shown.
-    models
-        The known models, in the order of their numbers.
-    initial_bundle
-        Whether each slot begins with a worker and a PS for every job.
+    `max_tasks`, `encoding`, `models` and `initial_bundle` are those of `WindowFeatures`.
     """
 
     max_tasks: int = Field(default=16, ge=1, le=10_000)

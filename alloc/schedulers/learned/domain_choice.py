@@ -215,17 +215,7 @@ class _Cluster:
 
 
 class GangDomainParameters(KindParameters):
-    """The parameters of the kind; `DomainFeatures` says what they mean.
-
-    Parameters
-    ----------
-    level
-        Topology level whose domains are chosen from.
-    domains
-        Most domains of that level.
-    skip
-        Whether the gangs behind one that waits are asked for too.
-    """
+    """The parameters of the kind: `level`, `domains` and `skip` of `DomainFeatures`."""
 
     level: str = Field(default="leaf", min_length=1, max_length=100)
     domains: int = Field(default=8, ge=1, le=10_000)

@@ -42,16 +42,14 @@ def host_rows(
 
     Parameters
     ----------
-    on_host
-        Jobs of each class on each host, shape (hosts, classes).
+    on_host, most
+        Jobs of each class on each host, shape (hosts, classes), and the most jobs of a host.
     fits
         Hosts that have room, shape (hosts,).
     asked
         Class of the job that is asked for, or None if it is of no class that is known.
     behind
         Jobs of each class that are asked for later, shape (classes,).
-    most
-        Most jobs of a host.
     """
     hosts, classes = on_host.shape
     seen = np.zeros((hosts + 1, len(FIXED_COLUMNS) + 3 * classes), np.float32)

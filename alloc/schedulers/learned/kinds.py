@@ -143,14 +143,8 @@ def choose(
 ) -> int:
     """Return the allowed action with the largest logit, or one drawn from their softmax.
 
-    Parameters
-    ----------
-    logits
-        Unnormalised log-probabilities, shape (actions,).
-    mask
-        Which actions are allowed, shape (actions,); at least one is.
-    rng
-        Draws; None takes the largest, ties to the first.
+    Of the actions, with unnormalised log-probabilities as logits, the mask allows at least one.
+    Without a generator to draw with the largest is taken, ties to the first.
     """
     allowed = np.where(mask, logits.astype(np.float64), -np.inf)
     if rng is None:

@@ -24,12 +24,10 @@ class OneByOne(ABC):
 
     Parameters
     ----------
-    what
-        What is placed, for messages.
+    what, name
+        What is placed, and the name of the policy, for messages.
     skip
         Whether the jobs behind one that waits are asked for too; otherwise they wait with it.
-    name
-        Name of the policy, for messages.
     """
 
     observation: Observation

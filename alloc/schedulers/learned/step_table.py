@@ -49,14 +49,8 @@ class StepTable:
     Pairs that are missing from the speed table, or in it with rate 0, are stepped over. Workers
     without PSs, and PSs without workers, are on the way to a pair and run nothing.
 
-    Parameters
-    ----------
-    cells
-        Row-major: the cell of w workers and u PSs is ``cells[w * stride + u]``.
-    stride
-        Length of a row.
-    demands
-        Demand of a worker, of a PS, and of both together, in the order of `alloc.units.RESOURCES`.
+    The cell of w workers and u PSs is ``cells[w * stride + u]``; `demands` are those of a worker,
+    of a PS, and of both together, in the order of `alloc.units.RESOURCES`.
     """
 
     cells: tuple[Cell, ...]

@@ -53,14 +53,9 @@ LEAST_FREE = 1e-3
 class Kinds:
     """Classes of jobs: a table of configurations and a weight.
 
-    Parameters
-    ----------
-    rate
-        Rate of each configuration, work units per second, 0 where there is none, shape (G, C).
-    share
-        What it takes of what is free of each resource, shape (G, C, R).
-    weight
-        Weight, shape (G,).
+    The rate of each configuration is in work units per second, 0 where there is none, shape (G, C);
+    its share is what it takes of what is free of each resource, shape (G, C, R); the weight has
+    shape (G,).
     """
 
     rate: Array
@@ -74,10 +69,8 @@ class Courses:
 
     Parameters
     ----------
-    worth
-        v, worth of a unit of work, shape (G, K).
-    work
-        Work done by then, rising along k, shape (G, K).
+    worth, work
+        v, worth of a unit of work, and the work done by then, rising along k, shape (G, K).
     share
         Mean share taken in each cell on the way, shape (G, K, K, R).
     """

@@ -34,10 +34,9 @@ def best_order(
         What an order costs.
     before
         Place of each job in the order of the decision before, or None for jobs that are new.
-    moves
-        Changes to the best order that are tried: one job is moved to another place.
-    rng
-        Where the changes are drawn from.
+    moves, rng
+        Changes to the best order that are tried, and where they are drawn from: one job is moved to
+        another place.
     """
     orders = base_orders(future)
     orders += [_merged(before, orders[-1])] if any(b is not None for b in before) else []

@@ -11,17 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from alloc.schedulers.learned.job_set import LONGEST_RESTART, JobSetRound
 from alloc.schedulers.learned.job_set_choice import Chooser, utilities
 from alloc.schedulers.learned.job_set_features import slots_at
+from alloc.schedulers.learned.job_set_ladders import Array, Index
 from alloc.schedulers.learned.job_set_rule import PRICE, SetRule
 from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, JobView
-
-Array = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 
 Followed = Callable[[Index, Array, Array], tuple[Array, Array]]
 """Given positions of jobs, their remaining work and the fraction of it that each column would do in
@@ -104,10 +101,8 @@ class Ahead:
         ----------
         first
             The coming round: column of each job, -1 for none, shape (J,).
-        policy
-            Decides the rounds after it.
-        rounds
-            Most rounds followed.
+        policy, rounds
+            Decides the rounds after it, and how many are followed at most.
         at_most
             The answer may be infinite as soon as it is known to exceed this.
         """
@@ -167,10 +162,9 @@ def score_of(work: Array, weight: Array, progress: Array, slot_s: float) -> Arra
 
     Parameters
     ----------
-    work
-        Worth of all the remaining work of each job, weight times seconds, shape (J,).
-    weight
-        Weights, shape (J,).
+    work, weight
+        Worth of all the remaining work of each job, weight times seconds, and its weight, shape
+        (J,).
     progress
         Fraction of the remaining work that each column would do in the slot, shape (J, C).
     slot_s
@@ -186,14 +180,8 @@ def score_of(work: Array, weight: Array, progress: Array, slot_s: float) -> Arra
 class ByWorth:
     """Rounds in which a unit of a job's work is worth the same until it completes.
 
-    Parameters
-    ----------
-    ahead
-        The jobs.
-    worth
-        Worth of a unit of the work of each, weight times seconds, shape (jobs,).
-    prices
-        Prices of the coming round for what is free, per slot, shape (resources,).
+    The worth is weight times seconds, shape (jobs,); the prices are those of the coming round for
+    what is free, per slot, shape (resources,).
     """
 
     ahead: Ahead

@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from alloc.errors import InstanceError
 from alloc.packing import HostPool
 from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.learned.job_set import JobSetRound
 from alloc.schedulers.learned.job_set_choice import Chooser
-from alloc.schedulers.learned.job_set_hosts import Usher
-from alloc.schedulers.learned.job_set_ladders import LadderBook
+from alloc.schedulers.learned.job_set_hosts import Usher, usher_for
+from alloc.schedulers.learned.job_set_ladders import Array, Index
 from alloc.schedulers.learned.job_set_rule import SetRule
 from alloc.schedulers.policy import Policy, serve
 from alloc.schedulers.rollout.fluid import LEAST_FREE, FluidPrices, Kinds, follow, worth_of_work
@@ -35,9 +34,6 @@ from alloc.schedulers.rollout.rounds_ahead import (
 )
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.units import require_positive
-
-Array = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 
 _ROUND_QUANTILE = 0.1
 """In continuous time a round is taken to last as long as a tenth of the jobs need to complete."""
@@ -110,7 +106,6 @@ class Rollout(Policy):
             raise InstanceError(f"rollout: moves is {moves}; it must be 0 or more.")
         require_positive(gap, "rollout", "gap")
         self._moves, self._gap, self._seed = moves, gap, seed
-        self._book: LadderBook | None = None
         self._usher: Usher | None = None
         self.reset()
 
@@ -126,33 +121,30 @@ class Rollout(Policy):
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
-        if self._book is None or self._book.topology is not state.topology:
-            self._book = LadderBook(state.topology)
-            self._usher = Usher(self._book)
+        usher = self._usher = usher_for(state.topology, self._usher)
+        book = usher.book
         views = list(state.jobs)
         if any(view.elasticity == "moldable" and len(view.configurations) > 1 for view in views):
             # The first choice binds such a job, which neither orders nor fluid prices foresee.
             return self._by_rule(state)
-        tables = self._book.tables_of(views)
-        if ((self._book.rate > 0).sum(axis=1)[tables] <= 1).all():
-            return self._serve_gangs(
-                state, {view.id: t for view, t in zip(views, tables.tolist(), strict=True)}
-            )
-        return self._share_out(state)
+        tables = book.tables_of(views)
+        if ((book.rate > 0).sum(axis=1)[tables] <= 1).all():
+            ways = [book.ladders[t].positions for t in tables.tolist()]
+            ids = [view.id for view in views]
+            return self._serve_gangs(state, dict(zip(ids, ways, strict=True)))
+        return self._share_out(state, usher)
 
     # Gangs.
 
-    def _serve_gangs(self, state: ClusterState, tables: Mapping[str, int]) -> Decision:
+    def _serve_gangs(self, state: ClusterState, ways: Mapping[str, tuple[int, ...]]) -> Decision:
         """Serve all jobs in the order that costs the known jobs least."""
-        assert self._book is not None
-        ladders = self._book.ladders
         round_, competing = self._open(state)
         # A gang that can never run would make every order cost the same: more than any sum.
-        competing = [view for view in competing if ladders[tables[view.id]].positions]
+        competing = [view for view in competing if ways[view.id]]
         if competing:
             # What must not be paused takes part, too: its capacity comes back one day.
             views = [*competing, *(view for view, _ in round_.pinned.values())]
-            jobs = [_known(view, ladders[tables[view.id]].positions) for view in views]
+            jobs = [_known(view, ways[view.id]) for view in views]
             future = ListFuture(jobs, state.topology.totals.tolist(), state.slot_s)
             place = {job_id: k for k, job_id in enumerate(self._order)}
             before = [place.get(view.id) for view in views]
@@ -177,31 +169,29 @@ class Rollout(Policy):
 
     # Elastic jobs.
 
-    def _share_out(self, state: ClusterState) -> Decision:
+    def _share_out(self, state: ClusterState, usher: Usher) -> Decision:
         """Choose a configuration for every job by the worth of its work, and put them on hosts."""
-        assert self._book is not None
-        assert self._usher is not None
         shown = state if state.slot_s is not None else self._as_round(state)
-        round_ = JobSetRound(shown, self._book)
+        round_ = JobSetRound(shown, usher.book)
         from alloc.solving.round.choice import prove_choice
 
         seated: list[Assignment] = []
         notes: dict[str, float] = {}
         if round_.views:
             worth, prices = self._worth(round_)
-            jobs = round_.jobs
+            jobs, share = round_.jobs, round_.book.share
             table = jobs.table
             progress = round_.progress()
             score = score_of(worth * jobs.left, jobs.weight, progress, round_.slot_s)
-            chosen = Chooser(score, table, self._book.share, round_.free).choose(prices)
+            chosen = Chooser(score, table, share, round_.free).choose(prices)
             choice = prove_choice(
-                state.topology, score, self._book.share[table], round_.free, chosen, gap=self._gap
+                state.topology, score, share[table], round_.free, chosen, gap=self._gap
             )
             ahead = Ahead(shown, round_, worth)
             plan = _Plan(choice.column, score, ByWorth(ahead, worth, prices))
             if state.slot_s is not None:
                 plan = self._cheapest(ahead, plan, [view.id for view in round_.views], progress)
-            seated = self._usher.seat(shown, round_.views, table, plan.column, plan.score)
+            seated = usher.seat(shown, round_.views, table, plan.column, plan.score)
             unplaced = int((plan.column >= 0).sum()) - len(seated)
             notes = {
                 "worth": choice.value,
