@@ -32,12 +32,8 @@ def publish(
         The training, at least one point of its curve.
     path
         Where to; ends in ``.onnx``.
-    name
-        Name of the policy.
-    command
-        Command that trains it again.
-    hours
-        CPU hours it took.
+    name, command, hours
+        Name of the policy, command that trains it again, and CPU hours it took.
     limits
         Known limits beside those of its account, one sentence each.
 

@@ -194,7 +194,9 @@ def train(
     report: Report | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> float:
-    """Run a trainer to its end, with a checkpoint after every step.
+    """Run a trainer to its end, with a checkpoint after every step; return its CPU time, hours.
+
+    The time is that of the whole training, also of the runs before an interruption.
 
     Parameters
     ----------
@@ -204,15 +206,9 @@ def train(
         Where checkpoint and curve are kept; made if it is not there.
     resume
         Whether to go on from a checkpoint that is there; otherwise one that is there is refused.
-    report
-        Told after each step.
-    stop
-        Asked before each step whether to stop there; a later call goes on.
-
-    Returns
-    -------
-    float
-        CPU time of the training so far, hours, also of the runs before an interruption.
+    report, stop
+        Told after each step; asked before each step whether to stop there, so that a later call
+        goes on.
 
     Raises
     ------
@@ -362,12 +358,7 @@ def single_thread() -> Iterator[None]:
 def step_rng(seed: int, *position: int) -> np.random.Generator:
     """Return the generator of a step: the same whenever that step is taken.
 
-    Parameters
-    ----------
-    seed
-        Seed of the training.
-    position
-        What sets this use apart from all others: stage, step, purpose.
+    The position, such as stage, step and purpose, sets this use of a seed apart from all others.
     """
     return np.random.default_rng([seed, *position])
 

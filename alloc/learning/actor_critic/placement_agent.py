@@ -110,8 +110,9 @@ class PlacementTraining(PairTraining):
         spec = feature_spec("host-choice/1", classes=CLASSES, most=plan.source.most)
         super().__init__(spec, rate=plan.rate, updates=plan.updates, every=plan.every, seed=seed)
         self.plan = plan
-        self.settings = {"seed": seed, "given_reward": reward is not None, **asdict(plan)}
-        self.settings["source"]["work"] = list(plan.source.work)
+        source = asdict(plan.source) | {"work": list(plan.source.work)}
+        given = {"seed": seed, "given_reward": reward is not None}
+        self.settings = given | asdict(plan) | {"source": source}
         self.table = synthetic_table()
         self._reward = reward
         self._tried = torch.zeros((len(CLASSES), (plan.source.most + 1) ** len(CLASSES)))

@@ -16,7 +16,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 import numpy.typing as npt
 
-from alloc.learning.actor_critic.networks import FlatNetwork
+from alloc.learning.actor_critic.pair import FlatNetwork
 from alloc.learning.pytorch import Tensor, torch
 from alloc.learning.training import single_thread, step_rng
 from alloc.workload.interference import InterferenceTable

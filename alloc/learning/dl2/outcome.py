@@ -25,10 +25,8 @@ class DL2Outcome:
 
     Parameters
     ----------
-    seed, fingerprint
-        What was trained, see `DL2Settings.fingerprint`.
-    cpu_hours
-        CPU time of the training, validation included.
+    seed, fingerprint, cpu_hours
+        What was trained, see `DL2Settings.fingerprint`, and the CPU time, validation included.
     best_step
         Update whose weights were chosen, on the validation traces.
     validation_best, validation_last

@@ -51,17 +51,9 @@ class SlotSamples:
 class Collector:
     """Plays traces slot by slot with exploration, and hands out the samples of each slot.
 
-    Every decision of a slot shares the slot's reward. The decision that did not fit, and with which
-    the slot therefore ended, leaves no sample. Both as in the released code.
-
-    Parameters
-    ----------
-    features
-        What the network is shown.
-    reward
-        What a slot is worth, a name of `alloc.learning.environments.REWARDS`.
-    exploration
-        How drawn actions are corrected.
+    Every decision of a slot shares the slot's reward, one of `alloc.learning.environments.REWARDS`.
+    The decision that did not fit, and with which the slot therefore ended, leaves no sample. Both
+    as in the released code.
     """
 
     def __init__(self, features: WindowFeatures, reward: str, exploration: Exploration) -> None:

@@ -38,12 +38,10 @@ class DL2World:
         Scale of job lengths: a job trains ``int(fraction of its type * max_epochs)`` epochs, times
         0.90, 0.91, ... or 1.09. Ours is set so that DRF's mean JCT, in slots, is near the 5.66 that
         the released code has on its own speeds; the released 80,000 belongs to the missing trace.
-    table
-        Shape of the speed tables, of `alloc.instances.speed_tables.SHAPES`: ``fit`` is this
+    table, table_seed
+        Shape of the speed tables, of `alloc.instances.speed_tables.SHAPES` (``fit`` is this
         project's fit to DL2's measurements; ``dips`` has points that a one-step gain stumbles over,
-        as the measurements do.
-    table_seed
-        Seed of the table's draws: all traces share one table, as in the release.
+        as the measurements do), and seed of the one table that all traces share, as in the release.
 
     Notes
     -----

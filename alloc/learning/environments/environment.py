@@ -71,7 +71,8 @@ class EpisodeEnv(Env[npt.NDArray[np.float32], np.int64]):
         if episode.told:
             raise SimulationError("the episode is over; call reset() before the next step().")
         reward = episode.act(int(action))
-        info: Info = {"action_mask": slot.mask.view(np.int8).copy(), "reply": episode.reply_text}
+        reply = "" if episode.reply is None else episode.reply.value
+        info: Info = {"action_mask": slot.mask.view(np.int8).copy(), "reply": reply}
         if episode.over:
             info.update(episode.outcome)
         truncated = episode.truncated

@@ -60,17 +60,6 @@ class EpisodeRules:
         )
 
 
-def outcome_of(result: SimulationResult) -> dict[str, float]:
-    """Return mean JCT and makespan, seconds, infinite with jobs unfinished, and their number."""
-    completed = [end for end in result.completion_s.values() if end is not None]
-    unfinished = len(result.completion_s) - len(completed)
-    return {
-        "mean_jct_s": float(completion_times_s(result).mean()),
-        "makespan_s": math.inf if unfinished else max(completed),
-        "num_unfinished": unfinished,
-    }
-
-
 S = TypeVar("S", bound=Stepwise)
 
 
@@ -158,15 +147,17 @@ class Episode(Generic[S]):
         return reward
 
     @property
-    def reply_text(self) -> str:
-        """What came of the last action, in a word."""
-        return "" if self.reply is None else self.reply.value
-
-    @property
     def outcome(self) -> dict[str, float]:
-        """What became of an episode that is over, for its last info."""
-        assert self.result is not None
-        return {**outcome_of(self.result), "num_slots": self.num_slots}
+        """What became of an episode that is over: JCT and makespan are infinite if cut off."""
+        result = self.result
+        assert result is not None
+        ends = [math.inf if end is None else end for end in result.completion_s.values()]
+        return {
+            "mean_jct_s": float(completion_times_s(result).mean()),
+            "makespan_s": max(ends),
+            "num_unfinished": len(result.unfinished),
+            "num_slots": self.num_slots,
+        }
 
     def _open(self) -> bool:
         """Run to the next slot; return whether there is one."""

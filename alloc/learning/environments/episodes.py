@@ -68,12 +68,10 @@ class GangEpisodes:
 
     Parameters
     ----------
-    num_jobs
-        Gangs of an episode.
+    num_jobs, max_gpus
+        Gangs of an episode, and GPUs of the largest, a power of two.
     leaves, hosts_per_leaf, gpus_per_host
         The cluster.
-    max_gpus
-        GPUs of the largest gangs, a power of two.
     median_s, sigma
         Median of the durations, seconds, and standard deviation of their logarithm.
     load

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -38,16 +39,12 @@ class Teacher(Protocol):
 
 
 class RoundTeacher:
-    """The exact optimum of the round (family F1), one choice a job, with its dual prices.
-
-    The utility ``remaining_time`` counts in seconds, as JCT does.
-    """
+    """The exact optimum of the round (family F1), one choice a job, with its dual prices."""
 
     name = "exact round"
     max_jobs = 200
-
-    def __init__(self, utility: str = "remaining_time") -> None:
-        self._utility = round_utility(utility)
+    # Counts in seconds, as JCT does.
+    _utility = round_utility("remaining_time")
 
     def label(self, state: ClusterState, round_: JobSetRound) -> LabelledRound | None:
         """Return the round with its optimum."""
@@ -59,12 +56,8 @@ class RoundTeacher:
         choice = _nothing(round_)
         for j, c in data.choose(answer.x):
             _enter(round_, choice, j, c, 1.0)
-        prices = np.zeros(len(RESOURCES))
-        for r, price, have in zip(
-            data.rows.resource, dual_prices(data), data.rows.capacity, strict=True
-        ):
-            prices[r] += price * have / round_.slot_s
-        return label(round_, _complete(choice), prices)
+        prices = np.asarray(dual_prices(data)) * data.rows.capacity / round_.slot_s
+        return label(round_, _complete(choice), _in_all(data.rows.resource, prices))
 
 
 class HorizonTeacher:
@@ -91,12 +84,8 @@ class HorizonTeacher:
             if z > 1e-9 and first >= 0:
                 position = int(data.table(column.job).configuration[first])
                 _enter(round_, choice, column.job, position, float(z))
-        prices = np.zeros(len(RESOURCES))
-        for r, price, have in zip(
-            data.rows.resource, relaxed.prices[0], data.rows.capacity, strict=True
-        ):
-            prices[r] += price * have
-        return label(round_, _complete(choice), prices)
+        prices = np.asarray(relaxed.prices[0]) * data.rows.capacity
+        return label(round_, _complete(choice), _in_all(data.rows.resource, prices))
 
 
 def _relax(data: SlotData) -> Relaxation | None:
@@ -123,6 +112,11 @@ def _relax(data: SlotData) -> Relaxation | None:
         lambda line: None,
         prove=False,
     )
+
+
+def _in_all(resource: Sequence[int] | npt.NDArray[np.int64], prices: Array) -> Array:
+    """Return the price of all that there is of each resource, by that of each row."""
+    return np.bincount(resource, prices, len(RESOURCES))
 
 
 def _nothing(round_: JobSetRound) -> Array:

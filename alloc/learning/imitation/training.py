@@ -16,10 +16,15 @@ import numpy.typing as npt
 from alloc.errors import InstanceError
 from alloc.instances.learning_worlds import TRAINING, TRAINING_SEEDS, VALIDATION_SEEDS, World
 from alloc.learning.imitation.evolution import Adam, estimate_gradient, get_weights, set_weights
-from alloc.learning.imitation.loss import imitation_loss
 from alloc.learning.imitation.network import SetPolicy
 from alloc.learning.imitation.rollouts import Trial, label_rounds
-from alloc.learning.imitation.rounds import Batch, LabelledRound, load_rounds, save_rounds
+from alloc.learning.imitation.rounds import (
+    Batch,
+    LabelledRound,
+    imitation_loss,
+    load_rounds,
+    save_rounds,
+)
 from alloc.learning.imitation.teachers import HorizonTeacher, RoundTeacher, Teacher
 from alloc.learning.pytorch import nn, torch
 from alloc.learning.training import (
@@ -113,10 +118,10 @@ class Plan:
 class SetPolicyTraining(Trainer):
     """The training of a set policy.
 
-    1. ``round``: DAgger on the exact optimum of each round (F1, Optimus' drop in remaining time).
-    2. ``horizon``: DAgger on the optimum over all rounds to come (the linear master of F2).
-    3. ``reward``: evolution strategies on the simulated mean JCT, that is on minus the number of
-       jobs in the system, of the layer that weighs jobs.
+    - ``round``: DAgger on the exact optimum of each round (F1, Optimus' drop in remaining time).
+    - ``horizon``: DAgger on the optimum over all rounds to come (the linear master of F2).
+    - ``reward``: evolution strategies on the simulated mean JCT, that is on minus the number of
+      jobs in the system, of the layer that weighs jobs.
 
     The policy kept is the best of all validations; a stage that makes it no better changes nothing.
 
@@ -124,14 +129,10 @@ class SetPolicyTraining(Trainer):
     ----------
     folder
         Where labels are kept between runs.
-    plan
-        Steps of each stage.
-    seed
-        Seed of everything.
-    worlds
-        What to train and validate on.
-    validation
-        Validation instances of each world.
+    plan, seed
+        Steps of each stage, and the seed of everything.
+    worlds, validation
+        What to train and validate on, and the validation instances of each world.
 
     References
     ----------

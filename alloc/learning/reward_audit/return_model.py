@@ -65,16 +65,14 @@ class Maximiser:
 
     Parameters
     ----------
-    schedule
-        The best schedule found.
-    value, bound
-        Its return by the program, and the proved bound on any return.
+    schedule, value, bound
+        The best schedule found, its return by the program, and the proved bound on any return.
     proved
         Whether the return is proved to be the largest, and, with ties broken, that the JCT is the
         best or worst among those.
     mean_jct
         With ties broken, its mean completion time by the program (weighted if the reward is),
-        slots; None otherwise.
+        slots.
     """
 
     schedule: Schedule
@@ -92,7 +90,7 @@ def maximise_return(
     time_limit_s: float = 60.0,
     seed: int = 0,
 ) -> Maximiser | None:
-    """Return a schedule of the largest discounted return, clairvoyant and proved.
+    """Return a schedule of the largest discounted return, clairvoyant; None: none was found.
 
     Parameters
     ----------
@@ -106,11 +104,6 @@ def maximise_return(
         Wall time of each of the two programs (the return; the ties), seconds.
     seed
         Random seed of the solver.
-
-    Returns
-    -------
-    Maximiser or None
-        None if no schedule was found in time.
 
     Raises
     ------

@@ -101,11 +101,6 @@ class DomainChoice(OneByOne):
         self._cluster: _Cluster | None = None
         super().__init__("gangs", skip=features.skip, name=name)
 
-    @property
-    def gang(self) -> JobView | None:
-        """The gang that is asked for, or None."""
-        return self._asked
-
     def blank(self) -> None:
         """Show that there is nothing to choose: all that can be done is to wait."""
         self._asked = None

@@ -61,14 +61,13 @@ def utilities(worth: Array, weight: Array, progress: Array, slowest: Array) -> A
 
 
 class Chooser:
-    """The choice of a round: scores of all jobs, shares of all ladders, what is free.
+    """The choice of a round.
 
     Parameters
     ----------
-    score
-        Score of each job in each column before prices, shape (jobs, C).
-    table
-        Ladder of each job, shape (jobs,).
+    score, table
+        Score of each job in each column before prices, shape (jobs, C), and its ladder, shape
+        (jobs,).
     share
         Shares of each ladder, shape (tables, C, resources).
     free

@@ -12,6 +12,7 @@ import numpy as np
 
 from alloc.errors import UnsupportedFeatureError
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
+from alloc.schedulers.learned.feature_spec import WindowParameters, require_in_view
 from alloc.schedulers.learned.step_table import (
     BUNDLE,
     SERVER,
@@ -95,6 +96,8 @@ class WindowSlot:
     observation, mask
         Where to write: C-contiguous arrays of float32, shape `WindowFeatures.shape`, and of bool,
         shape (actions,). Own ones if not given.
+    in_view
+        Says whether more jobs than the window shows are refused; None: they are not.
 
     Attributes
     ----------
@@ -122,9 +125,11 @@ class WindowSlot:
         name: str = "agent",
         observation: Observation | None = None,
         mask: Mask | None = None,
+        in_view: WindowParameters | None = None,
     ) -> None:
         self.features = features
         self._name = name
+        self._in_view = in_view
         self.observation = np.zeros(features.shape, np.float32)
         self.mask = np.zeros(features.num_actions, np.bool_)
         if observation is not None and mask is not None:
@@ -157,6 +162,8 @@ class WindowSlot:
         UnsupportedFeatureError
             In continuous time, or if a job is not one of workers and PSs.
         """
+        if self._in_view is not None:
+            require_in_view(self._name, self._in_view, len(state.jobs), state.now_s)
         if state.slot_s is None:
             raise UnsupportedFeatureError(
                 f"policy {self._name} decides slot by slot, but the instance has no slots; give it "

@@ -83,11 +83,11 @@ class Courses:
 class FluidPrices:
     """Prices of the capacity of each cell of time, kept from one decision to the next.
 
-    Cells and steps of the prices are at most so many.
+    They take at most so many steps in a decision.
     """
 
-    def __init__(self, cells: int = CELLS, iterations: int = ITERATIONS) -> None:
-        self._cells, self._iterations = cells, iterations
+    def __init__(self, iterations: int = ITERATIONS) -> None:
+        self._iterations = iterations
         self._before: tuple[Array, Array] | None = None
         self.prices: Array = np.zeros((0, 0))
         self.lengths: Array = np.zeros(0)
@@ -133,7 +133,7 @@ class FluidPrices:
 
     def _affordable(self, kinds: Kinds) -> tuple[int, int]:
         """Return as many cells and steps as the work limit allows."""
-        cells, iterations = self._cells, self._iterations
+        cells, iterations = CELLS, self._iterations
         if self._before is None:
             iterations *= FIRST_TIMES
         each = max(kinds.rate.size, 1)
@@ -144,7 +144,7 @@ class FluidPrices:
                 cells -= 2
             else:
                 break
-        return max(cells, min(self._cells, _LEAST_CELLS)), iterations
+        return cells, iterations
 
     @staticmethod
     def _horizon_s(kinds: Kinds, of_job: Index, left: Array, first_s: float) -> float:

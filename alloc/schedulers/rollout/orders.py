@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from alloc.schedulers.learned.job_priority import dominant_share
 from alloc.schedulers.rollout.future import ListFuture
 
 AREA_POWERS = (0.0, 0.25, 0.5, 1.0)
@@ -60,17 +61,7 @@ def base_orders(future: ListFuture) -> list[list[int]]:
     """Return the orders of the base rules; jobs that come to the same go in order of arrival."""
     jobs = future.jobs
     times = [job.left / job.ways[0][0] / job.weight for job in jobs]
-    shares = [
-        max(
-            (
-                d / have
-                for d, have in zip(job.ways[0][1], future.capacity, strict=True)
-                if d and have
-            ),
-            default=0.0,
-        )
-        for job in jobs
-    ]
+    shares = [dominant_share(job.ways[0][1], future.capacity) for job in jobs]
     keys = [
         [time * max(share, 1e-9) ** power for time, share in zip(times, shares, strict=True)]
         for power in AREA_POWERS
