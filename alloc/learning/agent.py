@@ -110,7 +110,7 @@ class AgentScheduler:
 
 
 agent_scheduler = AgentScheduler
-"""Makes one."""
+"""The same as it reads in a call: the scheduler of an agent."""
 
 
 class _Act:

@@ -84,7 +84,7 @@ def load_rounds(path: Path) -> list[LabelledRound]:
     return load_arrays(path, "labelled rounds", rounds)
 
 
-def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     """Write arrays to one file, as a whole."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)

@@ -116,7 +116,7 @@ def _relax(data: SlotData) -> Relaxation | None:
 
 def _in_all(resource: Sequence[int] | npt.NDArray[np.int64], prices: Array) -> Array:
     """Return the price of all that there is of each resource, by that of each row."""
-    return np.bincount(resource, prices, len(RESOURCES))
+    return np.asarray(np.bincount(resource, prices, len(RESOURCES)), dtype=float)
 
 
 def _nothing(round_: JobSetRound) -> Array:

@@ -143,6 +143,6 @@ def _extent(
 
 
 def dominant_share(demand: Sequence[int], capacity: Sequence[int] | npt.NDArray[Any]) -> float:
-    """Return the largest share that a demand takes of a resource of the cluster."""
+    """Return the largest share that a demand takes of any resource, as far as both are given."""
     shares = (need / float(have) for need, have in zip(demand, capacity, strict=False) if have)
     return max(shares, default=0.0)

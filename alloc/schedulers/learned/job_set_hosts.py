@@ -134,9 +134,7 @@ class Usher:
         if not parts:
             return [], chosen.tolist()
         # Make assignments of the parts, and give back what jobs without room had been dealt.
-        job, host, count, kind = (
-            np.concatenate(column_of) for column_of in zip(*parts, strict=True)
-        )
+        job, host, count, kind = (np.concatenate(part) for part in zip(*parts, strict=True))
         order = np.argsort(job, kind="stable")
         placed = self._placements(host[order], kind[order], count[order])
         ends = np.cumsum(np.bincount(job, minlength=len(chosen))).tolist()
