@@ -103,7 +103,7 @@ class DomainChoice(OneByOne):
 
     def blank(self) -> None:
         """Show that there is nothing to choose: all that can be done is to wait."""
-        self._asked = None
+        self.asked = None
         self.observation.fill(0.0)
         self.mask.fill(False)
         self.mask[self.features.wait] = True

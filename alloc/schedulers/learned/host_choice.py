@@ -127,7 +127,7 @@ class HostChoice(OneByOne):
 
     def blank(self) -> None:
         """Show that there is nothing to choose."""
-        self._asked = None
+        self.asked = None
         self.observation = np.zeros_like(self.observation)
         self.mask = np.zeros(len(self.observation), np.bool_)
 
