@@ -162,5 +162,5 @@ class RewardModel:
         for _ in range(_EPOCHS):
             loss = ((self._speeds(seen) - wanted) ** 2).mean()
             optimiser.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             optimiser.step()

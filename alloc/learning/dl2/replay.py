@@ -129,12 +129,10 @@ class Replay:
         """Give new samples their priorities; means nothing here."""
 
     def _batch(self, index: npt.NDArray[np.int64], weights: npt.NDArray[np.float64]) -> Batch:
-        kept = self._arrays
-        names = ("states", "targets", "actions", "rewards")
-        following = kept["next"][index] if len(kept["next"]) else None
-        return Batch(
-            index, *(kept[n][index] for n in names), following, kept["over"][index], weights
-        )
+        kept = {name: array[index] for name, array in self._arrays.items() if len(array)}
+        states, targets, actions = kept["states"], kept["targets"], kept["actions"]
+        rewards, following = kept["rewards"], kept.get("next")
+        return Batch(index, states, targets, actions, rewards, following, kept["over"], weights)
 
 
 class PrioritisedReplay(Replay):

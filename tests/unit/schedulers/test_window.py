@@ -195,7 +195,7 @@ def fresh(slot: WindowSlot) -> tuple[np.ndarray, np.ndarray]:
     slot._show_all()
     again = slot.observation.copy(), slot.mask.copy()
     slot.observation[:], slot.mask[:] = kept[0], kept[1]
-    slot._columns, slot._next = kept[2], kept[3]
+    slot.columns, slot._next = kept[2], kept[3]
     return again
 
 
