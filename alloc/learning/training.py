@@ -174,8 +174,11 @@ class Trainer(ABC):
         return network
 
     def _keep_best(self, value: float) -> bool:
-        """Keep the weights if they are the best in validation so far; return whether they are."""
-        if value >= self.best_value:
+        """Keep the weights if they are the best in validation so far; return whether they are.
+
+        A value that is not a number is never the best.
+        """
+        if not value < self.best_value:
             return False
         self.best_value, self._best = value, weights_of(self.network)
         return True

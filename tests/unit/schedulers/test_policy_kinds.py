@@ -153,5 +153,7 @@ def test_the_actor_hands_the_network_a_batch_of_one() -> None:
     decider = kind.make_decider(network, kind.parameters(window=4), name="bundles")
     state = Simulation(load("elastic-small/01"), decider="bundles").next_decision()
     assert state is not None
-    decider.decide(state)
+    decision = decider.decide(state)
     assert seen["window"].shape == (1, 6, 4)
+    # The last action has the largest logit: the slot ends with one bundle a job.
+    assert {sum(task.count for task in job.tasks) for job in decision.assign} == {2}
