@@ -103,12 +103,12 @@ def train_policy(wanted: Wanted, given: Sequence[str], begin: Callable[[], Begun
     from alloc.learning.training import require_torch
 
     require_torch()
+    from alloc.learning.publishing import publish
+
     begun = begin()
     hours = _run(begun.trainer, wanted)
     shared = ["--seed", str(wanted.seed), "--name", wanted.name]
     words = ["alloc", "train", *given, *shared, "--output", wanted.output.name or "DIR"]
-    from alloc.learning.publishing import publish
-
     policy = (begun.publish or publish)(
         begun.trainer,
         wanted.output / f"{wanted.name}.onnx",

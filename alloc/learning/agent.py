@@ -110,7 +110,7 @@ class AgentScheduler:
 
 
 agent_scheduler = AgentScheduler
-"""The same as it reads in a call: the scheduler of an agent."""
+"""The same class under the name that reads better in a call."""
 
 
 class _Act:

@@ -52,7 +52,7 @@ def value_of(table: InterferenceTable) -> Value:
 
 @dataclass(frozen=True)
 class Stream:
-    """Jobs that arrive in rounds, for so many hosts of at most so many jobs.
+    """Jobs that arrive in rounds, for `hosts` hosts that hold at most `most` jobs each.
 
     `arrivals` holds, for each round, class and work of each job; work in rounds at full speed.
     """

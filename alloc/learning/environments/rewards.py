@@ -157,9 +157,9 @@ class Clock:
 def decisions(
     simulation: Simulation, scheduler: Scheduler, unit_s: float
 ) -> Iterator[tuple[float, Elapsed]]:
-    """Let a scheduler, reset first, decide to the end of a simulation at its beginning.
+    """Let a scheduler take all decisions of a simulation that has not begun; it is reset first.
 
-    Yields the time of each decision and what came of it, `unit_s` as in `Elapsed`.
+    Yields the time of each decision, seconds, and what came of it, `unit_s` as in `Elapsed`.
     """
     clock = Clock(simulation, unit_s)
     scheduler.reset()

@@ -90,7 +90,7 @@ def maximise_return(
     time_limit_s: float = 60.0,
     seed: int = 0,
 ) -> Maximiser | None:
-    """Return a schedule of the largest discounted return, clairvoyant; None: none was found.
+    """Return a clairvoyant schedule of the largest discounted return, or None if none was found.
 
     Parameters
     ----------
@@ -203,7 +203,8 @@ def _tied(
     slack = TIE * max(1.0, abs(value))
     blocks = [model.matrix, sparse.csr_array(returns.cost[None, :])]
     lower = [model.row_lower, np.array([value - returns.offset - slack])]
-    upper = [returns.row_upper, np.array([np.inf])]  # (C1) as there
+    # (C1) is an equality here, too, if it is one in the program of the return.
+    upper = [returns.row_upper, np.array([np.inf])]
     upper_bound = model.upper.copy()
     cost = np.zeros(len(model.cost))
     weights = weights_of(grid.data.instance, reward)

@@ -71,11 +71,19 @@ class JobLadder:
 class _Shape:
     """What tables share that differ in nothing but their rates, worked out once.
 
-    `configurations` is one of the tables, kept so that the identities that the key goes by stay its
-    own; `fitting` are the positions of those that fit the empty cluster, and `order` says which of
-    these use no more than which. The others have a row or column for each configuration of the
-    table: its place by rising dominant share, then sum of shares, demand, share and `plain` as in
-    `JobLadder`, and how many tasks of each kind it has.
+    Parameters
+    ----------
+    configurations
+        One of the tables, kept so that the identities that the key goes by stay its own.
+    fitting, order
+        Positions of the configurations that fit the empty cluster, shape (F,), and which of these
+        use no more than which.
+    rank
+        Place of each configuration by rising dominant share, then sum of shares, shape (C,).
+    demand, share, plain
+        As in `JobLadder`, of all configurations: shape (C, resources), and (C,) for `plain`.
+    kinds, counts
+        Kinds of tasks, and how many of each kind, shape (kinds, C).
     """
 
     configurations: tuple[Configuration, ...]
@@ -97,12 +105,13 @@ class LadderStats:
     ----------
     best, least, slowest
         Rate of the fastest configuration, of the smallest one, and the least rate of the table,
-        work units per second.
+        work units per second, shape (tables,).
     need
-        Log of the dominant share that a rate of each of `SPEEDS` times the best takes at least.
+        Log of the dominant share that a rate of each of `SPEEDS` times the best takes at least,
+        shape (tables, speeds).
     lean
         Share of each resource that the configuration at 0.7 of the best rate takes, over its
-        dominant share.
+        dominant share, shape (tables, resources).
     frugality
         Log of the rate per dominant share of the thriftiest configuration, over that of the
         fastest.

@@ -143,8 +143,8 @@ def choose(
 ) -> int:
     """Return the allowed action with the largest logit, or one drawn from their softmax.
 
-    Of the actions, with unnormalised log-probabilities as logits, the mask allows at least one.
-    Without a generator to draw with the largest is taken, ties to the first.
+    Logits are unnormalised log-probabilities, and the mask allows at least one action. With a
+    generator an action is drawn; without one the largest is taken, ties to the first.
     """
     allowed = np.where(mask, logits.astype(np.float64), -np.inf)
     if rng is None:

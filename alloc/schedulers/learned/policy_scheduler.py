@@ -27,8 +27,10 @@ class PolicyScheduler:
 
     Raises
     ------
-    InstanceError, UnsupportedFeatureError
-        If the file is not a policy; if its kind cannot sample.
+    InstanceError
+        If the file is not a policy.
+    UnsupportedFeatureError
+        If its kind cannot sample.
     """
 
     def __init__(self, policy: PolicyFile | str | PathLike[str], sample: bool = False) -> None:

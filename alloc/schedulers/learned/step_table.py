@@ -65,8 +65,8 @@ class StepTable:
 def step_table(ladder: TaskLadder, totals: tuple[int, ...], max_tasks: int) -> StepTable:
     """Return the step table of a ladder.
 
-    The dominant shares are of the cluster's totals; a job has at most so many workers, and so many
-    PSs.
+    Dominant shares are of `totals`, the capacity of the cluster; a job has at most `max_tasks`
+    workers, and at most as many PSs.
     """
     index = {pair: c for pair, c in ladder.index.items() if max(pair) <= max_tasks}
     max_w = max((w for w, _ in index), default=0)
@@ -114,7 +114,7 @@ _Key = tuple[int, str, bool, tuple[int, ...], tuple[int, ...]]
 
 
 class StepTables:
-    """Step tables already worked out, by speed table and cluster, up to a number of tasks."""
+    """Step tables already worked out, by speed table and cluster, of at most `max_tasks` tasks."""
 
     def __init__(self, max_tasks: int) -> None:
         self._max_tasks = max_tasks

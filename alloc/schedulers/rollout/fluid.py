@@ -83,7 +83,7 @@ class Courses:
 class FluidPrices:
     """Prices of the capacity of each cell of time, kept from one decision to the next.
 
-    They take at most so many steps in a decision.
+    `iterations` is the most price steps of a decision after the first.
     """
 
     def __init__(self, iterations: int = ITERATIONS) -> None:

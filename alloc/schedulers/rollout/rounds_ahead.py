@@ -65,7 +65,9 @@ class Ahead:
         jobs, book, views = round_.jobs, round_.book, round_.views
         self.table, self.weight, self.left = jobs.table, jobs.weight, jobs.left
         table = jobs.table
+        # Of each job: rate of its fastest column, and least rate of its whole table.
         self.best, self.slowest = book.stats.best[table], book.stats.slowest[table]
+        # Of each ladder's columns, shape (tables, C) and (tables, C, resources); what is free.
         self.rate, self.share, self.free = book.rate, book.share, round_.free
         self.slot_s, self.worth = round_.slot_s, worth
         self.restart_s = np.array([view.restart_cost_s for view in views])

@@ -228,10 +228,11 @@ class Rollout(Policy):
             return priced
         rule = ByRule(ahead, self._rule)
         plans = [self._plan_of(ahead, rule, progress)]
-        worths, prices = self._before or ({}, np.zeros(0))
-        if self._before is not None and all(job_id in worths for job_id in ids):
-            as_before = ByWorth(ahead, np.array([worths[job_id] for job_id in ids]), prices)
-            plans.append(self._plan_of(ahead, as_before, progress))
+        if self._before is not None:
+            worths, prices = self._before
+            if all(job_id in worths for job_id in ids):
+                as_before = ByWorth(ahead, np.array([worths[job_id] for job_id in ids]), prices)
+                plans.append(self._plan_of(ahead, as_before, progress))
         if all((plan.column == priced.column).all() for plan in plans):
             return priced
         courses: list[tuple[_Plan, Followed]] = [(priced, priced.policy), (priced, rule)]
