@@ -21,10 +21,11 @@ import numpy as np
 
 from alloc.comparison import mean_interval
 from alloc.learning.dl2.exploration import Rules
-from alloc.learning.dl2.publishing import DL2Outcome, outcome_of, publish
+from alloc.learning.dl2.outcome import DL2Outcome, outcome_of
 from alloc.learning.dl2.rollout import Collector
 from alloc.learning.dl2.settings import DL2Settings, changed, preset
 from alloc.learning.dl2.trainer import DL2Trainer
+from alloc.learning.publishing import publish
 from alloc.learning.training import train
 from alloc.problems.allocation.instance import Instance
 from alloc.result import Limits
@@ -189,7 +190,7 @@ def trained(
         name="dl2",
         command=f"alloc train dl2 --seed {seed} --set validate_every={SPACING} --output DIR",
         hours=hours,
-        outcome=outcome,
+        limits=(outcome.limit,),
     )
     kept.write_text(json.dumps(outcome.to_dict(), indent=1) + "\n")
     say(

@@ -68,10 +68,9 @@ def set_policy(output: Path, minutes: float, seed: int) -> Begun:
     written to DIR/NAME.onnx. Interrupted at any moment, the same command goes on and ends in the
     same policy.
     """
-    from alloc.learning.imitation.publishing import publish
     from alloc.learning.imitation.training import Plan, SetPolicyTraining
 
-    return Begun(SetPolicyTraining(output, Plan.of_minutes(minutes), seed=seed), publish)
+    return Begun(SetPolicyTraining(output, Plan.of_minutes(minutes), seed=seed))
 
 
 @app.command("window-policy")
@@ -105,12 +104,11 @@ def window_policy(
 
     def begin() -> Begun:
         from alloc.learning.dl2.settings import changed, preset
-        from alloc.learning.imitation.publishing import publish_window
         from alloc.learning.imitation.windowed import WindowPlan, WindowTraining
 
         settings = changed(preset("released"), {"encoding": encoding})
         plan = WindowPlan(dl2=settings, teacher=teacher, iterations=iterations)
-        return Begun(WindowTraining(output, plan, seed=seed), publish_window)
+        return Begun(WindowTraining(output, plan, seed=seed))
 
     given = ["--teacher", teacher, "--iterations", str(iterations), "--encoding", encoding]
     wanted = Wanted(output, seed, name, plot, json, quiet)
@@ -178,14 +176,15 @@ def dl2(
         from alloc.learning.dl2.trainer import DL2Trainer
 
         settings = changed(settings_of(preset, *(ablation or ())), changes)
-        return Begun(DL2Trainer(settings, seed), judge, lambda: held_out)
+        return Begun(DL2Trainer(settings, seed), lambda: held_out, judge)
 
     def judge(trainer: "DL2Trainer", path: Path, **said: Any) -> "PolicyFile":
         from alloc.documents.files import write_text
-        from alloc.learning.dl2.publishing import curve_csv, outcome_of, publish
+        from alloc.learning.dl2.outcome import curve_csv, outcome_of
+        from alloc.learning.publishing import publish
 
         outcome = outcome_of(trainer, said["hours"])
-        policy = publish(trainer, path, outcome=outcome, **said)
+        policy = publish(trainer, path, limits=(outcome.limit,), **said)
         write_text(output / "curve.csv", curve_csv(trainer.curve))
         write_text(output / "outcome.json", dumps(outcome.to_dict(), indent=1) + "\n")
         held_out["mean JCT on held-out traces, slots, drawn actions"] = mean(outcome.drawn)
@@ -232,7 +231,6 @@ def placement_agent(output: Path, minutes: float, seed: int) -> Begun:
     ends in the same policy.
     """
     from alloc.learning.actor_critic.placement_agent import PlacementPlan, PlacementTraining
-    from alloc.learning.actor_critic.placement_publishing import publish
     from alloc.learning.actor_critic.placement_reward import RewardModel
 
     training = PlacementTraining(PlacementPlan.of_minutes(minutes), seed)
@@ -247,16 +245,14 @@ def placement_agent(output: Path, minutes: float, seed: int) -> Begun:
         found = model.errors() if isinstance(model, RewardModel) else {}
         return {named[key]: round(value, 4) for key, value in found.items()}
 
-    return Begun(training, publish, errors)
+    return Begun(training, errors)
 
 
 def _agent(task: "Task", minutes: float, seed: int) -> Begun:
     """Begin the training of an actor and a critic."""
-    from alloc.learning.actor_critic.command import plan_of_minutes
-    from alloc.learning.actor_critic.publishing import publish
-    from alloc.learning.actor_critic.trainer import ActorCriticTraining
+    from alloc.learning.actor_critic.trainer import ActorCriticTraining, Plan
 
-    return Begun(ActorCriticTraining(task, plan_of_minutes(task, minutes), seed), publish)
+    return Begun(ActorCriticTraining(task, Plan.of_minutes(task, minutes), seed))
 
 
 def _assignment(text: str) -> tuple[str, Any]:

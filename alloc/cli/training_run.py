@@ -49,16 +49,15 @@ class Begun:
     ----------
     trainer
         What is trained.
-    publish
-        Writes its best policy: called with the trainer, the path, and by name with name, command
-        and hours.
     more
         Asked once the policy is written: what else is to be said, name to value.
+    publish
+        Writes its best policy in place of `alloc.learning.publishing.publish`, called as that is.
     """
 
     trainer: "Trainer"
-    publish: Callable[..., "PolicyFile"]
     more: Callable[[], Mapping[str, Any]] = _no_more
+    publish: Callable[..., "PolicyFile"] | None = None
 
 
 @dataclass(frozen=True)
@@ -104,11 +103,13 @@ def train_policy(wanted: Wanted, given: Sequence[str], begin: Callable[[], Begun
     from alloc.learning.training import require_torch
 
     require_torch()
+    from alloc.learning.publishing import publish
+
     begun = begin()
     hours = _run(begun.trainer, wanted)
     shared = ["--seed", str(wanted.seed), "--name", wanted.name]
     words = ["alloc", "train", *given, *shared, "--output", wanted.output.name or "DIR"]
-    policy = begun.publish(
+    policy = (begun.publish or publish)(
         begun.trainer,
         wanted.output / f"{wanted.name}.onnx",
         name=wanted.name,

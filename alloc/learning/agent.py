@@ -35,7 +35,32 @@ class Agent(Protocol):
 
 
 class AgentScheduler:
-    """Decide with an agent; make one with `agent_scheduler`."""
+    """The scheduler of an agent, for `alloc.simulate` and ``alloc.comparison.compare``.
+
+    Parameters
+    ----------
+    agent
+        Any object with ``predict``, see `Agent`: for example a loaded ``MaskablePPO``. An agent
+        that takes no ``action_masks`` may choose an action that is not allowed; what that means is
+        the kind's rule (DL2's window: it ends the slot). With more than one process it must
+        pickle.
+    spec
+        What it is shown: that of the environment it was trained in.
+    name
+        Name in tables.
+    deterministic
+        What ``predict`` is told, if it asks. Otherwise it draws; draws with PyTorch follow the
+        experiment's seed.
+    information
+        What it uses, in one sentence; by default its kind.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        If the kind does not ask for one action at a time.
+    InstanceError
+        If the agent cannot predict, or the kind is unknown.
+    """
 
     def __init__(
         self,
@@ -84,43 +109,8 @@ class AgentScheduler:
         return self._decider.decide(state)
 
 
-def agent_scheduler(
-    agent: Agent,
-    spec: FeatureSpec,
-    *,
-    name: str,
-    deterministic: bool = True,
-    information: str | None = None,
-) -> AgentScheduler:
-    """Return the scheduler of an agent, for `alloc.simulate` and ``alloc.comparison.compare``.
-
-    Parameters
-    ----------
-    agent
-        Any object with ``predict``, see `Agent`: for example a loaded ``MaskablePPO``. An agent
-        that takes no ``action_masks`` may choose an action that is not allowed; what that means is
-        the kind's rule (DL2's window: it ends the slot). With more than one process it must
-        pickle.
-    spec
-        What it is shown: that of the environment it was trained in.
-    name
-        Name in tables.
-    deterministic
-        What ``predict`` is told, if it asks. Otherwise it draws; draws with PyTorch follow the
-        experiment's seed.
-    information
-        What it uses, in one sentence; by default its kind.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        If the kind does not ask for one action at a time.
-    InstanceError
-        If the agent cannot predict, or the kind is unknown.
-    """
-    return AgentScheduler(
-        agent, spec, name=name, deterministic=deterministic, information=information
-    )
+agent_scheduler = AgentScheduler
+"""The same class under the name that reads better in a call."""
 
 
 class _Act:

@@ -8,15 +8,7 @@ from typing import Any
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package.
-
-    Parameters
-    ----------
-    package
-        Its ``__name__``.
-    homes
-        The module of the package that each name is at home in.
-    """
+    """Return the ``__getattr__`` of a package, by the module that each name is at home in."""
 
     def load(name: str) -> Any:
         if name in homes:

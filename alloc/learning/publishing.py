@@ -1,83 +1,41 @@
-"""From a training to a policy file: what the model cards of all trainings have in common."""
+"""From a training to a policy file with its model card."""
 
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from os import PathLike
-from typing import TYPE_CHECKING
 
 from alloc.errors import InstanceError
 from alloc.learning.export import export_policy
 from alloc.learning.pytorch import torch
+from alloc.learning.training import Trainer
 from alloc.schedulers.learned.model_card import CurvePoint, ModelCard
-
-if TYPE_CHECKING:
-    from alloc.learning.training import Trainer
-    from alloc.schedulers.learned.feature_spec import FeatureSpec
-    from alloc.schedulers.learned.policy_file import PolicyFile
+from alloc.schedulers.learned.policy_file import PolicyFile
 
 
-@dataclass(frozen=True)
-class Account:
-    """What the model card of one training says that those of others do not.
-
-    Parameters
-    ----------
-    title, information, data, limits, references
-        As in `ModelCard`.
-    measure
-        The validation's measure, a name in the training curve.
-    curve_step, curve_value
-        What the steps of the curve and that measure are, with unit.
-    stage
-        The only stage of the training whose validations are shown, or None for all.
-    """
-
-    title: str
-    information: str
-    data: str
-    limits: tuple[str, ...]
-    references: tuple[str, ...]
-    measure: str
-    curve_step: str
-    curve_value: str
-    stage: str | None = None
-
-
-def publish_network(
+def publish(
     trainer: Trainer,
-    network: torch.nn.Module,
-    spec: FeatureSpec,
-    account: Account,
     path: str | PathLike[str],
     *,
     name: str,
     command: str,
     hours: float,
+    limits: tuple[str, ...] = (),
 ) -> PolicyFile:
-    """Write a network of a training as a policy file, and hold the file to PyTorch's output.
+    """Write the best network of a training as a policy file, held to PyTorch's output.
 
     Parameters
     ----------
     trainer
         The training, at least one point of its curve.
-    network
-        The network.
-    spec
-        What it is shown and answers.
-    account
-        What the card says of it.
     path
         Where to; ends in ``.onnx``.
-    name
-        Name of the policy.
-    command
-        Command that trains it again.
-    hours
-        CPU hours it took.
+    name, command, hours
+        Name of the policy, command that trains it again, and CPU hours it took.
+    limits
+        Known limits beside those of its account, one sentence each.
 
     Raises
     ------
@@ -86,20 +44,21 @@ def publish_network(
     """
     if not trainer.curve.points:
         raise InstanceError("nothing has been trained yet, so there is no policy to write.")
-    points = [
+    account = trainer.account()
+    curve = tuple(
         CurvePoint(step=point.step, value=point.values[account.measure])
         for point in trainer.curve.points
         if account.measure in point.values and account.stage in (None, point.stage)
-    ]
+    )
     card = ModelCard(
         name=name,
         title=account.title,
         information=account.information,
         data=account.data,
-        seeds=(int(trainer.settings["seed"]),),
+        seeds=(trainer.seed,),
         command=command,
         training_hours=round(hours, 4),
-        curve=tuple(points),
+        curve=curve,
         curve_step=account.curve_step,
         curve_value=account.curve_value,
         licence="MIT",
@@ -110,7 +69,7 @@ def publish_network(
         },
         date=datetime.now(UTC).date(),
         alloc_version=version("alloc"),
-        limits=account.limits,
+        limits=(*account.limits, *limits),
         references=account.references,
     )
-    return export_policy(network, spec, card, path)
+    return export_policy(trainer.best(), trainer.spec, card, path)

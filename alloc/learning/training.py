@@ -8,16 +8,19 @@ moment, and taken up from the last checkpoint, ends in the same weights as train
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
+import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +29,9 @@ from alloc.errors import AllocError, InstanceError
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
+
+    from alloc.schedulers.learned.feature_spec import FeatureSpec
 
 State = dict[str, Any]
 """What a checkpoint holds: tensors, numbers, strings, and lists and dicts of those."""
@@ -56,17 +62,7 @@ def require_torch() -> Any:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A point of the training curve.
-
-    Parameters
-    ----------
-    step
-        Steps done by then.
-    stage
-        Stage of the training.
-    values
-        What was measured, by name, with the unit in the name.
-    """
+    """A point of the training curve: steps done, stage, and values by name with their unit."""
 
     step: int
     stage: str
@@ -103,39 +99,94 @@ class Curve:
         return curve
 
 
-class Trainer(Protocol):
-    """A training run, step by step.
+@dataclass(frozen=True)
+class Account:
+    """What the model card of one training says that those of others do not.
 
-    `kind` names what is trained, `settings` are plain JSON values: a checkpoint is taken up only
-    by a trainer of equal kind and settings. `steps` is the number of steps in all, `step` how many
-    are done; `curve` grows as training goes on.
+    Parameters
+    ----------
+    title, information, data, limits, references
+        As in `ModelCard`.
+    measure
+        The validation's measure, a name in the training curve.
+    curve_step, curve_value
+        What the steps of the curve and that measure are, with unit.
+    stage
+        The only stage of the training whose validations are shown, or None for all.
     """
 
-    steps: int
-    step: int
-    curve: Curve
+    title: str
+    information: str
+    data: str
+    limits: tuple[str, ...]
+    references: tuple[str, ...]
+    measure: str
+    curve_step: str
+    curve_value: str
+    stage: str | None = None
 
-    @property
-    def kind(self) -> str:
-        """What is trained."""
-        ...
 
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Plain JSON values that name this training."""
-        ...
+class Trainer(ABC):
+    """A training run, step by step, that keeps the weights best in validation.
 
+    A subclass sets `kind`, what is trained, `settings`, plain JSON values (a checkpoint is taken up
+    only by a trainer of equal kind and settings), and `spec`, what its policy is shown and answers.
+
+    Parameters
+    ----------
+    network
+        What is trained.
+    steps
+        Steps in all; `step` of them are done, and `curve` grows as training goes on.
+    seed
+        Seed of everything random.
+    """
+
+    kind: str
+    settings: Mapping[str, Any]
+    spec: FeatureSpec
+
+    def __init__(self, network: nn.Module, steps: int, seed: int) -> None:
+        self.network, self.steps, self.seed = network, steps, seed
+        self.step, self.curve = 0, Curve()
+        self.best_value, self._best = math.inf, weights_of(network)
+
+    @abstractmethod
     def advance(self) -> str:
         """Take one step; return in words how it went."""
-        ...
 
+    @abstractmethod
     def state(self) -> State:
         """Return all that the next step depends on."""
-        ...
 
+    @abstractmethod
     def restore(self, state: State) -> None:
-        """Take up a state."""
-        ...
+        """Take up a state; `step` and `curve` are set by then."""
+
+    @abstractmethod
+    def account(self) -> Account:
+        """Return what the model card says of this training."""
+
+    def best(self) -> Any:
+        """Return the network that did best in validation."""
+        network = copy.deepcopy(self.network)
+        network.load_state_dict(self._best)
+        return network
+
+    def _keep_best(self, value: float) -> bool:
+        """Keep the weights if they are the best in validation so far; return whether they are.
+
+        A value that is not a number is never the best.
+        """
+        if not value < self.best_value:
+            return False
+        self.best_value, self._best = value, weights_of(self.network)
+        return True
+
+
+def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:
+    """Return a copy of the weights of a network."""
+    return {name: weights.detach().clone() for name, weights in network.state_dict().items()}
 
 
 def train(
@@ -146,7 +197,9 @@ def train(
     report: Report | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> float:
-    """Run a trainer to its end, with a checkpoint after every step.
+    """Run a trainer to its end, with a checkpoint after every step; return its CPU time, hours.
+
+    The time is that of the whole training, also of the runs before an interruption.
 
     Parameters
     ----------
@@ -156,15 +209,9 @@ def train(
         Where checkpoint and curve are kept; made if it is not there.
     resume
         Whether to go on from a checkpoint that is there; otherwise one that is there is refused.
-    report
-        Told after each step.
-    stop
-        Asked before each step whether to stop there; a later call goes on.
-
-    Returns
-    -------
-    float
-        CPU time of the training so far, hours, also of the runs before an interruption.
+    report, stop
+        Told after each step; asked before each step whether to stop there, so that a later call
+        goes on.
 
     Raises
     ------
@@ -314,12 +361,7 @@ def single_thread() -> Iterator[None]:
 def step_rng(seed: int, *position: int) -> np.random.Generator:
     """Return the generator of a step: the same whenever that step is taken.
 
-    Parameters
-    ----------
-    seed
-        Seed of the training.
-    position
-        What sets this use apart from all others: stage, step, purpose.
+    The position, such as stage, step and purpose, sets this use of a seed apart from all others.
     """
     return np.random.default_rng([seed, *position])
 

@@ -2,22 +2,87 @@
 
 from __future__ import annotations
 
-import copy
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from typing import cast
 
-from alloc.learning.actor_critic.networks import make_networks
 from alloc.learning.pytorch import Tensor, nn, torch
-from alloc.learning.training import Curve, State, single_thread
+from alloc.learning.training import State, Trainer, single_thread
 from alloc.schedulers.learned.feature_spec import FeatureSpec
 
+WIDTH = 64
 LARGEST_GRADIENT = 0.5
 """Norm that the gradients of actor and critic are cut off at, each by itself."""
 
 
-class PairTraining(ABC):
-    """A training of actor and critic, update by update, that keeps the actor best in validation.
+class FlatNetwork(nn.Module):
+    """Outputs of a vector of features, shape (batch, features) to (batch, outputs)."""
 
-    It is an `alloc.learning.training.Trainer` but for `kind` and `settings`.
+    def __init__(self, features: int, outputs: int, width: int = WIDTH) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Linear(features, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh()
+        )
+        self.answer = nn.Linear(width, outputs)
+
+    def forward(self, seen: Tensor) -> Tensor:
+        """Return the outputs."""
+        return cast(Tensor, self.answer(self.body(seen)))
+
+
+class RowNetwork(nn.Module):
+    """A score for each row that knows the mean of all, (batch, rows, features) to (batch, rows).
+
+    Rows are treated alike, so their order does not matter.
+    """
+
+    def __init__(self, features: int, width: int = WIDTH) -> None:
+        super().__init__()
+        self.embed = nn.Sequential(nn.Linear(features, width), nn.Tanh())
+        self.own = nn.Linear(width, width)
+        self.common = nn.Linear(width, width)
+        self.answer = nn.Linear(width, 1)
+
+    def forward(self, seen: Tensor) -> Tensor:
+        """Return the scores."""
+        rows = self.embed(seen)
+        mixed = torch.tanh(self.own(rows) + self.common(rows.mean(1, keepdim=True)))
+        return cast(Tensor, self.answer(mixed)[:, :, 0])
+
+
+class RowValue(nn.Module):
+    """One value of all rows, (batch, rows, features) to (batch, 1)."""
+
+    def __init__(self, features: int, width: int = WIDTH) -> None:
+        super().__init__()
+        self.embed = nn.Sequential(nn.Linear(features, width), nn.Tanh())
+        self.answer = nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1))
+
+    def forward(self, seen: Tensor) -> Tensor:
+        """Return the values."""
+        return cast(Tensor, self.answer(self.embed(seen).mean(1)))
+
+
+def make_networks(spec: FeatureSpec, seed: int) -> tuple[nn.Module, nn.Module]:
+    """Return actor and critic for a spec; equal seeds give equal weights."""
+    shape, actions = spec.inputs[0].shape, spec.outputs[0].shape[-1]
+    features = int(shape[-1])
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        actor: FlatNetwork | RowNetwork
+        critic: nn.Module
+        if len(shape) == 2:
+            actor, critic = FlatNetwork(features, int(actions)), FlatNetwork(features, 1)
+        else:
+            actor, critic = RowNetwork(features), RowValue(features)
+        # All actions nearly alike at first, so that all are tried.
+        with torch.no_grad():
+            actor.answer.weight.mul_(0.01)
+            actor.answer.bias.zero_()
+        return actor, critic
+
+
+class PairTraining(Trainer):
+    """A training of actor and critic, update by update.
 
     Parameters
     ----------
@@ -25,10 +90,8 @@ class PairTraining(ABC):
         What the networks are shown and answer.
     rate
         Learning rate of both.
-    updates
-        Updates in all.
-    every
-        Updates between validations.
+    updates, every
+        Updates in all, and between validations.
     seed
         Seed of weights, and of what a subclass draws.
     """
@@ -39,15 +102,13 @@ class PairTraining(ABC):
     def __init__(
         self, spec: FeatureSpec, *, rate: float, updates: int, every: int, seed: int
     ) -> None:
-        self.seed = seed
-        self.step, self.steps, self.curve = 0, updates, Curve()
+        self.spec = spec
         self.actor, self.critic = make_networks(spec, seed)
+        super().__init__(self.actor, updates, seed)
         self._optimiser = torch.optim.Adam(
             [*self.actor.parameters(), *self.critic.parameters()], lr=rate
         )
         self._every = every
-        self._best_value = float("inf")
-        self._best = copy.deepcopy(self.actor.state_dict())
 
     @abstractmethod
     def _improve(self) -> float:
@@ -67,21 +128,12 @@ class PairTraining(ABC):
             if self.step % self._every == 0 or self.step == self.steps:
                 self._validate()
         value = self.curve.points[-1].values[self.measure]
-        return f"mean JCT {jct:.3g}; validation {value:.3f}, best {self._best_value:.3f}"
+        return f"mean JCT {jct:.3g}; validation {value:.3f}, best {self.best_value:.3f}"
 
     def _validate(self) -> None:
-        """Keep the weights if they are the best in validation so far."""
         measured = self._judge()
         self.curve.add(self.step, "actor-critic", **measured)
-        value = measured[self.measure]
-        if value < self._best_value:
-            self._best_value, self._best = value, copy.deepcopy(self.actor.state_dict())
-
-    def best(self) -> nn.Module:
-        """Return the actor that did best in validation."""
-        actor = copy.deepcopy(self.actor)
-        actor.load_state_dict(self._best)
-        return actor
+        self._keep_best(measured[self.measure])
 
     def state(self) -> State:
         """Return all that the next step depends on."""
@@ -89,7 +141,7 @@ class PairTraining(ABC):
             "actor": self.actor.state_dict(),
             "critic": self.critic.state_dict(),
             "optimiser": self._optimiser.state_dict(),
-            "best_value": self._best_value,
+            "best_value": self.best_value,
             "best": self._best,
         }
 
@@ -98,7 +150,7 @@ class PairTraining(ABC):
         self.actor.load_state_dict(state["actor"])
         self.critic.load_state_dict(state["critic"])
         self._optimiser.load_state_dict(state["optimiser"])
-        self._best_value, self._best = float(state["best_value"]), state["best"]
+        self.best_value, self._best = float(state["best_value"]), state["best"]
 
     def _log_probabilities(self, seen: Tensor, mask: Tensor) -> Tensor:
         """Return the log-probabilities of all actions, shape (choices, actions)."""

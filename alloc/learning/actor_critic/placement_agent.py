@@ -14,9 +14,7 @@ least; replayed choices are weighted by clipped ratios of probabilities (Schulma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +32,7 @@ from alloc.learning.actor_critic.placement_world import (
     synthetic_table,
 )
 from alloc.learning.pytorch import nn, torch
-from alloc.learning.training import State, step_rng
+from alloc.learning.training import Account, State, step_rng
 from alloc.schedulers.learned.kinds import choose as choose_action
 from alloc.schedulers.learned.kinds import feature_spec
 from alloc.units import require_count
@@ -55,24 +53,20 @@ class PlacementPlan:
 
     Parameters
     ----------
-    updates
-        Updates in all.
+    updates, every
+        Updates in all, and between validations.
     streams
-        Streams played for an update.
+        Streams played for an update, from `source`.
     replay
         Choices kept for replay, the newest.
     batches, batch
         Gradient steps of an update, and choices of each.
-    every
-        Updates between validations.
     explore
         Chance of an exploring choice at first, falling to nothing.
     clip, entropy, rate
         Range of ratios, weight of the entropy at first, learning rate.
     samples
         Mixes measured for the reward model, 1 or more.
-    source
-        Where streams come from.
     """
 
     updates: int = 200
@@ -99,14 +93,12 @@ class PlacementPlan:
 
 
 class PlacementTraining(PairTraining):
-    """A training, update by update; see `alloc.learning.training.Trainer`.
+    """A training, update by update.
 
     Parameters
     ----------
-    plan
-        How long.
-    seed
-        Seed of weights, measurements, streams and draws.
+    plan, seed
+        How long; seed of weights, measurements, streams and draws.
     reward
         Worth of a host, by its jobs of each class; by default the learned model.
     """
@@ -115,24 +107,56 @@ class PlacementTraining(PairTraining):
     measure = VALUE
 
     def __init__(self, plan: PlacementPlan, seed: int = 0, reward: Value | None = None) -> None:
-        self.spec = feature_spec("host-choice/1", classes=CLASSES, most=plan.source.most)
-        super().__init__(
-            self.spec, rate=plan.rate, updates=plan.updates, every=plan.every, seed=seed
-        )
+        spec = feature_spec("host-choice/1", classes=CLASSES, most=plan.source.most)
+        super().__init__(spec, rate=plan.rate, updates=plan.updates, every=plan.every, seed=seed)
         self.plan = plan
+        source = asdict(plan.source) | {"work": list(plan.source.work)}
+        given = {"seed": seed, "given_reward": reward is not None}
+        self.settings = given | asdict(plan) | {"source": source}
         self.table = synthetic_table()
         self._reward = reward
-        self._true_reward = reward is not None
         self._tried = torch.zeros((len(CLASSES), (plan.source.most + 1) ** len(CLASSES)))
         self._replay: dict[str, torch.Tensor] = {}
         self._validation: list[tuple[Stream, float]] = []
 
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Plain JSON values that name this training."""
-        plan = asdict(self.plan)
-        plan["source"]["work"] = list(plan["source"]["work"])
-        return {"seed": self.seed, "given_reward": self._true_reward, **plan}
+    def account(self) -> Account:
+        """Return what the model card says of this training."""
+        source, plan = self.plan.source, self.plan
+        return Account(
+            title="Places jobs on hosts by the classes of the jobs beside them (Harmony)",
+            information="classes of the jobs on every host and of those that wait",
+            data=(
+                f"{plan.updates * plan.streams} streams of {source.rounds} rounds with "
+                f"{source.per_round:g} jobs each in the mean on {source.hosts} hosts; speeds from "
+                f"an invented table of interference. Rewards: {self._rewards()}"
+            ),
+            limits=(
+                "The interference it learned is synthetic; train it again on measured tables.",
+                "The simulator runs jobs at their stated rates, so its worth does not show there.",
+                "A job goes on one host as a whole; jobs of other classes are shown without one.",
+            ),
+            references=(
+                "Bao, Peng, Wu, Deep learning-based job placement in distributed machine learning "
+                "clusters (Harmony), INFOCOM 2019",
+            ),
+            measure=VALUE,
+            curve_step="update",
+            curve_value="mean JCT over that of spreading",
+        )
+
+    def _rewards(self) -> str:
+        """Say where the rewards came from, and how far the model is off."""
+        model = self.reward
+        if not isinstance(model, RewardModel):
+            return "the true speeds."
+        errors, measured = model.errors(), model.measured
+        text = f"{len(measured.speeds)} measured mixes, and a network for the others"
+        if not errors:
+            return f"{text}, of which there are none."
+        return (
+            f"{text}; on the {len(measured.held_out)} that were not measured its mean absolute "
+            f"error of a normalised speed is {errors['speed_error']:.4f}."
+        )
 
     @property
     def reward(self) -> Value:

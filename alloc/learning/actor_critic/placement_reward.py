@@ -16,7 +16,8 @@ from itertools import combinations_with_replacement
 import numpy as np
 import numpy.typing as npt
 
-from alloc.learning.pytorch import Tensor, nn, torch
+from alloc.learning.actor_critic.pair import FlatNetwork
+from alloc.learning.pytorch import Tensor, torch
 from alloc.learning.training import single_thread, step_rng
 from alloc.workload.interference import InterferenceTable
 
@@ -39,15 +40,7 @@ def mixes(classes: int, most: int) -> tuple[Mix, ...]:
 
 @dataclass(frozen=True)
 class Measured:
-    """Mixes that were measured.
-
-    Parameters
-    ----------
-    speeds
-        For each mix, the normalised speed of a job of each class that is in it; 0 for the others.
-    held_out
-        The mixes that were not.
-    """
+    """The speeds of mixes that were measured, as `true_speeds` has them, and the mixes held out."""
 
     speeds: dict[Mix, tuple[float, ...]]
     held_out: tuple[Mix, ...]
@@ -73,21 +66,6 @@ def measure(table: InterferenceTable, most: int, samples: int, seed: int) -> Mea
     return Measured(speeds, tuple(known[k] for k in order[samples:]))
 
 
-class SpeedNetwork(nn.Module):
-    """Normalised speed of a job, by its class and what is beside it: from 0 to 1."""
-
-    def __init__(self, classes: int, width: int = 32) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Linear(2 * classes, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh()
-        )
-        self.answer = nn.Linear(width, 1)
-
-    def forward(self, seen: Tensor) -> Tensor:
-        """Return the speeds, (batch, 2 classes) to (batch,)."""
-        return torch.sigmoid(self.answer(self.body(seen)))[:, 0]
-
-
 class RewardModel:
     """Sums of normalised speeds of hosts: measured where they are, else by a network.
 
@@ -95,10 +73,8 @@ class RewardModel:
     ----------
     table
         Where the measurements come from.
-    most
-        Most jobs of a host.
-    samples
-        Mixes that are measured.
+    most, samples
+        Most jobs of a host, and mixes that are measured.
     seed
         Seed of measurements and weights.
     """
@@ -108,7 +84,8 @@ class RewardModel:
         self.measured = measure(table, most, samples, seed)
         with torch.random.fork_rng():
             torch.manual_seed(int(step_rng(seed, _WEIGHTS).integers(2**31)))
-            self.network = SpeedNetwork(self.classes)
+            # The speed of a job by its class and what is beside it, before the sigmoid.
+            self.network = FlatNetwork(2 * self.classes, 1, width=32)
         self._table = table
         self._known: dict[Mix, float] = {}
         with single_thread():
@@ -130,11 +107,14 @@ class RewardModel:
         """Return what the network says of the speed of each class in a mix; 0 for others."""
         present = [c for c in range(self.classes) if mix[c]]
         with torch.no_grad():
-            said = self.network(torch.from_numpy(self._rows([(mix, c) for c in present]))).tolist()
+            said = self._speeds(torch.from_numpy(self._rows([(mix, c) for c in present]))).tolist()
         speeds = [0.0] * self.classes
         for c, speed in zip(present, said, strict=True):
             speeds[c] = speed
         return tuple(speeds)
+
+    def _speeds(self, seen: Tensor) -> Tensor:
+        return torch.sigmoid(self.network(seen))[:, 0]
 
     def errors(self) -> dict[str, float]:
         """Return how far the network is off on mixes that were not measured.
@@ -180,7 +160,7 @@ class RewardModel:
         seen, wanted = torch.from_numpy(self._rows(asked)), torch.tensor(goal)
         optimiser = torch.optim.Adam(self.network.parameters(), lr=1e-2, weight_decay=1e-5)
         for _ in range(_EPOCHS):
-            loss = ((self.network(seen) - wanted) ** 2).mean()
+            loss = ((self._speeds(seen) - wanted) ** 2).mean()
             optimiser.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             optimiser.step()

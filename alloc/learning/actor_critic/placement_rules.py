@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from alloc.learning.actor_critic.placement_world import Asked, Counts, Place, Value
+from alloc.learning.actor_critic.placement_world import Asked, Place, Value
 
 
 def first_fit(asked: Asked) -> int:
@@ -30,18 +30,14 @@ def greedy(value: Value) -> Place:
     def place(asked: Asked) -> int:
         gains = np.full(len(asked.mask), -np.inf)
         for h in np.flatnonzero(asked.mask[:-1]):
-            gains[h] = _gain(asked.on_host[h], asked.queue[0], value)
+            before = asked.on_host[h]
+            after = before + np.eye(len(before), dtype=np.int64)[asked.queue[0]]
+            gains[h] = value(tuple(after.tolist())) - value(tuple(before.tolist()))
         if asked.mask[-1]:
             gains[-1] = 0.0
         return int(gains.argmax())
 
     return place
-
-
-def _gain(on_host: Counts, job: int, value: Value) -> float:
-    after = on_host.copy()
-    after[job] += 1
-    return value(tuple(after.tolist())) - value(tuple(on_host.tolist()))
 
 
 def best_round(asked: Asked, value: Value) -> tuple[float, tuple[tuple[int, ...], ...]]:

@@ -52,14 +52,9 @@ def value_of(table: InterferenceTable) -> Value:
 
 @dataclass(frozen=True)
 class Stream:
-    """Jobs that arrive in rounds.
+    """Jobs that arrive in rounds, for `hosts` hosts that hold at most `most` jobs each.
 
-    Parameters
-    ----------
-    hosts, most
-        Hosts, and the most jobs of one.
-    arrivals
-        For each round, class and work of each job; work in rounds at full speed.
+    `arrivals` holds, for each round, class and work of each job; work in rounds at full speed.
     """
 
     hosts: int
@@ -75,10 +70,8 @@ class Streams:
     ----------
     hosts, most
         As in `Stream`.
-    rounds
-        Rounds in which jobs arrive.
-    per_round
-        Mean number of jobs of a round.
+    rounds, per_round
+        Rounds in which jobs arrive, and their mean number in each.
     work
         Least and most work of a job, rounds at full speed.
     """
@@ -177,8 +170,7 @@ class Run:
     value
         Mean over rounds of the sum of normalised speeds.
     rounds
-        What was asked in each round and where each job went that was asked for, with what ran in
-        the end.
+        For each round what was asked, where those jobs went, and what ran in the end.
     """
 
     jct: npt.NDArray[np.float64]
@@ -198,7 +190,7 @@ def run_stream(stream: Stream, table: InterferenceTable, place: Place) -> Run:
         queue = tuple(job for job, _, _ in waiting)
         went, asked = place_round(on_host, queue, stream.most, place)
         if asked:
-            of_asked = _of_asked(went, asked, queue)
+            of_asked = [went[len(queue) - len(question.queue)] for question in asked]
             rounds.append((asked, of_asked, on_host.copy()))
         running += [(*job, h) for job, h in zip(waiting, went, strict=True) if h < stream.hosts]
         waiting = [job for job, h in zip(waiting, went, strict=True) if h == stream.hosts]
@@ -206,7 +198,9 @@ def run_stream(stream: Stream, table: InterferenceTable, place: Place) -> Run:
         before, on_host = on_host, np.zeros_like(on_host)
         going, total = [], 0.0
         for job, left, since, host in running:
-            speed = _speed(table, tuple(before[host].tolist()), job)
+            others = before[host].copy()
+            others[job] -= 1
+            speed = float(np.prod(table.beside[job] ** others))
             total += speed
             if speed >= left:
                 jct.append(now - 1 + left / speed - since)
@@ -216,16 +210,3 @@ def run_stream(stream: Stream, table: InterferenceTable, place: Place) -> Run:
         values.append(total)
         running = going
     return Run(np.array(jct), float(np.mean(values)), tuple(rounds))
-
-
-def _of_asked(went: list[int], asked: list[Asked], queue: tuple[int, ...]) -> list[int]:
-    """Return where the jobs went that were asked for."""
-    at = [len(queue) - len(question.queue) for question in asked]
-    return [went[k] for k in at]
-
-
-def _speed(table: InterferenceTable, on_host: tuple[int, ...], job: int) -> float:
-    """Return the normalised speed of a job among those of its host."""
-    others = np.array(on_host)
-    others[job] -= 1
-    return float(np.prod(table.beside[job] ** others))

@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from alloc.errors import SimulationError
 from alloc.learning.actor_critic.task import Task
-from alloc.learning.environments.rewards import Clock
+from alloc.learning.environments.rewards import Clock, decisions
 from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.learned.stepwise import GOING_ON, Stepwise
 from alloc.schedulers.state import Scheduler
-from alloc.simulation import Simulation
+from alloc.simulation import Simulation, completion_times_s
 
 Choose = Callable[[npt.NDArray[np.float32], npt.NDArray[np.bool_]], int]
 
@@ -45,16 +45,14 @@ class Played:
 
 @dataclass(frozen=True)
 class Reference:
-    """What a scheduler earned on an instance, as it went on.
+    """What a scheduler had earned on an instance by the ends of the times between decisions.
 
     Parameters
     ----------
     time_s
-        Ends of the times between decisions, seconds, ascending, from 0.
-    earned
-        All rewards until then, in units of the task's scale.
-    mean_jct
-        As in `Played`.
+        Those ends, seconds, ascending, from 0.
+    earned, mean_jct
+        In units of the task's scale, and as in `Played`.
     """
 
     time_s: npt.NDArray[np.float64]
@@ -70,19 +68,12 @@ def refer(instance: Instance, task: Task, scheduler: Scheduler) -> Reference:
     """Return what a scheduler earns on an instance."""
     unit_s = instance.slot_s or task.unit_s
     simulation = Simulation(instance, decider=scheduler.name)
-    clock = Clock(simulation, unit_s)
-    scheduler.reset()
     times, earned = [0.0], [0.0]
-    state = simulation.next_decision()
-    while state is not None:
-        clock.start()
-        if state.now_s > times[-1]:
+    for now_s, elapsed in decisions(simulation, scheduler, unit_s):
+        if now_s > times[-1]:
             # Nothing is earned while the system is empty.
-            times.append(state.now_s)
+            times.append(now_s)
             earned.append(earned[-1])
-        simulation.apply(scheduler.decide(state))
-        state = simulation.next_decision()
-        elapsed = clock.elapsed()
         times.append(elapsed.end_s)
         earned.append(earned[-1] + float(task.reward(elapsed)) / task.reward_scale)
     return Reference(np.array(times), np.array(earned), _mean_jct(simulation, task.name, unit_s))
@@ -95,14 +86,7 @@ def play(
     choose: Choose,
     reference: Reference | None = None,
 ) -> Played:
-    """Play an episode to the end.
-
-    Parameters
-    ----------
-    instance, task, steps, choose
-        What to play, and who.
-    reference
-        What is taken off the rewards, or None.
+    """Play an episode to the end; what a reference earned, if given, is taken off the rewards.
 
     Raises
     ------
@@ -143,11 +127,8 @@ def play(
 
 
 def _mean_jct(simulation: Simulation, name: str, unit_s: float) -> float:
-    ends = simulation.result(check=False).completion_s
-    stays = []
-    for job in simulation.instance.jobs:
-        end = ends[job.id]
-        if end is None:
-            raise SimulationError(f'{name}: job "{job.id}" never completes; this is a bug.')
-        stays.append(end - job.arrival_s)
-    return float(np.mean(stays)) / unit_s
+    result = simulation.result(check=False)
+    if result.unfinished:
+        job = result.unfinished[0]
+        raise SimulationError(f'{name}: job "{job}" never completes; this is a bug.')
+    return float(completion_times_s(result).mean()) / unit_s

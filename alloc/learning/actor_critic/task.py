@@ -29,16 +29,14 @@ class Task:
     ----------
     name
         Kind of training, in checkpoints and commands.
-    title, information
-        For the model card: what the policy is, and what it looks at.
+    title, information, data, limits, references
+        For the model card.
     spec
         What its network is shown and answers: one input with a batch axis, and logits.
     steps
         Makes the decision in steps.
-    draw
-        Draws an instance to train on.
-    validation
-        Makes the instances that checkpoints are chosen on.
+    draw, validation
+        Draws an instance to train on, and makes those that checkpoints are chosen on.
     reward
         What the agent is told; `unit_s` is what it counts time in where there are no slots.
     reward_scale
@@ -46,8 +44,6 @@ class Task:
     reference
         Scheduler that plays every instance too: what it earns in the same time is taken off the
         rewards, and validation is relative to it.
-    data, limits, references
-        For the model card.
     settings
         Plain values that name the task in checkpoints.
     step_s

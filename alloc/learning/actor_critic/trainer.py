@@ -9,9 +9,8 @@ Schulman et al., "High-dimensional continuous control using generalized advantag
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from alloc.learning.actor_critic.pair import PairTraining, clipped_gain, entropy
 from alloc.learning.actor_critic.rollout import Choose, Played, play, refer
 from alloc.learning.actor_critic.task import Task
 from alloc.learning.pytorch import torch
-from alloc.learning.training import step_rng
+from alloc.learning.training import Account, step_rng
 from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
 from alloc.schedulers.learned.kinds import choose as choose_action
@@ -34,24 +33,17 @@ class Plan:
 
     Parameters
     ----------
-    updates
-        Updates in all.
-    episodes
-        Episodes of an update.
-    epochs
-        Passes over them.
-    every
-        Updates between validations.
+    updates, every
+        Updates in all, and between validations.
+    episodes, epochs
+        Episodes of an update, and passes over them.
     gamma
         Discount from one decision to the next; within a decision there is none.
     trace
         Lambda of generalised advantages.
-    clip
-        Range of the ratio of probabilities.
-    entropy
-        Weight of the entropy, falling to nothing over the training.
-    rate
-        Learning rate of both.
+    clip, entropy, rate
+        Range of the ratio of probabilities, weight of the entropy, falling to nothing over the
+        training, and learning rate of both.
     """
 
     updates: int = 200
@@ -64,18 +56,17 @@ class Plan:
     entropy: float = 0.02
     rate: float = 1e-3
 
+    @staticmethod
+    def of_minutes(task: Task, minutes: float) -> Plan:
+        """Return a plan of about so many CPU minutes: the clock itself decides nothing."""
+        updates = max(1, round(60 * minutes / task.step_s))
+        return Plan(updates=updates, every=max(1, min(20, updates // 4)))
+
 
 class ActorCriticTraining(PairTraining):
-    """A training of an agent, update by update; see `alloc.learning.training.Trainer`.
+    """A training of an agent for a task, update by update.
 
-    Parameters
-    ----------
-    task
-        What for.
-    plan
-        How long.
-    seed
-        Seed of weights, instances and draws.
+    The seed draws weights, instances and actions.
     """
 
     measure = VALUE
@@ -89,16 +80,22 @@ class ActorCriticTraining(PairTraining):
         self._validation: tuple[Instance, ...] | None = None
         self._expected: list[float] = []
         self._reference = make_scheduler(task.reference)
+        self.kind = task.name
+        self.settings = {"seed": seed, **asdict(plan), **task.settings}
 
-    @property
-    def kind(self) -> str:
-        """What is trained."""
-        return self.task.name
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Plain JSON values that name this training."""
-        return {"seed": self.seed, **asdict(self.plan), **self.task.settings}
+    def account(self) -> Account:
+        """Return what the model card says of this training."""
+        task, plan = self.task, self.plan
+        return Account(
+            title=task.title,
+            information=task.information,
+            data=f"{task.data} {plan.updates} updates of {plan.episodes} episodes each.",
+            limits=task.limits,
+            references=task.references,
+            measure=VALUE,
+            curve_step="update",
+            curve_value=f"mean JCT over that of {task.reference}",
+        )
 
     def _improve(self) -> float:
         """Play some episodes and learn from them; return their mean JCT."""

@@ -11,18 +11,16 @@ from alloc.learning.dl2.world import DL2World as DL2World
 from alloc.learning.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from alloc.learning.dl2.publishing import DL2Outcome as DL2Outcome
-    from alloc.learning.dl2.publishing import outcome_of as outcome_of
-    from alloc.learning.dl2.publishing import publish as publish
+    from alloc.learning.dl2.outcome import DL2Outcome as DL2Outcome
+    from alloc.learning.dl2.outcome import outcome_of as outcome_of
     from alloc.learning.dl2.trainer import DL2Trainer as DL2Trainer
 
 # PyTorch: loaded only when something that needs it is asked for.
 __getattr__ = lazy_names(
     __name__,
     {
-        "DL2Outcome": "publishing",
+        "DL2Outcome": "outcome",
         "DL2Trainer": "trainer",
-        "outcome_of": "publishing",
-        "publish": "publishing",
+        "outcome_of": "outcome",
     },
 )

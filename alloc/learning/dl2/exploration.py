@@ -174,15 +174,10 @@ class Rules(Exploration):
 
 
 class PoorStates(Exploration):
-    """The paper's rule: with a given probability a poor state is corrected.
+    """The paper's rule: with a given probability (paper: 0.4) a poor state is corrected.
 
     Poor is a job with workers but no PS, with PSs but no worker, or with more than 10 of one for
     each of the other; it gets one of what it lacks. The first poor job in view is corrected.
-
-    Parameters
-    ----------
-    share
-        Probability of a correction. Paper: 0.4.
     """
 
     def __init__(self, share: float) -> None:

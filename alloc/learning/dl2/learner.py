@@ -17,26 +17,16 @@ from alloc.learning.dl2.networks import DenseForward, DenseNetwork
 from alloc.learning.dl2.replay import Batch
 from alloc.learning.dl2.settings import DL2Settings
 from alloc.learning.pytorch import functional, torch
-from alloc.learning.training import step_generator
+from alloc.learning.training import step_generator, weights_of
 
 _POLICY, _VALUE = 1, 2
 """What sets the initial weights of the networks apart."""
 
 
 class Learner:
-    """The networks in training.
+    """The networks in training; the seed draws their initial weights.
 
-    Parameters
-    ----------
-    settings
-        Sizes, losses and rates.
-    seed
-        Draws the initial weights.
-
-    Attributes
-    ----------
-    forward
-        The policy in numpy, as it is after the last update.
+    `forward` is the policy in numpy, as it is after the last update.
     """
 
     def __init__(self, settings: DL2Settings, seed: int) -> None:
@@ -57,9 +47,7 @@ class Learner:
         labels = torch.from_numpy(batch.targets)
         logits = self.policy(self._window(batch.states))
         loss = imitation_loss(logits, labels, self._settings.supervised_loss)
-        self._policy_adam.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._policy_adam.step()
+        _descend(self._policy_adam, loss)
         self.forward.load(self.policy)
         return {"supervised_loss": loss.item()}
 
@@ -68,12 +56,7 @@ class Learner:
     ) -> tuple[dict[str, float], npt.NDArray[np.float64]]:
         """Take one update of actor and critic; return what was measured, and the errors.
 
-        Parameters
-        ----------
-        batch
-            The samples.
-        mean_reward
-            Baseline where there is no critic.
+        Without a critic the mean reward is the baseline.
         """
         states = self._window(batch.states)
         errors = batch.rewards - mean_reward
@@ -88,10 +71,6 @@ class Learner:
         measured["batch_reward"] = float(batch.rewards.mean())
         return measured, errors
 
-    def weights(self) -> dict[str, torch.Tensor]:
-        """Return a copy of the policy's weights."""
-        return {name: tensor.clone() for name, tensor in self.policy.state_dict().items()}
-
     def load_policy(self, weights: dict[str, torch.Tensor]) -> None:
         """Give the policy other weights."""
         self.policy.load_state_dict(weights)
@@ -100,8 +79,8 @@ class Learner:
     def state(self) -> dict[str, Any]:
         """Return all that the next update depends on."""
         return {
-            "policy": self.weights(),
-            "value": {name: tensor.clone() for name, tensor in self.value.state_dict().items()},
+            "policy": weights_of(self.policy),
+            "value": weights_of(self.value),
             "policy_adam": self._policy_adam.state_dict(),
             "value_adam": self._value_adam.state_dict(),
         }
@@ -125,9 +104,7 @@ class Learner:
         values = self.value(states)[:, 0]
         wanted = torch.from_numpy(targets.astype(np.float32))
         loss = functional.mse_loss(values, wanted)
-        self._value_adam.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._value_adam.step()
+        _descend(self._value_adam, loss)
         return targets - values.detach().numpy().astype(np.float64), loss.item()
 
     def _act(self, batch: Batch, states: torch.Tensor, advantages: torch.Tensor) -> None:
@@ -139,13 +116,12 @@ class Learner:
         if settings.entropy_per_action:
             weight /= stored.shape[1]
         logits = self.policy(states)
-        self._policy_adam.zero_grad()
         if settings.stored_gradient:
-            logits.backward(stored_policy_gradient(stored, actions, advantages, weight))
+            gradient = stored_policy_gradient(stored, actions, advantages, weight)
+            _descend(self._policy_adam, logits, gradient)
         else:
             loss = policy_loss(logits, stored > 0, actions, advantages, weight)
-            loss.backward()  # type: ignore[no-untyped-call]
-        self._policy_adam.step()
+            _descend(self._policy_adam, loss)
 
     def _window(self, states: npt.NDArray[np.float32]) -> torch.Tensor:
         return torch.from_numpy(states).reshape(-1, *self._shape)
@@ -158,3 +134,11 @@ class Learner:
             scale_shift=self._settings.scale_shift,
             generator=step_generator(seed, purpose),
         )
+
+
+def _descend(
+    adam: torch.optim.Adam, loss: torch.Tensor, gradient: torch.Tensor | None = None
+) -> None:
+    adam.zero_grad()
+    torch.autograd.backward(loss, gradient)
+    adam.step()

@@ -53,10 +53,8 @@ def stored_policy_gradient(
     ----------
     stored
         Probabilities at the time of the sample, 0 where masked, shape (batch, actions).
-    actions
-        Numbers of the actions taken, shape (batch,).
-    advantages
-        Shape (batch,).
+    actions, advantages
+        Numbers of the actions taken, and their advantages, shape (batch,).
     entropy_weight
         Weight of the term of the entropy, which is averaged over the batch; for the released code
         divided by the number of actions.

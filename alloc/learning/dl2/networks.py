@@ -45,10 +45,8 @@ class DenseNetwork(nn.Module):
     ----------
     shape
         Shape of an observation, (rows, columns).
-    hidden
-        Widths of the hidden layers.
-    outputs
-        Actions of a policy; 1 for a value.
+    hidden, outputs
+        Widths of the hidden layers; actions of a policy, 1 for a value.
     scale_shift
         Whether `ScaleShift` follows each hidden layer.
     generator
@@ -118,13 +116,7 @@ class DenseNetwork(nn.Module):
 
 
 class DenseForward:
-    """A dense network in numpy, for decisions.
-
-    Parameters
-    ----------
-    network
-        The network whose weights are copied.
-    """
+    """A dense network in numpy, for decisions, with a copy of the weights."""
 
     def __init__(self, network: DenseNetwork) -> None:
         self.load(network)

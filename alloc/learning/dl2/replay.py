@@ -20,26 +20,21 @@ FIRST_BETA, BETA_STEP = 0.1, 1e-4
 
 
 class Batch(NamedTuple):
-    """Samples drawn from a replay.
+    """Samples drawn from a replay, a row each.
 
     Parameters
     ----------
     places
-        Where they are kept, shape (batch,).
-    states
-        Flat observations, shape (batch, inputs).
+        Where they are kept.
+    states, next_states
+        Flat observations, and the first ones of the slots after (None if not kept), shape (batch,
+        inputs).
     targets
         Stored probabilities, or labels, shape (batch, actions).
-    actions
-        Shape (batch,).
-    rewards
-        Shape (batch,).
-    next_states
-        Flat first observations of the slots after, shape (batch, inputs); None if not kept.
-    over
-        Whether no slot came after, shape (batch,).
+    actions, rewards, over
+        What was done, what it was worth, and whether no slot came after.
     weights
-        Importance weights, shape (batch,).
+        Importance weights.
     """
 
     places: npt.NDArray[np.int64]
@@ -53,26 +48,26 @@ class Batch(NamedTuple):
 
 
 class Replay:
-    """The last samples, in a ring; drawn evenly, without putting back.
+    """The last `capacity` samples, in a ring; drawn evenly, without putting back.
 
     Parameters
     ----------
-    capacity
-        Samples kept.
-    inputs, actions
-        Lengths of an observation and of a distribution.
+    capacity, inputs, actions
+        Samples kept, and the lengths of an observation and of a distribution.
     with_next
         Whether the first observation of the slot after is kept as well.
     """
 
     def __init__(self, capacity: int, inputs: int, actions: int, *, with_next: bool) -> None:
         self.capacity = capacity
-        self._states = np.zeros((capacity, inputs), np.float32)
-        self._targets = np.zeros((capacity, actions), np.float32)
-        self._actions = np.zeros(capacity, np.int64)
-        self._rewards = np.zeros(capacity)
-        self._next = np.zeros((capacity if with_next else 0, inputs), np.float32)
-        self._over = np.zeros(capacity, np.bool_)
+        self._arrays: dict[str, npt.NDArray[Any]] = {
+            "states": np.zeros((capacity, inputs), np.float32),
+            "targets": np.zeros((capacity, actions), np.float32),
+            "actions": np.zeros(capacity, np.int64),
+            "rewards": np.zeros(capacity),
+            "next": np.zeros((capacity if with_next else 0, inputs), np.float32),
+            "over": np.zeros(capacity, np.bool_),
+        }
         self._place = 0
         self.num_stored = 0
 
@@ -84,7 +79,7 @@ class Replay:
     @property
     def mean_reward(self) -> float:
         """Mean reward of the samples kept."""
-        return float(self._rewards[: min(self.num_stored, self.capacity)].mean())
+        return float(self._arrays["rewards"][: min(self.num_stored, self.capacity)].mean())
 
     def store(
         self,
@@ -96,18 +91,17 @@ class Replay:
         over: bool = False,
     ) -> None:
         """Store the samples of a slot, which share their reward."""
+        kept = self._arrays
         for first in range(0, len(states), self.capacity):
             part = slice(first, first + self.capacity)
             count = len(states[part])
             index = (self._place + np.arange(count)) % self.capacity
             self._prioritise(index, reward)
-            self._states[index] = states[part]
-            self._targets[index] = targets[part]
-            self._actions[index] = actions[part]
-            self._rewards[index] = reward
-            self._over[index] = over
-            if next_state is not None and len(self._next):
-                self._next[index] = next_state
+            kept["states"][index], kept["targets"][index] = states[part], targets[part]
+            kept["actions"][index] = actions[part]
+            kept["rewards"][index], kept["over"][index] = reward, over
+            if next_state is not None and len(kept["next"]):
+                kept["next"][index] = next_state
             self._place = int((self._place + count) % self.capacity)
             self.num_stored += count
 
@@ -122,39 +116,23 @@ class Replay:
         """Return all that is kept, as tensors and numbers."""
         from alloc.learning.pytorch import torch
 
-        arrays = {name: torch.from_numpy(array.copy()) for name, array in self._arrays().items()}
+        arrays = {name: torch.from_numpy(array.copy()) for name, array in self._arrays.items()}
         return {"arrays": arrays, "place": self._place, "num_stored": self.num_stored}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take up what `state` returned."""
-        for name, array in self._arrays().items():
+        for name, array in self._arrays.items():
             array[...] = state["arrays"][name].numpy()
         self._place, self.num_stored = int(state["place"]), int(state["num_stored"])
-
-    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {
-            "states": self._states,
-            "targets": self._targets,
-            "actions": self._actions,
-            "rewards": self._rewards,
-            "next": self._next,
-            "over": self._over,
-        }
 
     def _prioritise(self, index: npt.NDArray[np.int64], reward: float) -> None:
         """Give new samples their priorities; means nothing here."""
 
     def _batch(self, index: npt.NDArray[np.int64], weights: npt.NDArray[np.float64]) -> Batch:
-        return Batch(
-            index,
-            self._states[index],
-            self._targets[index],
-            self._actions[index],
-            self._rewards[index],
-            self._next[index] if len(self._next) else None,
-            self._over[index],
-            weights,
-        )
+        kept = {name: array[index] for name, array in self._arrays.items() if len(array)}
+        states, targets, actions = kept["states"], kept["targets"], kept["actions"]
+        rewards, following = kept["rewards"], kept.get("next")
+        return Batch(index, states, targets, actions, rewards, following, kept["over"], weights)
 
 
 class PrioritisedReplay(Replay):
@@ -172,7 +150,7 @@ class PrioritisedReplay(Replay):
 
     def __init__(self, capacity: int, inputs: int, actions: int, *, with_next: bool) -> None:
         super().__init__(capacity, inputs, actions, with_next=with_next)
-        self._priorities = np.zeros(capacity)
+        self._priorities = self._arrays["priorities"] = np.zeros(capacity)
         self._beta = FIRST_BETA
 
     def draw(self, count: int, rng: np.random.Generator) -> Batch:
@@ -199,15 +177,13 @@ class PrioritisedReplay(Replay):
         super().restore(state)
         self._beta = float(state["beta"])
 
-    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return super()._arrays() | {"priorities": self._priorities}
-
     def _prioritise(self, index: npt.NDArray[np.int64], reward: float) -> None:
         # The mean is over the rewards kept by then, each sample's own among them: the i-th new one
         # has pushed out the i oldest.
         kept = min(self.num_stored, self.capacity)
         count = np.arange(1, len(index) + 1)
-        gone = np.cumsum(np.where(self.num_stored + count > self.capacity, self._rewards[index], 0))
-        total = float(self._rewards[:kept].sum()) - gone + count * reward
+        rewards = self._arrays["rewards"]
+        gone = np.cumsum(np.where(self.num_stored + count > self.capacity, rewards[index], 0))
+        total = float(rewards[:kept].sum()) - gone + count * reward
         means = total / np.minimum(kept + count, self.capacity)
         self._priorities[index] = np.maximum(1.0, reward - means)

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.learning.dl2.exploration import Exploration
-from alloc.learning.environments.elastic_episode import ElasticEpisode, EpisodeRules
+from alloc.learning.environments.episode import Episode, EpisodeRules
+from alloc.objectives import require_slot
 from alloc.problems.allocation.instance import Instance
-from alloc.schedulers.learned.window import Reply
+from alloc.schedulers.learned.window import Reply, WindowSlot
 from alloc.schedulers.learned.window_features import WindowFeatures
 
 Floats = npt.NDArray[np.float32]
@@ -24,18 +25,15 @@ DRAW_GRID = 100_000
 
 @dataclass(frozen=True)
 class SlotSamples:
-    """What a slot left behind.
+    """What a slot left behind, a row for each sample.
 
     Parameters
     ----------
-    states
-        Flat observations, shape (samples, inputs).
-    chances
-        Probabilities that the policy gave to the actions, 0 where masked, shape (samples, actions).
-    actions
-        The actions taken, shape (samples,).
-    reward
-        What the slot was worth.
+    states, chances
+        Flat observations, and the probabilities that the policy gave to the actions, 0 where
+        masked.
+    actions, reward
+        The actions taken, and what the slot was worth.
     next_state
         The first observation of the slot after, flat; 0 at the end.
     over
@@ -53,27 +51,15 @@ class SlotSamples:
 class Collector:
     """Plays traces slot by slot with exploration, and hands out the samples of each slot.
 
-    Every decision of a slot shares the slot's reward. The decision that did not fit, and with which
-    the slot therefore ended, leaves no sample. Both as in the released code.
-
-    Parameters
-    ----------
-    features
-        What the network is shown.
-    reward
-        What a slot is worth, a name of `alloc.learning.environments.REWARDS`.
-    exploration
-        How drawn actions are corrected.
+    Every decision of a slot shares the slot's reward, one of `alloc.learning.environments.REWARDS`.
+    The decision that did not fit, and with which the slot therefore ended, leaves no sample. Both
+    as in the released code.
     """
 
     def __init__(self, features: WindowFeatures, reward: str, exploration: Exploration) -> None:
         self._exploration = exploration
-        self._episode = ElasticEpisode(features, EpisodeRules(reward=reward, check=False))
+        self._episode = Episode(WindowSlot(features), EpisodeRules(reward=reward, check=False))
         self._end = features.end_slot
-        inputs = features.shape[0] * features.shape[1]
-        self._states = np.zeros((256, inputs), np.float32)
-        self._chances = np.zeros((256, features.num_actions), np.float32)
-        self._actions = np.zeros(256, np.int64)
 
     @property
     def over(self) -> bool:
@@ -91,63 +77,46 @@ class Collector:
         self._episode.begin(instance, 0)
 
     def play_slot(self, forward: Forward, rng: np.random.Generator, update: int) -> SlotSamples:
-        """Play one slot.
+        """Play one slot of a policy, after so many updates of reinforcement learning.
 
-        Parameters
-        ----------
-        forward
-            The policy.
-        rng
-            Draws actions and the coins of exploration.
-        update
-            Updates of reinforcement learning so far.
+        The generator draws the actions and the coins of exploration.
         """
         episode, explore = self._episode, self._exploration
         slot = episode.slot
         explore.begin_slot(rng, update)
-        began, count, reward = episode.num_slots, 0, 0.0
+        began, reward = episode.num_slots, 0.0
+        states, kept, actions = [], [], []
         while episode.num_slots == began:
-            if count == len(self._states):
-                self._grow()
-            state, chances = self._states[count], self._chances[count]
-            state[:] = slot.observation.ravel()
-            if not distribution(forward(state), slot.mask, chances):
+            state = slot.observation.ravel().copy()
+            chances = distribution(forward(state), slot.mask)
+            if chances is None:
                 reward = episode.act(self._end)
                 break
             action = explore.choose(draw(chances, rng), slot.columns, chances, rng)
-            self._actions[count] = action
             reward = episode.act(action)
             if episode.reply is Reply.GRANTED or episode.reply is Reply.ENDED:
-                count += 1
+                states.append(state)
+                kept.append(chances)
+                actions.append(action)
         return SlotSamples(
-            self._states[:count],
-            self._chances[:count],
-            self._actions[:count],
+            np.array(states, np.float32),
+            np.array(kept, np.float32),
+            np.array(actions, np.int64),
             reward,
             slot.observation.ravel().copy(),
             episode.over,
         )
 
-    def _grow(self) -> None:
-        self._states = np.concatenate([self._states, np.zeros_like(self._states)])
-        self._chances = np.concatenate([self._chances, np.zeros_like(self._chances)])
-        self._actions = np.concatenate([self._actions, np.zeros_like(self._actions)])
 
-
-def distribution(logits: Floats, mask: npt.NDArray[np.bool_], out: Floats) -> bool:
-    """Write the softmax over the allowed actions; return False if all of them vanish.
+def distribution(logits: Floats, mask: npt.NDArray[np.bool_]) -> Floats | None:
+    """Return the softmax over the allowed actions, or None if all of them vanish.
 
     As in the released code the softmax is taken over all actions, and then masked and renormalised:
     where a masked action has all the probability, none is left.
     """
-    np.subtract(logits, logits.max(), out=out)
-    np.exp(out, out=out)
-    out *= mask
-    total = float(out.sum())
-    if not total > 0.0:
-        return False
-    out /= total
-    return True
+    chances = np.exp(logits - logits.max()) * mask
+    total = float(chances.sum())
+    return chances / total if total > 0.0 else None
 
 
 def draw(chances: Floats, rng: np.random.Generator) -> int:
@@ -179,7 +148,7 @@ class Player:
         self._masks = np.zeros((count, features.num_actions), np.bool_)
         rules = EpisodeRules(check=check)
         self._episodes = [
-            ElasticEpisode(features, rules, observation=seen, mask=mask)
+            Episode(WindowSlot(features, observation=seen, mask=mask), rules)
             for seen, mask in zip(self._seen, self._masks, strict=True)
         ]
 
@@ -191,14 +160,7 @@ class Player:
     ) -> list[float]:
         """Return the mean completion time of a policy on each of some traces, slots.
 
-        Parameters
-        ----------
-        forward
-            The policy.
-        instances
-            The traces.
-        rng
-            Draws the actions; None takes the likeliest.
+        The generator draws the actions; None takes the likeliest.
         """
         count = len(instances)
         episodes = self._episodes[:count]
@@ -233,14 +195,10 @@ def _draw_each(logits: Floats, uniform: npt.NDArray[np.float64]) -> npt.NDArray[
     return actions
 
 
-def _mean_jct_slots(episode: ElasticEpisode) -> float:
+def _mean_jct_slots(episode: Episode[WindowSlot]) -> float:
     """Return the mean completion time, slots; jobs cut off count up to the end."""
     result = episode.result
     assert result is not None
-    instance = result.instance
-    assert instance.slot_s is not None
-    times = []
-    for job in instance.jobs:
-        end_s = result.completion_s[job.id]
-        times.append((result.end_s if end_s is None else end_s) - job.arrival_s)
-    return float(np.mean(times)) / instance.slot_s
+    ends = (result.end_s if end is None else end for end in result.completion_s.values())
+    times = [end - job.arrival_s for end, job in zip(ends, result.instance.jobs, strict=True)]
+    return float(np.mean(times)) / require_slot(result.instance)

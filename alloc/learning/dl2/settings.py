@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from alloc.errors import InstanceError, nearest
 from alloc.learning.dl2.world import DL2World
+from alloc.schedulers.learned.feature_spec import FeatureSpec
+from alloc.schedulers.learned.kinds import feature_spec
 from alloc.schedulers.learned.window_features import WindowFeatures
 from alloc.units import require_count, require_non_negative, require_positive
 
@@ -21,6 +23,14 @@ SupervisedLoss = Literal["cross-entropy", "mean-square", "absolute"]
 
 Reward = Literal["progress", "jobs-in-system", "weighted-jct", "completions"]
 """Rewards of a slot; `alloc.learning.environments.REWARDS`."""
+
+
+def require_known(name: str, known: Collection[str], what: str) -> None:
+    """Refuse a name that is not among those known; `what` it is begins the sentence."""
+    if name not in known:
+        raise InstanceError(
+            f'{what} "{name}" is unknown{nearest(name, known, ";")} known: {", ".join(known)}.'
+        )
 
 
 @dataclass(frozen=True)
@@ -54,10 +64,8 @@ class DL2Settings:
     supervised_kept
         Update whose weights reinforcement learning starts from. Released: the file written at 100
         of 200.
-    supervised_lr
-        Learning rate of Adam in this phase.
-    supervised_loss
-        Its loss.
+    supervised_lr, supervised_loss
+        Learning rate of Adam in this phase, and its loss.
     from_pairs
         Whether it begins slots with the initial bundle and ends them with a label for ending the
         slot, as reinforcement learning sees them. Released: no; it begins from nothing, never
@@ -66,10 +74,8 @@ class DL2Settings:
         Whether it deals the jobs to random columns. Released: yes.
     updates
         Updates of reinforcement learning, one after each slot that left samples; 0 leaves it out.
-    lr
-        Learning rate of Adam, for both networks.
-    batch
-        Samples of an update.
+    lr, batch
+        Learning rate of Adam, for both networks, and samples of an update.
     replay
         Samples that are kept; learning begins when it is full.
     prioritised
@@ -79,10 +85,9 @@ class DL2Settings:
     discount
         Weight of the critic's value of the next slot in the target. Paper: 0.9. Released: none, so
         that each slot is a problem of its own.
-    entropy
-        Weight of the entropy.
-    entropy_per_action
-        Whether the entropy is divided by the number of actions, as the code does by averaging.
+    entropy, entropy_per_action
+        Weight of the entropy, and whether it is divided by the number of actions, as the code does
+        by averaging.
     stored_gradient
         Whether the gradient is taken at the probabilities stored when the sample was made, as the
         code does by feeding them in, or at those of the network as it now is.
@@ -133,12 +138,12 @@ class DL2Settings:
 
     def __post_init__(self) -> None:
         where = "DL2 settings"
-        for name in ("training_traces", "validation_traces", "held_out_traces", "window", "batch"):
+        traces = ("training_traces", "validation_traces", "held_out_traces")
+        for name in (*traces, "window", "batch", "validate_every"):
             require_count(getattr(self, name), where, name, least=1)
         for name in ("supervised_updates", "supervised_kept", "updates"):
             require_count(getattr(self, name), where, name)
         require_count(self.replay, where, "replay", least=self.batch)
-        require_count(self.validate_every, where, "validate_every", least=1)
         for name in ("supervised_lr", "lr"):
             require_positive(getattr(self, name), where, name)
         require_non_negative(self.entropy, where, "entropy")
@@ -146,45 +151,55 @@ class DL2Settings:
             value = getattr(self, name)
             if not 0 <= value <= 1:
                 raise InstanceError(f"{where}: {name} is {value:g}; it must be 0 to 1.")
-        for name, known in (
-            ("exploration", get_args(Exploration)),
-            ("supervised_loss", get_args(SupervisedLoss)),
-            ("reward", get_args(Reward)),
-        ):
-            value = getattr(self, name)
-            if value not in known:
-                raise InstanceError(
-                    f'{where}: {name} "{value}" is unknown{nearest(value, known, ";")} '
-                    f"known: {', '.join(known)}."
-                )
+        texts = {"exploration": Exploration, "supervised_loss": SupervisedLoss, "reward": Reward}
+        for name, kinds in texts.items():
+            require_known(getattr(self, name), get_args(kinds), f"{where}: {name}")
+        wrong = ""
         if not self.hidden or min(self.hidden) < 1:
-            raise InstanceError(
-                f"{where}: hidden is {self.hidden}; give one width or more, each 1 or more."
-            )
-        if self.supervised_kept > self.supervised_updates:
-            raise InstanceError(
-                f"{where}: supervised_kept is {self.supervised_kept}, after the last of "
+            wrong = f"hidden is {self.hidden}; give one width or more, each 1 or more."
+        elif self.supervised_kept > self.supervised_updates:
+            wrong = (
+                f"supervised_kept is {self.supervised_kept}, after the last of "
                 f"{self.supervised_updates} supervised updates; it must not be later."
             )
-        if self.discount and not self.critic:
-            raise InstanceError(
-                f"{where}: discount is {self.discount:g} without a critic, which gives the value "
-                "of the next slot; keep the critic, or set discount to 0."
+        elif self.discount and not self.critic:
+            wrong = (
+                f"discount is {self.discount:g} without a critic, which gives the value of the "
+                "next slot; keep the critic, or set discount to 0."
             )
-        if self.supervised_updates + self.updates == 0:
-            raise InstanceError(
-                f"{where}: supervised_updates and updates are both 0; train at least once."
-            )
+        elif self.steps == 0:
+            wrong = "supervised_updates and updates are both 0; train at least once."
+        if wrong:
+            raise InstanceError(f"{where}: {wrong}")
         _ = self.features  # refuses an unknown encoding
 
     @property
     def features(self) -> WindowFeatures:
         """What the network is shown, and what its answers mean."""
-        return WindowFeatures(
-            window=self.window,
-            max_tasks=self.world.max_tasks,
-            encoding=self.encoding,
-            initial_bundle=self.initial_bundle,
+        max_tasks, bundle = self.world.max_tasks, self.initial_bundle
+        return WindowFeatures(self.window, max_tasks, self.encoding, initial_bundle=bundle)
+
+    @property
+    def spec(self) -> FeatureSpec:
+        """The spec of the policies that are trained."""
+        return feature_spec("dl2-window/1", **asdict(self.features))
+
+    @property
+    def information(self) -> str:
+        """What these policies use, for their model card."""
+        return (
+            "type, slots since arrival, remaining share of the work and tasks given, of the first "
+            f"{self.window} jobs"
+        )
+
+    @property
+    def data(self) -> str:
+        """Where the traces come from, for the model card."""
+        world = self.world
+        return (
+            f"Traces of {world.num_jobs} jobs of DL2's eight models on {world.num_hosts} of its "
+            f"servers, {world.arrivals} arrivals of {world.arrivals_per_slot:g} a slot, speeds "
+            "from this project's fits to DL2's measurements (alloc.learning.dl2.world)."
         )
 
     @property
@@ -202,6 +217,14 @@ class DL2Settings:
         text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
+
+WINDOW_LIMITS = (
+    "Decides in slots only, and only for malleable jobs of workers and PSs on equal hosts.",
+    "Sees the first jobs of its window in order of arrival; the others keep their first pair.",
+    "Knows DL2's eight models by number; of others it sees no type.",
+    "Trained for one size of cluster and one arrival pattern; elsewhere nobody has measured it.",
+)
+"""Known limits of every policy that is trained in DL2's world."""
 
 RELEASED = DL2Settings()
 
@@ -264,19 +287,16 @@ def preset(name: str, *ablations: str, **changes: Any) -> DL2Settings:
     """
     chosen: dict[str, Any] = {}
     for ablation in ablations:
-        chosen |= _known("ablation", ablation, ABLATIONS)
-    return changed(_known("preset", name, PRESETS), chosen | changes)
+        require_known(ablation, ABLATIONS, "DL2 ablation")
+        chosen |= ABLATIONS[ablation]
+    require_known(name, PRESETS, "DL2 preset")
+    return changed(PRESETS[name], chosen | changes)
 
 
 def changed(settings: DL2Settings, changes: Mapping[str, Any]) -> DL2Settings:
     """Return settings with some fields changed; ``world.NAME`` is a field of the world.
 
-    Parameters
-    ----------
-    settings
-        The settings.
-    changes
-        Values by name; plain JSON values will do.
+    Plain JSON values will do.
 
     Raises
     ------
@@ -301,14 +321,6 @@ def changed(settings: DL2Settings, changes: Mapping[str, Any]) -> DL2Settings:
     if worldly:
         own["world"] = replace(own.get("world", settings.world), **worldly)
     return replace(settings, **own)
-
-
-def _known(what: str, name: str, known: Mapping[str, Any]) -> Any:
-    if name not in known:
-        raise InstanceError(
-            f'DL2 {what} "{name}" is unknown{nearest(name, known, ";")} known: {", ".join(known)}.'
-        )
-    return known[name]
 
 
 def _like(name: str, value: Any, default: Any) -> Any:

@@ -31,14 +31,8 @@ class Teacher:
     other scheduler only says what each job gets in the end; then the grants are put in the order of
     what they add to progress (`by_gain`).
 
-    Parameters
-    ----------
-    name
-        Name of the scheduler in the registry.
-    features
-        What the network is shown.
-    from_pairs, shuffled
-        As in `DL2Settings`.
+    `name` is a scheduler of the registry, `features` what the network is shown; the others are as
+    in `DL2Settings`.
     """
 
     def __init__(
@@ -68,10 +62,7 @@ class Teacher:
     def play_slot(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Play one slot.
 
-        Parameters
-        ----------
-        rng
-            Deals the jobs to columns, and the scheduler draws from a stream of its own.
+        The generator deals the jobs to columns; the scheduler draws from a stream of its own.
 
         Returns
         -------
@@ -107,16 +98,9 @@ class Teacher:
         """Return the grants one by one, each worked out when those before it have been shown."""
         if self._grants and not self._from_pairs:
             return iter(self._grants)
-        targets = {
-            assignment.job: (
-                sum(task.count for task in assignment.tasks if task.role == WORKER_ROLE),
-                sum(task.count for task in assignment.tasks if task.role == SERVER_ROLE),
-            )
-            for assignment in decision.assign
-        }
         if self._grants:
             return self._board.beyond(self._grants)
-        return by_gain(self._board.jobs, targets)
+        return by_gain(self._board.jobs, tasks_of(decision))
 
 
 class _Board:
@@ -204,6 +188,17 @@ class _Board:
         self._open[column] = job.cell.open
 
 
+def tasks_of(decision: Decision) -> dict[str, tuple[int, int]]:
+    """Return the workers and PSs of each job in a decision."""
+    return {
+        assignment.job: (
+            sum(task.count for task in assignment.tasks if task.role == WORKER_ROLE),
+            sum(task.count for task in assignment.tasks if task.role == SERVER_ROLE),
+        )
+        for assignment in decision.assign
+    }
+
+
 def by_gain(
     jobs: Mapping[str, WindowJob], targets: Mapping[str, tuple[int, int]]
 ) -> Iterator[Grant]:
@@ -212,12 +207,12 @@ def by_gain(
     A step is worth what it adds to a job's rate, relative to the work it has left, for each task;
     ties go to the job that came first, then to worker, PS, bundle. Jobs that are to have fewer
     tasks than they hold already keep them. Each step is chosen when it is asked for, from what the
-    jobs hold by then.
+    jobs hold by then: whoever takes a step from here carries it out.
 
     Parameters
     ----------
     jobs
-        The jobs in order of arrival, by id; whoever takes a step from here carries it out.
+        The jobs in order of arrival, by id.
     targets
         Workers and PSs that each job gets in the end.
     """

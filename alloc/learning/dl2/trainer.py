@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -12,9 +11,16 @@ from alloc.learning.dl2.exploration import exploration
 from alloc.learning.dl2.learner import Learner
 from alloc.learning.dl2.replay import PrioritisedReplay, Replay
 from alloc.learning.dl2.rollout import Collector, Player
-from alloc.learning.dl2.settings import DL2Settings
+from alloc.learning.dl2.settings import WINDOW_LIMITS, DL2Settings
 from alloc.learning.dl2.teacher import Teacher
-from alloc.learning.training import Curve, State, single_thread, step_rng
+from alloc.learning.training import (
+    Account,
+    State,
+    Trainer,
+    single_thread,
+    step_rng,
+    weights_of,
+)
 from alloc.schedulers import make_scheduler
 
 SUPERVISED, REINFORCEMENT = "supervised", "reinforcement"
@@ -26,32 +32,21 @@ JCT = "validation_jct_slots"
 TRACES = 4
 """Traces from one checkpoint to the next: some seconds, a hundred times what it takes to write."""
 
+_MAY_IDLE = "Gives no job a first pair: in states it was not trained for it may start nothing."
+
 _TEACH, _PLAY, _VALIDATE = 3, 4, 5
 """What sets the draws of a training apart."""
 
 
-class DL2Trainer:
+class DL2Trainer(Trainer):
     """Trains DL2; run it with `alloc.learning.training.train`.
 
-    A step is an update of a network, after each slot; one `advance` plays a few whole traces. All
-    draws come from generators made anew for each trace from the seed.
+    A step is an update of a network, after each slot; one `advance` plays a few whole traces, after
+    which a checkpoint is written. All draws come from generators made anew for each trace from the
+    seed, so the result does not depend on how many.
 
-    Parameters
-    ----------
-    settings
-        What to train.
-    seed
-        Seed of weights, traces and draws.
-    traces_at_a_time
-        Traces of one `advance`, after which a checkpoint is written; the result is the same.
-
-    Attributes
-    ----------
-    best
-        Weights of the policy with the lowest mean JCT in validation so far; those of the
-        reinforcement phase if there is one.
-    best_step, best_jct_slots
-        When that was, and its mean JCT in validation, slots.
+    In the reinforcement phase, if there is one, the best of the phase before is forgotten.
+    `best_step` is when the mean JCT in validation was lowest, `best_value`, slots.
     """
 
     kind = "dl2"
@@ -59,22 +54,20 @@ class DL2Trainer:
     def __init__(
         self, settings: DL2Settings, seed: int = 0, *, traces_at_a_time: int = TRACES
     ) -> None:
-        self._at_a_time = traces_at_a_time
-        self.dl2 = settings
-        self.seed = seed
-        self.settings: Mapping[str, Any] = settings.to_dict() | {"seed": seed}
-        self.steps = settings.steps
-        self.step = 0
-        self.curve = Curve()
         if settings.supervised_updates:
             make_scheduler(settings.teacher)  # an unknown one is refused before any work is done
         self.learner = Learner(settings, seed)
+        super().__init__(self.learner.policy, settings.steps, seed)
+        self._at_a_time = traces_at_a_time
+        self.dl2 = settings
+        self.settings = settings.to_dict() | {"seed": seed}
+        self.spec = settings.spec
         self._traces = [0, 0]
         self._validation = settings.world.validation(settings.validation_traces)
         self._player = Player(settings.features, settings.validation_traces)
         explore = exploration(settings.exploration, settings.exploration_share)
         self._collector = Collector(settings.features, settings.reward, explore)
-        self._kept = self.learner.weights()
+        self._kept = weights_of(self.network)
         self._sums: dict[str, float] = {}
         self._updates = 0
         self._forget_best()
@@ -115,16 +108,16 @@ class DL2Trainer:
             "replay": self._replay.state(),
             "traces": list(self._traces),
             "kept": self._kept,
-            "best": self.best,
+            "best": self._best,
             "best_step": self.best_step,
-            "best_jct_slots": self.best_jct_slots,
+            "best_jct_slots": self.best_value,
             "sums": dict(self._sums),
             "updates": self._updates,
             "told": self._told,
         }
 
     def restore(self, state: State) -> None:
-        """Take up a state; `step` and `curve` are set by then."""
+        """Take up a state."""
         if self.stage == REINFORCEMENT:
             self.learner.begin(self.dl2.lr)
             self._replay = self._new_replay()
@@ -132,9 +125,8 @@ class DL2Trainer:
         self._replay.restore(state["replay"])
         self._traces = list(state["traces"])
         self._kept = state["kept"]
-        self.best = state["best"]
-        self.best_step = int(state["best_step"])
-        self.best_jct_slots = float(state["best_jct_slots"])
+        self._best, self.best_step = state["best"], int(state["best_step"])
+        self.best_value = float(state["best_jct_slots"])
         self._sums = dict(state["sums"])
         self._updates = int(state["updates"])
         self._told = str(state["told"])
@@ -159,7 +151,7 @@ class DL2Trainer:
                 batch = self._replay.draw(settings.batch, rng)
                 self._note(self.learner.imitate(batch))
                 if self.step == settings.supervised_kept:
-                    self._kept = self.learner.weights()
+                    self._kept = weights_of(self.network)
         if self.stage == REINFORCEMENT:
             self._begin_reinforcement()
 
@@ -235,12 +227,45 @@ class DL2Trainer:
         means = {name: total / self._updates for name, total in self._sums.items()}
         self._sums, self._updates = {}, 0
         self.curve.add(self.step, stage or self.stage, **{JCT: jct}, **means)
-        if jct < self.best_jct_slots:
-            self.best, self.best_step, self.best_jct_slots = self.learner.weights(), self.step, jct
+        if self._keep_best(jct):
+            self.best_step = self.step
         self._told = f"{stage or self.stage}: mean JCT {jct:.2f} slots in validation"
-        if math.isfinite(self.best_jct_slots):
-            self._told += f", best {self.best_jct_slots:.2f}"
+        if math.isfinite(self.best_value):
+            self._told += f", best {self.best_value:.2f}"
 
     def _forget_best(self) -> None:
-        self.best = self.learner.weights()
-        self.best_step, self.best_jct_slots = self.step, math.inf
+        self._best, self.best_step, self.best_value = weights_of(self.network), self.step, math.inf
+
+    # The model card.
+
+    def account(self) -> Account:
+        """Return what the model card says of this training."""
+        settings, phases, without = self.dl2, [], ""
+        if settings.supervised_updates:
+            updates = settings.supervised_updates
+            phases.append(f"{updates} supervised updates on decisions of {settings.teacher}")
+        else:
+            without = " without its supervised phase"
+        if settings.updates:
+            phases.append(f"{settings.updates} updates of actor and critic")
+        else:
+            without = " without reinforcement"
+        may_idle = () if settings.initial_bundle else (_MAY_IDLE,)
+        return Account(
+            title=f"DL2 rebuilt{without}: a window of jobs, one worker, PS or bundle at a time",
+            information=settings.information,
+            data=(
+                f"{settings.data} {', '.join(phases)}; the weights with the lowest mean JCT on "
+                f"{settings.validation_traces} validation traces (update {self.best_step}) were "
+                "kept."
+            ),
+            limits=(*WINDOW_LIMITS, *may_idle),
+            references=(
+                "Peng et al., DL2: A Deep Learning-Driven Scheduler for Deep Learning Clusters, "
+                "IEEE TPDS 32(8), 2021",
+            ),
+            measure=JCT,
+            curve_step="update",
+            curve_value="mean JCT, slots",
+            stage=REINFORCEMENT if settings.updates else SUPERVISED,
+        )

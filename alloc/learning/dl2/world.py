@@ -38,12 +38,10 @@ class DL2World:
         Scale of job lengths: a job trains ``int(fraction of its type * max_epochs)`` epochs, times
         0.90, 0.91, ... or 1.09. Ours is set so that DRF's mean JCT, in slots, is near the 5.66 that
         the released code has on its own speeds; the released 80,000 belongs to the missing trace.
-    table
-        Shape of the speed tables, of `alloc.instances.speed_tables.SHAPES`: ``fit`` is this
+    table, table_seed
+        Shape of the speed tables, of `alloc.instances.speed_tables.SHAPES` (``fit`` is this
         project's fit to DL2's measurements; ``dips`` has points that a one-step gain stumbles over,
-        as the measurements do.
-    table_seed
-        Seed of the table's draws: all traces share one table, as in the release.
+        as the measurements do), and seed of the one table that all traces share, as in the release.
 
     Notes
     -----
@@ -67,7 +65,20 @@ class DL2World:
 
     def trace(self, seed: int) -> Instance:
         """Return the trace of a seed."""
-        drawn = self._draw(f"dl2 / {seed}", seed)
+        # Work is in samples and does not depend on the speeds, so drawing from the plain formula
+        # gives the jobs of every table.
+        drawn = generate_elastic(
+            f"dl2 / {seed}",
+            num_jobs=self.num_jobs,
+            num_hosts=self.num_hosts,
+            max_workers=self.max_tasks,
+            max_ps=self.max_tasks,
+            arrivals=self.arrivals,
+            arrivals_per_slot=self.arrivals_per_slot,
+            slot_s=SLOT_S,
+            max_epochs=self.max_epochs,
+            seed=seed,
+        )
         ways = _tables(self)
         jobs = drawn.jobs
         if self.table != "fit":
@@ -90,22 +101,6 @@ class DL2World:
     def held_out(self, count: int) -> tuple[Instance, ...]:
         """Return the traces to report on, the same for everyone."""
         return tuple(self.trace(HELD_OUT_SEEDS[k]) for k in range(count))
-
-    def _draw(self, name: str, seed: int) -> Instance:
-        # Work is in samples and does not depend on the speeds, so drawing from the plain formula
-        # gives the jobs of every table.
-        return generate_elastic(
-            name,
-            num_jobs=self.num_jobs,
-            num_hosts=self.num_hosts,
-            max_workers=self.max_tasks,
-            max_ps=self.max_tasks,
-            arrivals=self.arrivals,
-            arrivals_per_slot=self.arrivals_per_slot,
-            slot_s=SLOT_S,
-            max_epochs=self.max_epochs,
-            seed=seed,
-        )
 
 
 @lru_cache(maxsize=8)

@@ -13,16 +13,16 @@ from alloc.learning.environments.rewards import Reward as Reward
 from alloc.learning.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from alloc.learning.environments.elastic import ElasticAllocation as ElasticAllocation
     from alloc.learning.environments.elastic_vector import ElasticVector as ElasticVector
-    from alloc.learning.environments.gang import GangPlacement as GangPlacement
+    from alloc.learning.environments.environment import ElasticAllocation as ElasticAllocation
+    from alloc.learning.environments.environment import GangPlacement as GangPlacement
 
 # Gymnasium: loaded only when an environment is asked for.
 __getattr__ = lazy_names(
     __name__,
     {
-        "ElasticAllocation": "elastic",
+        "ElasticAllocation": "environment",
         "ElasticVector": "elastic_vector",
-        "GangPlacement": "gang",
+        "GangPlacement": "environment",
     },
 )

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from alloc.errors import InstanceError
-from alloc.learning.environments.elastic_episode import ElasticEpisode, EpisodeRules
 from alloc.learning.environments.environment import begin
+from alloc.learning.environments.episode import Episode, EpisodeRules
 from alloc.learning.environments.episodes import ElasticEpisodes, Episodes, EpisodeSource
 from alloc.learning.environments.rewards import Reward
 from alloc.learning.gym import AutoresetMode, Box, Discrete, VectorEnv, batch_space
+from alloc.schedulers.learned.window import WindowSlot
 from alloc.schedulers.learned.window_features import WindowFeatures
 from alloc.schedulers.state import Knowledge
 
@@ -77,7 +78,7 @@ class ElasticVector(VectorEnv[Observations, npt.NDArray[np.int64], npt.NDArray[A
         self._masks = np.zeros((num_envs, features.num_actions), np.bool_)
         rules = EpisodeRules(reward, knowledge, work_error, speed_error, max_slots, check)
         self.episodes = [
-            ElasticEpisode(features, rules, observation=seen, mask=mask)
+            Episode(WindowSlot(features, observation=seen, mask=mask), rules)
             for seen, mask in zip(self._observations, self._masks, strict=True)
         ]
         self._sources = [Episodes(episodes, i, num_envs) for i in range(num_envs)]

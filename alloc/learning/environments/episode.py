@@ -8,10 +8,11 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from alloc.errors import SimulationError
+from alloc.errors import InstanceError, SimulationError
 from alloc.learning.environments.rewards import Clock, Reward, reward_function
 from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.learned.stepwise import GOING_ON, Reply, Stepwise
+from alloc.schedulers.learned.window import WindowSlot
 from alloc.schedulers.state import Knowledge
 from alloc.simulation import Simulation, SimulationResult, completion_times_s
 from alloc.units import require_count
@@ -59,29 +60,11 @@ class EpisodeRules:
         )
 
 
-def outcome_of(result: SimulationResult) -> dict[str, float]:
-    """Return mean JCT and makespan, seconds, infinite with jobs unfinished, and their number."""
-    completed = [end for end in result.completion_s.values() if end is not None]
-    unfinished = len(result.completion_s) - len(completed)
-    return {
-        "mean_jct_s": float(completion_times_s(result).mean()),
-        "makespan_s": math.inf if unfinished else max(completed),
-        "num_unfinished": unfinished,
-    }
-
-
 S = TypeVar("S", bound=Stepwise)
 
 
 class Episode(Generic[S]):
     """Drives the simulator through decisions that are taken one action at a time.
-
-    Parameters
-    ----------
-    slot
-        The decision in the making.
-    rules
-        Reward, knowledge and limits.
 
     Attributes
     ----------
@@ -91,8 +74,10 @@ class Episode(Generic[S]):
         Slots, or in continuous time decisions, that have been closed.
     result
         What happened, once the episode is over, or None.
+    over
+        Whether it is, by completion of all jobs or cut off.
     told
-        Whether the episode is over and an action has been told so.
+        Whether it is, and an action has been told so.
     """
 
     def __init__(self, slot: S, rules: EpisodeRules) -> None:
@@ -103,16 +88,23 @@ class Episode(Generic[S]):
         self._rules = rules
         self._reward = reward_function(rules.reward)
         self._simulation: Simulation | None = None
-        self._over = True
+        self.over = True
 
     def begin(self, instance: Instance, seed: int) -> None:
         """Begin an episode.
 
         Raises
         ------
+        InstanceError
+            If a window is to be filled slot by slot and the instance has no slots.
         UnsupportedFeatureError
             If the instance has what the decisions do not know.
         """
+        if instance.slot_s is None and isinstance(self.slot, WindowSlot):
+            raise InstanceError(
+                f'instance "{instance.name}" has no slots, but a window is filled slot by slot; '
+                "give it a slot_s."
+            )
         self._simulation = self._rules.simulation(instance, seed)
         self._clock = Clock(self._simulation, instance.slot_s or HOUR_S)
         self.slot.reset()
@@ -120,10 +112,10 @@ class Episode(Generic[S]):
         self.result = None
         self.truncated = self.told = False
         self.reply: Reply | None = None
-        self._over = not self._open()
+        self.over = not self._open()
         # A slot in which nothing can be chosen is not a decision; the first action gets its reward.
         self._owed = 0.0
-        while not self._over and not self.slot.has_moves:
+        while not self.over and not self.slot.has_moves:
             self._owed += self._close()
 
     def act(self, action: int) -> float:
@@ -139,7 +131,7 @@ class Episode(Generic[S]):
             Before `begin`.
         """
         slot = self.slot
-        if self._over:
+        if self.over:
             if self._simulation is None:
                 raise SimulationError("no episode has begun; call reset() before the first step().")
             # Nothing could be chosen from beginning to end; the one action gets it all.
@@ -149,26 +141,23 @@ class Episode(Generic[S]):
         if slot.has_moves and reply in GOING_ON:
             return 0.0
         reward, self._owed = self._owed + self._close(), 0.0
-        while not self._over and not slot.has_moves:
+        while not self.over and not slot.has_moves:
             reward += self._close()
-        self.told = self._over
+        self.told = self.over
         return reward
 
     @property
-    def reply_text(self) -> str:
-        """What came of the last action, in a word."""
-        return "" if self.reply is None else self.reply.value
-
-    @property
     def outcome(self) -> dict[str, float]:
-        """What became of an episode that is over, for its last info."""
-        assert self.result is not None
-        return {**outcome_of(self.result), "num_slots": self.num_slots}
-
-    @property
-    def over(self) -> bool:
-        """Whether the episode is over, by completion of all jobs or cut off."""
-        return self._over
+        """What became of an episode that is over: JCT and makespan are infinite if cut off."""
+        result = self.result
+        assert result is not None
+        ends = [math.inf if end is None else end for end in result.completion_s.values()]
+        return {
+            "mean_jct_s": float(completion_times_s(result).mean()),
+            "makespan_s": max(ends),
+            "num_unfinished": len(result.unfinished),
+            "num_slots": self.num_slots,
+        }
 
     def _open(self) -> bool:
         """Run to the next slot; return whether there is one."""
@@ -193,7 +182,7 @@ class Episode(Generic[S]):
             simulation.stop()
             going = False
         if not going:
-            self._over = True
+            self.over = True
             self.slot.blank()
             self.result = simulation.result(check=self._rules.check)
         return reward

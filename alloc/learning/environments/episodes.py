@@ -27,12 +27,8 @@ EpisodeSource = Instance | Sequence[Instance] | Callable[[np.random.Generator], 
 class ElasticEpisodes:
     """Draws instances of DL2's world: the same cluster, other jobs each time.
 
-    Parameters
-    ----------
-    num_jobs, num_hosts, arrivals, arrivals_per_slot, max_workers, max_ps, table, models
-        As in `alloc.instances.generate_elastic`.
-    run_slots
-        As there; shorter by default, for short episodes.
+    The fields are as in `alloc.instances.generate_elastic`; `run_slots` is shorter by default, for
+    short episodes.
     """
 
     num_jobs: int = 40
@@ -72,12 +68,10 @@ class GangEpisodes:
 
     Parameters
     ----------
-    num_jobs
-        Gangs of an episode.
+    num_jobs, max_gpus
+        Gangs of an episode, and GPUs of the largest, a power of two.
     leaves, hosts_per_leaf, gpus_per_host
         The cluster.
-    max_gpus
-        GPUs of the largest gangs, a power of two.
     median_s, sigma
         Median of the durations, seconds, and standard deviation of their logarithm.
     load
@@ -134,13 +128,8 @@ def _leaves(leaves: int, hosts_per_leaf: int, gpus_per_host: int) -> Topology:
 class Episodes:
     """Hands out the instances of a source one by one.
 
-    Parameters
-    ----------
-    source
-        One instance, several, or a function. Several are taken in turn.
-    first, stride
-        Of several, the first to hand out and the way to the next: so that environments side by side
-        share a list.
+    Several are taken in turn: `first` is the first to hand out and `stride` the way to the next, so
+    that environments side by side share a list.
     """
 
     def __init__(self, source: EpisodeSource, first: int = 0, stride: int = 1) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from alloc.errors import InstanceError, nearest
+from alloc.schedulers.state import Scheduler
 from alloc.simulation import Simulation
 from alloc.workload import Job
 
@@ -117,15 +118,7 @@ def reward_function(reward: str | Reward) -> Reward:
 
 
 class Clock:
-    """Measures what happens between decisions of a simulation.
-
-    Parameters
-    ----------
-    simulation
-        What is driven.
-    unit_s
-        As in `Elapsed`.
-    """
+    """Measures what happens between decisions of a simulation, `unit_s` as in `Elapsed`."""
 
     def __init__(self, simulation: Simulation, unit_s: float) -> None:
         self._simulation = simulation
@@ -159,3 +152,21 @@ class Clock:
                 JobElapsed(job, seen_work, before - (after or 0.0), until - since, completion_s)
             )
         return Elapsed(self._start_s, end_s, self._unit_s, tuple(jobs))
+
+
+def decisions(
+    simulation: Simulation, scheduler: Scheduler, unit_s: float
+) -> Iterator[tuple[float, Elapsed]]:
+    """Let a scheduler take all decisions of a simulation that has not begun; it is reset first.
+
+    Yields the time of each decision, seconds, and what came of it, `unit_s` as in `Elapsed`.
+    """
+    clock = Clock(simulation, unit_s)
+    scheduler.reset()
+    state = simulation.next_decision()
+    while state is not None:
+        now_s = state.now_s
+        clock.start()
+        simulation.apply(scheduler.decide(state))
+        state = simulation.next_decision()
+        yield now_s, clock.elapsed()

@@ -6,8 +6,6 @@ from alloc.learning.lazy import lazy_names
 
 if TYPE_CHECKING:
     from alloc.learning.imitation.network import SetPolicy as SetPolicy
-    from alloc.learning.imitation.publishing import publish as publish
-    from alloc.learning.imitation.publishing import publish_window as publish_window
     from alloc.learning.imitation.training import Plan as Plan
     from alloc.learning.imitation.training import SetPolicyTraining as SetPolicyTraining
     from alloc.learning.imitation.windowed import WindowPlan as WindowPlan
@@ -22,7 +20,5 @@ __getattr__ = lazy_names(
         "SetPolicyTraining": "training",
         "WindowPlan": "windowed",
         "WindowTraining": "windowed",
-        "publish": "publishing",
-        "publish_window": "publishing",
     },
 )

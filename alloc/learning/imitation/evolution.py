@@ -49,10 +49,8 @@ def estimate_gradient(
         Cost of weights on each of the same instances, shape (instances,).
     weights
         Where to estimate.
-    pairs
-        Pairs of noise.
-    spread
-        Standard deviation of the noise.
+    pairs, spread
+        Pairs of noise, and its standard deviation.
     rng
         Draws it.
 

@@ -6,6 +6,8 @@ from alloc.learning.pytorch import Tensor, nn, torch
 from alloc.schedulers.learned.job_set_choice import TERMS
 from alloc.schedulers.learned.job_set_features import JOB_FEATURES, RESOURCE_FEATURES
 
+WIDTH, QUERIES, DEPTH = 48, 4, 16
+"""Width of the layers of jobs and of the context; learned queries, and what each gathers."""
 LARGEST = 8.0
 """Largest logarithm of a worth or a price: one job is worth at most 3,000 slots."""
 
@@ -19,15 +21,6 @@ class SetPolicy(nn.Module):
     which is weighed, and to every resource, which is priced. Permuting the jobs permutes their
     worth and changes nothing else; the cost is linear in the number of jobs.
 
-    Parameters
-    ----------
-    width
-        Width of the layers of jobs and of the context.
-    queries
-        Learned queries.
-    depth
-        Width of what a query gathers.
-
     References
     ----------
     Zaheer et al., "Deep Sets", NeurIPS 2017, theorem 2. Lee et al., "Set Transformer", ICML 2019,
@@ -37,8 +30,9 @@ class SetPolicy(nn.Module):
     centre: Tensor
     scale: Tensor
 
-    def __init__(self, width: int = 48, queries: int = 4, depth: int = 16) -> None:
+    def __init__(self) -> None:
         super().__init__()
+        width, queries, depth = WIDTH, QUERIES, DEPTH
         features, resources, price = len(JOB_FEATURES), len(RESOURCE_FEATURES), width // 2
         self.register_buffer("centre", torch.zeros(features))
         self.register_buffer("scale", torch.ones(features))
@@ -63,19 +57,9 @@ class SetPolicy(nn.Module):
     def forward(self, jobs: Tensor, resources: Tensor) -> tuple[Tensor, Tensor]:
         """Return the worth of jobs and the prices of resources.
 
-        Parameters
-        ----------
-        jobs
-            Features of jobs, shape (jobs, features).
-        resources
-            Features of resources, shape (resources, features).
-
-        Returns
-        -------
-        worth : Tensor
-            alpha, beta, gamma of each job, shape (jobs, 3).
-        prices : Tensor
-            Price per job of each resource of the whole cluster, shape (resources,).
+        From their features, shape (jobs, features) and (resources, features), come alpha, beta,
+        gamma of each job, shape (jobs, 3), and the price per job of each resource of the whole
+        cluster.
         """
         return self.answer(jobs, resources, None)
 
@@ -84,12 +68,8 @@ class SetPolicy(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return what `forward` does, for rounds in a batch too.
 
-        Parameters
-        ----------
-        jobs, resources
-            As there, with any axes in front.
-        absent
-            Which rows of `jobs` only fill the batch, shape (..., jobs); None: none.
+        Any axes may stand in front; `absent` says which rows of `jobs` only fill the batch, shape
+        (..., jobs), None: none.
         """
         seen = self.embed((jobs - self.centre) * self.scale)
         asked = self.ask(seen)

@@ -16,7 +16,7 @@ from alloc.learning.pytorch import nn
 from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.learned.job_set import JobSetDecider
 from alloc.schedulers.state import ClusterState, Decision, Knowledge, Scheduler
-from alloc.simulation import simulate
+from alloc.simulation import completion_times_s, simulate
 
 
 class NumpyNetwork:
@@ -62,21 +62,13 @@ class Pupil:
 
     Parameters
     ----------
-    network
-        The policy.
-    teacher
-        Labels rounds.
-    rate
-        Chance that a round is labelled, 0 to 1.
-    guidance
-        Chance that the teacher's choice is taken in a round that is labelled, 0 to 1.
+    network, teacher
+        The policy, and what labels rounds.
+    rate, guidance
+        Chance that a round is labelled, and that the teacher's choice is taken in one that is, 0 to
+        1.
     rng
         Draws both.
-
-    Attributes
-    ----------
-    labelled
-        The labelled rounds so far.
     """
 
     name = "pupil"
@@ -138,15 +130,7 @@ def label_rounds(
 
 
 class Trial:
-    """An instance on which a network is tried, as often as its weights change.
-
-    Parameters
-    ----------
-    network
-        The network.
-    world, seed
-        The instance.
-    """
+    """An instance of a world on which a network is tried, as often as its weights change."""
 
     def __init__(self, network: SetPolicy, world: World, seed: int) -> None:
         self._instance = world.make(seed)
@@ -175,5 +159,4 @@ def _run(world: World, instance: Instance, scheduler: Scheduler, seed: int) -> f
         rng=seed,
         check=False,
     )
-    ends = result.completion_s
-    return float(np.mean([(ends[job.id] or np.inf) - job.arrival_s for job in instance.jobs]))
+    return float(completion_times_s(result).mean())

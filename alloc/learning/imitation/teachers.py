@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -38,19 +39,12 @@ class Teacher(Protocol):
 
 
 class RoundTeacher:
-    """The exact optimum of the round (family F1), one choice a job, with its dual prices.
-
-    Parameters
-    ----------
-    utility
-        The utility of the round; ``remaining_time`` counts in seconds, as JCT does.
-    """
+    """The exact optimum of the round (family F1), one choice a job, with its dual prices."""
 
     name = "exact round"
     max_jobs = 200
-
-    def __init__(self, utility: str = "remaining_time") -> None:
-        self._utility = round_utility(utility)
+    # Counts in seconds, as JCT does.
+    _utility = round_utility("remaining_time")
 
     def label(self, state: ClusterState, round_: JobSetRound) -> LabelledRound | None:
         """Return the round with its optimum."""
@@ -62,12 +56,8 @@ class RoundTeacher:
         choice = _nothing(round_)
         for j, c in data.choose(answer.x):
             _enter(round_, choice, j, c, 1.0)
-        prices = np.zeros(len(RESOURCES))
-        for r, price, have in zip(
-            data.rows.resource, dual_prices(data), data.rows.capacity, strict=True
-        ):
-            prices[r] += price * have / round_.slot_s
-        return label(round_, _complete(choice), prices)
+        prices = np.asarray(dual_prices(data)) * data.rows.capacity / round_.slot_s
+        return label(round_, _complete(choice), _in_all(data.rows.resource, prices))
 
 
 class HorizonTeacher:
@@ -94,12 +84,8 @@ class HorizonTeacher:
             if z > 1e-9 and first >= 0:
                 position = int(data.table(column.job).configuration[first])
                 _enter(round_, choice, column.job, position, float(z))
-        prices = np.zeros(len(RESOURCES))
-        for r, price, have in zip(
-            data.rows.resource, relaxed.prices[0], data.rows.capacity, strict=True
-        ):
-            prices[r] += price * have
-        return label(round_, _complete(choice), prices)
+        prices = np.asarray(relaxed.prices[0]) * data.rows.capacity
+        return label(round_, _complete(choice), _in_all(data.rows.resource, prices))
 
 
 def _relax(data: SlotData) -> Relaxation | None:
@@ -128,16 +114,20 @@ def _relax(data: SlotData) -> Relaxation | None:
     )
 
 
+def _in_all(resource: Sequence[int] | npt.NDArray[np.int64], prices: Array) -> Array:
+    """Return the price of all that there is of each resource, by that of each row."""
+    return np.asarray(np.bincount(resource, prices, len(RESOURCES)), dtype=float)
+
+
 def _nothing(round_: JobSetRound) -> Array:
     return np.zeros((len(round_.views), round_.book.rate.shape[1] + 1))
 
 
 def _enter(round_: JobSetRound, choice: Array, job: int, position: int, chance: float) -> None:
     """Enter a configuration of a job; one that is not on its ladder has an equal that is."""
-    ladder = round_.book.ladders[round_.jobs.table[job]]
-    found = np.flatnonzero(ladder.columns == position)
-    if len(found):
-        choice[job, found[0]] += chance
+    positions = round_.book.ladders[round_.jobs.table[job]].positions
+    if position in positions:
+        choice[job, positions.index(position)] += chance
 
 
 def _complete(choice: Array) -> Array:

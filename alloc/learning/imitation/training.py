@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,27 @@ import numpy.typing as npt
 from alloc.errors import InstanceError
 from alloc.instances.learning_worlds import TRAINING, TRAINING_SEEDS, VALIDATION_SEEDS, World
 from alloc.learning.imitation.evolution import Adam, estimate_gradient, get_weights, set_weights
-from alloc.learning.imitation.loss import imitation_loss
 from alloc.learning.imitation.network import SetPolicy
 from alloc.learning.imitation.rollouts import Trial, label_rounds
-from alloc.learning.imitation.rounds import Batch, LabelledRound, load_rounds, save_rounds
+from alloc.learning.imitation.rounds import (
+    Batch,
+    LabelledRound,
+    imitation_loss,
+    load_rounds,
+    save_rounds,
+)
 from alloc.learning.imitation.teachers import HorizonTeacher, RoundTeacher, Teacher
 from alloc.learning.pytorch import nn, torch
-from alloc.learning.training import Curve, State, single_thread, step_rng
+from alloc.learning.training import (
+    Account,
+    State,
+    Trainer,
+    single_thread,
+    step_rng,
+    weights_of,
+)
+from alloc.schedulers.learned.job_set import JobSetDecider, JobSetKind
+from alloc.schedulers.learned.kinds import feature_spec
 from alloc.units import require_positive
 
 Stage = Literal["round", "horizon", "reward"]
@@ -31,6 +45,15 @@ STAGES: tuple[Stage, ...] = ("round", "horizon", "reward")
 
 VALUE = "stretch"
 """What validation measures: mean JCT over mean least JCT, the mean over validation instances."""
+
+DAGGER = "Ross, Gordon, Bagnell, AISTATS 2011 (DAgger)"
+
+_LIMITS = (
+    "Decides in slots only; in continuous time it is refused.",
+    "Trained on malleable jobs of workers and PSs on equal hosts, with free restarts and unit "
+    "weights; on anything else it works, and nobody has measured how well.",
+    "Looks at prices of GPUs, CPUs and memory of the whole cluster, not of one GPU type or tenant.",
+)
 
 _EPISODES = 5
 """Simulations in an iteration of DAgger."""
@@ -92,13 +115,13 @@ class Plan:
         raise IndexError(step)
 
 
-class SetPolicyTraining:
-    """The training of a set policy (`alloc.learning.training.Trainer`).
+class SetPolicyTraining(Trainer):
+    """The training of a set policy.
 
-    1. ``round``: DAgger on the exact optimum of each round (F1, Optimus' drop in remaining time).
-    2. ``horizon``: DAgger on the optimum over all rounds to come (the linear master of F2).
-    3. ``reward``: evolution strategies on the simulated mean JCT, that is on minus the number of
-       jobs in the system, of the layer that weighs jobs.
+    - ``round``: DAgger on the exact optimum of each round (F1, Optimus' drop in remaining time).
+    - ``horizon``: DAgger on the optimum over all rounds to come (the linear master of F2).
+    - ``reward``: evolution strategies on the simulated mean JCT, that is on minus the number of
+      jobs in the system, of the layer that weighs jobs.
 
     The policy kept is the best of all validations; a stage that makes it no better changes nothing.
 
@@ -106,14 +129,10 @@ class SetPolicyTraining:
     ----------
     folder
         Where labels are kept between runs.
-    plan
-        Steps of each stage.
-    seed
-        Seed of everything.
-    worlds
-        What to train and validate on.
-    validation
-        Validation instances of each world.
+    plan, seed
+        Steps of each stage, and the seed of everything.
+    worlds, validation
+        What to train and validate on, and the validation instances of each world.
 
     References
     ----------
@@ -134,27 +153,22 @@ class SetPolicyTraining:
     ) -> None:
         if not worlds:
             raise InstanceError("training: no worlds; name at least one.")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = SetPolicy()
+        super().__init__(network, plan.steps, seed)
+        self.network: SetPolicy = network
         self.plan = plan
-        self.steps = plan.steps
-        self.step = 0
-        self.curve = Curve()
-        self.settings: dict[str, Any] = {
+        self.settings = {
             "seed": seed,
-            "rounds": plan.rounds,
-            "horizons": plan.horizons,
-            "rewards": plan.rewards,
+            **asdict(plan),
             "worlds": {name: repr(world) for name, world in worlds.items()},
             "validation": validation,
         }
+        self.spec = feature_spec(JobSetKind.name)
         self._folder = Path(folder)
-        self._seed = seed
         self._worlds = dict(worlds)
         self._validation = validation
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self.network = SetPolicy()
-        self._best = _copy(self.network)
-        self._best_value = float("inf")
         self._files: list[str] = []
         self._labels: list[LabelledRound] = []
         self._fitter = self._new_fitter("round")
@@ -170,7 +184,7 @@ class SetPolicyTraining:
                 self._enter(stage)
             said = self._evolve(k, count) if stage == "reward" else self._imitate(stage, k, count)
         self.step += 1
-        return f"{stage} {k + 1}/{count}: {said}; best {VALUE} {self._best_value:.4f}"
+        return f"{stage} {k + 1}/{count}: {said}; best {VALUE} {self.best_value:.4f}"
 
     def _enter(self, stage: Stage) -> None:
         """Begin a stage from the best policy so far, with labels of its own."""
@@ -188,7 +202,7 @@ class SetPolicyTraining:
         fresh: list[LabelledRound] = []
         for episode in range(_EPISODES):
             at = k * _EPISODES + episode
-            rng = step_rng(self._seed, number, k, episode)
+            rng = step_rng(self.seed, number, k, episode)
             fresh += label_rounds(
                 self.network,
                 self._worlds[names[at % len(names)]],
@@ -217,7 +231,7 @@ class SetPolicyTraining:
         """Fit all labels of the stage; return the mean loss and hits of the second half."""
         if not self._labels:
             return float("nan"), float("nan")
-        rng = step_rng(self._seed, STAGES.index(stage), k, _EPISODES)
+        rng = step_rng(self.seed, STAGES.index(stage), k, _EPISODES)
         losses, hits = [], []
         for update in range(_UPDATES):
             done = (k + update / _UPDATES) / count
@@ -235,7 +249,7 @@ class SetPolicyTraining:
         return float(np.mean(losses)), float(np.mean(hits))
 
     def _evolve(self, k: int, count: int) -> str:
-        rng = step_rng(self._seed, STAGES.index("reward"), k)
+        rng = step_rng(self.seed, STAGES.index("reward"), k)
         names = list(self._worlds)
         drawn = rng.permutation(len(names))[: min(_INSTANCES, len(names))]
         trials = [
@@ -261,8 +275,7 @@ class SetPolicyTraining:
     def _validate(self) -> float:
         """Return the mean stretch on the validation instances; keep the policy if it is best."""
         value = float(np.mean([trial.stretch() for trial in self._trials]))
-        if value < self._best_value:
-            self._best_value, self._best = value, _copy(self.network)
+        self._keep_best(value)
         return value
 
     @cached_property
@@ -272,27 +285,40 @@ class SetPolicyTraining:
         worlds = self._worlds.values()
         return [Trial(self.network, world, seed) for world in worlds for seed in seeds]
 
-    # The result.
+    # The model card and checkpoints.
 
-    def best(self) -> SetPolicy:
-        """Return the policy with the best validation so far."""
-        policy = SetPolicy()
-        policy.load_state_dict(self._best)
-        return policy
-
-    @property
-    def best_value(self) -> float:
-        """Its validation, infinite before the first."""
-        return self._best_value
-
-    # Checkpoints.
+    def account(self) -> Account:
+        """Return what the model card says of this training."""
+        plan = self.plan
+        return Account(
+            title="Learned from the optimum: attention over the set of jobs, all decided at once",
+            information=JobSetDecider.information,
+            data=(
+                f"Instances of the learning worlds {', '.join(self._worlds)} "
+                "(alloc.instances.learning_worlds, TRAINING_SEEDS), speeds from this project's "
+                f"fits. {plan.rounds} iterations of DAgger on the exact optimum of the round, "
+                f"{plan.horizons} on the linear optimum over all rounds to come, "
+                f"{plan.rewards} updates of evolution strategies on the mean JCT; the best of all "
+                f"validations on {self._validation} instances of each world "
+                "(VALIDATION_SEEDS) was kept."
+            ),
+            limits=_LIMITS,
+            references=(
+                DAGGER,
+                "Lee et al., Set Transformer, ICML 2019",
+                "Salimans et al., Evolution Strategies, 2017",
+            ),
+            measure=VALUE,
+            curve_step="step",
+            curve_value="mean JCT over mean least JCT",
+        )
 
     def state(self) -> State:
         """Return all that the next step depends on."""
         return {
-            "network": _copy(self.network),
+            "network": weights_of(self.network),
             "best": self._best,
-            "best_value": self._best_value,
+            "best_value": self.best_value,
             "files": list(self._files),
             "fitter": self._fitter.state_dict(),
             "climber": self._climber.state(),
@@ -302,7 +328,7 @@ class SetPolicyTraining:
         """Take up a state; reads the labels it names."""
         self.network.load_state_dict(state["network"])
         self._best = dict(state["best"])
-        self._best_value = float(state["best_value"])
+        self.best_value = float(state["best_value"])
         self._files = list(state["files"])
         self._labels = [one for name in self._files for one in load_rounds(self._folder / name)]
         self._fitter = self._new_fitter("horizon")
@@ -315,10 +341,6 @@ class SetPolicyTraining:
     def _new_climber(self) -> Adam:
         size = sum(parameter.numel() for parameter in self.network.worth.parameters())
         return Adam(size, _EVOLUTION_RATE)
-
-
-def _copy(network: SetPolicy) -> dict[str, torch.Tensor]:
-    return {name: value.detach().clone() for name, value in network.state_dict().items()}
 
 
 def _seed_of(seeds: Sequence[int], rng: np.random.Generator) -> int:

@@ -8,29 +8,32 @@ policy and its teacher is what the window and the network cost, without any rewa
 
 from __future__ import annotations
 
-import io
-import zipfile
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from alloc.documents.files import read_bytes, write_bytes
-from alloc.errors import InstanceError
 from alloc.learning.dl2.networks import DenseForward, DenseNetwork
 from alloc.learning.dl2.rollout import Player
-from alloc.learning.dl2.settings import DL2Settings
-from alloc.learning.dl2.teacher import by_gain
+from alloc.learning.dl2.settings import WINDOW_LIMITS, DL2Settings
+from alloc.learning.dl2.teacher import by_gain, tasks_of
 from alloc.learning.dl2.trainer import JCT
+from alloc.learning.imitation.rounds import load_arrays, save_arrays
+from alloc.learning.imitation.training import DAGGER
 from alloc.learning.pytorch import functional, nn, torch
-from alloc.learning.training import Curve, State, single_thread, step_generator, step_rng
+from alloc.learning.training import (
+    Account,
+    State,
+    Trainer,
+    single_thread,
+    step_generator,
+    step_rng,
+    weights_of,
+)
 from alloc.problems.allocation.instance import Instance
 from alloc.schedulers import make_scheduler
-from alloc.schedulers.ladder import SERVER as SERVER_ROLE
-from alloc.schedulers.ladder import WORKER as WORKER_ROLE
 from alloc.schedulers.learned.window import Reply, WindowSlot
 from alloc.schedulers.state import ClusterState, Scheduler
 from alloc.simulation import Simulation
@@ -53,17 +56,13 @@ class WindowPlan:
         World, window, encoding and network, as for DL2; what concerns its own training is unused.
     teacher
         Scheduler whose decisions are imitated: a name of the registry.
-    iterations
-        Iterations of DAgger. In the first the teacher's steps are taken, in the others the
-        network's own.
-    traces
-        Traces played in an iteration.
-    updates
-        Gradient updates after each iteration.
+    iterations, traces
+        Iterations of DAgger, and traces played in each. In the first the teacher's steps are taken,
+        in the others the network's own.
+    updates, batch
+        Gradient updates after each iteration, and samples of each.
     lr
         Learning rate of Adam at the beginning; it falls to a tenth.
-    batch
-        Samples of an update.
     max_slots
         Slots after which a trace is left: an untrained network may never finish it.
     """
@@ -84,34 +83,18 @@ class WindowPlan:
 
 @dataclass(frozen=True)
 class Shown:
-    """Labelled states.
-
-    Parameters
-    ----------
-    states
-        Flat observations, shape (states, inputs).
-    masks
-        Allowed actions, shape (states, actions).
-    actions
-        What the teacher would do, shape (states,).
-    """
+    """Labelled states: flat observations, allowed actions, and what the teacher would do."""
 
     states: npt.NDArray[np.float32]
     masks: npt.NDArray[np.bool_]
     actions: npt.NDArray[np.int64]
 
 
-class WindowTraining:
-    """The training of a window network from the optimum (`alloc.learning.training.Trainer`).
+class WindowTraining(Trainer):
+    """The training of a window network from the optimum.
 
-    Parameters
-    ----------
-    folder
-        Where labelled states are kept between runs.
-    plan
-        What to train.
-    seed
-        Seed of weights, traces and draws.
+    Labelled states are kept in `folder` between runs; the seed is that of weights, traces and
+    draws.
     """
 
     kind = "window-policy"
@@ -119,23 +102,21 @@ class WindowTraining:
     def __init__(
         self, folder: str | PathLike[str], plan: WindowPlan | None = None, *, seed: int = 0
     ) -> None:
-        plan = plan or WindowPlan()
-        self.plan = plan
-        self.seed = seed
-        self.steps = plan.iterations
-        self.step = 0
-        self.curve = Curve()
-        self.settings: dict[str, Any] = {
-            **{k: v for k, v in asdict(plan).items() if k != "dl2"},
-            "dl2": plan.dl2.fingerprint,
-            "seed": seed,
-        }
-        self.best_jct_slots = float("inf")
+        self.plan = plan = plan or WindowPlan()
+        settings = plan.dl2
+        network = DenseNetwork(
+            settings.features.shape,
+            settings.hidden,
+            settings.features.num_actions,
+            scale_shift=settings.scale_shift,
+            generator=step_generator(seed, _WEIGHTS),
+        )
+        super().__init__(network, plan.iterations, seed)
+        self.network: DenseNetwork = network
+        self.settings = asdict(plan) | {"dl2": settings.fingerprint, "seed": seed}
+        self.spec = settings.spec
         self._folder = Path(folder)
         self._teacher = make_scheduler(plan.teacher)
-        settings = plan.dl2
-        self.network = self._new_network()
-        self._best = _copy(self.network)
         self._fitter = torch.optim.Adam(self.network.parameters(), plan.lr)
         self._files: list[str] = []
         self._parts: list[Shown] = []
@@ -168,8 +149,7 @@ class WindowTraining:
         self.step += 1
         states = sum(len(part.actions) for part in self._parts)
         self.curve.add(self.step, STAGE, loss=loss, states=states, **{JCT: jct})
-        if jct < self.best_jct_slots:
-            self.best_jct_slots, self._best = jct, _copy(self.network)
+        self._keep_best(jct)
         return f"{states} states, loss {loss:.3f}, mean JCT {jct:.3f} slots in validation"
 
     def _fit(self, k: int) -> float:
@@ -194,18 +174,12 @@ class WindowTraining:
                 losses.append(loss.item())
         return float(np.mean(losses))
 
-    def best(self) -> DenseNetwork:
-        """Return the network with the lowest mean JCT in validation."""
-        network = self._new_network()
-        network.load_state_dict(self._best)
-        return network
-
     def state(self) -> State:
         """Return all that the next step depends on."""
         return {
-            "network": _copy(self.network),
+            "network": weights_of(self.network),
             "best": self._best,
-            "best_jct_slots": self.best_jct_slots,
+            "best_jct_slots": self.best_value,
             "fitter": self._fitter.state_dict(),
             "files": list(self._files),
         }
@@ -214,19 +188,27 @@ class WindowTraining:
         """Take up a state; reads the labelled states it names."""
         self.network.load_state_dict(state["network"])
         self._best = dict(state["best"])
-        self.best_jct_slots = float(state["best_jct_slots"])
+        self.best_value = float(state["best_jct_slots"])
         self._fitter.load_state_dict(state["fitter"])
         self._files = list(state["files"])
         self._parts = [load_shown(self._folder / name) for name in self._files]
 
-    def _new_network(self) -> DenseNetwork:
-        settings = self.plan.dl2
-        return DenseNetwork(
-            settings.features.shape,
-            settings.hidden,
-            settings.features.num_actions,
-            scale_shift=settings.scale_shift,
-            generator=step_generator(self.seed, _WEIGHTS),
+    def account(self) -> Account:
+        """Return what the model card says of this training."""
+        plan, settings = self.plan, self.plan.dl2
+        return Account(
+            title="DL2's network, learned from the optimum instead of by reward",
+            information=settings.information,
+            data=(
+                f"{settings.data} {plan.iterations} iterations of DAgger on the decisions of "
+                f"{plan.teacher}; the network with the lowest mean JCT on "
+                f"{settings.validation_traces} validation traces was kept."
+            ),
+            limits=WINDOW_LIMITS,
+            references=(DAGGER, "Peng et al., DL2, IEEE TPDS 2021"),
+            measure=JCT,
+            curve_step="iteration",
+            curve_value="mean JCT, slots",
         )
 
 
@@ -241,16 +223,14 @@ def play(
 
     Parameters
     ----------
-    instance
-        The trace.
+    instance, max_slots
+        The trace, and the slots after which it is left.
     teacher
         Says what each job should get.
     slot
         The window, at its beginning.
     forward
         The network whose likeliest actions are taken, or None to take the teacher's steps.
-    max_slots
-        Slots after which the trace is left.
     """
     teacher.reset()
     simulation = Simulation(instance, decider="pupil", stalls=False)
@@ -288,24 +268,17 @@ def targets_of(teacher: Scheduler, state: ClusterState) -> dict[str, tuple[int, 
     decision = teacher.decide(state)
     # The window begins from the empty cluster, like the teacher.
     state.pool.reset()
-    return {
-        assignment.job: (
-            sum(task.count for task in assignment.tasks if task.role == WORKER_ROLE),
-            sum(task.count for task in assignment.tasks if task.role == SERVER_ROLE),
-        )
-        for assignment in decision.assign
-    }
+    return tasks_of(decision)
 
 
 def next_step(slot: WindowSlot, targets: dict[str, tuple[int, int]]) -> int:
     """Return the action that leads the jobs in view on towards their targets, or ends the slot."""
-    column = {job.view.id: k for k, job in enumerate(slot.columns)}
     in_view = {job.view.id: job for job in slot.columns}
     grant = next(by_gain(in_view, targets), None)
     if grant is None:
         return slot.features.end_slot
     job_id, step = grant
-    return 3 * column[job_id] + step
+    return 3 * list(in_view).index(job_id) + step
 
 
 def join(parts: list[Shown]) -> Shown:
@@ -319,28 +292,11 @@ def join(parts: list[Shown]) -> Shown:
 
 def save_shown(path: Path, shown: Shown) -> None:
     """Write labelled states to a file, as a whole."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, states=shown.states, masks=shown.masks, actions=shown.actions)
-    write_bytes(path, buffer.getvalue())
+    save_arrays(path, vars(shown))
 
 
 def load_shown(path: Path) -> Shown:
-    """Read labelled states.
-
-    Raises
-    ------
-    InstanceError
-        If the file is not there or not whole.
-    """
-    data = read_bytes(path)
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as kept:
-            return Shown(kept["states"], kept["masks"], kept["actions"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise InstanceError(
-            f"{path}: cannot be read as labelled states ({str(error)[:100]}); begin a new folder."
-        ) from None
-
-
-def _copy(network: DenseNetwork) -> dict[str, torch.Tensor]:
-    return {name: value.detach().clone() for name, value in network.state_dict().items()}
+    """Read labelled states, see `load_arrays`."""
+    return load_arrays(
+        path, "labelled states", lambda kept: Shown(kept["states"], kept["masks"], kept["actions"])
+    )

@@ -46,14 +46,13 @@ class AuditRow:
     Parameters
     ----------
     role
-        ``optimum``, ``maximiser``, ``maximiser, best ties``, ``maximiser, worst ties``,
-        ``exact per round``, ``agent``, ``imitation`` or ``teacher``.
+        ``optimum``, ``maximiser``, ``maximiser, best ties``, ``maximiser, worst ties``, ``exact per
+        round``, ``agent``, ``imitation`` or ``teacher``.
     label
         Who it is.
-    mean_jct
-        Mean completion time on each instance, slots (weighted if the reward is).
-    gap
-        Gap of that to the proved bound of each instance, per cent.
+    mean_jct, gap
+        Mean completion time on each instance, slots (weighted if the reward is), and its gap to the
+        proved bound of the instance, per cent.
     value
         Return on each instance.
     proved
@@ -75,20 +74,10 @@ class AuditRow:
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit found.
+    """What an audit of a reward found on instances, by name.
 
-    Parameters
-    ----------
-    reward
-        The reward.
-    instances
-        Names of the instances.
-    rows
-        The table.
-    constant
-        Whether all schedules have the same return.
-    notes
-        What else the reader must know.
+    `constant` is whether all schedules have the same return; `notes` are what else the reader must
+    know.
     """
 
     reward: AuditedReward
@@ -168,33 +157,6 @@ class Audit:
         return f"{who}: {gap}, {said}, and {asked}, only {part}.{aligned}"
 
 
-class _Table:
-    """Collects rows over instances."""
-
-    def __init__(self) -> None:
-        self._cells: dict[str, list[tuple[str, float, float, float, bool | None]]] = {}
-
-    def add(
-        self, role: str, label: str, earned: Earned, bound: float, proved: bool | None = None
-    ) -> None:
-        gap = 100 * (earned.mean_jct / bound - 1)
-        cell = (label, earned.mean_jct, gap, earned.value, proved)
-        self._cells.setdefault(role, []).append(cell)
-
-    def repeat(self, role: str, as_role: str, label: str) -> None:
-        """Give the last cell of a role to another role, too."""
-        self._cells.setdefault(as_role, []).append((label, *self._cells[role][-1][1:]))
-
-    def rows(self) -> tuple[AuditRow, ...]:
-        made = []
-        for role, cells in self._cells.items():
-            labels, jcts, gaps, values, proofs = zip(*cells, strict=True)
-            known = [p for p in proofs if p is not None]
-            proved = sum(known) if known else None
-            made.append(AuditRow(role, labels[0], jcts, gaps, values, proved))
-        return tuple(made)
-
-
 def audit_reward(
     instances: Sequence[Instance],
     reward: AuditedReward,
@@ -215,12 +177,9 @@ def audit_reward(
         Problems in slots, small enough to be solved: about ten jobs.
     reward
         What to maximise.
-    agent
-        A scheduler trained on the reward, by name or path, or None.
-    imitation
-        The same network trained to imitate the maximiser, by name or path, or None.
-    teacher
-        The scheduler that the agent began from, or None.
+    agent, imitation, teacher
+        By name or path, or None: a scheduler trained on the reward, the same network trained to
+        imitate the maximiser, and the scheduler that the agent began from.
     ties
         Whether to break ties among the maximisers for and against JCT.
     time_limit_s
@@ -241,99 +200,118 @@ def audit_reward(
         raise InstanceError("there is no instance to audit the reward on; give one or more.")
     for instance in instances:
         require_slot(instance)
-    say = report or (lambda line: None)
-    table, notes = _Table(), set[str]()
+    audit = _Auditor(reward, ties, time_limit_s, seed, report or (lambda line: None))
     named = [("agent", agent), ("imitation", imitation), ("teacher", teacher)]
     for k, instance in enumerate(instances):
-        where = f"instance {k + 1} of {len(instances)} ({instance.name})"
-        say(f"{where}: clairvoyant optimum")
-        bound = _optimum(table, instance, reward, time_limit_s, seed)
+        audit.begin(instance, f"instance {k + 1} of {len(instances)} ({instance.name})")
+        audit.optimum()
         if not reward.constant:
-            say(f"{where}: exact maximiser")
-            _maximisers(table, notes, instance, reward, bound, ties, time_limit_s, seed, say)
-        exact = make_scheduler("exact-progress")
-        say(f"{where}: schedulers")
-        table.add("exact per round", exact.name, earn(instance, exact, reward, seed), bound)
-        for role, name in named:
-            if name is not None:
-                policy: Scheduler = make_scheduler(name)
-                table.add(role, policy.name, earn(instance, policy, reward, seed), bound)
-    rows = table.rows()
-    return Audit(
-        reward,
-        tuple(instance.name for instance in instances),
-        rows,
-        reward.constant and _same(rows),
-        tuple(sorted(notes)),
-    )
+            audit.maximisers()
+        audit.schedulers([(role, name) for role, name in named if name is not None])
+    rows = audit.rows()
+    names = tuple(instance.name for instance in instances)
+    constant = reward.constant and _same(rows)
+    return Audit(reward, names, rows, constant, tuple(sorted(audit.notes)))
 
 
-def _optimum(
-    table: _Table, instance: Instance, reward: AuditedReward, time_limit_s: float, seed: int
-) -> float:
-    """Solve the instance, add its row, and return the proved bound on mean JCT, slots."""
-    asked = instance
-    if not reward.weighted:
-        asked = instance.replace(jobs=tuple(replace(job, weight=1.0) for job in instance.jobs))
-    result = solve(asked, limits=Limits(seconds=time_limit_s, seed=seed))
-    if not isinstance(result.solution, Schedule):
-        raise SolverError(
-            f'instance "{instance.name}": no schedule was found in {time_limit_s:g} s; audit '
-            "smaller instances, or raise the time limit."
-        )
-    certificate = result.certificate
-    scale = float(weights_of(instance, reward).sum()) * require_slot(instance)
-    bound = certificate.bound / scale
-    earned = earn(instance, Replay(result.solution, "clairvoyant optimum"), reward, seed)
-    proved = (certificate.gap or 0.0) <= OPTIMALITY_GAP
-    table.add("optimum", "clairvoyant optimum", earned, bound, proved)
-    return bound
+class _Auditor:
+    """Collects the rows of an audit, instance by instance."""
 
+    def __init__(
+        self, reward: AuditedReward, ties: bool, time_limit_s: float, seed: int, say: Report
+    ) -> None:
+        self.reward, self.ties, self.seed, self.say = reward, ties, seed, say
+        self.time_limit_s = time_limit_s
+        self.notes: set[str] = set()
+        self._cells: dict[str, list[tuple[str, float, float, float, bool | None]]] = {}
 
-def _maximisers(
-    table: _Table,
-    notes: set[str],
-    instance: Instance,
-    reward: AuditedReward,
-    bound: float,
-    ties: bool,
-    time_limit_s: float,
-    seed: int,
-    say: Report,
-) -> None:
-    """Add the rows of the reward's maximisers."""
-    if reward.aligned:
-        # Minus the sum of completion times: the maximiser is the optimum itself.
-        table.repeat("optimum", "maximiser", "exact maximiser: the optimum itself")
-        return
-    if reward.per_slot:
-        slots = SlotMaximiser(reward)
-        earned = earn(instance, slots, reward, seed)
-        proved = slots.num_proved == slots.num_slots and not slots.num_unplaced
-        table.add("maximiser", slots.name, earned, bound, proved)
-        return
-    wanted: list[Ties] = ["any"]
-    if ties:
-        wanted += ["best", "worst"]
-    for tie in wanted:
-        role = "maximiser" if tie == "any" else f"maximiser, {tie} ties"
-        say(f"{instance.name}: {role}")
-        found = maximise_return(instance, reward, ties=tie, time_limit_s=time_limit_s, seed=seed)
-        if found is None:
+    def begin(self, instance: Instance, where: str) -> None:
+        """Go on with an instance."""
+        self.instance, self._where = instance, where
+
+    def optimum(self) -> None:
+        """Solve the instance for its proved bound on mean JCT, slots, and add its row."""
+        self.say(f"{self._where}: clairvoyant optimum")
+        instance, reward = self.instance, self.reward
+        asked = instance
+        if not reward.weighted:
+            asked = instance.replace(jobs=tuple(replace(job, weight=1.0) for job in instance.jobs))
+        result = solve(asked, limits=Limits(seconds=self.time_limit_s, seed=self.seed))
+        if not isinstance(result.solution, Schedule):
             raise SolverError(
-                f'instance "{instance.name}": no schedule of the reward was found in '
-                f"{time_limit_s:g} s; audit smaller instances, or raise the time limit."
+                f'instance "{instance.name}": no schedule was found in {self.time_limit_s:g} s; '
+                "audit smaller instances, or raise the time limit."
             )
-        earned = earn(instance, Replay(found.schedule, role), reward, seed)
-        same = _agree(earned.value, found.value, 1e-5) and (
-            found.mean_jct is None or _agree(earned.mean_jct, found.mean_jct, 1e-4)
-        )
-        if not same:
-            notes.add(
-                "On some instance the maximiser's plan found no hosts for a gang and was changed, "
-                "or is not proved: it does not count as proved."
+        certificate = result.certificate
+        scale = float(weights_of(instance, reward).sum()) * require_slot(instance)
+        self._bound = certificate.bound / scale
+        proved = (certificate.gap or 0.0) <= OPTIMALITY_GAP
+        earned = self._earn(Replay(result.solution, "clairvoyant optimum"))
+        self._add("optimum", "clairvoyant optimum", earned, proved)
+
+    def maximisers(self) -> None:
+        """Add the rows of the reward's maximisers."""
+        self.say(f"{self._where}: exact maximiser")
+        reward, instance = self.reward, self.instance
+        if reward.aligned:
+            # Minus the sum of completion times: the maximiser is the optimum itself.
+            label = "exact maximiser: the optimum itself"
+            cell = (label, *self._cells["optimum"][-1][1:])
+            self._cells.setdefault("maximiser", []).append(cell)
+            return
+        if reward.per_slot:
+            slots = SlotMaximiser(reward)
+            earned = self._earn(slots)
+            proved = slots.num_proved == slots.num_slots and not slots.num_unplaced
+            self._add("maximiser", slots.name, earned, proved)
+            return
+        wanted: list[Ties] = ["any", "best", "worst"] if self.ties else ["any"]
+        for tie in wanted:
+            role = "maximiser" if tie == "any" else f"maximiser, {tie} ties"
+            self.say(f"{instance.name}: {role}")
+            found = maximise_return(
+                instance, reward, ties=tie, time_limit_s=self.time_limit_s, seed=self.seed
             )
-        table.add(role, "exact maximiser of the return", earned, bound, found.proved and same)
+            if found is None:
+                raise SolverError(
+                    f'instance "{instance.name}": no schedule of the reward was found in '
+                    f"{self.time_limit_s:g} s; audit smaller instances, or raise the time limit."
+                )
+            earned = self._earn(Replay(found.schedule, role))
+            same = _agree(earned.value, found.value, 1e-5) and (
+                found.mean_jct is None or _agree(earned.mean_jct, found.mean_jct, 1e-4)
+            )
+            if not same:
+                self.notes.add(
+                    "On some instance the maximiser's plan found no hosts for a gang and was "
+                    "changed, or is not proved: it does not count as proved."
+                )
+            self._add(role, "exact maximiser of the return", earned, found.proved and same)
+
+    def schedulers(self, named: Sequence[tuple[str, str]]) -> None:
+        """Add the rows of schedulers, role and name, behind that of the exact rounds."""
+        self.say(f"{self._where}: schedulers")
+        for role, name in [("exact per round", "exact-progress"), *named]:
+            scheduler = make_scheduler(name)
+            self._add(role, scheduler.name, self._earn(scheduler))
+
+    def rows(self) -> tuple[AuditRow, ...]:
+        """Return the table."""
+        made = []
+        for role, cells in self._cells.items():
+            labels, jcts, gaps, values, proofs = zip(*cells, strict=True)
+            known = [p for p in proofs if p is not None]
+            proved = sum(known) if known else None
+            made.append(AuditRow(role, labels[0], jcts, gaps, values, proved))
+        return tuple(made)
+
+    def _earn(self, scheduler: Scheduler) -> Earned:
+        return earn(self.instance, scheduler, self.reward, self.seed)
+
+    def _add(self, role: str, label: str, earned: Earned, proved: bool | None = None) -> None:
+        gap = 100 * (earned.mean_jct / self._bound - 1)
+        cell = (label, earned.mean_jct, gap, earned.value, proved)
+        self._cells.setdefault(role, []).append(cell)
 
 
 def _agree(paid: float, promised: float, tolerance: float) -> bool:

@@ -7,26 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from alloc.errors import UnsupportedFeatureError
-from alloc.learning.environments.rewards import Clock
+from alloc.learning.environments.rewards import decisions
 from alloc.learning.reward_audit.rewards import AuditedReward
 from alloc.objectives import require_slot
 from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.honouring import require_honoured
 from alloc.schedulers.state import Scheduler
-from alloc.simulation import Simulation
+from alloc.simulation import Simulation, completion_times_s
 
 
 @dataclass(frozen=True)
 class Earned:
-    """What a scheduler earned.
-
-    Parameters
-    ----------
-    mean_jct
-        Mean completion time (weighted if the reward is), slots.
-    value
-        The return.
-    """
+    """Mean completion time (weighted if the reward is), slots, and return."""
 
     mean_jct: float
     value: float
@@ -50,24 +42,14 @@ def earn(instance: Instance, scheduler: Scheduler, reward: AuditedReward, seed: 
     require_honoured(scheduler, instance)
     slot_s = require_slot(instance)
     simulation = Simulation(instance, decider=scheduler.name, rng=seed)
-    clock = Clock(simulation, slot_s)
-    scheduler.reset()
     value = 0.0
-    state = simulation.next_decision()
-    while state is not None:
-        clock.start()
-        slot = round(state.now_s / slot_s)
-        simulation.apply(scheduler.decide(state))
-        state = simulation.next_decision()
-        value += reward.discount(slot) * float(reward.function(clock.elapsed()))
-    ends = simulation.result().completion_s
-    stays = []
-    for job in instance.jobs:
-        end = ends[job.id]
-        if end is None:
-            raise UnsupportedFeatureError(
-                f'{scheduler.name} leaves job "{job.id}" of "{instance.name}" unfinished, so it '
-                "has no mean completion time."
-            )
-        stays.append((end - job.arrival_s) / slot_s)
+    for now_s, elapsed in decisions(simulation, scheduler, slot_s):
+        value += reward.discount(round(now_s / slot_s)) * float(reward.function(elapsed))
+    result = simulation.result()
+    if result.unfinished:
+        raise UnsupportedFeatureError(
+            f'{scheduler.name} leaves job "{result.unfinished[0]}" of "{instance.name}" '
+            "unfinished, so it has no mean completion time."
+        )
+    stays = completion_times_s(result) / slot_s
     return Earned(float(np.average(stays, weights=weights_of(instance, reward))), value)

@@ -65,16 +65,14 @@ class Maximiser:
 
     Parameters
     ----------
-    schedule
-        The best schedule found.
-    value, bound
-        Its return by the program, and the proved bound on any return.
+    schedule, value, bound
+        The best schedule found, its return by the program, and the proved bound on any return.
     proved
         Whether the return is proved to be the largest, and, with ties broken, that the JCT is the
         best or worst among those.
     mean_jct
         With ties broken, its mean completion time by the program (weighted if the reward is),
-        slots; None otherwise.
+        slots.
     """
 
     schedule: Schedule
@@ -82,20 +80,6 @@ class Maximiser:
     bound: float
     proved: bool
     mean_jct: float | None = None
-
-
-@dataclass(frozen=True)
-class _Drawn:
-    """The program of an instance under a reward."""
-
-    grid: Grid
-    columns: list[Columns]
-    model: ArrayModel
-
-    def schedule(self, values: Array) -> Schedule:
-        found = self.grid.schedule(held_columns(self.grid, self.columns, values))
-        assert found is not None  # no earlier level of a goal is held
-        return found
 
 
 def maximise_return(
@@ -106,7 +90,7 @@ def maximise_return(
     time_limit_s: float = 60.0,
     seed: int = 0,
 ) -> Maximiser | None:
-    """Return a schedule of the largest discounted return, clairvoyant and proved.
+    """Return a clairvoyant schedule of the largest discounted return, or None if none was found.
 
     Parameters
     ----------
@@ -121,11 +105,6 @@ def maximise_return(
     seed
         Random seed of the solver.
 
-    Returns
-    -------
-    Maximiser or None
-        None if no schedule was found in time.
-
     Raises
     ------
     InstanceError
@@ -135,35 +114,42 @@ def maximise_return(
         why = "looks at each slot by itself" if reward.per_slot else "is the same for all schedules"
         raise InstanceError(f'reward "{reward.name}" ({reward.text}) {why}; it has no program.')
     grid = grid_of(instance)
-    drawn = _draw(grid, reward)
+    model, columns = _program(grid, reward)
     options = SolverOptions(time_limit_s, seed, gap=_GAP)
-    raw = highs.solve(drawn.model, options)
+    raw = highs.solve(model, options)
     if raw.values is None or raw.objective is None:
         return None
     gap = relative_gap(raw.objective, raw.bound)
-    over = sum(raw.values[at.o] / grid.data.work[j] for j, at in enumerate(drawn.columns))
+    over = sum(raw.values[at.o] / grid.data.work[j] for j, at in enumerate(columns))
     proved = gap is not None and gap <= OPTIMALITY_GAP and over <= OPTIMALITY_GAP
-    found = Maximiser(drawn.schedule(raw.values), raw.objective, raw.bound, proved)
+    schedule = _schedule(grid, columns, raw.values)
+    found = Maximiser(schedule, raw.objective, raw.bound, proved)
     if ties == "any" or not proved:
         return found
-    tied = _tied(grid, drawn.model, reward, raw.objective, ties)
     start = np.full(len(raw.values), np.nan)
-    for at in drawn.columns:
+    for at in columns:
         start[at.x] = raw.values[at.x]
-    again = highs.solve(tied.model, replace(options, start=start))
+    tied, columns = _tied(grid, model, reward, raw.objective, ties)
+    again = highs.solve(tied, replace(options, start=start))
     if again.values is None or again.objective is None:
         return replace(found, proved=False)
     gap = relative_gap(again.objective, again.bound)
     weight = weights_of(instance, reward)
     return replace(
         found,
-        schedule=tied.schedule(again.values),
+        schedule=_schedule(grid, columns, again.values),
         proved=gap is not None and gap <= OPTIMALITY_GAP,
         mean_jct=float((again.objective + weight @ grid.data.lag) / weight.sum()),
     )
 
 
-def _draw(grid: Grid, reward: AuditedReward) -> _Drawn:
+def _schedule(grid: Grid, columns: list[Columns], values: Array) -> Schedule:
+    found = grid.schedule(held_columns(grid, columns, values))
+    assert found is not None  # no earlier level of a goal is held
+    return found
+
+
+def _program(grid: Grid, reward: AuditedReward) -> tuple[ArrayModel, list[Columns]]:
     """Return the program of F2 with the reward as its objective."""
     model, columns = array_model(grid)
     cost, offset = _objective(grid, columns, len(model.cost), reward)
@@ -176,7 +162,7 @@ def _draw(grid: Grid, reward: AuditedReward) -> _Drawn:
                 # The reward does not ask who is unfinished, and being so costs nothing.
                 lower[at.u], lower[at.e] = 1.0, 1.0
     model = replace(model, sense="max", cost=cost, offset=offset, lower=lower, row_upper=row_upper)
-    return _Drawn(grid, columns, model)
+    return model, columns
 
 
 def _objective(
@@ -209,17 +195,16 @@ def _first_rows(model: ArrayModel, columns: Sequence[Columns]) -> list[int]:
     return [int(by_column[:, [at.o]].nonzero()[0].min()) for at in columns]
 
 
-def _tied(grid: Grid, drawn: ArrayModel, reward: AuditedReward, value: float, ties: Ties) -> _Drawn:
+def _tied(
+    grid: Grid, returns: ArrayModel, reward: AuditedReward, value: float, ties: Ties
+) -> tuple[ArrayModel, list[Columns]]:
     """Return the program of the JCT over the schedules of the largest return."""
     model, columns = array_model(grid)
-    row_upper = model.row_upper.copy()
-    if reward.base == "progress":
-        for j, row in enumerate(_first_rows(model, columns)):
-            row_upper[row] = grid.data.work[j]
     slack = TIE * max(1.0, abs(value))
-    blocks = [model.matrix, sparse.csr_array(drawn.cost[None, :])]
-    lower = [model.row_lower, np.array([value - drawn.offset - slack])]
-    upper = [row_upper, np.array([np.inf])]
+    blocks = [model.matrix, sparse.csr_array(returns.cost[None, :])]
+    lower = [model.row_lower, np.array([value - returns.offset - slack])]
+    # (C1) is an equality here, too, if it is one in the program of the return.
+    upper = [returns.row_upper, np.array([np.inf])]
     upper_bound = model.upper.copy()
     cost = np.zeros(len(model.cost))
     weights = weights_of(grid.data.instance, reward)
@@ -242,7 +227,7 @@ def _tied(grid: Grid, drawn: ArrayModel, reward: AuditedReward, value: float, ti
         row_lower=np.concatenate(lower),
         row_upper=np.concatenate(upper),
     )
-    return _Drawn(grid, columns, model)
+    return model, columns
 
 
 def _true_stays(grid: Grid, j: int, at: Columns, size: int) -> tuple[sparse.csr_array, Array]:

@@ -102,15 +102,11 @@ def _saved(rates: Array, job: Job, slot_s: float) -> Array:
         return np.maximum(1 - job.work_left / (rates * slot_s), 0.0)
 
 
-def _saved_weight(rates: Array, job: Job, slot_s: float) -> Array:
-    return job.weight * _saved(rates, job, slot_s)
-
-
 _WORTH: Mapping[str, Callable[[Array, Job, float], Array]] = {
     "progress": _done,
     "completions": _completed,
     "jobs-in-system": _saved,
-    "weighted-jct": _saved_weight,
+    "weighted-jct": lambda rates, job, slot_s: job.weight * _saved(rates, job, slot_s),
 }
 
 AUDITED: Mapping[str, AuditedReward] = {

@@ -21,11 +21,6 @@ class SlotMaximiser:
     It knows nothing of jobs to come, and of the jobs in the system what they are worth in this
     slot. Where the reward is indifferent, it goes for progress.
 
-    Parameters
-    ----------
-    reward
-        The reward.
-
     Attributes
     ----------
     num_slots, num_proved, num_unplaced
@@ -84,15 +79,7 @@ class SlotMaximiser:
 
 
 class Replay:
-    """Do what a schedule says, slot by slot.
-
-    Parameters
-    ----------
-    schedule
-        Runs in whole slots.
-    name
-        Name in tables.
-    """
+    """Do what a schedule of whole slots says, slot by slot."""
 
     needs: Knowledge = "none"
     information = "a schedule made beforehand"

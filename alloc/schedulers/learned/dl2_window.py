@@ -7,26 +7,18 @@ from typing import Literal
 from pydantic import Field
 
 from alloc.instances.dl2 import JOB_TYPES
-from alloc.schedulers.learned.feature_spec import TensorSpec, WindowParameters, require_in_view
+from alloc.schedulers.learned.feature_spec import TensorSpec, WindowParameters
 from alloc.schedulers.learned.kinds import Actor, Decider, StepwiseKind
-from alloc.schedulers.learned.window import WindowPolicyDecider
+from alloc.schedulers.learned.stepwise import StepwiseDecider
+from alloc.schedulers.learned.window import WindowSlot
 from alloc.schedulers.learned.window_features import WindowFeatures
-from alloc.schedulers.state import ClusterState, Decision, Knowledge
+from alloc.schedulers.state import Knowledge
 
 
 class Dl2WindowParameters(WindowParameters):
-    """The parameters of the kind; `WindowFeatures` says what they mean.
+    """The parameters of the kind.
 
-    Parameters
-    ----------
-    max_tasks
-        Most workers, and most PSs, of a job.
-    encoding
-        How the window is shown.
-    models
-        The known models, in the order of their numbers.
-    initial_bundle
-        Whether each slot begins with a worker and a PS for every job.
+    `max_tasks`, `encoding`, `models` and `initial_bundle` are those of `WindowFeatures`.
     """
 
     max_tasks: int = Field(default=16, ge=1, le=10_000)
@@ -64,18 +56,5 @@ class Dl2WindowKind(StepwiseKind[Dl2WindowParameters]):
 
     def make_stepwise(self, act: Actor, parameters: Dl2WindowParameters, *, name: str) -> Decider:
         """Return what decides with an actor."""
-        return _InView(act, parameters, name)
-
-
-class _InView(WindowPolicyDecider):
-    """A window policy that may refuse more jobs than it can see."""
-
-    def __init__(self, act: Actor, parameters: Dl2WindowParameters, name: str) -> None:
-        super().__init__(act, parameters.window_features, name=name)
-        self._parameters = parameters
-        self._name = name
-
-    def decide(self, state: ClusterState) -> Decision:
-        """Return the decision at `state.now_s`."""
-        require_in_view(self._name, self._parameters, len(state.jobs), state.now_s)
-        return super().decide(state)
+        slot = WindowSlot(parameters.window_features, name=name, in_view=parameters)
+        return StepwiseDecider(act, slot)

@@ -1,4 +1,4 @@
-"""The choice of a domain: where the next gang goes, one gang at a time."""
+"""Kind ``gang-domain/1``: a network that chooses the domain of the next gang, one at a time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from alloc.errors import InstanceError, nearest
 from alloc.packing import HostPool
 from alloc.schedulers.honouring import REQUIRED_LEVELS
-from alloc.schedulers.learned.kinds import Actor
+from alloc.schedulers.learned.feature_spec import KindParameters, TensorSpec
+from alloc.schedulers.learned.kinds import Actor, Decider, StepwiseKind
 from alloc.schedulers.learned.one_by_one import OneByOne
 from alloc.schedulers.learned.stepwise import Mask, Observation, StepwiseDecider
-from alloc.schedulers.state import ClusterState, JobView
+from alloc.schedulers.state import ClusterState, JobView, Knowledge
 from alloc.topology import Topology
 from alloc.units import require_count
 
@@ -90,15 +92,7 @@ class DomainFeatures:
 
 
 class DomainChoice(OneByOne):
-    """A decision about gangs in the making, one by one; see `OneByOne`.
-
-    Parameters
-    ----------
-    features
-        What is shown, and how.
-    name
-        Name of the policy, for messages.
-    """
+    """A decision about gangs in the making, one by one; see `OneByOne`."""
 
     def __init__(self, features: DomainFeatures, *, name: str = "agent") -> None:
         self.features = features
@@ -107,14 +101,9 @@ class DomainChoice(OneByOne):
         self._cluster: _Cluster | None = None
         super().__init__("gangs", skip=features.skip, name=name)
 
-    @property
-    def gang(self) -> JobView | None:
-        """The gang that is asked for, or None."""
-        return self._asked
-
     def blank(self) -> None:
         """Show that there is nothing to choose: all that can be done is to wait."""
-        self._asked = None
+        self.asked = None
         self.observation.fill(0.0)
         self.mask.fill(False)
         self.mask[self.features.wait] = True
@@ -220,23 +209,39 @@ class _Cluster:
         seen[rows, 4] = cpus / self._totals[:, 1]
 
 
-DOMAIN_RULES = (REQUIRED_LEVELS, "GPU memory", "MIG slices")
-"""The rules that policies which place gangs honour: what `HostPool` keeps."""
+class GangDomainParameters(KindParameters):
+    """The parameters of the kind: `level`, `domains` and `skip` of `DomainFeatures`."""
+
+    level: str = Field(default="leaf", min_length=1, max_length=100)
+    domains: int = Field(default=8, ge=1, le=10_000)
+    skip: bool = False
+
+    @property
+    def domain_features(self) -> DomainFeatures:
+        """The features that these parameters stand for."""
+        return DomainFeatures(self.level, self.domains, self.skip)
 
 
-class DomainPolicyDecider(StepwiseDecider):
-    """Places gangs with an actor that chooses a domain for one after the other.
+class GangDomainKind(StepwiseKind[GangDomainParameters]):
+    """Logits over the domains of a level, anywhere, and waiting, one gang at a time."""
 
-    Parameters
-    ----------
-    act
-        Chooses an action from an observation, a mask of what is allowed, and the experiment's
-        random generator. An action that is not allowed leaves the gang waiting.
-    features
-        What the actor is shown.
-    name
-        Name of the policy, for messages.
-    """
+    name = "gang-domain/1"
+    title = "sees the domains of a level and the next gang, and chooses where it goes"
+    needs: Knowledge = "none"
+    features: tuple[str, ...] = (REQUIRED_LEVELS, "GPU memory", "MIG slices")
+    parameters = GangDomainParameters
+    can_sample = True
 
-    def __init__(self, act: Actor, features: DomainFeatures, *, name: str = "agent") -> None:
-        super().__init__(act, DomainChoice(features, name=name))
+    def inputs(self, parameters: GangDomainParameters) -> tuple[TensorSpec, ...]:
+        """Return the observation, `DomainFeatures.shape` with a batch axis in front."""
+        rows, columns = parameters.domain_features.shape
+        return (TensorSpec(name="domains", dtype="float32", shape=("batch", rows, columns)),)
+
+    def outputs(self, parameters: GangDomainParameters) -> tuple[TensorSpec, ...]:
+        """Return the logits of the actions."""
+        actions = parameters.domain_features.num_actions
+        return (TensorSpec(name="logits", dtype="float32", shape=("batch", actions)),)
+
+    def make_stepwise(self, act: Actor, parameters: GangDomainParameters, *, name: str) -> Decider:
+        """Return what decides with an actor."""
+        return StepwiseDecider(act, DomainChoice(parameters.domain_features, name=name))

@@ -42,16 +42,14 @@ def host_rows(
 
     Parameters
     ----------
-    on_host
-        Jobs of each class on each host, shape (hosts, classes).
+    on_host, most
+        Jobs of each class on each host, shape (hosts, classes), and the most jobs of a host.
     fits
         Hosts that have room, shape (hosts,).
     asked
         Class of the job that is asked for, or None if it is of no class that is known.
     behind
         Jobs of each class that are asked for later, shape (classes,).
-    most
-        Most jobs of a host.
     """
     hosts, classes = on_host.shape
     seen = np.zeros((hosts + 1, len(FIXED_COLUMNS) + 3 * classes), np.float32)
@@ -114,15 +112,7 @@ class HostChoiceKind(StepwiseKind[HostChoiceParameters]):
 
 
 class HostChoice(OneByOne):
-    """One job after the other on one host or left waiting, see `OneByOne`.
-
-    Parameters
-    ----------
-    parameters
-        Classes, and the most jobs of a host.
-    name
-        Name of the policy, for messages.
-    """
+    """One job after the other on one host or left waiting, see `OneByOne`."""
 
     def __init__(self, parameters: HostChoiceParameters, *, name: str = "agent") -> None:
         self._class = {known: c for c, known in enumerate(parameters.classes)}
@@ -137,7 +127,7 @@ class HostChoice(OneByOne):
 
     def blank(self) -> None:
         """Show that there is nothing to choose."""
-        self._asked = None
+        self.asked = None
         self.observation = np.zeros_like(self.observation)
         self.mask = np.zeros(len(self.observation), np.bool_)
 

@@ -138,17 +138,11 @@ def _extent(
 ) -> tuple[float, float, float]:
     """Return the fastest rate, and the shares of the smallest and of the fastest configuration."""
     fastest = max(configurations, key=lambda configuration: configuration.rate)
-    least = min(_share(configuration, capacity) for configuration in configurations)
-    return fastest.rate, least, _share(fastest, capacity)
+    least = min(dominant_share(way.demand, capacity) for way in configurations)
+    return fastest.rate, least, dominant_share(fastest.demand, capacity)
 
 
-def _share(configuration: Configuration, capacity: npt.NDArray[Any]) -> float:
-    """Return the share of a configuration's dominant resource in the cluster."""
-    return max(
-        (
-            need / float(have)
-            for need, have in zip(configuration.demand, capacity, strict=False)
-            if have
-        ),
-        default=0.0,
-    )
+def dominant_share(demand: Sequence[int], capacity: Sequence[int] | npt.NDArray[Any]) -> float:
+    """Return the largest share that a demand takes of any resource, as far as both are given."""
+    shares = (need / float(have) for need, have in zip(demand, capacity, strict=False) if have)
+    return max(shares, default=0.0)

@@ -29,14 +29,11 @@ from alloc.schedulers.learned.job_set_features import (
     features,
     job_set,
 )
-from alloc.schedulers.learned.job_set_hosts import Usher
-from alloc.schedulers.learned.job_set_ladders import LadderBook
+from alloc.schedulers.learned.job_set_hosts import Usher, usher_for
+from alloc.schedulers.learned.job_set_ladders import Array, Index, LadderBook
 from alloc.schedulers.learned.kinds import Network
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.units import RESOURCES
-
-Array = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 
 JOBS = "jobs"
 """Name of the input of jobs, and of the axis over them."""
@@ -98,15 +95,7 @@ class JobSetKind:
 
 
 class JobSetDecider:
-    """Decide on all jobs of a round at once.
-
-    Parameters
-    ----------
-    network
-        The network: features to worth and prices.
-    name
-        Name, for messages.
-    """
+    """Decide on all jobs of a round at once, by a network from features to worth and prices."""
 
     needs: Knowledge = "estimate"
     information = "remaining work and rates of all configurations"
@@ -116,7 +105,6 @@ class JobSetDecider:
     def __init__(self, network: Network, name: str) -> None:
         self.name = name
         self._network = network
-        self._book: LadderBook | None = None
         self._usher: Usher | None = None
 
     def reset(self) -> None:
@@ -138,20 +126,7 @@ class JobSetDecider:
     def seat(
         self, state: ClusterState, round_: JobSetRound, column: Index, score: Array
     ) -> Decision:
-        """Return the decision that puts a choice for the jobs of a round on hosts.
-
-        Parameters
-        ----------
-        state
-            The state.
-        round_
-            The round, as `look` returned it.
-        column
-            Column of each job, -1 for none, shape (jobs,).
-        score
-            Scores before prices, by which a gang that finds no room is made smaller, shape
-            (jobs, C).
-        """
+        """Return the decision that puts a choice for the jobs of a round on hosts: `Usher.seat`."""
         assert self._usher is not None
         seated = self._usher.seat(state, round_.views, round_.jobs.table, column, score)
         unplaced = int((column >= 0).sum()) - len(seated)
@@ -166,26 +141,19 @@ class JobSetDecider:
                 f"policy {self.name} allocates in rounds, but the instance has no slots; "
                 "set slot_s."
             )
-        if self._book is None or self._book.topology is not state.topology:
-            self._book = LadderBook(state.topology)
-            self._usher = Usher(self._book)
-        return JobSetRound(state, self._book)
+        self._usher = usher_for(state.topology, self._usher)
+        return JobSetRound(state, self._usher.book)
 
 
 class JobSetRound:
     """A round: the jobs that compete, what is free, and the tensors that state it.
 
-    Parameters
-    ----------
-    state
-        The state; what jobs that must not be paused keep is taken from its pool.
-    book
-        Ladders of this topology.
+    What jobs that must not be paused keep is taken from the state's pool.
 
     Attributes
     ----------
     kept
-        Assignments of the jobs that must not be paused.
+        Assignments of those jobs.
     views, jobs
         The other jobs that can run on this cluster.
     tensors
@@ -236,9 +204,9 @@ class JobSetRound:
         for j in np.flatnonzero(jobs.restart_s):
             current = self.views[j].current
             if current is not None:
-                ladder = book.ladders[jobs.table[j]]
-                same = np.flatnonzero(ladder.columns == current.configuration)
-                work_s[j, same] = self.slot_s
+                positions = book.ladders[jobs.table[j]].positions
+                if current.configuration in positions:
+                    work_s[j, positions.index(current.configuration)] = self.slot_s
         return np.asarray(rate * work_s / jobs.left[:, None])
 
     def utilities(self, worth: npt.NDArray[Any]) -> Array:

@@ -61,14 +61,13 @@ def utilities(worth: Array, weight: Array, progress: Array, slowest: Array) -> A
 
 
 class Chooser:
-    """The choice of a round: scores of all jobs, shares of all ladders, what is free.
+    """The choice of a round.
 
     Parameters
     ----------
-    score
-        Score of each job in each column before prices, shape (jobs, C).
-    table
-        Ladder of each job, shape (jobs,).
+    score, table
+        Score of each job in each column before prices, shape (jobs, C), and its ladder, shape
+        (jobs,).
     share
         Shares of each ladder, shape (tables, C, resources).
     free
@@ -87,11 +86,7 @@ class Chooser:
     def choose(self, prices: Array) -> Index:
         """Return the column of each job, -1 for none; what they take fits, shape (jobs,).
 
-        Parameters
-        ----------
-        prices
-            Where to start from: price of the whole cluster's resource, 0 or more, shape
-            (resources,).
+        It starts from prices of the whole cluster's resources, 0 or more, shape (resources,).
         """
         if not self.score.size:
             return np.full(len(self.score), -1, dtype=np.int64)

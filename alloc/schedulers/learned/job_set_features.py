@@ -14,12 +14,9 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
-from alloc.schedulers.learned.job_set_ladders import SPEEDS, LadderBook
+from alloc.schedulers.learned.job_set_ladders import SPEEDS, Array, Index, LadderBook
 from alloc.schedulers.state import JobView
 from alloc.units import RESOURCES
-
-Array = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
 
 JOB_FEATURES = (
     *(f"need_{round(100 * speed)}" for speed in SPEEDS),
@@ -56,24 +53,20 @@ _TINY = 1e-12
 
 @dataclass(frozen=True)
 class JobSet:
-    """The jobs of a round as arrays.
+    """The jobs of a round as arrays, shape (jobs,).
 
     Parameters
     ----------
-    views
-        The jobs.
-    table
-        Ladder of each job in the book, shape (jobs,).
+    views, table
+        The jobs, and the ladder of each in the book.
     left, work
-        Remaining and total work as known, work units, shape (jobs,).
-    weight
-        Weights, shape (jobs,).
-    age_s
-        Seconds since arrival, shape (jobs,).
+        Remaining and total work as known, work units.
+    weight, age_s
+        Weights, and seconds since arrival.
     running
-        Rate in the slot before, work units per second, 0 for none, shape (jobs,).
+        Rate in the slot before, work units per second, 0 for none.
     restart_s
-        Restart costs of jobs that have started, 0 for others, seconds, shape (jobs,).
+        Restart costs of jobs that have started, 0 for others, seconds.
     """
 
     views: Sequence[JobView]
@@ -135,10 +128,8 @@ def features(
 
     Parameters
     ----------
-    jobs
-        The jobs, at least one, each with at least one configuration in its ladder.
-    book
-        Their ladders.
+    jobs, book
+        The jobs, at least one, each with at least one configuration in its ladder; their ladders.
     slot_s
         Length of the slot, seconds.
     free
@@ -171,14 +162,7 @@ def features(
 def slots_at(left: Array, rate: Array, slot_s: float) -> npt.NDArray[np.float32]:
     """Return the feature ``slots_at_best``: log of the slots that work takes at a rate.
 
-    Parameters
-    ----------
-    left
-        Remaining work, work units, shape (jobs,).
-    rate
-        Work units per second, more than 0, shape (jobs,).
-    slot_s
-        Length of the slot, seconds.
+    Remaining work in work units and rates above 0 a second, shape (jobs,); the slot in seconds.
     """
     logs = np.log(np.maximum(left / (rate * slot_s), _TINY))
     return np.clip(logs, -CLIP, CLIP).astype(np.float32)

@@ -13,34 +13,31 @@ from itertools import repeat
 from operator import attrgetter, is_
 
 import numpy as np
-import numpy.typing as npt
 
 from alloc.packing import HostPool
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
-from alloc.schedulers.learned.job_set_ladders import JobLadder, LadderBook
+from alloc.schedulers.learned.job_set_ladders import Array, Index, JobLadder, LadderBook
 from alloc.schedulers.state import ClusterState, JobView
+from alloc.topology import Topology
 from alloc.workload import NO_RULES
-
-Array = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
-
 
 _COUNT_BITS = 32
 _RESTART_COST = attrgetter("restart_cost_s")
 _RULES = attrgetter("placement")
 
 
-class Usher:
-    """Seats gangs on the hosts of one cluster.
+def usher_for(topology: Topology, known: Usher | None) -> Usher:
+    """Return the usher of a cluster: the one that is known, if it is for that cluster."""
+    if known is not None and known.book.topology is topology:
+        return known
+    return Usher(LadderBook(topology))
 
-    Parameters
-    ----------
-    book
-        The ladders.
-    """
+
+class Usher:
+    """Seats gangs on the hosts of the cluster of a book of ladders."""
 
     def __init__(self, book: LadderBook) -> None:
-        self._book = book
+        self.book = book
         self._hosts = [host.id for host in book.topology.hosts]
         # Placements already made, by host, kind and count: equal ones are one object.
         self._tasks: dict[int, TaskPlacement] = {}
@@ -58,19 +55,16 @@ class Usher:
 
         Parameters
         ----------
-        state
-            The state; its pool and `held` already carry the jobs that keep what they have.
-        views
-            The jobs.
-        table
-            Ladder of each, shape (jobs,).
-        column
-            Column chosen for each, -1 for none, shape (jobs,).
+        state, views
+            The state, whose pool already carries the jobs that keep what they have, and the others.
+        table, column
+            Ladder of each, and the column chosen for it, -1 for none, shape (jobs,).
         score
-            Score of each job in each column before prices, shape (jobs, C).
+            Score of each job in each column before prices, shape (jobs, C): a gang that finds no
+            room is made smaller by it.
         """
         chosen = np.flatnonzero(column >= 0)
-        seating = _OneByOne(state, views, [self._book.ladders[t] for t in table], score)
+        seating = _OneByOne(state, views, [self.book.ladders[t] for t in table], score)
         if self._may_deal(state, views, table[chosen]):
             dealt, missed = self._deal(state.pool, views, table, column, chosen)
         else:
@@ -88,7 +82,7 @@ class Usher:
             and not state.pool.open_gpus
             and not state.topology.cluster_columns
             and not state.pool.cut.on_host
-            and bool(self._book.plain[table].all())
+            and bool(self.book.plain[table].all())
             and not any(map(_RESTART_COST, views))
             and (
                 all(map(is_, map(_RULES, views), repeat(NO_RULES)))
@@ -100,11 +94,11 @@ class Usher:
         self, pool: HostPool, views: Sequence[JobView], table: Index, column: Index, chosen: Index
     ) -> tuple[list[Assignment], list[int]]:
         """Deal out all tasks; return the assignments, and the jobs that found no room."""
-        counts = self._book.counts[:, table[chosen], column[chosen]]
-        parts: list[tuple[Index, Index, Index, int]] = []
+        counts = self.book.counts[:, table[chosen], column[chosen]]
+        parts: list[tuple[Index, ...]] = []
         missed = np.zeros(len(chosen), dtype=bool)
         free = pool.free
-        for k, (_, demand) in enumerate(self._book.kinds):
+        for k, (_, demand) in enumerate(self.book.kinds):
             wanted = np.where(missed, 0, counts[k])
             if not wanted.any():
                 continue
@@ -136,14 +130,35 @@ class Usher:
                 np.bincount(host, weights=count, minlength=len(free)).astype(np.int64)[:, None]
                 * needed
             )
-            parts.append((job, host, count, k))
-        return self._collect(pool, views, table, column, chosen, parts, missed)
+            parts.append((job, host, count, np.full(len(job), k)))
+        if not parts:
+            return [], chosen.tolist()
+        # Make assignments of the parts, and give back what jobs without room had been dealt.
+        job, host, count, kind = (np.concatenate(part) for part in zip(*parts, strict=True))
+        order = np.argsort(job, kind="stable")
+        placed = self._placements(host[order], kind[order], count[order])
+        ends = np.cumsum(np.bincount(job, minlength=len(chosen))).tolist()
+        begins = [0, *ends[:-1]]
+        ladders = [self.book.ladders[t] for t in table[chosen].tolist()]
+        columns = column[chosen].tolist()
+        positions = [ladder.positions[c] for ladder, c in zip(ladders, columns, strict=True)]
+        for k in np.flatnonzero(missed).tolist():
+            way = ladders[k].configurations[positions[k]]
+            pool.release(way, placed[begins[k] : ends[k]])
+        dealt = [
+            Assignment(views[j].id, position, tuple(placed[start:end]))
+            for j, position, start, end, gone in zip(
+                chosen.tolist(), positions, begins, ends, missed.tolist(), strict=True
+            )
+            if not gone
+        ]
+        return dealt, chosen[missed].tolist()
 
     def _placements(self, host: Index, kind: Index, count: Index) -> list[TaskPlacement]:
         """Return the placements of tasks, as so many as there are hosts."""
-        if self._kinds is not self._book.kinds:
+        if self._kinds is not self.book.kinds:
             self._tasks.clear()
-            self._kinds = self._book.kinds
+            self._kinds = self.book.kinds
         known = self._tasks
         codes = (((host * len(self._kinds) + kind) << _COUNT_BITS) + count).tolist()
         try:
@@ -155,42 +170,6 @@ class Usher:
                 if code not in known:
                     known[code] = TaskPlacement(self._hosts[h], self._kinds[k][0], n)
             return [known[code] for code in codes]
-
-    def _collect(
-        self,
-        pool: HostPool,
-        views: Sequence[JobView],
-        table: Index,
-        column: Index,
-        chosen: Index,
-        parts: Sequence[tuple[Index, Index, Index, int]],
-        missed: npt.NDArray[np.bool_],
-    ) -> tuple[list[Assignment], list[int]]:
-        """Make assignments of the parts, and give back what jobs without room had been dealt."""
-        if not parts:
-            return [], chosen.tolist()
-        job, host, count = (np.concatenate([part[k] for part in parts]) for k in range(3))
-        kind = np.repeat([part[3] for part in parts], [len(part[0]) for part in parts])
-        order = np.argsort(job, kind="stable")
-        placed = self._placements(host[order], kind[order], count[order])
-        ends = np.cumsum(np.bincount(job, minlength=len(chosen))).tolist()
-        ladders = self._book.ladders
-        tables, columns = table[chosen].tolist(), column[chosen].tolist()
-        if missed.any():
-            for k in np.flatnonzero(missed).tolist():
-                ladder = ladders[tables[k]]
-                way = ladder.configurations[ladder.positions[columns[k]]]
-                pool.release(way, placed[ends[k - 1] if k else 0 : ends[k]])
-        stays = (~missed).tolist()
-        positions = [ladders[t].positions[c] for t, c in zip(tables, columns, strict=True)]
-        dealt = [
-            Assignment(views[j].id, position, tuple(placed[start:end]))
-            for j, position, start, end, stay in zip(
-                chosen.tolist(), positions, [0, *ends[:-1]], ends, stays, strict=True
-            )
-            if stay
-        ]
-        return dealt, chosen[missed].tolist()
 
 
 class _OneByOne:

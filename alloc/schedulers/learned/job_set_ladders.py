@@ -36,22 +36,19 @@ FULL = 1e9
 
 @dataclass(frozen=True)
 class JobLadder:
-    """The undominated configurations of a table, by rising dominant share.
+    """The undominated configurations of a table, C of them by rising dominant share.
 
     Parameters
     ----------
     configurations
         The table itself, kept so that its identity stays its own.
-    columns
-        Positions in the table, shape (C,).
     positions
-        The same as plain integers.
+        Positions in the table.
     rate
         Work units per second, more than 0, shape (C,).
-    demand
-        Demand in the order of `RESOURCES`, shape (C, resources).
-    share
-        Demand over what the whole cluster has, shape (C, resources).
+    demand, share
+        Demand in the order of `RESOURCES`, and over what the whole cluster has, shape (C,
+        resources).
     plain
         Whether all tasks go on any host that has room: no GPU type, level, shared GPU or MIG slice.
     tasks
@@ -61,7 +58,6 @@ class JobLadder:
     """
 
     configurations: tuple[Configuration, ...]
-    columns: Index
     positions: tuple[int, ...]
     rate: Array
     demand: Index
@@ -79,16 +75,13 @@ class _Shape:
     ----------
     configurations
         One of the tables, kept so that the identities that the key goes by stay its own.
-    fitting
-        Positions of the configurations that fit the empty cluster, shape (F,).
-    order
-        Which of these use no more than which.
+    fitting, order
+        Positions of the configurations that fit the empty cluster, shape (F,), and which of these
+        use no more than which.
     rank
         Place of each configuration by rising dominant share, then sum of shares, shape (C,).
-    demand, share
-        As in `JobLadder`, of all configurations, shape (C, resources).
-    plain
-        Whether its tasks go on any host that has room, shape (C,).
+    demand, share, plain
+        As in `JobLadder`, of all configurations: shape (C, resources), and (C,) for `plain`.
     kinds, counts
         Kinds of tasks, and how many of each kind, shape (kinds, C).
     """
@@ -106,7 +99,7 @@ class _Shape:
 
 @dataclass(frozen=True)
 class LadderStats:
-    """What a network is shown of ladders, all ladders of a book side by side.
+    """What a network is shown of ladders, all ladders of a book side by side along the first axis.
 
     Parameters
     ----------
@@ -121,7 +114,7 @@ class LadderStats:
         dominant share, shape (tables, resources).
     frugality
         Log of the rate per dominant share of the thriftiest configuration, over that of the
-        fastest; 0 or more, shape (tables,).
+        fastest.
     shares
         Shares of the fastest configuration, of the one at 0.7 of its rate, and of the smallest,
         shape (tables, 3, resources).
@@ -151,14 +144,13 @@ class LadderBook:
     Attributes
     ----------
     rate, share
-        Ladders padded to a common length, shape (tables, C) and (tables, C, resources). Padding
-        has rate 0 and takes `FULL`.
+        Ladders padded to a common length, shape (tables, C) and (tables, C, resources). Padding has
+        rate 0 and takes `FULL`.
     stats
         What a network is shown of them.
-    kinds
-        The kinds of tasks of plain ladders, the most demanding first.
-    counts
-        Tasks of each kind, shape (kinds, tables, C).
+    kinds, counts
+        Kinds of tasks of plain ladders, the most demanding first, and tasks of each, shape (kinds,
+        tables, C).
     plain
         Which ladders are plain, shape (tables,).
     """
@@ -227,7 +219,6 @@ class LadderBook:
         counts = shape.counts[:, columns]
         return JobLadder(
             configurations=configurations,
-            columns=columns,
             positions=tuple(columns.tolist()),
             rate=rate[columns],
             demand=shape.demand[columns],

@@ -39,7 +39,7 @@ ENTRY_POINTS = "alloc.policy_kinds"
 
 KINDS: Mapping[str, str] = {
     "dl2-window/1": "alloc.schedulers.learned.dl2_window:Dl2WindowKind",
-    "gang-domain/1": "alloc.schedulers.learned.gang_domain:GangDomainKind",
+    "gang-domain/1": "alloc.schedulers.learned.domain_choice:GangDomainKind",
     "host-choice/1": "alloc.schedulers.learned.host_choice:HostChoiceKind",
     "job-set/1": "alloc.schedulers.learned.job_set:JobSetKind",
     "job-priority/1": "alloc.schedulers.learned.job_priority:JobPriorityKind",
@@ -122,50 +122,20 @@ class StepwiseKind(PolicyKind[P], Protocol[P]):
     def make_decider(
         self, network: Network, parameters: P, *, name: str, sample: bool = False
     ) -> Decider:
-        """Return what decides with a network, see `decider_of_steps`."""
-        return decider_of_steps(self, network, parameters, name=name, sample=sample)
+        """Return what decides by the logits of a network with one input, see `choose`.
 
+        The first input is the observation and the first output the logits, both with a batch axis
+        in front; the mask is applied here.
+        """
+        seen, given = self.inputs(parameters)[0].name, self.outputs(parameters)[0].name
 
-def decider_of_steps(
-    kind: StepwiseKind[P], network: Network, parameters: P, *, name: str, sample: bool
-) -> Decider:
-    """Return the decider of a stepwise kind whose network has one input and gives logits.
+        def act(
+            observation: npt.NDArray[Any], mask: npt.NDArray[np.bool_], rng: np.random.Generator
+        ) -> int:
+            logits = network({seen: observation[np.newaxis]})[given][0]
+            return choose(logits, mask, rng if sample else None)
 
-    The first input is the observation and the first output the logits, both with a batch axis in
-    front; the mask is applied here.
-    """
-    seen, given = kind.inputs(parameters)[0].name, kind.outputs(parameters)[0].name
-    return kind.make_stepwise(LogitsActor(network, seen, given, sample), parameters, name=name)
-
-
-class LogitsActor:
-    """Chooses by the logits of a network: the largest that is allowed (ties: the first), or drawn.
-
-    Parameters
-    ----------
-    network
-        Runs the network.
-    observation, logits
-        Names of its input and output.
-    sample
-        Whether to draw from the softmax over the allowed actions.
-    """
-
-    def __init__(self, network: Network, observation: str, logits: str, sample: bool) -> None:
-        self._network = network
-        self._observation = observation
-        self._logits = logits
-        self._sample = sample
-
-    def __call__(
-        self,
-        observation: npt.NDArray[Any],
-        mask: npt.NDArray[np.bool_],
-        rng: np.random.Generator,
-    ) -> int:
-        """Return the number of the action."""
-        logits = self._network({self._observation: observation[np.newaxis]})[self._logits][0]
-        return choose(logits, mask, rng if self._sample else None)
+        return self.make_stepwise(act, parameters, name=name)
 
 
 def choose(
@@ -173,14 +143,8 @@ def choose(
 ) -> int:
     """Return the allowed action with the largest logit, or one drawn from their softmax.
 
-    Parameters
-    ----------
-    logits
-        Unnormalised log-probabilities, shape (actions,).
-    mask
-        Which actions are allowed, shape (actions,); at least one is.
-    rng
-        Draws; None takes the largest, ties to the first.
+    Logits are unnormalised log-probabilities, and the mask allows at least one action. With a
+    generator an action is drawn; without one the largest is taken, ties to the first.
     """
     allowed = np.where(mask, logits.astype(np.float64), -np.inf)
     if rng is None:
@@ -193,13 +157,9 @@ def choose(
     return min(drawn, int(np.flatnonzero(mask)[-1]))
 
 
-def _announced() -> dict[str, str]:
-    return announced(ENTRY_POINTS, KINDS)
-
-
 def kind_names() -> tuple[str, ...]:
     """Return the names of all kinds, also of those that other packages announce."""
-    return (*KINDS, *_announced())
+    return (*KINDS, *announced(ENTRY_POINTS, KINDS))
 
 
 def policy_kind(name: str) -> PolicyKind[Any]:
@@ -210,7 +170,7 @@ def policy_kind(name: str) -> PolicyKind[Any]:
     InstanceError
         If there is no such kind.
     """
-    known = {**_announced(), **KINDS}
+    known = {**announced(ENTRY_POINTS, KINDS), **KINDS}
     if name not in known:
         raise InstanceError(
             f'unknown kind of policy "{shown(name)}"{nearest(name, known, ".")} '

@@ -36,15 +36,7 @@ _LONG = 4000
 
 
 class CurvePoint(Strict):
-    """A point of the validation curve.
-
-    Parameters
-    ----------
-    step
-        Training step (update, round or minute, as `ModelCard.curve_step` says), 0 or more.
-    value
-        Validation result at that step, as `ModelCard.curve_value` says.
-    """
+    """A point of the validation curve, as `ModelCard.curve_step` and `curve_value` say."""
 
     step: float = Field(ge=0)
     value: float

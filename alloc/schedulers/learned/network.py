@@ -18,17 +18,9 @@ if TYPE_CHECKING:
 class OnnxNetwork:
     """A network in ONNX Runtime, on one thread of the CPU.
 
-    One thread: a comparison runs one simulation on each core, the networks are small, and sums
-    come out the same every time.
-
-    Parameters
-    ----------
-    model
-        The bytes of a policy file that passed `read_policy`.
-    spec
-        Its feature spec.
-    name
-        Name of the policy, for messages.
+    One thread: a comparison runs one simulation on each core, the networks are small, and sums come
+    out the same every time. `model` is a policy file that passed `read_policy`, `spec` its feature
+    spec, and `name` that of the policy, for messages.
     """
 
     def __init__(self, model: bytes, spec: FeatureSpec, name: str) -> None:

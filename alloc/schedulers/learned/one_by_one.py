@@ -20,16 +20,15 @@ class OneByOne(ABC):
 
     The jobs that wait are asked for in order of arrival; those that run go on as they are. A job
     that fits nowhere is left waiting without being asked for. Where nothing runs, a job that fits
-    may not be left waiting: nothing would ever happen again. The last action is to wait.
+    may not be left waiting: nothing would ever happen again. The last action is to wait. `asked` is
+    the job that is asked for, or None.
 
     Parameters
     ----------
-    what
-        What is placed, for messages.
+    what, name
+        What is placed, and the name of the policy, for messages.
     skip
         Whether the jobs behind one that waits are asked for too; otherwise they wait with it.
-    name
-        Name of the policy, for messages.
     """
 
     observation: Observation
@@ -44,7 +43,7 @@ class OneByOne(ABC):
     def reset(self) -> None:
         """Forget everything; called before each simulation."""
         self._queue: deque[JobView] = deque()
-        self._asked: JobView | None = None
+        self.asked: JobView | None = None
         self._assigned: list[Assignment] = []
         self._runs = False
 
@@ -97,7 +96,7 @@ class OneByOne(ABC):
 
     def act(self, action: int) -> Reply:
         """Place the job that is asked for, or leave it waiting."""
-        view = self._asked
+        view = self.asked
         if view is None or not 0 <= action < len(self.mask) or not self.mask[action]:
             return Reply.MASKED
         if action == len(self.mask) - 1:
@@ -126,7 +125,7 @@ class OneByOne(ABC):
     @property
     def has_moves(self) -> bool:
         """Whether a job is asked for."""
-        return self._asked is not None
+        return self.asked is not None
 
     def _ask_next(self) -> None:
         """Ask for the next job that fits somewhere; without `skip` only for the first."""
@@ -134,7 +133,7 @@ class OneByOne(ABC):
             view = self._queue.popleft()
             fits = self._fits(view)
             if fits.any():
-                self._asked = view
+                self.asked = view
                 self._show(view, fits)
                 return
             if not self._skip:

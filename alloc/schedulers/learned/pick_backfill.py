@@ -77,14 +77,9 @@ class PickBackfillKind(StepwiseKind[PickBackfillParameters]):
 class PickBackfill:
     """One job after the other: started or reserved on level 1, backfilled on level 2.
 
-    On level 1 every job in view may be chosen. One that fits starts; the first that does not is
-    reserved for, and level 2 begins, on which jobs that fit without delaying it may be started,
-    until none is left or the decision is ended.
-
-    Parameters
-    ----------
-    window
-        Waiting jobs in view.
+    On level 1 every job in view, the first so many that wait, may be chosen. One that fits starts;
+    the first that does not is reserved for, and level 2 begins, on which jobs that fit without
+    delaying it may be started, until none is left or the decision is ended.
     """
 
     def __init__(self, window: int) -> None:

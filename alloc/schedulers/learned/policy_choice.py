@@ -105,13 +105,7 @@ class PolicyChoiceKind(StepwiseKind[PolicyChoiceParameters]):
 
 
 class PolicyChoice:
-    """One choice for each decision: the policy that takes it.
-
-    Parameters
-    ----------
-    policies
-        Names of the policies, all in `POOL`.
-    """
+    """One choice for each decision: the policy, one of `POOL`, that takes it."""
 
     def __init__(self, policies: tuple[str, ...]) -> None:
         from alloc.schedulers.registry import make_scheduler

@@ -51,19 +51,7 @@ MAX_DOCUMENT = 2**20
 
 
 class PolicyDocument(Strict):
-    """The document in a policy file.
-
-    Parameters
-    ----------
-    schema_version
-        Version of this layout.
-    spec
-        What the network is shown and answers.
-    opset
-        Operator set of the graph.
-    card
-        Where it comes from.
-    """
+    """The document in a policy file, in this version of its layout: spec, operator set and card."""
 
     schema_version: Literal[1] = 1
     spec: FeatureSpec
@@ -73,19 +61,7 @@ class PolicyDocument(Strict):
 
 @dataclass(frozen=True)
 class PolicyFile:
-    """A policy that was read and passed every check.
-
-    Parameters
-    ----------
-    path
-        Where it was read from.
-    document
-        What it says of itself.
-    sha256
-        Hash of the whole file.
-    model
-        The bytes of the file.
-    """
+    """A policy that was read and passed every check: where from, its document, hash and bytes."""
 
     path: Path
     document: PolicyDocument

@@ -49,14 +49,8 @@ class StepTable:
     Pairs that are missing from the speed table, or in it with rate 0, are stepped over. Workers
     without PSs, and PSs without workers, are on the way to a pair and run nothing.
 
-    Parameters
-    ----------
-    cells
-        Row-major: the cell of w workers and u PSs is ``cells[w * stride + u]``.
-    stride
-        Length of a row.
-    demands
-        Demand of a worker, of a PS, and of both together, in the order of `alloc.units.RESOURCES`.
+    The cell of w workers and u PSs is ``cells[w * stride + u]``; `demands` are those of a worker,
+    of a PS, and of both together, in the order of `alloc.units.RESOURCES`.
     """
 
     cells: tuple[Cell, ...]
@@ -71,14 +65,8 @@ class StepTable:
 def step_table(ladder: TaskLadder, totals: tuple[int, ...], max_tasks: int) -> StepTable:
     """Return the step table of a ladder.
 
-    Parameters
-    ----------
-    ladder
-        The pairs that the job can run.
-    totals
-        Capacity of the cluster, for the dominant shares.
-    max_tasks
-        Most workers, and most PSs, of a job.
+    Dominant shares are of `totals`, the capacity of the cluster; a job has at most `max_tasks`
+    workers, and at most as many PSs.
     """
     index = {pair: c for pair, c in ladder.index.items() if max(pair) <= max_tasks}
     max_w = max((w for w, _ in index), default=0)
@@ -126,13 +114,7 @@ _Key = tuple[int, str, bool, tuple[int, ...], tuple[int, ...]]
 
 
 class StepTables:
-    """Step tables already worked out, by speed table and cluster.
-
-    Parameters
-    ----------
-    max_tasks
-        Most workers, and most PSs, of a job.
-    """
+    """Step tables already worked out, by speed table and cluster, of at most `max_tasks` tasks."""
 
     def __init__(self, max_tasks: int) -> None:
         self._max_tasks = max_tasks

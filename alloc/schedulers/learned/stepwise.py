@@ -74,15 +74,10 @@ class Stepwise(Protocol):
 
 
 class StepwiseDecider:
-    """Decides with an actor that chooses one action at a time.
+    """Decides with an actor that chooses one action of `steps` at a time.
 
-    Parameters
-    ----------
-    act
-        Chooses an action from an observation, a mask of what is allowed, and the experiment's
-        random generator. An action that is not allowed ends the decision.
-    steps
-        What it chooses from.
+    It chooses from an observation, a mask of what is allowed, and the experiment's random
+    generator. An action that is not allowed ends the decision.
     """
 
     def __init__(self, act: Actor, steps: Stepwise) -> None:

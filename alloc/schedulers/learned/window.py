@@ -1,7 +1,7 @@
 """The window: DL2's way to a decision, one worker, PS or bundle at a time.
 
 One implementation for all: the environment that policies are trained in drives a `WindowSlot`, and
-so does `WindowPolicyDecider`, which runs a trained policy.
+so does `StepwiseDecider`, which runs a trained policy.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from alloc.errors import UnsupportedFeatureError
 from alloc.problems.allocation.solution import Assignment, TaskPlacement
-from alloc.schedulers.learned.kinds import Actor
+from alloc.schedulers.learned.feature_spec import WindowParameters, require_in_view
 from alloc.schedulers.learned.step_table import (
     BUNDLE,
     SERVER,
@@ -24,7 +24,6 @@ from alloc.schedulers.learned.step_table import (
 from alloc.schedulers.learned.stepwise import Mask as Mask
 from alloc.schedulers.learned.stepwise import Observation as Observation
 from alloc.schedulers.learned.stepwise import Reply as Reply
-from alloc.schedulers.learned.stepwise import StepwiseDecider
 from alloc.schedulers.learned.window_features import MAX_SLOTS, WindowFeatures
 from alloc.schedulers.least_loaded import LeastLoaded
 from alloc.schedulers.state import ClusterState, Decision, JobView
@@ -97,6 +96,8 @@ class WindowSlot:
     observation, mask
         Where to write: C-contiguous arrays of float32, shape `WindowFeatures.shape`, and of bool,
         shape (actions,). Own ones if not given.
+    in_view
+        Says whether more jobs than the window shows are refused; None: they are not.
 
     Attributes
     ----------
@@ -106,6 +107,10 @@ class WindowSlot:
         Which actions are allowed: steps that lead on in the table of the job, as far as its
         tenant's quota goes. Whether a step fits on a host is not said, as in DL2. Ending the slot
         is always allowed.
+    jobs
+        The jobs of the slot in order of arrival, those out of view included.
+    columns
+        The jobs in view, in the order of their columns.
 
     Notes
     -----
@@ -120,9 +125,11 @@ class WindowSlot:
         name: str = "agent",
         observation: Observation | None = None,
         mask: Mask | None = None,
+        in_view: WindowParameters | None = None,
     ) -> None:
         self.features = features
         self._name = name
+        self._in_view = in_view
         self.observation = np.zeros(features.shape, np.float32)
         self.mask = np.zeros(features.num_actions, np.bool_)
         if observation is not None and mask is not None:
@@ -138,8 +145,8 @@ class WindowSlot:
     def reset(self) -> None:
         """Forget the jobs; called before each simulation."""
         self._known: dict[str, WindowJob] = {}
-        self._jobs: list[WindowJob] = []
-        self._columns: list[WindowJob] = []
+        self.jobs: list[WindowJob] = []
+        self.columns: list[WindowJob] = []
         self._next = 0
         self._pinned: list[Assignment] = []
         self._held: dict[str, int] = {}
@@ -155,6 +162,8 @@ class WindowSlot:
         UnsupportedFeatureError
             In continuous time, or if a job is not one of workers and PSs.
         """
+        if self._in_view is not None:
+            require_in_view(self._name, self._in_view, len(state.jobs), state.now_s)
         if state.slot_s is None:
             raise UnsupportedFeatureError(
                 f"policy {self._name} decides slot by slot, but the instance has no slots; give it "
@@ -170,11 +179,11 @@ class WindowSlot:
         self._quotas = state.quotas
         self._held = dict.fromkeys(state.quotas, 0)
         self._pinned = []
-        self._jobs = [self._enter(v) for v in state.jobs if v.preemptible or not self._pin(v)]
+        self.jobs = [self._enter(v) for v in state.jobs if v.preemptible or not self._pin(v)]
         if self._pinned:
             self._hosts.sort()
         if self.features.initial_bundle:
-            for job in self._jobs:
+            for job in self.jobs:
                 self._give(job, BUNDLE)
         self._show_all()
 
@@ -186,9 +195,9 @@ class WindowSlot:
         if action == self.features.end_slot:
             return Reply.ENDED
         column, step = divmod(action, 3)
-        if not 0 <= column < len(self._columns) or not self.mask[action]:
+        if not 0 <= column < len(self.columns) or not self.mask[action]:
             return Reply.MASKED
-        job = self._columns[column]
+        job = self.columns[column]
         if not self._give(job, step):
             return Reply.MISFIT
         if self._quotas and job.view.tenant in self._held:
@@ -202,7 +211,7 @@ class WindowSlot:
     def close(self) -> Decision:
         """Return the decision of the slot: every job runs the configuration it has reached."""
         assignments = self._pinned.copy()
-        for job in self._jobs:
+        for job in self.jobs:
             configuration = job.cell.configuration
             if configuration is not None:
                 job.run_slots += 1
@@ -217,7 +226,7 @@ class WindowSlot:
 
     def blank(self) -> None:
         """Show no job: all that can be done is to end the slot."""
-        self._columns = []
+        self.columns = []
         self.observation.fill(0.0)
         self.mask.fill(False)
         self.mask[-1] = True
@@ -225,24 +234,7 @@ class WindowSlot:
     @property
     def has_moves(self) -> bool:
         """Whether there is anything to do but to end the slot."""
-        return bool(self._columns)
-
-    @property
-    def jobs(self) -> list[WindowJob]:
-        """The jobs of the slot in order of arrival, those out of view included."""
-        return self._jobs
-
-    @property
-    def columns(self) -> list[WindowJob]:
-        """The jobs in view, in the order of their columns."""
-        return self._columns
-
-    def column_of(self, job_id: str) -> int | None:
-        """Return the column of a job, or None if it is not in view."""
-        for column, job in enumerate(self._columns):
-            if job.view.id == job_id:
-                return column
-        return None
+        return bool(self.columns)
 
     # Jobs.
 
@@ -321,18 +313,18 @@ class WindowSlot:
         """Fill the window from the first job on."""
         self.blank()
         self._next = 0
-        while len(self._columns) < self.features.window and self._add_next():
+        while len(self.columns) < self.features.window and self._add_next():
             pass
 
     def _add_next(self) -> bool:
         """Put the next job with a step left into the next column; return whether there is one."""
-        jobs = self._jobs
+        jobs = self.jobs
         while self._next < len(jobs):
             job = jobs[self._next]
             self._next += 1
             if job.cell.open and (not self._quotas or self._any_allowed(job)):
-                column = len(self._columns)
-                self._columns.append(job)
+                column = len(self.columns)
+                self.columns.append(job)
                 self._show_job(column, job)
                 self._show_given(column, job)
                 return True
@@ -379,31 +371,13 @@ class WindowSlot:
 
     def _drop(self, column: int) -> None:
         """Take a job that can get no more out of view; those behind it move up."""
-        del self._columns[column]
+        del self.columns[column]
         observation, mask, end = self.observation, self.mask, self.features.end_slot
         observation[:, column:-1] = observation[:, column + 1 :]
         observation[:, -1] = 0.0
         mask[3 * column : end - 3] = mask[3 * column + 3 : end]
         mask[end - 3 : end] = False
         self._add_next()
-
-
-class WindowPolicyDecider(StepwiseDecider):
-    """Decides with an actor that chooses one action at a time.
-
-    Parameters
-    ----------
-    act
-        Chooses an action from an observation, a mask of what is allowed, and the experiment's
-        random generator. An action that is not allowed ends the slot, like one that does not fit.
-    features
-        What the actor is shown.
-    name
-        Name of the policy, for messages.
-    """
-
-    def __init__(self, act: Actor, features: WindowFeatures, *, name: str = "agent") -> None:
-        super().__init__(act, WindowSlot(features, name=name))
 
 
 def _remaining_fraction(view: JobView) -> float:

@@ -53,14 +53,9 @@ LEAST_FREE = 1e-3
 class Kinds:
     """Classes of jobs: a table of configurations and a weight.
 
-    Parameters
-    ----------
-    rate
-        Rate of each configuration, work units per second, 0 where there is none, shape (G, C).
-    share
-        What it takes of what is free of each resource, shape (G, C, R).
-    weight
-        Weight, shape (G,).
+    The rate of each configuration is in work units per second, 0 where there is none, shape (G, C);
+    its share is what it takes of what is free of each resource, shape (G, C, R); the weight has
+    shape (G,).
     """
 
     rate: Array
@@ -74,10 +69,8 @@ class Courses:
 
     Parameters
     ----------
-    worth
-        v, worth of a unit of work, shape (G, K).
-    work
-        Work done by then, rising along k, shape (G, K).
+    worth, work
+        v, worth of a unit of work, and the work done by then, rising along k, shape (G, K).
     share
         Mean share taken in each cell on the way, shape (G, K, K, R).
     """
@@ -90,14 +83,11 @@ class Courses:
 class FluidPrices:
     """Prices of the capacity of each cell of time, kept from one decision to the next.
 
-    Parameters
-    ----------
-    cells, iterations
-        Number of cells and of price steps, at most.
+    `iterations` is the most price steps of a decision after the first.
     """
 
-    def __init__(self, cells: int = CELLS, iterations: int = ITERATIONS) -> None:
-        self._cells, self._iterations = cells, iterations
+    def __init__(self, iterations: int = ITERATIONS) -> None:
+        self._iterations = iterations
         self._before: tuple[Array, Array] | None = None
         self.prices: Array = np.zeros((0, 0))
         self.lengths: Array = np.zeros(0)
@@ -107,10 +97,8 @@ class FluidPrices:
 
         Parameters
         ----------
-        kinds
-            The classes.
-        of_job
-            Class of each job, shape (J,).
+        kinds, of_job
+            The classes, and the class of each job, shape (J,).
         left
             Remaining work of each, work units, shape (J,).
         first_s
@@ -145,7 +133,7 @@ class FluidPrices:
 
     def _affordable(self, kinds: Kinds) -> tuple[int, int]:
         """Return as many cells and steps as the work limit allows."""
-        cells, iterations = self._cells, self._iterations
+        cells, iterations = CELLS, self._iterations
         if self._before is None:
             iterations *= FIRST_TIMES
         each = max(kinds.rate.size, 1)
@@ -156,7 +144,7 @@ class FluidPrices:
                 cells -= 2
             else:
                 break
-        return max(cells, min(self._cells, _LEAST_CELLS)), iterations
+        return cells, iterations
 
     @staticmethod
     def _horizon_s(kinds: Kinds, of_job: Index, left: Array, first_s: float) -> float:
@@ -171,14 +159,8 @@ class FluidPrices:
 def follow(kinds: Kinds, prices: Array, lengths: Array) -> Courses:
     """Return the course of each class to a completion at the end of each cell.
 
-    Parameters
-    ----------
-    kinds
-        The classes.
-    prices
-        Price of the whole of each resource in each cell, per second, shape (K, R).
-    lengths
-        Lengths of the cells, seconds, shape (K,).
+    Prices are those of the whole of each resource in each cell, per second, shape (K, R), and
+    lengths those of the cells, seconds.
     """
     rate, share, weight = kinds.rate, kinds.share, kinds.weight
     cells = len(lengths)

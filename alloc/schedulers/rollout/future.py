@@ -19,19 +19,16 @@ class KnownJob:
 
     Parameters
     ----------
-    weight
-        Weight of its completion time.
-    left
-        Remaining work as known, work units, more than 0.
+    weight, left
+        Weight of its completion time, and remaining work as known, work units, more than 0.
     ways
         The ways it may run, the fastest first: rate in work units per second, more than 0, and
         demand of the whole cluster's resources.
     restart_s
         Seconds lost when it resumes after a pause.
-    started
-        Whether it has run before, so that its next start is a restart unless it runs now.
-    runs
-        Whether it runs now.
+    started, runs
+        Whether it has run before, so that its next start is a restart unless it runs now; whether
+        it does.
     pausable
         Whether it may be paused.
     """
@@ -49,17 +46,9 @@ class ListFuture:
     """List schedules of the known jobs: what each order of service costs.
 
     At every decision jobs are served in one fixed order; each takes the fastest of its ways that
-    fits what is left, and is passed over if none does. The next decision comes when a job has
-    completed: at once in continuous time, at the end of the slot in slots, as in the simulator.
-
-    Parameters
-    ----------
-    jobs
-        The jobs.
-    capacity
-        What the cluster has of each resource.
-    slot_s
-        Length of a slot, seconds, or None in continuous time.
+    fits what is left of the cluster's resources, and is passed over if none does. The next decision
+    comes when a job has completed: at once in continuous time, at the end of the slot in slots, as
+    in the simulator.
     """
 
     def __init__(

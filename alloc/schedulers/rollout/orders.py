@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from alloc.schedulers.learned.job_priority import dominant_share
 from alloc.schedulers.rollout.future import ListFuture
 
 AREA_POWERS = (0.0, 0.25, 0.5, 1.0)
@@ -22,27 +22,12 @@ STEP_LIMIT = 40_000
 equal decisions on any machine."""
 
 
-@dataclass(frozen=True)
-class Order:
-    """An order of service and what it costs the known jobs.
-
-    Parameters
-    ----------
-    order
-        Positions of the jobs, the first to be served first.
-    cost
-        Weighted sum of completion times from now on, weight times seconds; infinite if some job
-        can never run.
-    """
-
-    order: list[int]
-    cost: float
-
-
 def best_order(
     future: ListFuture, before: Sequence[int | None], moves: int, rng: np.random.Generator
-) -> Order:
-    """Return the cheapest order that is found: a base rule's, or one made from it.
+) -> tuple[list[int], float]:
+    """Return the cheapest order that is found, a base rule's or one made from it, and its cost.
+
+    The order is never dearer than any of the base orders: equal costs go to the first of them.
 
     Parameters
     ----------
@@ -50,49 +35,33 @@ def best_order(
         What an order costs.
     before
         Place of each job in the order of the decision before, or None for jobs that are new.
-    moves
-        Changes to the best order that are tried: one job is moved to another place.
-    rng
-        Where the changes are drawn from.
-
-    Returns
-    -------
-    Order
-        Never dearer than any of the base orders: equal costs go to the first of them.
+    moves, rng
+        Changes to the best order that are tried, and where they are drawn from: one job is moved to
+        another place.
     """
     orders = base_orders(future)
     orders += [_merged(before, orders[-1])] if any(b is not None for b in before) else []
-    best = Order(orders[0], future.cost(orders[0]))
+    best, least = orders[0], future.cost(orders[0])
     for order in orders[1:]:
-        best = _better(future, best, order)
-    count = len(best.order)
+        best, least = _better(future, best, least, order)
+    count = len(best)
     for _ in range(moves if count > 2 else 0):
         if future.num_steps > STEP_LIMIT:
             break
         # Squares of uniform draws: places near the front decide what runs now.
         source, target = (int(count * rng.random() ** 2) for _ in range(2))
         if source != target:
-            order = best.order.copy()
+            order = best.copy()
             order.insert(target, order.pop(source))
-            best = _better(future, best, order)
-    return best
+            best, least = _better(future, best, least, order)
+    return best, least
 
 
 def base_orders(future: ListFuture) -> list[list[int]]:
     """Return the orders of the base rules; jobs that come to the same go in order of arrival."""
     jobs = future.jobs
     times = [job.left / job.ways[0][0] / job.weight for job in jobs]
-    shares = [
-        max(
-            (
-                d / have
-                for d, have in zip(job.ways[0][1], future.capacity, strict=True)
-                if d and have
-            ),
-            default=0.0,
-        )
-        for job in jobs
-    ]
+    shares = [dominant_share(job.ways[0][1], future.capacity) for job in jobs]
     keys = [
         [time * max(share, 1e-9) ** power for time, share in zip(times, shares, strict=True)]
         for power in AREA_POWERS
@@ -125,11 +94,10 @@ def _merged(before: Sequence[int | None], order: Sequence[int]) -> list[int]:
     return merged
 
 
-def _better(future: ListFuture, best: Order, order: list[int]) -> Order:
-    cost = future.cost(order, best.cost)
+def _better(
+    future: ListFuture, best: list[int], least: float, order: list[int]
+) -> tuple[list[int], float]:
+    cost = future.cost(order, least)
     # Rounding must not decide between equals.
-    return (
-        Order(order, cost)
-        if cost < best.cost * (1 - 1e-12) or not math.isfinite(best.cost)
-        else best
-    )
+    better = cost < least * (1 - 1e-12) or not math.isfinite(least)
+    return (order, cost) if better else (best, least)

@@ -11,15 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from alloc.schedulers.learned.job_set import LONGEST_RESTART
+from alloc.schedulers.learned.job_set import LONGEST_RESTART, JobSetRound
 from alloc.schedulers.learned.job_set_choice import Chooser, utilities
 from alloc.schedulers.learned.job_set_features import slots_at
+from alloc.schedulers.learned.job_set_ladders import Array, Index
 from alloc.schedulers.learned.job_set_rule import PRICE, SetRule
-
-Array = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
+from alloc.schedulers.srtf import work_of
+from alloc.schedulers.state import ClusterState, JobView
 
 Followed = Callable[[Index, Array, Array], tuple[Array, Array]]
 """Given positions of jobs, their remaining work and the fraction of it that each column would do in
@@ -40,56 +39,53 @@ although it is not filled. Of 1, 1.5 and 2, 1.5 was best on the tuned rows of `b
 """
 _DONE = 1e-9
 """Rounding of a slot: what lasts this much longer completes in it."""
+LEAST_RATE = 1e-12
+"""Rate at which a job that stands still is followed, work units per second: as good as never."""
+LEAST_LEFT = 1e-12
+"""Least remaining work, work units: an estimate may have run out."""
 
 
-@dataclass(frozen=True)
+def work_left(view: JobView) -> float:
+    """Return the remaining work of a job as known, more than 0, work units."""
+    return max(work_of(view)[1], LEAST_LEFT)
+
+
 class Ahead:
-    """The jobs of a round and what they compete for.
+    """The jobs of a round and what they compete for, as the rounds to come go on from it.
 
     Parameters
     ----------
-    table, weight, left
-        Ladder, weight and remaining work of each job, work units, shape (J,).
-    best, slowest
-        Rate of the fastest column, and least rate of the whole table, work units per second, shape
-        (J,).
-    restart_s
-        Seconds that a restart costs, shape (J,).
-    column
-        Column in which it ran in the slot before, -1 for none, shape (J,).
-    started
-        Whether it has run before, shape (J,).
-    rate
-        Rate of each ladder's columns, work units per second, shape (tables, C).
-    share
-        What they take of the whole cluster, shape (tables, C, R).
-    free
-        Share of each resource that is free, shape (R,).
-    kept_share
-        What each job takes that must not be paused, shape (K, R).
-    kept_s
-        Seconds until each of these completes, shape (K,).
-    slot_s
-        Length of a slot, seconds.
+    state, round_
+        The state, and the round that it is.
     worth
-        Worth of a unit of the work left at the end, weight times seconds, shape (J,).
+        Worth of a unit of the work left at the end, weight times seconds, shape (jobs,).
     """
 
-    table: Index
-    weight: Array
-    left: Array
-    best: Array
-    slowest: Array
-    restart_s: Array
-    column: Index
-    started: npt.NDArray[np.bool_]
-    rate: Array
-    share: Array
-    free: Array
-    kept_share: Array
-    kept_s: Array
-    slot_s: float
-    worth: Array
+    def __init__(self, state: ClusterState, round_: JobSetRound, worth: Array) -> None:
+        jobs, book, views = round_.jobs, round_.book, round_.views
+        self.table, self.weight, self.left = jobs.table, jobs.weight, jobs.left
+        table = jobs.table
+        # Of each job: rate of its fastest column, and least rate of its whole table.
+        self.best, self.slowest = book.stats.best[table], book.stats.slowest[table]
+        # Of each ladder's columns, shape (tables, C) and (tables, C, resources); what is free.
+        self.rate, self.share, self.free = book.rate, book.share, round_.free
+        self.slot_s, self.worth = round_.slot_s, worth
+        self.restart_s = np.array([view.restart_cost_s for view in views])
+        self.started = np.array([view.last is not None for view in views])
+        # The column in which each job ran in the slot before, -1 for none. What ran before the
+        # start may run in what its ladder has not: to go on is a change.
+        columns = []
+        for view, t in zip(views, table.tolist(), strict=True):
+            now = None if view.current is None else view.current.configuration
+            known = book.ladders[t].positions
+            columns.append(known.index(now) if now in known else -1)
+        self.column: Index = np.array(columns, dtype=np.int64)
+        # What the jobs take that must not be paused, and seconds until each of them completes.
+        kept = {assignment.job: assignment.configuration for assignment in round_.kept}
+        stay = [(v, v.configurations[kept[v.id]]) for v in state.jobs if v.id in kept]
+        demand = np.array([way.demand[: len(self.free)] for _, way in stay], dtype=float)
+        self.kept_share = demand.reshape(-1, len(self.free)) / np.maximum(book.total, 1.0)
+        self.kept_s = np.array([work_left(view) / max(way.rate, LEAST_RATE) for view, way in stay])
 
     @property
     def rounds(self) -> int:
@@ -107,10 +103,8 @@ class Ahead:
         ----------
         first
             The coming round: column of each job, -1 for none, shape (J,).
-        policy
-            Decides the rounds after it.
-        rounds
-            Most rounds followed.
+        policy, rounds
+            Decides the rounds after it, and how many are followed at most.
         at_most
             The answer may be infinite as soon as it is known to exceed this.
         """
@@ -170,10 +164,9 @@ def score_of(work: Array, weight: Array, progress: Array, slot_s: float) -> Arra
 
     Parameters
     ----------
-    work
-        Worth of all the remaining work of each job, weight times seconds, shape (J,).
-    weight
-        Weights, shape (J,).
+    work, weight
+        Worth of all the remaining work of each job, weight times seconds, and its weight, shape
+        (J,).
     progress
         Fraction of the remaining work that each column would do in the slot, shape (J, C).
     slot_s
@@ -189,14 +182,8 @@ def score_of(work: Array, weight: Array, progress: Array, slot_s: float) -> Arra
 class ByWorth:
     """Rounds in which a unit of a job's work is worth the same until it completes.
 
-    Parameters
-    ----------
-    ahead
-        The jobs.
-    worth
-        Worth of a unit of the work of each, weight times seconds, shape (J,).
-    prices
-        Prices of the coming round for what is free, per slot, shape (R,).
+    The worth is weight times seconds, shape (jobs,); the prices are those of the coming round for
+    what is free, per slot, shape (resources,).
     """
 
     ahead: Ahead
@@ -212,15 +199,7 @@ class ByWorth:
 
 @dataclass(frozen=True)
 class ByRule:
-    """Rounds as ``set-rule`` decides them.
-
-    Parameters
-    ----------
-    ahead
-        The jobs.
-    rule
-        The rule.
-    """
+    """Rounds of the jobs ahead as ``set-rule`` decides them."""
 
     ahead: Ahead
     rule: SetRule

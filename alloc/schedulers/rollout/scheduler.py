@@ -8,41 +8,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from alloc.errors import InstanceError
 from alloc.packing import HostPool
 from alloc.problems.allocation.solution import Assignment
 from alloc.schedulers.learned.job_set import JobSetRound
 from alloc.schedulers.learned.job_set_choice import Chooser
-from alloc.schedulers.learned.job_set_hosts import Usher
-from alloc.schedulers.learned.job_set_ladders import LadderBook
+from alloc.schedulers.learned.job_set_hosts import Usher, usher_for
+from alloc.schedulers.learned.job_set_ladders import Array, Index
 from alloc.schedulers.learned.job_set_rule import SetRule
 from alloc.schedulers.policy import Policy, serve
 from alloc.schedulers.rollout.fluid import LEAST_FREE, FluidPrices, Kinds, follow, worth_of_work
 from alloc.schedulers.rollout.future import KnownJob, ListFuture
 from alloc.schedulers.rollout.orders import best_order
 from alloc.schedulers.rollout.rounds_ahead import (
+    LEAST_LEFT,
+    LEAST_RATE,
     LEAST_ROUNDS,
     Ahead,
     ByRule,
     ByWorth,
     Followed,
     score_of,
+    work_left,
 )
-from alloc.schedulers.srtf import work_of
 from alloc.schedulers.state import ClusterState, Decision, JobView, Knowledge
 from alloc.units import require_positive
 
-Array = npt.NDArray[np.float64]
-Index = npt.NDArray[np.int64]
-
 _ROUND_QUANTILE = 0.1
 """In continuous time a round is taken to last as long as a tenth of the jobs need to complete."""
-_LEAST_RATE = 1e-12
-"""Rate at which a job that stands still is followed, work units per second: as good as never."""
-_LEAST_LEFT = 1e-12
-"""Least remaining work, work units: an estimate may have run out."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +46,6 @@ class _Plan:
     column: Index
     score: Array
     policy: Followed
-
-
-@dataclass(frozen=True)
-class _Before:
-    """What the plan of the decision before goes by: worth of each job's work, prices to start."""
-
-    worth: Mapping[str, float]
-    prices: Array
 
 
 class Rollout(Policy):
@@ -120,7 +106,6 @@ class Rollout(Policy):
             raise InstanceError(f"rollout: moves is {moves}; it must be 0 or more.")
         require_positive(gap, "rollout", "gap")
         self._moves, self._gap, self._seed = moves, gap, seed
-        self._book: LadderBook | None = None
         self._usher: Usher | None = None
         self.reset()
 
@@ -131,41 +116,39 @@ class Rollout(Policy):
         self._order: list[str] = []
         self._prices = FluidPrices()
         self._rule = SetRule()
-        self._before: _Before | None = None
+        # What the plan of the decision before goes by: worth of each job's work, prices to start.
+        self._before: tuple[Mapping[str, float], Array] | None = None
 
     def decide(self, state: ClusterState) -> Decision:
         """Return the decision at `state.now_s`."""
-        if self._book is None or self._book.topology is not state.topology:
-            self._book = LadderBook(state.topology)
-            self._usher = Usher(self._book)
+        usher = self._usher = usher_for(state.topology, self._usher)
+        book = usher.book
         views = list(state.jobs)
         if any(view.elasticity == "moldable" and len(view.configurations) > 1 for view in views):
             # The first choice binds such a job, which neither orders nor fluid prices foresee.
             return self._by_rule(state)
-        tables = self._book.tables_of(views)
-        if ((self._book.rate > 0).sum(axis=1)[tables] <= 1).all():
-            return self._serve_gangs(
-                state, {view.id: t for view, t in zip(views, tables.tolist(), strict=True)}
-            )
-        return self._share_out(state)
+        tables = book.tables_of(views)
+        if ((book.rate > 0).sum(axis=1)[tables] <= 1).all():
+            ways = [book.ladders[t].positions for t in tables.tolist()]
+            ids = [view.id for view in views]
+            return self._serve_gangs(state, dict(zip(ids, ways, strict=True)))
+        return self._share_out(state, usher)
 
     # Gangs.
 
-    def _serve_gangs(self, state: ClusterState, tables: Mapping[str, int]) -> Decision:
+    def _serve_gangs(self, state: ClusterState, ways: Mapping[str, tuple[int, ...]]) -> Decision:
         """Serve all jobs in the order that costs the known jobs least."""
-        assert self._book is not None
-        ladders = self._book.ladders
         round_, competing = self._open(state)
         # A gang that can never run would make every order cost the same: more than any sum.
-        competing = [view for view in competing if ladders[tables[view.id]].positions]
+        competing = [view for view in competing if ways[view.id]]
         if competing:
             # What must not be paused takes part, too: its capacity comes back one day.
             views = [*competing, *(view for view, _ in round_.pinned.values())]
-            jobs = [_known(view, ladders[tables[view.id]].positions) for view in views]
+            jobs = [_known(view, ways[view.id]) for view in views]
             future = ListFuture(jobs, state.topology.totals.tolist(), state.slot_s)
             place = {job_id: k for k, job_id in enumerate(self._order)}
             before = [place.get(view.id) for view in views]
-            order = best_order(future, before, self._moves, self._rng).order
+            order, _ = best_order(future, before, self._moves, self._rng)
             self._order = [views[j].id for j in order]
             competing = [views[j] for j in order if j < len(competing)]
             serve(round_, competing, skip=True)
@@ -186,31 +169,29 @@ class Rollout(Policy):
 
     # Elastic jobs.
 
-    def _share_out(self, state: ClusterState) -> Decision:
+    def _share_out(self, state: ClusterState, usher: Usher) -> Decision:
         """Choose a configuration for every job by the worth of its work, and put them on hosts."""
-        assert self._book is not None
-        assert self._usher is not None
         shown = state if state.slot_s is not None else self._as_round(state)
-        round_ = JobSetRound(shown, self._book)
+        round_ = JobSetRound(shown, usher.book)
         from alloc.solving.round.choice import prove_choice
 
         seated: list[Assignment] = []
         notes: dict[str, float] = {}
         if round_.views:
             worth, prices = self._worth(round_)
-            jobs = round_.jobs
+            jobs, share = round_.jobs, round_.book.share
             table = jobs.table
             progress = round_.progress()
             score = score_of(worth * jobs.left, jobs.weight, progress, round_.slot_s)
-            chosen = Chooser(score, table, self._book.share, round_.free).choose(prices)
+            chosen = Chooser(score, table, share, round_.free).choose(prices)
             choice = prove_choice(
-                state.topology, score, self._book.share[table], round_.free, chosen, gap=self._gap
+                state.topology, score, share[table], round_.free, chosen, gap=self._gap
             )
-            ahead = ahead_of(shown, round_, worth)
+            ahead = Ahead(shown, round_, worth)
             plan = _Plan(choice.column, score, ByWorth(ahead, worth, prices))
             if state.slot_s is not None:
                 plan = self._cheapest(ahead, plan, [view.id for view in round_.views], progress)
-            seated = self._usher.seat(shown, round_.views, table, plan.column, plan.score)
+            seated = usher.seat(shown, round_.views, table, plan.column, plan.score)
             unplaced = int((plan.column >= 0).sum()) - len(seated)
             notes = {
                 "worth": choice.value,
@@ -247,11 +228,11 @@ class Rollout(Policy):
             return priced
         rule = ByRule(ahead, self._rule)
         plans = [self._plan_of(ahead, rule, progress)]
-        before = self._before
-        if before is not None and all(job_id in before.worth for job_id in ids):
-            worth = np.array([before.worth[job_id] for job_id in ids])
-            as_before = ByWorth(ahead, worth, before.prices)
-            plans.append(self._plan_of(ahead, as_before, progress))
+        if self._before is not None:
+            worths, prices = self._before
+            if all(job_id in worths for job_id in ids):
+                as_before = ByWorth(ahead, np.array([worths[job_id] for job_id in ids]), prices)
+                plans.append(self._plan_of(ahead, as_before, progress))
         if all((plan.column == priced.column).all() for plan in plans):
             return priced
         courses: list[tuple[_Plan, Followed]] = [(priced, priced.policy), (priced, rule)]
@@ -265,7 +246,7 @@ class Rollout(Policy):
         self._before = None
         if isinstance(followed, ByWorth):
             worths = dict(zip(ids, followed.worth.tolist(), strict=True))
-            self._before = _Before(worths, followed.prices)
+            self._before = worths, followed.prices
         return best
 
     @staticmethod
@@ -278,68 +259,24 @@ class Rollout(Policy):
     def _as_round(self, state: ClusterState) -> ClusterState:
         """Return the state in continuous time as if a round began: all may be given anew."""
         best = np.array([max(way.rate for way in view.configurations) for view in state.jobs])
-        left = np.array([_left(view) for view in state.jobs])
+        left = np.array([work_left(view) for view in state.jobs])
         round_s = float(np.quantile(left / best, _ROUND_QUANTILE))
         return dataclasses.replace(
-            state, slot_s=max(round_s, _LEAST_LEFT), pool=HostPool(state.topology)
+            state, slot_s=max(round_s, LEAST_LEFT), pool=HostPool(state.topology)
         )
 
 
 def _known(view: JobView, ways: tuple[int, ...]) -> KnownJob:
-    """Return what the future needs of a job, which has one way to run.
-
-    Parameters
-    ----------
-    view
-        The job.
-    ways
-        Positions of the configurations that its ladder leaves, at most one.
-    """
+    """Return what the future needs of a job, whose ladder leaves at most one way to run."""
     now = view.current
     way = view.configurations[ways[0] if now is None or view.preemptible else now.configuration]
     return KnownJob(
         weight=view.weight,
-        left=_left(view),
+        left=work_left(view),
         # What ran before the start may be bound to a configuration in which it stands still.
-        ways=((max(way.rate, _LEAST_RATE), way.demand),),
+        ways=((max(way.rate, LEAST_RATE), way.demand),),
         restart_s=view.restart_cost_s,
         started=view.last is not None,
         runs=view.current is not None,
         pausable=view.preemptible,
-    )
-
-
-def _left(view: JobView) -> float:
-    return max(work_of(view)[1], _LEAST_LEFT)
-
-
-def ahead_of(state: ClusterState, round_: JobSetRound, worth: Array) -> Ahead:
-    """Return a round as the rounds to come go on from it."""
-    jobs, book = round_.jobs, round_.book
-    stats, table = book.stats, jobs.table
-    columns = []
-    for view, t in zip(round_.views, table.tolist(), strict=True):
-        now = None if view.current is None else view.current.configuration
-        # What ran before the start may run in what its ladder has not: to go on is a change.
-        known = book.ladders[t].positions
-        columns.append(known.index(now) if now in known else -1)
-    kept = {assignment.job: assignment.configuration for assignment in round_.kept}
-    stay = [(v, v.configurations[kept[v.id]]) for v in state.jobs if v.id in kept]
-    demand = np.array([way.demand[: len(round_.free)] for _, way in stay], dtype=float)
-    return Ahead(
-        table=table,
-        weight=jobs.weight,
-        left=jobs.left,
-        best=stats.best[table],
-        slowest=stats.slowest[table],
-        restart_s=np.array([view.restart_cost_s for view in round_.views]),
-        column=np.array(columns, dtype=np.int64),
-        started=np.array([view.last is not None for view in round_.views]),
-        rate=book.rate,
-        share=book.share,
-        free=round_.free,
-        kept_share=demand.reshape(-1, len(round_.free)) / np.maximum(book.total, 1.0),
-        kept_s=np.array([_left(view) / max(way.rate, _LEAST_RATE) for view, way in stay]),
-        slot_s=round_.slot_s,
-        worth=worth,
     )

@@ -15,14 +15,13 @@ pytestmark = need_torch()
 import torch  # noqa: E402
 
 from alloc.instances.learning_worlds import TINY  # noqa: E402
-from alloc.learning.actor_critic.command import plan_of_minutes  # noqa: E402
-from alloc.learning.actor_critic.publishing import publish  # noqa: E402
 from alloc.learning.actor_critic.rollout import Played, play  # noqa: E402
 from alloc.learning.actor_critic.selector import selector_task  # noqa: E402
 from alloc.learning.actor_critic.task import Task  # noqa: E402
 from alloc.learning.actor_critic.trainer import ActorCriticTraining, Plan  # noqa: E402
 from alloc.learning.actor_critic.two_level import EPISODES, two_level_task  # noqa: E402
 from alloc.learning.export import assert_parity  # noqa: E402
+from alloc.learning.publishing import publish  # noqa: E402
 from alloc.learning.training import train  # noqa: E402
 from alloc.schedulers import make_scheduler  # noqa: E402
 from alloc.simulation import completion_times_s, simulate  # noqa: E402
@@ -129,5 +128,5 @@ def test_the_reward_of_the_selector_adds_up_to_the_completion_times() -> None:
 
 def test_minutes_become_updates() -> None:
     task = selector_task()
-    assert plan_of_minutes(task, 1.0).updates == round(60 / task.step_s)
-    assert plan_of_minutes(task, 0.001).updates == 1
+    assert Plan.of_minutes(task, 1.0).updates == round(60 / task.step_s)
+    assert Plan.of_minutes(task, 0.001).updates == 1

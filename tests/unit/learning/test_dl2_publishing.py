@@ -15,16 +15,15 @@ pytestmark = need_torch()
 
 from alloc.errors import InstanceError  # noqa: E402
 from alloc.learning.dl2.networks import DenseForward  # noqa: E402
-from alloc.learning.dl2.publishing import (  # noqa: E402
+from alloc.learning.dl2.outcome import (  # noqa: E402
     DL2Outcome,
-    best_network,
     curve_csv,
     outcome_of,
-    publish,
 )
 from alloc.learning.dl2.rollout import Player  # noqa: E402
 from alloc.learning.dl2.trainer import JCT, DL2Trainer  # noqa: E402
 from alloc.learning.export import assert_parity  # noqa: E402
+from alloc.learning.publishing import publish  # noqa: E402
 from alloc.schedulers import make_scheduler  # noqa: E402
 from alloc.simulation import simulate  # noqa: E402
 
@@ -64,10 +63,10 @@ def test_the_policy_file_says_what_pytorch_says(trainer: DL2Trainer, tmp_path: P
     shape = trainer.dl2.features.shape
     rng = np.random.default_rng(0)
     samples = [(rng.random((5, *shape), dtype=np.float32) * 9,), (np.zeros((1, *shape), "f4"),)]
-    assert assert_parity(best_network(trainer), policy, samples) <= 1e-5
+    assert assert_parity(trainer.best(), policy, samples) <= 1e-5
     assert policy.card.seeds == (3,)
     assert [p.step for p in policy.card.curve] == [16, 24]
-    assert min(p.value for p in policy.card.curve) == trainer.best_jct_slots
+    assert min(p.value for p in policy.card.curve) == trainer.best_value
 
 
 def test_the_outcome_survives_as_json(trainer: DL2Trainer) -> None:

@@ -21,7 +21,7 @@ import torch  # noqa: E402
 from alloc.errors import InstanceError  # noqa: E402
 from alloc.learning.dl2.settings import ABLATIONS, PRESETS  # noqa: E402
 from alloc.learning.dl2.trainer import JCT, DL2Trainer  # noqa: E402
-from alloc.learning.training import CHECKPOINT, CURVE, train  # noqa: E402
+from alloc.learning.training import CHECKPOINT, CURVE, train, weights_of  # noqa: E402
 
 VALID = [
     (name, ablation)
@@ -37,10 +37,10 @@ def test_every_preset_and_ablation_trains(name: str, ablation: str, tmp_path: Pa
     """Each takes all its updates, learns something, and measures what its curve promises."""
     settings = tiny(name, *([ablation] if ablation else []))
     trainer = DL2Trainer(settings, seed=1)
-    before = trainer.learner.weights()
+    before = weights_of(trainer.network)
     train(trainer, tmp_path)
     assert trainer.step == settings.supervised_updates + settings.updates
-    after = trainer.learner.weights()
+    after = trainer.network.state_dict()
     assert any(not torch.equal(before[k], after[k]) for k in after)
     assert all(torch.isfinite(tensor).all() for tensor in after.values())
     steps, values = trainer.curve.series(JCT)
@@ -57,7 +57,8 @@ def test_every_preset_and_ablation_trains(name: str, ablation: str, tmp_path: Pa
     train(again, tmp_path)
     assert again.over
     assert again.curve.to_list() == trainer.curve.to_list()
-    assert all(torch.equal(again.best[k], trainer.best[k]) for k in trainer.best)
+    best = trainer.best().state_dict()
+    assert all(torch.equal(mine, best[k]) for k, mine in again.best().state_dict().items())
 
 
 def test_reinforcement_goes_on_from_the_weights_kept() -> None:
@@ -69,8 +70,8 @@ def test_reinforcement_goes_on_from_the_weights_kept() -> None:
     longer = DL2Trainer(tiny(), seed=2)
     while longer.stage == "supervised":
         longer.advance()
-    weights = longer.learner.weights()
-    for name, tensor in kept.learner.weights().items():
+    weights = longer.network.state_dict()
+    for name, tensor in kept.network.state_dict().items():
         assert torch.equal(tensor, weights[name])
 
 
@@ -80,8 +81,8 @@ def test_the_best_weights_of_reinforcement_are_kept() -> None:
     while not trainer.over:
         trainer.advance()
     values = {p.step: p.values[JCT] for p in trainer.curve.points if p.stage == "reinforcement"}
-    assert trainer.best_jct_slots == min(values.values())
-    assert values[trainer.best_step] == trainer.best_jct_slots
+    assert trainer.best_value == min(values.values())
+    assert values[trainer.best_step] == trainer.best_value
     assert trainer.best_step > trainer.dl2.supervised_updates
 
 
@@ -102,10 +103,10 @@ def test_stopped_anywhere_it_ends_in_the_same_weights(
             break
     assert parts > 3
     assert trainer.curve.to_list() == whole.curve.to_list()
-    assert (trainer.best_step, trainer.best_jct_slots) == (whole.best_step, whole.best_jct_slots)
+    assert (trainer.best_step, trainer.best_value) == (whole.best_step, whole.best_value)
     for mine, theirs in (
-        (trainer.best, whole.best),
-        (trainer.learner.weights(), whole.learner.weights()),
+        (trainer.best().state_dict(), whole.best().state_dict()),
+        (trainer.network.state_dict(), whole.network.state_dict()),
     ):
         for key, tensor in mine.items():
             assert torch.equal(tensor, theirs[key])
@@ -188,5 +189,5 @@ def test_killed_outright_it_ends_in_the_same_curve(tmp_path: Path) -> None:
     assert kept == json.loads((tmp_path / "whole" / CURVE).read_text())
     taken_up = DL2Trainer(tiny(updates=400, validate_every=50), seed=7)
     train(taken_up, folder)
-    for key, tensor in whole.learner.weights().items():
-        assert torch.equal(tensor, taken_up.learner.weights()[key])
+    for key, tensor in whole.network.state_dict().items():
+        assert torch.equal(tensor, taken_up.network.state_dict()[key])

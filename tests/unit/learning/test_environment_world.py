@@ -58,9 +58,8 @@ def test_agent_that_moves_like_drf_gets_what_drf_gets(seed: int) -> None:
     for slot in grants(instance):
         started = env.episode.num_slots
         for job in slot:
-            column = env.episode.slot.column_of(job)
-            assert column is not None
-            *_, terminated, _, _ = env.step(3 * column + 2)
+            shown = [one.view.id for one in env.episode.slot.columns]
+            *_, terminated, _, _ = env.step(3 * shown.index(job) + 2)
         if not terminated and env.episode.num_slots == started:
             *_, terminated, _, _ = env.step(BARE.end_slot)
         over = terminated
@@ -126,7 +125,7 @@ def test_chosen_domain_holds_the_gang() -> None:
     assert seen[:, 3].tolist() == pytest.approx([1, 0, 1, 0, 2 / 3])
     env.step(2)
     # c is larger than any leaf: only anywhere holds it, and only when both are complete.
-    assert env.episode.slot.gang is not None
+    assert env.episode.slot.asked is not None
     assert env.action_masks().tolist() == [False, False, False, False, True, True]
     *_, over, _, info = env.step(4)
     assert over
@@ -153,7 +152,7 @@ def test_waiting_holds_the_queue_or_passes_on() -> None:
         env.step(0)
         *_, info = env.step(env.features.wait)
         assert info["reply"] == ("passed" if skip else "ended")
-        gang = env.episode.slot.gang
+        gang = env.episode.slot.asked
         assert gang is not None
         # b waits for a to complete, and is asked for again.
         assert gang.id == (asked or "b")

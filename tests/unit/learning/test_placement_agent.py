@@ -20,7 +20,6 @@ from alloc.learning.actor_critic.placement_agent import (  # noqa: E402
     PlacementTraining,
     likeliest,
 )
-from alloc.learning.actor_critic.placement_publishing import publish  # noqa: E402
 from alloc.learning.actor_critic.placement_reward import (  # noqa: E402
     RewardModel,
     mixes,
@@ -45,6 +44,7 @@ from alloc.learning.actor_critic.placement_world import (  # noqa: E402
     value_of,
 )
 from alloc.learning.export import assert_parity  # noqa: E402
+from alloc.learning.publishing import publish  # noqa: E402
 from alloc.learning.training import train  # noqa: E402
 from alloc.problems.colocation import ColocationProblem  # noqa: E402
 from alloc.solving import solve  # noqa: E402

@@ -18,10 +18,13 @@ pytestmark = need_torch()
 import torch  # noqa: E402
 
 from alloc.instances.learning_worlds import TINY  # noqa: E402
-from alloc.learning.imitation.loss import imitation_loss  # noqa: E402
 from alloc.learning.imitation.network import SetPolicy  # noqa: E402
 from alloc.learning.imitation.rollouts import NumpyNetwork, label_rounds  # noqa: E402
-from alloc.learning.imitation.rounds import Batch, LabelledRound  # noqa: E402
+from alloc.learning.imitation.rounds import (  # noqa: E402
+    Batch,
+    LabelledRound,
+    imitation_loss,
+)
 from alloc.learning.imitation.teachers import RoundTeacher  # noqa: E402
 
 

@@ -26,8 +26,8 @@ import torch  # noqa: E402
 from alloc.learning import training as shared  # noqa: E402
 from alloc.learning.imitation import rollouts  # noqa: E402
 from alloc.learning.imitation import training as stages  # noqa: E402
-from alloc.learning.imitation.publishing import publish  # noqa: E402
 from alloc.learning.imitation.training import Plan, SetPolicyTraining  # noqa: E402
+from alloc.learning.publishing import publish  # noqa: E402
 from alloc.learning.training import CHECKPOINT, CURVE, load_checkpoint, train  # noqa: E402
 from alloc.schedulers.learned import read_policy  # noqa: E402
 

@@ -23,7 +23,6 @@ import torch  # noqa: E402
 from alloc.learning.dl2 import DL2World, preset  # noqa: E402
 from alloc.learning.dl2.networks import DenseForward  # noqa: E402
 from alloc.learning.imitation import windowed  # noqa: E402
-from alloc.learning.imitation.publishing import publish_window  # noqa: E402
 from alloc.learning.imitation.windowed import (  # noqa: E402
     WindowPlan,
     WindowTraining,
@@ -32,6 +31,7 @@ from alloc.learning.imitation.windowed import (  # noqa: E402
     play,
     targets_of,
 )
+from alloc.learning.publishing import publish  # noqa: E402
 from alloc.learning.training import CHECKPOINT, load_checkpoint, train  # noqa: E402
 
 SMALL = preset(
@@ -141,13 +141,13 @@ def test_the_policy_file_runs_like_any_other(straight: Path, tmp_path: Path) -> 
     done = WindowTraining(straight, PLAN)
     train(done, straight)
     path = tmp_path / "w.onnx"
-    policy = publish_window(done, path, name="w", command="alloc train", hours=0.1)
+    policy = publish(done, path, name="w", command="alloc train", hours=0.1)
     assert read_policy(policy.path).card.curve_value == "mean JCT, slots"
     result = simulate(SMALL.world.held_out(1)[0], make_scheduler(str(path)))
     assert result.unfinished == ()
     fresh = WindowTraining(tmp_path, PLAN)
     with pytest.raises(InstanceError, match="nothing has been trained"):
-        publish_window(fresh, tmp_path / "x.onnx", name="x", command="", hours=0.0)
+        publish(fresh, tmp_path / "x.onnx", name="x", command="", hours=0.0)
 
 
 def test_wrong_plans_and_damaged_states_are_refused(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_required_level_is_kept_anywhere() -> None:
     choice, _ = opened(gang("a", 6), gang("b", 6), gang("c", 4, placement=PlacementRules("leaf")))
     choice.act(0)
     choice.act(1)
-    assert choice.gang is None
+    assert choice.asked is None
     assert choice.act(1) is Reply.MASKED
 
 

@@ -222,8 +222,8 @@ def test_rates_seen_with_an_error_do_not_pile_up() -> None:
         TINY.make(1), decider, knowledge="estimate", work_error=0.3, speed_error=0.2, rng=3
     )
     assert result.unfinished == ()
-    assert decider._book is not None
-    assert len(decider._book.ladders) <= 2 * len(TINY.make(1).jobs) + 256 + 8
+    assert decider._usher is not None
+    assert len(decider._usher.book.ladders) <= 2 * len(TINY.make(1).jobs) + 256 + 8
 
 
 def test_work_that_is_not_known_is_refused_by_what_the_kind_needs() -> None:

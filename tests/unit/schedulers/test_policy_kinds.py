@@ -25,8 +25,8 @@ from alloc.schedulers.learned import (
     policy_kind,
     write_policy,
 )
-from alloc.schedulers.learned.kinds import LogitsActor, choose, feature_spec
-from alloc.simulation import metrics_of, simulate
+from alloc.schedulers.learned.kinds import choose, feature_spec
+from alloc.simulation import Simulation, metrics_of, simulate
 
 
 @pytest.mark.parametrize("name", kind_names())
@@ -147,8 +147,13 @@ def test_the_actor_hands_the_network_a_batch_of_one() -> None:
 
     def network(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         seen.update(inputs)
-        return {"logits": np.array([[0.0, 2.0, 1.0]], np.float32)}
+        return {"logits": np.arange(13, dtype=np.float32)[None]}
 
-    act = LogitsActor(network, "window", "logits", sample=False)
-    assert act(np.zeros((6, 4), np.float32), np.ones(3, bool), np.random.default_rng(0)) == 1
+    kind = policy_kind("dl2-window/1")
+    decider = kind.make_decider(network, kind.parameters(window=4), name="bundles")
+    state = Simulation(load("elastic-small/01"), decider="bundles").next_decision()
+    assert state is not None
+    decision = decider.decide(state)
     assert seen["window"].shape == (1, 6, 4)
+    # The last action has the largest logit: the slot ends with one bundle a job.
+    assert {sum(task.count for task in job.tasks) for job in decision.assign} == {2}

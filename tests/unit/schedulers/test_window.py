@@ -12,7 +12,8 @@ from alloc.instances import generate_elastic
 from alloc.problems.allocation.instance import Instance, Tenant
 from alloc.schedulers import ClusterState, Decision, Knowledge, make_scheduler
 from alloc.schedulers.learned.kinds import feature_spec, policy_kind
-from alloc.schedulers.learned.window import Reply, WindowPolicyDecider, WindowSlot
+from alloc.schedulers.learned.stepwise import StepwiseDecider
+from alloc.schedulers.learned.window import Reply, WindowSlot
 from alloc.schedulers.learned.window_features import ENCODINGS, WindowFeatures
 from alloc.simulation import Simulation, simulate
 from alloc.topology import HostType, flat_cluster
@@ -103,10 +104,10 @@ def test_job_that_can_get_no_more_leaves_the_window() -> None:
     ]
     slot, _ = opened(features, instance(*jobs))
     assert [j.view.id for j in slot.columns] == ["a", "b"]
-    assert slot.column_of("c") is None
+    assert "c" not in [job.view.id for job in slot.columns]
     slot.act(2)
     assert [j.view.id for j in slot.columns] == ["b", "c"]
-    assert slot.column_of("c") == 1
+    assert [job.view.id for job in slot.columns].index("c") == 1
     assert slot.observation[4:].tolist() == [[0, 0], [0, 0]]
     slot.act(5)
     assert [j.view.id for j in slot.columns] == ["b"]
@@ -194,7 +195,7 @@ def fresh(slot: WindowSlot) -> tuple[np.ndarray, np.ndarray]:
     slot._show_all()
     again = slot.observation.copy(), slot.mask.copy()
     slot.observation[:], slot.mask[:] = kept[0], kept[1]
-    slot._columns, slot._next = kept[2], kept[3]
+    slot.columns, slot._next = kept[2], kept[3]
     return again
 
 
@@ -263,7 +264,7 @@ class Chooser:
     information = "a window"
 
     def __init__(self, act: Any, features: WindowFeatures) -> None:
-        self._decider = WindowPolicyDecider(act, features, name=self.name)
+        self._decider = StepwiseDecider(act, WindowSlot(features, name=self.name))
         self.reset = self._decider.reset
 
     def decide(self, state: ClusterState) -> Decision:
