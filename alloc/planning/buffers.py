@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 import joblib
 
 from alloc.errors import worker_deaths
-from alloc.planning.capacity import formula_gpus, measured_gpus, reserved_gpus, surely_holds
+from alloc.planning.capacity import formula_gpus, measured_gpus, reserved_gpus
 from alloc.planning.pools import Operation, Pool, Regime, Stream, operations_of
 from alloc.planning.replay import Measured, ReplaySettings
 from alloc.problems.right_sizing.demand import JobClass, MarginKey, Tightening, TighteningKey
@@ -151,7 +151,7 @@ def learn(
             # Where the goals hold, no regime requires more than it has, whatever the formula says:
             # so the plan is one of those with these buffers, and the next one costs no more.
             to_measure.append((tightest, 0.0, required_by_formula(tightest) + slack[pool]))
-        elif all(measured and all(map(surely_holds, measured)) for _, measured in found):
+        elif all(measured for _, measured in found):
             beyond = min(operation.gpus - required_by_formula(operation) for operation, _ in found)
             knowledge.correct(pool, min(knowledge.correction(pool), beyond))
     guesses = [

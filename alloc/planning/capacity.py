@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 from alloc.errors import InstanceError
 from alloc.planning.pools import Operation, Stream
-from alloc.planning.replay import Measured, ReplaySettings, replay
+from alloc.planning.replay import ReplaySettings, replay
 from alloc.problems.right_sizing.demand import JobClass
 from alloc.problems.right_sizing.goals import ServiceGoal
 from alloc.problems.right_sizing.headroom import headroom, reference_gpus, tightening_factors
@@ -105,7 +105,7 @@ def reserved_gpus(problem: PlanningProblem, operation: Operation) -> float:
 
 
 def measured_gpus(operation: Operation, settings: ReplaySettings, guess: float) -> int:
-    """Return the fewest GPUs with which the goals of a pool surely hold in simulation.
+    """Return the fewest GPUs with which the goals of a pool hold in simulation.
 
     Found by steps from a guess that double, then by bisection; every trial replays the same jobs on
     more or fewer of the pool's largest hosts.
@@ -159,20 +159,5 @@ def measured_gpus(operation: Operation, settings: ReplaySettings, guess: float) 
 
 
 def holds(operation: Operation, settings: ReplaySettings) -> bool:
-    """Return whether the goals of a pool surely hold: the whole 95 % interval keeps them.
-
-    A mean on the right side of a goal is luck half of the time. With twice the replications of a
-    verdict the interval is half as wide, and less capacity is asked for just to be sure.
-    """
-    more = dataclasses.replace(settings, replications=2 * settings.replications)
-    return all(surely_holds(found) for found in replay(operation, more, draw=_SIZING))
-
-
-def surely_holds(measured: Measured) -> bool:
-    """Return whether a goal holds in the whole 95 % interval of what was measured."""
-    if not measured.holds:
-        return False
-    low, high = measured.value.low, measured.value.high
-    if measured.in_hours:
-        return high is None or high <= measured.wanted
-    return low is None or low >= measured.wanted
+    """Return whether the goals of a pool hold, as a verdict says it, by draws of their own."""
+    return all(found.holds for found in replay(operation, settings, draw=_SIZING))

@@ -18,7 +18,6 @@ from alloc.planning.buffers import (
     tightened,
     with_shared_pools,
 )
-from alloc.planning.capacity import surely_holds
 from alloc.planning.pools import operations_of, tightest
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
 from alloc.problems.right_sizing.demand import Tightening, TighteningKey
@@ -374,14 +373,16 @@ def _why(result: Result[Plan]) -> str:
 
 def _holds_sentence(iterations: tuple[Iteration, ...], settings: ReplaySettings) -> str:
     best = Replayed(iterations, "holds", "").answer
-    goals, sure = len(best.measured), sum(map(surely_holds, best.measured))
+    goals, sure = len(best.measured), sum(one.is_sure for one in best.measured)
+    counts = sorted({one.value.count for one in best.measured})
+    replications = " to ".join(f"{count}" for count in counts[:1] + counts[1:][-1:])
     number = next(i for i, one in enumerate(iterations, start=1) if one is best)
     after = "at once" if number == 1 else f"in iteration {number}"
     count = len(iterations)
     more = f" ({count} iterations; this plan is the cheapest that holds)" if count > number else ""
     return (
         f"all {goals} goals replayed with {settings.scheduler} hold {after}{more}, by the mean of "
-        f"{settings.replications} replications, {sure} of them in its whole 95 % interval, in the "
+        f"{replications} replications, {sure} of them in its whole 95 % interval, in the "
         f"{settings.regimes} tightest regimes of every pool, by draws that the plan was not made "
         f"by{_about(number)}."
     )

@@ -42,13 +42,12 @@ def test_a_goal_that_no_number_of_hosts_keeps_is_said() -> None:
         measured_gpus(hopeless, ReplaySettings(jobs=20, replications=2), 8.0)
 
 
-def test_capacity_is_measured_on_the_safe_side() -> None:
-    """A mean on the right side of the goal is luck half of the time; the interval is to be."""
-    twice = dataclasses.replace(QUICK, replications=2 * QUICK.replications)
+def test_capacity_is_measured_as_verdicts_are_given() -> None:
+    """By the same test, on draws of their own: neither is more careful than the other."""
     for load in (5.0, 5.5, 6.0, 6.5, 7.0):
-        (measured,) = replay(pool(1, (SHORT, load)), twice)
-        assert measured.value.low is not None
-        assert holds(pool(1, (SHORT, load)), QUICK) == (measured.value.low >= 0.9)
+        one = pool(1, (SHORT, load))
+        assert holds(one, QUICK) == all(m.holds for m in replay(one, QUICK, draw=0))
+        assert replay(one, QUICK, draw=0) != replay(one, QUICK, draw=1)
 
 
 def test_for_single_gpus_the_formula_is_erlangs() -> None:
@@ -102,7 +101,7 @@ def test_the_formula_is_near_what_is_measured(loads: tuple[tuple[JobClass, float
     """Within two hosts or a fifth, where class by class half of the capacity would be missing."""
     shared = pool(1, *loads)
     required = max(formula_gpus(shared.streams, c) for c, _ in loads if c.goal is not None)
-    measured = measured_gpus(shared, ReplaySettings(jobs=400, replications=3), required)
+    measured = measured_gpus(shared, ReplaySettings(jobs=4000, replications=3), required)
     assert abs(measured - required) <= max(16.0, 0.2 * measured)
 
 
