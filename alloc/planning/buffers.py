@@ -38,6 +38,8 @@ _MAX_DECISIONS = 1000
 # which capacity is measured say: any part makes the model add a host.
 _LEAST_STEP = 0.05
 
+# GPUs beyond its load that a pool is taken to require at least: by less nothing is divided.
+_LEAST_BEYOND = 1e-3
 # GPUs by which a buffer must be too small to be worth another solve.
 _NOTHING = 0.5
 
@@ -52,7 +54,8 @@ class Knowledge:
     Parameters
     ----------
     corrections
-        GPUs that a pool requires beyond the formula, as measured; below 0 where it needs less.
+        What a pool requires beyond its load, as measured, over what the formula says; below 1 where
+        it needs less. A ratio holds for other loads and mixes too, a number of GPUs would not.
     buffers
         The buffer of each class, or two, in pools of a plan, quarter by quarter; 0 where none is
         required.
@@ -63,7 +66,7 @@ class Knowledge:
     measured
         The pools of which it was measured what they require.
     enough
-        GPUs beyond the formula with which the pools of the last plan that held kept their goals.
+        The same ratio with which the pools of the last plan that held kept their goals.
     held
         Whether the goals of some plan held. Until then corrections only rise: each plan sends other
         jobs to a pool, and what it lacked once is not forgotten because another mix needed less.
@@ -77,16 +80,22 @@ class Knowledge:
     enough: dict[Pool, float] = field(default_factory=dict)
     held: bool = False
 
-    def correct(self, pool: Pool, gpus: float) -> None:
-        """Note what a pool was seen to require beyond the formula, GPUs."""
-        before = -math.inf if self.held else self.corrections.get(pool, -math.inf)
-        self.corrections[pool] = max(gpus, before)
+    def correct(self, pool: Pool, ratio: float) -> None:
+        """Note what a pool was seen to require, over the formula."""
+        before = 0.0 if self.held else self.corrections.get(pool, 0.0)
+        self.corrections[pool] = max(ratio, before)
 
     def correction(self, pool: Pool) -> float:
-        """Return what a pool requires beyond the formula, GPUs."""
+        """Return what a pool requires beyond its load, over what the formula says."""
         if pool in self.corrections or not self.corrections:
-            return self.corrections.get(pool, 0.0)
+            return self.corrections.get(pool, 1.0)
         return statistics.median(self.corrections.values())
+
+    def required(self, operation: Operation) -> float:
+        """Return the GPUs with which a pool keeps its goals, as far as known."""
+        return corrected(
+            operation.streams, required_by_formula(operation), self.correction(operation.pool)
+        )
 
 
 def learn(
@@ -99,8 +108,9 @@ def learn(
 ) -> None:
     """Correct the formula by a replay, and set the buffers of the pools of the plan.
 
-    Measured is what the tightest regime of a pool requires if a goal was missed there, or if the
-    pool keeps a buffer. A pool without one that surely held requires no more than it had.
+    Measured is what the replayed regimes of a pool require if a goal was missed there, or if the
+    pool keeps a buffer; the largest counts. A pool without one that held requires no more than it
+    had.
 
     Parameters
     ----------
@@ -121,12 +131,12 @@ def learn(
     seen = [one for _, measured in replayed for one in measured]
     has_held = bool(seen) and all(one.holds for one in seen)
     knowledge.held |= has_held
-    # What the pools of this plan have beyond the formula, in the regime with the least of it.
+    # What the pools of this plan have, over the formula, in the regime with the least of it.
     slack: dict[Pool, float] = {}
     for operation in every:
         if operation.has_goal:
-            beyond = operation.gpus - required_by_formula(operation)
-            slack[operation.pool] = min(beyond, slack.get(operation.pool, math.inf))
+            has = ratio(operation, operation.gpus)
+            slack[operation.pool] = min(has, slack.get(operation.pool, math.inf))
     if has_held:
         knowledge.enough = slack
     by_pool: dict[Pool, list[tuple[Operation, Sequence[Measured]]]] = defaultdict(list)
@@ -135,37 +145,41 @@ def learn(
             by_pool[operation.pool].append((operation, measured))
     to_measure = []
     for pool, found in by_pool.items():
-        missed = [operation for operation, measured in found if not all(m.holds for m in measured)]
-        if missed:
-            worst = max(missed, key=lambda o: required_by_formula(o) - o.gpus)
-            least = worst.gpus + _LEAST_STEP * max(worst.hosts, default=1)
-            # No more than a plan had that held: to be sure may take far more than to hold.
-            enough = required_by_formula(worst) + knowledge.enough.get(pool, math.inf)
-            to_measure.append((worst, least, enough))
-        elif any(
+        has_missed = not all(m.holds for _, measured in found for m in measured)
+        is_asked = any(
             _pool_of(key) == pool and key.job_classes <= _names(operation)
             for key in asked
             for operation, _ in found
-        ):
-            tightest = max((o for o, _ in found), key=lambda o: required_by_formula(o) - o.gpus)
+        )
+        if has_missed or is_asked:
             # Where the goals hold, no regime requires more than it has, whatever the formula says:
-            # so the plan is one of those with these buffers, and the next one costs no more.
-            to_measure.append((tightest, 0.0, required_by_formula(tightest) + slack[pool]))
+            # so the plan is one of those with these buffers, and the next one costs no more. Where
+            # they do not, no more than a plan had that held: to measure is to draw other jobs.
+            most = knowledge.enough.get(pool, math.inf) if has_missed else slack[pool]
+            to_measure += [
+                (operation, _least(operation, measured), most) for operation, measured in found
+            ]
         elif all(measured for _, measured in found):
-            beyond = min(operation.gpus - required_by_formula(operation) for operation, _ in found)
-            knowledge.correct(pool, min(knowledge.correction(pool), beyond))
-    guesses = [
-        required_by_formula(operation) + knowledge.correction(operation.pool)
-        for operation, _, _ in to_measure
-    ]
-    sizes = _measure([o for o, _, _ in to_measure], guesses, settings)
+            has = min(ratio(operation, operation.gpus) for operation, _ in found)
+            knowledge.correct(pool, min(knowledge.correction(pool), has))
+    guesses = [knowledge.required(operation) for operation, _, _ in to_measure]
+    sizes = _measure([operation for operation, _, _ in to_measure], guesses, settings)
+    corrections: dict[Pool, float] = {}
     for (operation, least, most), gpus in zip(to_measure, sizes, strict=True):
-        # Hosts come whole: half a host fewer is as near as is known.
-        required = max(min(gpus - max(operation.hosts, default=1) / 2, most), least)
-        knowledge.measured.add(operation.pool)
-        knowledge.correct(operation.pool, required - required_by_formula(operation))
+        required = max(min(ratio(operation, gpus), most), least)
+        corrections[operation.pool] = max(required, corrections.get(operation.pool, 0.0))
+    for pool, correction in corrections.items():
+        knowledge.measured.add(pool)
+        knowledge.correct(pool, correction)
     operations = [*(operation for operation, _ in replayed), *_largest(every).values()]
     knowledge.buffers |= _buffers(knowledge, problem, every, operations)
+
+
+def _least(operation: Operation, measured: Sequence[Measured]) -> float:
+    """Return what a regime requires at least, over the formula: more than it had when it missed."""
+    if all(one.holds for one in measured):
+        return 0.0
+    return ratio(operation, operation.gpus + _LEAST_STEP * max(operation.hosts, default=1))
 
 
 def raise_buffers(
@@ -192,8 +206,7 @@ def raise_buffers(
     for operation in every:
         if not operation.has_goal:
             continue
-        required = required_by_formula(operation) + knowledge.correction(operation.pool)
-        missing = required - operation.gpus
+        missing = knowledge.required(operation) - operation.gpus
         where = operation.pool, operation.regime.quarter
         if missing > short.get(where, (0.0, operation))[0]:
             short[where] = missing, operation
@@ -242,6 +255,21 @@ def required_by_formula(operation: Operation) -> float:
     """Return the GPUs with which a pool keeps the goals of all its classes, by formula."""
     classes = {stream.job_class.name: stream.job_class for stream in operation.streams}
     return max(formula_gpus(operation.streams, job_class) for job_class in classes.values())
+
+
+def corrected(streams: Sequence[Stream], formula: float, correction: float) -> float:
+    """Return the GPUs that a pool requires: what the formula says beyond the load is corrected.
+
+    No correction makes a pool smaller than its largest gang.
+    """
+    load = math.fsum(stream.load for stream in streams)
+    return max(load + correction * (formula - load), *(float(stream.gpus) for stream in streams))
+
+
+def ratio(operation: Operation, gpus: float) -> float:
+    """Return so many GPUs of a pool, beyond its load, over what the formula says."""
+    beyond = required_by_formula(operation) - operation.load
+    return max(gpus - operation.load, 0.0) / max(beyond, _LEAST_BEYOND)
 
 
 def tightened(
@@ -364,7 +392,8 @@ def _buffers_of(
         for name in order[: i + 1]:
             job_class = by_name[name][0].job_class
             if job_class.goal is not None:
-                required = formula_gpus(part.streams, job_class) + correction
+                formula = formula_gpus(part.streams, job_class)
+                required = corrected(part.streams, formula, correction)
                 yield _key(operation.pool, {name, order[i]}), max(required - reserved, 0.0)
 
 

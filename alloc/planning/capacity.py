@@ -33,7 +33,10 @@ from alloc.workload.queueing import erlang_c
 
 # Draws of arrivals and run times by which capacity is measured; those of the verdicts are others.
 _SIZING = 0
-# With four thousand times its hosts a pool that misses its goals is not short of hosts.
+# Parts of a host to which capacity is measured. Finer is beyond what the draws say: in a pool of
+# three hosts of eight GPUs, two GPUs are a twelfth.
+_PARTS = 4
+# With a thousand times its hosts, in parts, a pool that misses its goals is not short of hosts.
 _MAX_DOUBLINGS = 12
 # The formula is known to a host or two; a thousandth of the load is beyond its accuracy.
 _ACCURACY = 1e-3
@@ -108,7 +111,8 @@ def measured_gpus(operation: Operation, settings: ReplaySettings, guess: float) 
     """Return the fewest GPUs with which the goals of a pool hold in simulation.
 
     Found by steps from a guess that double, then by bisection; every trial replays the same jobs on
-    more or fewer of the pool's largest hosts.
+    more or fewer of the pool's largest hosts, the last of which may be a part of one: what is
+    required of a host holds for other loads too, whole hosts are what a plan makes of it.
 
     Parameters
     ----------
@@ -126,23 +130,28 @@ def measured_gpus(operation: Operation, settings: ReplaySettings, guess: float) 
         could start, or the goal be shorter than a run.
     """
     size = max(max(operation.hosts, default=1), 1)
-    smaller = sum(gpus * count for gpus, count in operation.hosts.items() if gpus != size)
+    smaller = {gpus: count for gpus, count in operation.hosts.items() if gpus != size}
+    part = max(size // _PARTS, 1)
+    others = sum(gpus * count for gpus, count in smaller.items())
 
-    def with_hosts(count: int) -> Operation:
-        hosts = {gpus: n for gpus, n in operation.hosts.items() if gpus != size}
-        return dataclasses.replace(operation, hosts={**hosts, size: count})
+    def with_parts(count: int) -> Operation:
+        whole, rest = divmod(count * part, size)
+        hosts = {**smaller, size: whole} if whole else dict(smaller)
+        if rest:
+            hosts[rest] = hosts.get(rest, 0) + 1
+        return dataclasses.replace(operation, hosts=hosts)
 
     # Fewer than carry the load cannot do.
-    least = max(math.ceil((operation.load - smaller) / size), 1)
-    high = max(math.ceil((guess - smaller) / size), least)
+    least = max(math.ceil((operation.load - others) / part), 1)
+    high = max(math.ceil((guess - others) / part), least)
     low, step = least - 1, 1
-    if holds(with_hosts(high), settings):
-        while high - step > low and holds(with_hosts(high - step), settings):
+    if holds(with_parts(high), settings):
+        while high - step > low and holds(with_parts(high - step), settings):
             high, step = high - step, 2 * step
         low = max(high - step, low)
     else:
         low = high
-        while not holds(with_hosts(low + step), settings):
+        while not holds(with_parts(low + step), settings):
             low, step = low + step, 2 * step
             if step > 2**_MAX_DOUBLINGS:
                 missed = [m.job_class for m in replay(operation, settings) if not m.holds]
@@ -154,8 +163,8 @@ def measured_gpus(operation: Operation, settings: ReplaySettings, guess: float) 
         high = low + step
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(with_hosts(middle), settings) else (middle, high)
-    return high * size + smaller
+        low, high = (low, middle) if holds(with_parts(middle), settings) else (middle, high)
+    return high * part + others
 
 
 def holds(operation: Operation, settings: ReplaySettings) -> bool:

@@ -212,8 +212,7 @@ def _iterate(
             every = tightest(operations_of(problem, plan), settings.regimes)
             return raise_buffers(knowledge, shared, every)
 
-        is_quick = is_small(problem) or stay is not None
-        solves = _MAX_SOLVES if number > 1 and is_quick else 0
+        solves = _MAX_SOLVES if number > 1 else 0
         now, result, is_over = _solved(now, last, solve, solves, seconds, raised, tighten)
         # What is known of the iteration should the replay be interrupted.
         iterations.append(Iteration(now, result, ()))
@@ -246,7 +245,7 @@ def _iterate(
                 # What no number of hosts cures in this plan is no fault of the one that holds.
                 return
             if not measured_only:
-                stay = _trust_region(problem, iterations, max_iterations)
+                stay = _trust_region(problem, iterations)
         following = tightened(shared, knowledge, stay=stay, measured_only=measured_only)
         if following == now:
             return
@@ -288,18 +287,17 @@ def _solved(
 
 
 def _trust_region(
-    problem: PlanningProblem, iterations: Sequence[Iteration], max_iterations: int
+    problem: PlanningProblem, iterations: Sequence[Iteration]
 ) -> set[TighteningKey] | None:
-    """Return where the next plan may send classes: where the best one does; None for anywhere.
+    """Return where the next plan may send classes: where some plan sent them; None for anywhere.
 
-    Anywhere while no goals hold and there is time to learn what else is required: the plan that
-    costs least may need other pools than the first one.
+    Anywhere in the second plan of a small problem, the first with buffers: it may need other pools
+    than one that knew of none. From then on what was measured is about the pools of these two.
     """
-    best = Replayed(tuple(iterations), "missed", "").answer
-    if best.result.solution is None:
+    if len(iterations) == 1 and is_small(problem):
         return None
-    is_early = len(iterations) == 1 or len(iterations) < max_iterations - 2
-    return None if is_early and not best.holds else keys_of(problem, best.result.solution)
+    plans = [one.result.solution for one in iterations]
+    return set().union(*(keys_of(problem, plan) for plan in plans if plan is not None))
 
 
 def _interrupted(iterations: Sequence[Iteration]) -> Replayed:

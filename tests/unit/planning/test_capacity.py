@@ -10,28 +10,38 @@ from pools import FILLER, GANG, QUICK, SHORT, job_class, pool, problem
 
 from alloc.errors import InstanceError
 from alloc.planning.capacity import formula_gpus, holds, measured_gpus, reserved_gpus
-from alloc.planning.pools import Stream
+from alloc.planning.pools import Operation, Stream
 from alloc.planning.replay import ReplaySettings, replay
 from alloc.problems.right_sizing import JobClass, JobOption, ServiceGoal, Tightening
 from alloc.problems.right_sizing.headroom import headroom
 from alloc.workload.queueing import wait_in_queue
 
 
+def of_gpus(gpus: int, load: float) -> Operation:
+    """Return a pool of 8-GPU hosts and a part of one."""
+    whole, rest = divmod(gpus, 8)
+    hosts = {8: whole, rest: 1} if rest else {8: whole}
+    return dataclasses.replace(pool(1, (SHORT, load)), hosts=hosts)
+
+
 @pytest.mark.parametrize("guess", [1.0, 24.0, 400.0])
 def test_the_fewest_gpus_that_hold_are_found_from_any_guess(guess: float) -> None:
-    """One host fewer misses, by the same replay; what the pool has already plays no part."""
+    """A quarter of a host less misses, by the same replay; what there is plays no part."""
     needed = measured_gpus(pool(1, (SHORT, 20.0)), QUICK, guess)
-    assert needed % 8 == 0
-    assert holds(pool(needed // 8, (SHORT, 20.0)), QUICK)
-    assert not holds(pool(needed // 8 - 1, (SHORT, 20.0)), QUICK)
+    assert needed % 2 == 0
+    assert holds(of_gpus(needed, 20.0), QUICK)
+    assert not holds(of_gpus(needed - 2, 20.0), QUICK)
     assert measured_gpus(pool(99, (SHORT, 20.0)), QUICK, guess) == needed
 
 
 def test_smaller_hosts_of_a_pool_stay() -> None:
     mixed = dataclasses.replace(pool(1, (SHORT, 20.0)), hosts={4: 3, 8: 1})
     needed = measured_gpus(mixed, QUICK, 24.0)
-    assert (needed - 12) % 8 == 0
-    assert holds(dataclasses.replace(mixed, hosts={4: 3, 8: (needed - 12) // 8}), QUICK)
+    assert (needed - 12) % 2 == 0
+    whole, rest = divmod(needed - 12, 8)
+    parts = {4: 1} if rest == 4 else {rest: 1} if rest else {}
+    hosts = {4: 3, 8: whole} | {gpus: n + (3 if gpus == 4 else 0) for gpus, n in parts.items()}
+    assert holds(dataclasses.replace(mixed, hosts=hosts), QUICK)
 
 
 def test_a_goal_that_no_number_of_hosts_keeps_is_said() -> None:
