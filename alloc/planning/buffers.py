@@ -59,8 +59,6 @@ class Knowledge:
     buffers
         The buffer of each class, or two, in pools of a plan, quarter by quarter; 0 where none is
         required.
-    used
-        The classes and pools that plans sent jobs to.
     mixes
         Of each pool and quarter all that plans sent there, at the largest load.
     measured
@@ -74,7 +72,6 @@ class Knowledge:
 
     corrections: dict[Pool, float] = field(default_factory=dict)
     buffers: Buffers = field(default_factory=dict)
-    used: set[TighteningKey] = field(default_factory=set)
     mixes: dict[tuple[Pool, int], Operation] = field(default_factory=dict)
     measured: set[Pool] = field(default_factory=set)
     enough: dict[Pool, float] = field(default_factory=dict)
@@ -127,7 +124,6 @@ def learn(
     settings
         How they are replayed.
     """
-    knowledge.used |= {key for operation in every for key in _keys(operation)}
     seen = [one for _, measured in replayed for one in measured]
     has_held = bool(seen) and all(one.holds for one in seen)
     knowledge.held |= has_held
@@ -201,7 +197,6 @@ def raise_buffers(
     bool
         Whether any buffer was raised: then a plan that costs more is the one worth a replay.
     """
-    knowledge.used |= {key for operation in every for key in _keys(operation)}
     short: dict[tuple[Pool, int], tuple[float, Operation]] = {}
     for operation in every:
         if not operation.has_goal:
@@ -281,9 +276,6 @@ def tightened(
 ) -> PlanningProblem:
     """Return a problem with the buffers that are known, and estimates for pools not used so far.
 
-    Where that would be too many decisions for the model, classes stay in the pools that plans have
-    sent them to (a trust region).
-
     Parameters
     ----------
     problem
@@ -291,7 +283,8 @@ def tightened(
     knowledge
         What is known.
     stay
-        The classes and pools of a plan where classes are to stay; None: they may go elsewhere.
+        The classes and pools where classes are to stay (a trust region); None: they may go
+        elsewhere, for what is estimated.
     measured_only
         Whether only buffers of pools that were measured are asked for, and no trust region is kept.
     """
@@ -306,12 +299,12 @@ def tightened(
     out: set[TighteningKey] = set()
     if measured_only:
         added = {at: gpus for at, gpus in added.items() if _pool_of(at[0]) in knowledge.measured}
-    elif stay is None and is_small(problem):
+    elif stay is None:
         for quarter in range(problem.num_quarters):
             for key, gpus in _estimates(problem, knowledge, quarter):
                 added[key, quarter] = max(gpus, added.get((key, quarter), 0.0))
     else:
-        stay = set(knowledge.used if stay is None else stay)
+        stay = set(stay)
         # A class of which no pool is known may go anywhere: it has to go somewhere.
         names = {name for name, *_ in stay}
         out = {key for key in _everywhere(problem) - stay if key[0] in names}

@@ -14,7 +14,6 @@ from alloc.planning import buffers
 from alloc.planning.buffers import (
     Knowledge,
     corrected,
-    is_small,
     learn,
     raise_buffers,
     tightened,
@@ -171,25 +170,9 @@ def test_a_small_problem_prices_every_move() -> None:
     asked = tightened(problem(), knowledge)
     priced = margins(asked)
     assert priced[key("short")] == (knowledge.buffers[key("short"), 0],)
-    assert is_small(asked)
     assert {k.gpu_type for k in priced} == {"a100", "h100"}
     assert all(part.factor == 1.0 for part in asked.tightening)
     assert all(part.margin > 0 for part in asked.tightening)
-
-
-def test_a_large_problem_stays_where_plans_have_sent_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The trust region: pools that were never used are shut, and what is known is asked for."""
-    monkeypatch.setattr(buffers, "_MAX_DECISIONS", 0)
-    knowledge = learned(pool(1, (SHORT, 7.9)), pool(3, (FILLER, 9.0), gpu_type="h100"))
-    asked = tightened(problem(), knowledge)
-    out = {part.key for part in asked.tightening if part.factor >= KEPT_OUT}
-    everywhere = {
-        (c.name, gpu, "hall", False) for c in problem().classes for gpu in ("a100", "h100")
-    }
-    used = {("short", "a100", "hall", False), ("filler", "h100", "hall", False)}
-    # Of gangs no pool is known: they may go anywhere.
-    assert out == {where for where in everywhere - used if where[0] != "gang"}
-    assert margins(asked) == {k: (g,) for (k, _), g in knowledge.buffers.items() if g > 0}
 
 
 def test_in_the_trust_region_classes_stay_and_one_of_no_known_pool_may_go_anywhere() -> None:

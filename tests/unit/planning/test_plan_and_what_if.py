@@ -69,15 +69,22 @@ def test_the_loop_ends_where_the_goals_hold_in_the_simulator(
     assert about in replayed.replayed.sentence
 
 
-def test_a_large_problem_is_planned_within_a_trust_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Classes go only where plans have sent them, and the goals hold all the same."""
-    monkeypatch.setattr("alloc.planning.buffers._MAX_DECISIONS", 0)
+@pytest.mark.parametrize(("max_decisions", "num_free"), [(0, 1), (1000, 2)])
+def test_later_plans_stay_within_a_trust_region(
+    monkeypatch: pytest.MonkeyPatch, max_decisions: int, num_free: int
+) -> None:
+    """Classes go only where replayed plans have sent them, and the goals hold all the same.
+
+    In a small problem from the third plan on, for the first is without buffers; else the second.
+    """
+    monkeypatch.setattr("alloc.planning.buffers._MAX_DECISIONS", max_decisions)
     found = plan(problem(), limits=EXACT, replay=REPLAY).replayed
     assert found is not None
     assert found.iterations[0].missed
     assert found.outcome == "holds"
+    assert len(found.iterations) > num_free
     used: set[tuple[str, str]] = set()
-    for one in found.iterations:
+    for number, one in enumerate(found.iterations):
         places = {
             (share.job_class, problem().classes[problem().class_index[share.job_class]]
              .options[share.option].gpu_type)
@@ -85,7 +92,7 @@ def test_a_large_problem_is_planned_within_a_trust_region(monkeypatch: pytest.Mo
         }  # fmt: skip
         out = {(t.job_class, t.gpu_type) for t in one.tightening if t.factor >= KEPT_OUT}
         assert not out & places
-        if used:
+        if number >= num_free:
             everywhere = {(c.name, o.gpu_type) for c in problem().classes for o in c.options}
             assert out >= everywhere - used
         used |= places
