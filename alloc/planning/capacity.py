@@ -21,6 +21,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from alloc.errors import InstanceError
 from alloc.planning.pools import Operation, Stream
@@ -29,7 +30,6 @@ from alloc.problems.right_sizing.demand import JobClass
 from alloc.problems.right_sizing.goals import ServiceGoal
 from alloc.problems.right_sizing.headroom import headroom, reference_gpus, tightening_factors
 from alloc.problems.right_sizing.problem import PlanningProblem
-from alloc.workload.queueing import erlang_c
 
 # Draws of arrivals and run times by which capacity is measured; those of the verdicts are others.
 _SIZING = 0
@@ -87,12 +87,31 @@ def _keeps(
         return False
     # Between whole numbers of servers the logarithm is about straight.
     whole, part = int(servers), servers - int(servers)
-    waits = erlang_c(whole, offered) if whole else 1.0
-    waits = math.pow(waits, 1 - part) * math.pow(max(erlang_c(whole + 1, offered), 1e-300), part)
+    waits = math.pow(_waits(whole, offered), 1 - part)
+    waits *= math.pow(max(_waits(whole + 1, offered), 1e-300), part)
     drain_per_hour = (servers - offered) / hours
     if goal.fraction is None:
         return waits / drain_per_hour <= wait_hours
     return waits * math.exp(-drain_per_hour * wait_hours) <= 1 - goal.fraction
+
+
+@lru_cache(maxsize=1024)
+def _blocked(offered: float) -> list[float]:
+    """Return Erlang B for 0, 1, ... servers, as far as it was asked for: the caller goes on."""
+    return [1.0]
+
+
+def _waits(servers: int, offered: float) -> float:
+    """Return Erlang C, as `alloc.workload.queueing.erlang_c`; one load is asked for many servers.
+
+    By the recursion from each number of servers to the next, which is stable.
+    """
+    if servers <= offered:
+        return 1.0
+    blocked = _blocked(offered)
+    for n in range(len(blocked), servers + 1):
+        blocked.append(offered * blocked[-1] / (n + offered * blocked[-1]))
+    return blocked[servers] / (1 - (offered / servers) * (1 - blocked[servers]))
 
 
 def reserved_gpus(problem: PlanningProblem, operation: Operation) -> float:

@@ -269,15 +269,22 @@ def _solved(
         The problem last solved with a plan, its result, and whether an interrupt ended it.
     """
     began = time.monotonic()
-    result = solve(now, None if last is None else last.result, seconds)
+
+    def left() -> float | None:
+        """Return the seconds of the next solve: half of the rest where another may follow."""
+        if seconds is None:
+            return None
+        return max(seconds - (time.monotonic() - began), 0.0) / (2 if more_solves else 1)
+
+    result = solve(now, None if last is None else last.result, left())
     is_over = result.certificate.limit == "interrupt"
     for _ in range(more_solves):
-        left = None if seconds is None else seconds - (time.monotonic() - began)
-        is_late = seconds is not None and left is not None and left < _LEAST_TIME * seconds
+        of_next = left()
+        is_late = seconds is not None and of_next is not None and of_next < _LEAST_TIME * seconds
         if result.solution is None or is_over or is_late or not raised(result.solution):
             break
         more = tighten()
-        again = solve(more, result, left)
+        again = solve(more, result, of_next)
         is_over = again.certificate.limit == "interrupt"
         if again.solution is None:
             # The formula asks for more than can be had; what can be had may hold.

@@ -9,12 +9,12 @@ import pytest
 from pools import FILLER, GANG, QUICK, SHORT, job_class, pool, problem
 
 from alloc.errors import InstanceError
-from alloc.planning.capacity import formula_gpus, holds, measured_gpus, reserved_gpus
+from alloc.planning.capacity import _waits, formula_gpus, holds, measured_gpus, reserved_gpus
 from alloc.planning.pools import Operation, Stream
 from alloc.planning.replay import ReplaySettings, replay
 from alloc.problems.right_sizing import JobClass, JobOption, ServiceGoal, Tightening
 from alloc.problems.right_sizing.headroom import headroom
-from alloc.workload.queueing import wait_in_queue
+from alloc.workload.queueing import erlang_c, wait_in_queue
 
 
 def of_gpus(gpus: int, load: float) -> Operation:
@@ -71,6 +71,13 @@ def test_for_single_gpus_the_formula_is_erlangs() -> None:
             for servers in (int(gpus) + 1, int(gpus))
         ]
         assert exceeding[0] <= 0.1 < exceeding[1]
+
+
+@pytest.mark.parametrize("load", [0.01, 0.7, 5.0, 77.3, 900.0])
+def test_the_chance_to_wait_is_erlangs_in_whatever_order_it_is_asked_for(load: float) -> None:
+    for servers in (int(load) + 40, int(load) + 1, int(load) + 3, int(load), 2000):
+        if servers:
+            assert _waits(servers, load) == pytest.approx(erlang_c(servers, load), rel=1e-9)
 
 
 def test_gangs_are_servers_of_their_size() -> None:

@@ -285,7 +285,9 @@ def test_the_solves_of_an_iteration_share_its_time(monkeypatch: pytest.MonkeyPat
         return solve_plan(tightened, EXACT, last)
 
     ended = plan_and_replay(problem(), solve, REPLAY, seconds=10.0)
-    assert given.count(10.0) == len(ended.iterations)
+    # Half of what is left: a plan that takes it all leaves time for one that has what it lacks.
+    assert given.count(10.0) == 1
+    assert given.count(5.0) == len(ended.iterations) - 1
     assert 0.6 * sum(given) <= 10.0 * len(ended.iterations)
 
 
