@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 import joblib
 
 from alloc.errors import worker_deaths
-from alloc.planning.capacity import formula_gpus, measured_gpus, reserved_gpus
+from alloc.planning.capacity import SIZING, formula_gpus, measured_gpus, reserved_gpus
 from alloc.planning.pools import Operation, Pool, Regime, Stream, operations_of
 from alloc.planning.replay import Measured, ReplaySettings
 from alloc.problems.right_sizing.demand import JobClass, MarginKey, Tightening, TighteningKey
@@ -102,6 +102,7 @@ def learn(
     every: Sequence[Operation],
     replayed: Sequence[tuple[Operation, Sequence[Measured]]],
     settings: ReplaySettings,
+    draw: int = 1,
 ) -> None:
     """Correct the formula by a replay, and set the buffers of the pools of the plan.
 
@@ -123,6 +124,9 @@ def learn(
         Those that were replayed, and what was measured there.
     settings
         How they are replayed.
+    draw
+        The draw by which they were replayed. What a regime requires that missed a goal is measured
+        by it too: other draws may be kinder, and the next verdict is by another one.
     """
     seen = [one for _, measured in replayed for one in measured]
     has_held = bool(seen) and all(one.holds for one in seen)
@@ -152,16 +156,20 @@ def learn(
             # so the plan is one of those with these buffers, and the next one costs no more. Where
             # they do not, no more than a plan had that held: to measure is to draw other jobs.
             most = knowledge.enough.get(pool, math.inf) if has_missed else slack[pool]
-            to_measure += [
-                (operation, _least(operation, measured), most) for operation, measured in found
-            ]
+            for operation, measured in found:
+                missed = not all(one.holds for one in measured)
+                # More than it had when it missed, whatever the draws say.
+                step = _LEAST_STEP * max(operation.hosts, default=1)
+                least = ratio(operation, operation.gpus + step) if missed else 0.0
+                for by in (SIZING, draw) if missed else (SIZING,):
+                    to_measure.append((operation, by, least, most))
         elif all(measured for _, measured in found):
             has = min(ratio(operation, operation.gpus) for operation, _ in found)
             knowledge.correct(pool, min(knowledge.correction(pool), has))
-    guesses = [knowledge.required(operation) for operation, _, _ in to_measure]
-    sizes = _measure([operation for operation, _, _ in to_measure], guesses, settings)
+    calls = [(one, knowledge.required(one), by) for one, by, _, _ in to_measure]
+    sizes = _measure(calls, settings)
     corrections: dict[Pool, float] = {}
-    for (operation, least, most), gpus in zip(to_measure, sizes, strict=True):
+    for (operation, _, least, most), gpus in zip(to_measure, sizes, strict=True):
         required = max(min(ratio(operation, gpus), most), least)
         corrections[operation.pool] = max(required, corrections.get(operation.pool, 0.0))
     for pool, correction in corrections.items():
@@ -169,13 +177,6 @@ def learn(
         knowledge.correct(pool, correction)
     operations = [*(operation for operation, _ in replayed), *_largest(every).values()]
     knowledge.buffers |= _buffers(knowledge, problem, every, operations)
-
-
-def _least(operation: Operation, measured: Sequence[Measured]) -> float:
-    """Return what a regime requires at least, over the formula: more than it had when it missed."""
-    if all(one.holds for one in measured):
-        return 0.0
-    return ratio(operation, operation.gpus + _LEAST_STEP * max(operation.hosts, default=1))
 
 
 def raise_buffers(
@@ -350,14 +351,11 @@ def _pool_of(key: MarginKey) -> Pool:
     return Pool(key.gpu_type, key.site, key.spot)
 
 
-def _measure(
-    operations: Sequence[Operation], guesses: Sequence[float], settings: ReplaySettings
-) -> list[int]:
-    """Return what pools require by simulation, in parallel if the settings say so."""
-    calls = zip(operations, guesses, strict=True)
-    if settings.workers == 1 or len(operations) < 2:
-        return [measured_gpus(operation, settings, guess) for operation, guess in calls]
-    jobs = (joblib.delayed(measured_gpus)(operation, settings, guess) for operation, guess in calls)
+def _measure(calls: Sequence[tuple[Operation, float, int]], settings: ReplaySettings) -> list[int]:
+    """Return what pools require, from guesses and by draws, in parallel if the settings say so."""
+    if settings.workers == 1 or len(calls) < 2:
+        return [measured_gpus(one, settings, guess, draw) for one, guess, draw in calls]
+    jobs = (joblib.delayed(measured_gpus)(one, settings, guess, draw) for one, guess, draw in calls)
     with worker_processes(settings.workers) as parallel, worker_deaths("measuring capacity"):
         return list(parallel(jobs))
 

@@ -32,7 +32,7 @@ from alloc.problems.right_sizing.headroom import headroom, reference_gpus, tight
 from alloc.problems.right_sizing.problem import PlanningProblem
 
 # Draws of arrivals and run times by which capacity is measured; those of the verdicts are others.
-_SIZING = 0
+SIZING = 0
 # Parts of a host to which capacity is measured. Finer is beyond what the draws say: in a pool of
 # three hosts of eight GPUs, two GPUs are a twelfth.
 _PARTS = 4
@@ -126,7 +126,9 @@ def reserved_gpus(problem: PlanningProblem, operation: Operation) -> float:
     return total
 
 
-def measured_gpus(operation: Operation, settings: ReplaySettings, guess: float) -> int:
+def measured_gpus(
+    operation: Operation, settings: ReplaySettings, guess: float, draw: int = SIZING
+) -> int:
     """Return the fewest GPUs with which the goals of a pool hold in simulation.
 
     Found by steps from a guess that double, then by bisection; every trial replays the same jobs on
@@ -141,6 +143,8 @@ def measured_gpus(operation: Operation, settings: ReplaySettings, guess: float) 
         How it is replayed.
     guess
         GPUs from which to search, as from `formula_gpus`.
+    draw
+        Draw of arrivals and run times.
 
     Raises
     ------
@@ -164,16 +168,18 @@ def measured_gpus(operation: Operation, settings: ReplaySettings, guess: float) 
     least = max(math.ceil((operation.load - others) / part), 1)
     high = max(math.ceil((guess - others) / part), least)
     low, step = least - 1, 1
-    if holds(with_parts(high), settings):
-        while high - step > low and holds(with_parts(high - step), settings):
+    if holds(with_parts(high), settings, draw):
+        while high - step > low and holds(with_parts(high - step), settings, draw):
             high, step = high - step, 2 * step
         low = max(high - step, low)
     else:
         low = high
-        while not holds(with_parts(low + step), settings):
+        while not holds(with_parts(low + step), settings, draw):
             low, step = low + step, 2 * step
             if step > 2**_MAX_DOUBLINGS:
-                missed = [m.job_class for m in replay(operation, settings) if not m.holds]
+                missed = [
+                    m.job_class for m in replay(operation, settings, draw=draw) if not m.holds
+                ]
                 raise InstanceError(
                     f"pool {operation.pool}: scheduler {settings.scheduler} misses the goal of "
                     f"{', '.join(missed)} with any number of hosts; choose another scheduler or "
@@ -182,10 +188,10 @@ def measured_gpus(operation: Operation, settings: ReplaySettings, guess: float) 
         high = low + step
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(with_parts(middle), settings) else (middle, high)
+        low, high = (low, middle) if holds(with_parts(middle), settings, draw) else (middle, high)
     return high * part + others
 
 
-def holds(operation: Operation, settings: ReplaySettings) -> bool:
-    """Return whether the goals of a pool hold, as a verdict says it, by draws of their own."""
-    return all(found.holds for found in replay(operation, settings, draw=_SIZING))
+def holds(operation: Operation, settings: ReplaySettings, draw: int = SIZING) -> bool:
+    """Return whether the goals of a pool hold, as a verdict says it."""
+    return all(found.holds for found in replay(operation, settings, draw=draw))

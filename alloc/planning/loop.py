@@ -238,7 +238,7 @@ def _iterate(
             tell(f"iteration {number}: measuring the capacity that is required")
             found = tuple(zip(operations, measured, strict=True))
             try:
-                learn(knowledge, shared, margins(now).keys(), every, found, settings)
+                learn(knowledge, shared, margins(now).keys(), every, found, settings, number)
             except InstanceError:
                 if not any(before.holds for before in iterations):
                     raise
