@@ -63,8 +63,6 @@ class Knowledge:
         Of each pool and quarter all that plans sent there, at the largest load.
     measured
         The pools of which it was measured what they require.
-    enough
-        The same ratio with which the pools of the last plan that held kept their goals.
     held
         Whether the goals of some plan held. Until then corrections only rise: each plan sends other
         jobs to a pool, and what it lacked once is not forgotten because another mix needed less.
@@ -74,7 +72,6 @@ class Knowledge:
     buffers: Buffers = field(default_factory=dict)
     mixes: dict[tuple[Pool, int], Operation] = field(default_factory=dict)
     measured: set[Pool] = field(default_factory=set)
-    enough: dict[Pool, float] = field(default_factory=dict)
     held: bool = False
 
     def correct(self, pool: Pool, ratio: float) -> None:
@@ -129,16 +126,7 @@ def learn(
         by it too: other draws may be kinder, and the next verdict is by another one.
     """
     seen = [one for _, measured in replayed for one in measured]
-    has_held = bool(seen) and all(one.holds for one in seen)
-    knowledge.held |= has_held
-    # What the pools of this plan have, over the formula, in the regime with the least of it.
-    slack: dict[Pool, float] = {}
-    for operation in every:
-        if operation.has_goal:
-            has = ratio(operation, operation.gpus)
-            slack[operation.pool] = min(has, slack.get(operation.pool, math.inf))
-    if has_held:
-        knowledge.enough = slack
+    knowledge.held |= bool(seen) and all(one.holds for one in seen)
     by_pool: dict[Pool, list[tuple[Operation, Sequence[Measured]]]] = defaultdict(list)
     for operation, measured in replayed:
         if operation.has_goal:
@@ -152,10 +140,10 @@ def learn(
             for operation, _ in found
         )
         if has_missed or is_asked:
-            # Where the goals hold, no regime requires more than it has, whatever the formula says:
-            # so the plan is one of those with these buffers, and the next one costs no more. Where
-            # they do not, no more than a plan had that held: to measure is to draw other jobs.
-            most = knowledge.enough.get(pool, math.inf) if has_missed else slack[pool]
+            # Where the goals hold, no regime requires more than it has, whatever other draws say:
+            # the next plan costs no more on account of what was replayed.
+            has = min(ratio(operation, operation.gpus) for operation, _ in found)
+            most = math.inf if has_missed else has
             for operation, measured in found:
                 missed = not all(one.holds for one in measured)
                 # More than it had when it missed, whatever the draws say.
