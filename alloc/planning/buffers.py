@@ -74,10 +74,10 @@ class Knowledge:
     measured: set[Pool] = field(default_factory=set)
     held: bool = False
 
-    def correct(self, pool: Pool, ratio: float) -> None:
-        """Note what a pool was seen to require, over the formula."""
+    def correct(self, pool: Pool, required: float) -> None:
+        """Note what a pool was seen to require beyond its load, over what the formula says."""
         before = 0.0 if self.held else self.corrections.get(pool, 0.0)
-        self.corrections[pool] = max(ratio, before)
+        self.corrections[pool] = max(required, before)
 
     def correction(self, pool: Pool) -> float:
         """Return what a pool requires beyond its load, over what the formula says."""

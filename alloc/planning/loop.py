@@ -37,7 +37,7 @@ Solve = Callable[[PlanningProblem, Result[Plan] | None, float | None], Result[Pl
 # class; a plan with buffers may undercut it.
 _NEAR = 0.02
 # Solves until a plan has what its pools require by formula; then it is replayed whatever it has.
-# Most need two or three, and each is quick where all of this is done.
+# Most need two or three.
 _MAX_SOLVES = 8
 # Part of the time of an iteration that must be left for another solve to be worth beginning.
 _LEAST_TIME = 0.05
@@ -135,10 +135,10 @@ def plan_and_replay(
     The first plan takes goals class by class, as the model does. From then on the model keeps
     capacity buffers (`alloc.planning.buffers`): what the classes that share a pool require together
     by a queueing formula, corrected by what the simulator measures in the pools of the plans, up or
-    down. Once the goals hold, and in the last two iterations, classes stay in the pools that the
-    best plan sent them to, for its capacity is what was measured (a trust region). The answer is
-    the cheapest plan whose goals hold. Every iteration draws jobs of its own,
-    and capacity is measured by other draws: no plan is judged by what it was made for.
+    down. From the third iteration on, and in large problems from the second, classes stay in pools
+    that some replayed plan sent them to, for their capacity is known (a trust region). The answer
+    is the cheapest plan whose goals hold. Every iteration draws jobs of its own, and capacity is
+    measured by draws of before: no plan is judged by what it was made for.
 
     Parameters
     ----------
