@@ -21,7 +21,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 from alloc.errors import InstanceError
 from alloc.planning.pools import Operation, Stream
@@ -36,7 +35,7 @@ SIZING = 0
 # Parts of a host to which capacity is measured. Finer is beyond what the draws say: in a pool of
 # three hosts of eight GPUs, two GPUs are a twelfth.
 _PARTS = 4
-# With a thousand times its hosts, in parts, a pool that misses its goals is not short of hosts.
+# With two thousand hosts more, in parts, a pool that misses its goals is not short of hosts.
 _MAX_DOUBLINGS = 12
 # The formula is known to a host or two; a thousandth of the load is beyond its accuracy.
 _ACCURACY = 1e-3
@@ -67,9 +66,10 @@ def formula_gpus(streams: Sequence[Stream], job_class: JobClass) -> float:
     own = [stream.hours for stream in streams if stream.job_class.name == job_class.name]
     wait_hours = max(goal.wait_hours(max(own)), 0.0)
     low, high = load, load + gang
+    blocked = [1.0]
 
     def keeps(gpus: float) -> bool:
-        return _keeps(goal, wait_hours, gpus / peakedness, load / peakedness, hours)
+        return _keeps(goal, wait_hours, gpus / peakedness, load / peakedness, hours, blocked)
 
     while not keeps(high):
         low, high = high, high + 2 * (high - load)
@@ -80,35 +80,34 @@ def formula_gpus(streams: Sequence[Stream], job_class: JobClass) -> float:
 
 
 def _keeps(
-    goal: ServiceGoal, wait_hours: float, servers: float, offered: float, hours: float
+    goal: ServiceGoal,
+    wait_hours: float,
+    servers: float,
+    offered: float,
+    hours: float,
+    blocked: list[float],
 ) -> bool:
     """Return whether a goal holds with so many servers, which need not be whole (M/M/c)."""
     if servers <= offered:
         return False
     # Between whole numbers of servers the logarithm is about straight.
     whole, part = int(servers), servers - int(servers)
-    waits = math.pow(_waits(whole, offered), 1 - part)
-    waits *= math.pow(max(_waits(whole + 1, offered), 1e-300), part)
+    waits = math.pow(_waits(whole, offered, blocked), 1 - part)
+    waits *= math.pow(max(_waits(whole + 1, offered, blocked), 1e-300), part)
     drain_per_hour = (servers - offered) / hours
     if goal.fraction is None:
         return waits / drain_per_hour <= wait_hours
     return waits * math.exp(-drain_per_hour * wait_hours) <= 1 - goal.fraction
 
 
-@lru_cache(maxsize=1024)
-def _blocked(offered: float) -> list[float]:
-    """Return Erlang B for 0, 1, ... servers, as far as it was asked for: the caller goes on."""
-    return [1.0]
-
-
-def _waits(servers: int, offered: float) -> float:
+def _waits(servers: int, offered: float, blocked: list[float]) -> float:
     """Return Erlang C, as `alloc.workload.queueing.erlang_c`; one load is asked for many servers.
 
-    By the recursion from each number of servers to the next, which is stable.
+    By the recursion from each number of servers to the next, which is stable. ``blocked`` is Erlang
+    B of this load for 0, 1, ... servers, as far as it was asked for; it begins as ``[1.0]``.
     """
     if servers <= offered:
         return 1.0
-    blocked = _blocked(offered)
     for n in range(len(blocked), servers + 1):
         blocked.append(offered * blocked[-1] / (n + offered * blocked[-1]))
     return blocked[servers] / (1 - (offered / servers) * (1 - blocked[servers]))

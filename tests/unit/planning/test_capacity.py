@@ -75,9 +75,12 @@ def test_for_single_gpus_the_formula_is_erlangs() -> None:
 
 @pytest.mark.parametrize("load", [0.01, 0.7, 5.0, 77.3, 900.0])
 def test_the_chance_to_wait_is_erlangs_in_whatever_order_it_is_asked_for(load: float) -> None:
+    blocked = [1.0]
     for servers in (int(load) + 40, int(load) + 1, int(load) + 3, int(load), 2000):
         if servers:
-            assert _waits(servers, load) == pytest.approx(erlang_c(servers, load), rel=1e-9)
+            assert _waits(servers, load, blocked) == pytest.approx(
+                erlang_c(servers, load), rel=1e-9
+            )
 
 
 def test_gangs_are_servers_of_their_size() -> None:
