@@ -38,8 +38,6 @@ _MAX_DECISIONS = 1000
 # which capacity is measured say: any part makes the model add a host.
 _LEAST_STEP = 0.05
 
-# GPUs beyond its load that a pool is taken to require at least: by less nothing is divided.
-_LEAST_BEYOND = 1e-3
 # GPUs by which a buffer must be too small to be worth another solve.
 _NOTHING = 0.5
 
@@ -251,9 +249,12 @@ def corrected(streams: Sequence[Stream], formula: float, correction: float) -> f
 
 
 def ratio(operation: Operation, gpus: float) -> float:
-    """Return so many GPUs of a pool, beyond its load, over what the formula says."""
+    """Return so many GPUs of a pool with a goal, beyond its load, over what the formula says.
+
+    With a goal the formula says more than the load, however loose the goal is.
+    """
     beyond = required_by_formula(operation) - operation.load
-    return max(gpus - operation.load, 0.0) / max(beyond, _LEAST_BEYOND)
+    return max(gpus - operation.load, 0.0) / beyond
 
 
 def tightened(

@@ -16,6 +16,7 @@ from alloc.planning.buffers import (
     corrected,
     learn,
     raise_buffers,
+    ratio,
     tightened,
     with_shared_pools,
 )
@@ -198,16 +199,17 @@ def test_corrections_only_rise_until_the_goals_hold() -> None:
 
 def test_what_missed_by_unlucky_draws_is_given_what_holds_by_them() -> None:
     """Draws for sizing may be kinder than those of the verdict; both are evidence."""
-    for hosts in range(2, 7):
-        one = pool(hosts, (SHORT, 12.0), (GANG, 8.0))
-        for draw in range(1, 6):
-            found = replay(one, QUICK, draw=draw)
-            if not all(m.holds for m in found):
-                knowledge = Knowledge()
-                learn(knowledge, problem(), (), [one], [(one, found)], QUICK, draw)
-                given = reserved_gpus(problem(), one) + kept(knowledge, one)
-                parts = {8: int(given + 1e-6) // 8, 1: int(given + 1e-6) % 8}
-                assert holds(dataclasses.replace(one, hosts=parts), QUICK, draw)
+    one = pool(3, (SHORT, 12.0), (GANG, 8.0))
+    by_others = measured_gpus(one, QUICK, one.gpus)
+    for draw in (1, 5):
+        assert measured_gpus(one, QUICK, one.gpus, draw) > by_others
+        knowledge = Knowledge()
+        found = replay(one, QUICK, draw=draw)
+        assert not all(m.holds for m in found)
+        learn(knowledge, problem(), (), [one], [(one, found)], QUICK, draw)
+        given = reserved_gpus(problem(), one) + kept(knowledge, one)
+        parts = {8: int(given + 1e-6) // 8, 1: int(given + 1e-6) % 8}
+        assert holds(dataclasses.replace(one, hosts=parts), QUICK, draw)
 
 
 @pytest.mark.parametrize("gang", [1, 8])
@@ -221,6 +223,25 @@ def test_a_correction_is_for_what_is_beyond_the_load_and_holds_at_other_loads(ga
         half = corrected(streams, formula, 0.5)
         assert half == pytest.approx(max((load + formula) / 2, gang))
         assert corrected(streams, formula, 0.0) == max(load, gang)
+
+
+@pytest.mark.parametrize("gang", [1, 3, 8])
+@pytest.mark.parametrize(
+    ("wait_hours", "fraction"), [(0.0, 0.95), (0.5, 0.95), (0.5, None), (1e6, 0.95), (1e6, None)]
+)
+def test_what_was_measured_is_what_is_required_however_loose_the_goal(
+    gang: int, wait_hours: float, fraction: float | None
+) -> None:
+    """The ratio divides by what the formula adds to the load, be it a thousandth of a GPU."""
+    option = dataclasses.replace(SHORT.options[0], gpus=gang)
+    goal = ServiceGoal("wait", wait_hours, fraction)
+    sized = dataclasses.replace(SHORT, options=(option,), goal=goal)
+    for load in (1e-3, 1.0, 7.9, 300.0):
+        one, knowledge = pool(1, (sized, load)), Knowledge()
+        for gpus in (8, 24, 320):
+            knowledge.corrections[one.pool] = ratio(one, gpus)
+            required = max(gpus, load, gang)
+            assert knowledge.required(one) == pytest.approx(required, rel=1e-9)
 
 
 def two_quarters(*tightening: Tightening) -> PlanningProblem:
