@@ -181,8 +181,8 @@ def measured_gpus(
                 ]
                 raise InstanceError(
                     f"pool {operation.pool}: scheduler {settings.scheduler} misses the goal of "
-                    f"{', '.join(missed)} with any number of hosts; choose another scheduler or "
-                    "goal."
+                    f"{', '.join(missed)} with any number of hosts, by the jobs drawn; choose "
+                    "another scheduler or goal, or replay more jobs if run times vary."
                 )
         high = low + step
     while high - low > 1:

@@ -98,7 +98,8 @@ class Measured:
     wanted
         The fraction of jobs that was to keep the goal, or the most hours on average.
     value
-        The fraction that did, or the hours on average, with its 95 % interval.
+        The fraction that did, or the hours on average, with the 95 % interval of so many
+        replications; that they went on while it had the goal within it is not allowed for.
     holds
         Whether the goal holds, by the mean over the replications.
     in_hours
