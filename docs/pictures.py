@@ -97,7 +97,8 @@ def pictures() -> dict[str, str]:
     """Return every picture of the page by its name."""
     instance = load("elastic-tiny/01")
     problem = load_stored_planning("planning-tiny")
-    replay = ReplaySettings(jobs=20, replications=2, regimes=1)
+    # With FIFO a recursion stands in for the simulator, inside planning.
+    replay = ReplaySettings("srtf", jobs=20, replications=2, regimes=1)
     return {
         "rooms": picture_of_rooms(),
         "solve": picture_of_calls(lambda: alloc.solve(instance)),

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 import joblib
 
 from alloc.errors import worker_deaths
-from alloc.planning.capacity import formula_gpus, measured_gpus, reserved_gpus, surely_holds
+from alloc.planning.capacity import SIZING, formula_gpus, measured_gpus, reserved_gpus
 from alloc.planning.pools import Operation, Pool, Regime, Stream, operations_of
 from alloc.planning.replay import Measured, ReplaySettings
 from alloc.problems.right_sizing.demand import JobClass, MarginKey, Tightening, TighteningKey
@@ -52,18 +52,15 @@ class Knowledge:
     Parameters
     ----------
     corrections
-        GPUs that a pool requires beyond the formula, as measured; below 0 where it needs less.
+        What a pool requires beyond its load, as measured, over what the formula says; below 1 where
+        it needs less. A ratio holds for other loads and mixes too, a number of GPUs would not.
     buffers
         The buffer of each class, or two, in pools of a plan, quarter by quarter; 0 where none is
         required.
-    used
-        The classes and pools that plans sent jobs to.
     mixes
         Of each pool and quarter all that plans sent there, at the largest load.
     measured
         The pools of which it was measured what they require.
-    enough
-        GPUs beyond the formula with which the pools of the last plan that held kept their goals.
     held
         Whether the goals of some plan held. Until then corrections only rise: each plan sends other
         jobs to a pool, and what it lacked once is not forgotten because another mix needed less.
@@ -71,22 +68,26 @@ class Knowledge:
 
     corrections: dict[Pool, float] = field(default_factory=dict)
     buffers: Buffers = field(default_factory=dict)
-    used: set[TighteningKey] = field(default_factory=set)
     mixes: dict[tuple[Pool, int], Operation] = field(default_factory=dict)
     measured: set[Pool] = field(default_factory=set)
-    enough: dict[Pool, float] = field(default_factory=dict)
     held: bool = False
 
-    def correct(self, pool: Pool, gpus: float) -> None:
-        """Note what a pool was seen to require beyond the formula, GPUs."""
-        before = -math.inf if self.held else self.corrections.get(pool, -math.inf)
-        self.corrections[pool] = max(gpus, before)
+    def correct(self, pool: Pool, required: float) -> None:
+        """Note what a pool was seen to require beyond its load, over what the formula says."""
+        before = 0.0 if self.held else self.corrections.get(pool, 0.0)
+        self.corrections[pool] = max(required, before)
 
     def correction(self, pool: Pool) -> float:
-        """Return what a pool requires beyond the formula, GPUs."""
+        """Return what a pool requires beyond its load, over what the formula says."""
         if pool in self.corrections or not self.corrections:
-            return self.corrections.get(pool, 0.0)
+            return self.corrections.get(pool, 1.0)
         return statistics.median(self.corrections.values())
+
+    def required(self, operation: Operation) -> float:
+        """Return the GPUs with which a pool keeps its goals, as far as known."""
+        return corrected(
+            operation.streams, required_by_formula(operation), self.correction(operation.pool)
+        )
 
 
 def learn(
@@ -96,11 +97,13 @@ def learn(
     every: Sequence[Operation],
     replayed: Sequence[tuple[Operation, Sequence[Measured]]],
     settings: ReplaySettings,
+    draw: int = 1,
 ) -> None:
     """Correct the formula by a replay, and set the buffers of the pools of the plan.
 
-    Measured is what the tightest regime of a pool requires if a goal was missed there, or if the
-    pool keeps a buffer. A pool without one that surely held requires no more than it had.
+    Measured is what the replayed regimes of a pool require if a goal was missed there, or if the
+    pool keeps a buffer; the largest counts. A pool without one that held requires no more than it
+    had.
 
     Parameters
     ----------
@@ -116,54 +119,48 @@ def learn(
         Those that were replayed, and what was measured there.
     settings
         How they are replayed.
+    draw
+        The draw by which they were replayed. What a regime requires that missed a goal is measured
+        by it too: other draws may be kinder, and the next verdict is by another one.
     """
-    knowledge.used |= {key for operation in every for key in _keys(operation)}
     seen = [one for _, measured in replayed for one in measured]
-    has_held = bool(seen) and all(one.holds for one in seen)
-    knowledge.held |= has_held
-    # What the pools of this plan have beyond the formula, in the regime with the least of it.
-    slack: dict[Pool, float] = {}
-    for operation in every:
-        if operation.has_goal:
-            beyond = operation.gpus - required_by_formula(operation)
-            slack[operation.pool] = min(beyond, slack.get(operation.pool, math.inf))
-    if has_held:
-        knowledge.enough = slack
+    knowledge.held |= bool(seen) and all(one.holds for one in seen)
     by_pool: dict[Pool, list[tuple[Operation, Sequence[Measured]]]] = defaultdict(list)
     for operation, measured in replayed:
         if operation.has_goal:
             by_pool[operation.pool].append((operation, measured))
     to_measure = []
     for pool, found in by_pool.items():
-        missed = [operation for operation, measured in found if not all(m.holds for m in measured)]
-        if missed:
-            worst = max(missed, key=lambda o: required_by_formula(o) - o.gpus)
-            least = worst.gpus + _LEAST_STEP * max(worst.hosts, default=1)
-            # No more than a plan had that held: to be sure may take far more than to hold.
-            enough = required_by_formula(worst) + knowledge.enough.get(pool, math.inf)
-            to_measure.append((worst, least, enough))
-        elif any(
+        has_missed = not all(m.holds for _, measured in found for m in measured)
+        is_asked = any(
             _pool_of(key) == pool and key.job_classes <= _names(operation)
             for key in asked
             for operation, _ in found
-        ):
-            tightest = max((o for o, _ in found), key=lambda o: required_by_formula(o) - o.gpus)
-            # Where the goals hold, no regime requires more than it has, whatever the formula says:
-            # so the plan is one of those with these buffers, and the next one costs no more.
-            to_measure.append((tightest, 0.0, required_by_formula(tightest) + slack[pool]))
-        elif all(measured and all(map(surely_holds, measured)) for _, measured in found):
-            beyond = min(operation.gpus - required_by_formula(operation) for operation, _ in found)
-            knowledge.correct(pool, min(knowledge.correction(pool), beyond))
-    guesses = [
-        required_by_formula(operation) + knowledge.correction(operation.pool)
-        for operation, _, _ in to_measure
-    ]
-    sizes = _measure([o for o, _, _ in to_measure], guesses, settings)
-    for (operation, least, most), gpus in zip(to_measure, sizes, strict=True):
-        # Hosts come whole: half a host fewer is as near as is known.
-        required = max(min(gpus - max(operation.hosts, default=1) / 2, most), least)
-        knowledge.measured.add(operation.pool)
-        knowledge.correct(operation.pool, required - required_by_formula(operation))
+        )
+        if has_missed or is_asked:
+            # Where the goals hold, no regime requires more than it has, whatever other draws say:
+            # the next plan costs no more on account of what was replayed.
+            has = min(ratio(operation, operation.gpus) for operation, _ in found)
+            most = math.inf if has_missed else has
+            for operation, measured in found:
+                missed = not all(one.holds for one in measured)
+                # More than it had when it missed, whatever the draws say.
+                step = _LEAST_STEP * max(operation.hosts, default=1)
+                least = ratio(operation, operation.gpus + step) if missed else 0.0
+                for by in (SIZING, draw) if missed else (SIZING,):
+                    to_measure.append((operation, by, least, most))
+        elif all(measured for _, measured in found):
+            has = min(ratio(operation, operation.gpus) for operation, _ in found)
+            knowledge.correct(pool, min(knowledge.correction(pool), has))
+    calls = [(one, knowledge.required(one), by) for one, by, _, _ in to_measure]
+    sizes = _measure(calls, settings)
+    corrections: dict[Pool, float] = {}
+    for (operation, _, least, most), gpus in zip(to_measure, sizes, strict=True):
+        required = max(min(ratio(operation, gpus), most), least)
+        corrections[operation.pool] = max(required, corrections.get(operation.pool, 0.0))
+    for pool, correction in corrections.items():
+        knowledge.measured.add(pool)
+        knowledge.correct(pool, correction)
     operations = [*(operation for operation, _ in replayed), *_largest(every).values()]
     knowledge.buffers |= _buffers(knowledge, problem, every, operations)
 
@@ -187,13 +184,11 @@ def raise_buffers(
     bool
         Whether any buffer was raised: then a plan that costs more is the one worth a replay.
     """
-    knowledge.used |= {key for operation in every for key in _keys(operation)}
     short: dict[tuple[Pool, int], tuple[float, Operation]] = {}
     for operation in every:
         if not operation.has_goal:
             continue
-        required = required_by_formula(operation) + knowledge.correction(operation.pool)
-        missing = required - operation.gpus
+        missing = knowledge.required(operation) - operation.gpus
         where = operation.pool, operation.regime.quarter
         if missing > short.get(where, (0.0, operation))[0]:
             short[where] = missing, operation
@@ -244,6 +239,24 @@ def required_by_formula(operation: Operation) -> float:
     return max(formula_gpus(operation.streams, job_class) for job_class in classes.values())
 
 
+def corrected(streams: Sequence[Stream], formula: float, correction: float) -> float:
+    """Return the GPUs that a pool requires: what the formula says beyond the load is corrected.
+
+    No correction makes a pool smaller than its largest gang.
+    """
+    load = math.fsum(stream.load for stream in streams)
+    return max(load + correction * (formula - load), *(float(stream.gpus) for stream in streams))
+
+
+def ratio(operation: Operation, gpus: float) -> float:
+    """Return so many GPUs of a pool with a goal, beyond its load, over what the formula says.
+
+    With a goal the formula says more than the load, however loose the goal is.
+    """
+    beyond = required_by_formula(operation) - operation.load
+    return max(gpus - operation.load, 0.0) / beyond
+
+
 def tightened(
     problem: PlanningProblem,
     knowledge: Knowledge,
@@ -253,9 +266,6 @@ def tightened(
 ) -> PlanningProblem:
     """Return a problem with the buffers that are known, and estimates for pools not used so far.
 
-    Where that would be too many decisions for the model, classes stay in the pools that plans have
-    sent them to (a trust region).
-
     Parameters
     ----------
     problem
@@ -263,7 +273,8 @@ def tightened(
     knowledge
         What is known.
     stay
-        The classes and pools of a plan where classes are to stay; None: they may go elsewhere.
+        The classes and pools where classes are to stay (a trust region); None: they may go
+        elsewhere, for what is estimated.
     measured_only
         Whether only buffers of pools that were measured are asked for, and no trust region is kept.
     """
@@ -278,12 +289,12 @@ def tightened(
     out: set[TighteningKey] = set()
     if measured_only:
         added = {at: gpus for at, gpus in added.items() if _pool_of(at[0]) in knowledge.measured}
-    elif stay is None and is_small(problem):
+    elif stay is None:
         for quarter in range(problem.num_quarters):
             for key, gpus in _estimates(problem, knowledge, quarter):
                 added[key, quarter] = max(gpus, added.get((key, quarter), 0.0))
     else:
-        stay = set(knowledge.used if stay is None else stay)
+        stay = set(stay)
         # A class of which no pool is known may go anywhere: it has to go somewhere.
         names = {name for name, *_ in stay}
         out = {key for key in _everywhere(problem) - stay if key[0] in names}
@@ -329,14 +340,11 @@ def _pool_of(key: MarginKey) -> Pool:
     return Pool(key.gpu_type, key.site, key.spot)
 
 
-def _measure(
-    operations: Sequence[Operation], guesses: Sequence[float], settings: ReplaySettings
-) -> list[int]:
-    """Return what pools require by simulation, in parallel if the settings say so."""
-    calls = zip(operations, guesses, strict=True)
-    if settings.workers == 1 or len(operations) < 2:
-        return [measured_gpus(operation, settings, guess) for operation, guess in calls]
-    jobs = (joblib.delayed(measured_gpus)(operation, settings, guess) for operation, guess in calls)
+def _measure(calls: Sequence[tuple[Operation, float, int]], settings: ReplaySettings) -> list[int]:
+    """Return what pools require, from guesses and by draws, in parallel if the settings say so."""
+    if settings.workers == 1 or len(calls) < 2:
+        return [measured_gpus(one, settings, guess, draw) for one, guess, draw in calls]
+    jobs = (joblib.delayed(measured_gpus)(one, settings, guess, draw) for one, guess, draw in calls)
     with worker_processes(settings.workers) as parallel, worker_deaths("measuring capacity"):
         return list(parallel(jobs))
 
@@ -364,7 +372,8 @@ def _buffers_of(
         for name in order[: i + 1]:
             job_class = by_name[name][0].job_class
             if job_class.goal is not None:
-                required = formula_gpus(part.streams, job_class) + correction
+                formula = formula_gpus(part.streams, job_class)
+                required = corrected(part.streams, formula, correction)
                 yield _key(operation.pool, {name, order[i]}), max(required - reserved, 0.0)
 
 

@@ -24,16 +24,18 @@ from collections.abc import Sequence
 
 from alloc.errors import InstanceError
 from alloc.planning.pools import Operation, Stream
-from alloc.planning.replay import Measured, ReplaySettings, replay
+from alloc.planning.replay import ReplaySettings, replay
 from alloc.problems.right_sizing.demand import JobClass
 from alloc.problems.right_sizing.goals import ServiceGoal
 from alloc.problems.right_sizing.headroom import headroom, reference_gpus, tightening_factors
 from alloc.problems.right_sizing.problem import PlanningProblem
-from alloc.workload.queueing import erlang_c
 
 # Draws of arrivals and run times by which capacity is measured; those of the verdicts are others.
-_SIZING = 0
-# With four thousand times its hosts a pool that misses its goals is not short of hosts.
+SIZING = 0
+# Parts of a host to which capacity is measured. Finer is beyond what the draws say: in a pool of
+# three hosts of eight GPUs, two GPUs are a twelfth.
+_PARTS = 4
+# With two thousand hosts more, in parts, a pool that misses its goals is not short of hosts.
 _MAX_DOUBLINGS = 12
 # The formula is known to a host or two; a thousandth of the load is beyond its accuracy.
 _ACCURACY = 1e-3
@@ -64,9 +66,10 @@ def formula_gpus(streams: Sequence[Stream], job_class: JobClass) -> float:
     own = [stream.hours for stream in streams if stream.job_class.name == job_class.name]
     wait_hours = max(goal.wait_hours(max(own)), 0.0)
     low, high = load, load + gang
+    blocked = [1.0]
 
     def keeps(gpus: float) -> bool:
-        return _keeps(goal, wait_hours, gpus / peakedness, load / peakedness, hours)
+        return _keeps(goal, wait_hours, gpus / peakedness, load / peakedness, hours, blocked)
 
     while not keeps(high):
         low, high = high, high + 2 * (high - load)
@@ -77,19 +80,37 @@ def formula_gpus(streams: Sequence[Stream], job_class: JobClass) -> float:
 
 
 def _keeps(
-    goal: ServiceGoal, wait_hours: float, servers: float, offered: float, hours: float
+    goal: ServiceGoal,
+    wait_hours: float,
+    servers: float,
+    offered: float,
+    hours: float,
+    blocked: list[float],
 ) -> bool:
     """Return whether a goal holds with so many servers, which need not be whole (M/M/c)."""
     if servers <= offered:
         return False
     # Between whole numbers of servers the logarithm is about straight.
     whole, part = int(servers), servers - int(servers)
-    waits = erlang_c(whole, offered) if whole else 1.0
-    waits = math.pow(waits, 1 - part) * math.pow(max(erlang_c(whole + 1, offered), 1e-300), part)
+    waits = math.pow(_waits(whole, offered, blocked), 1 - part)
+    waits *= math.pow(max(_waits(whole + 1, offered, blocked), 1e-300), part)
     drain_per_hour = (servers - offered) / hours
     if goal.fraction is None:
         return waits / drain_per_hour <= wait_hours
     return waits * math.exp(-drain_per_hour * wait_hours) <= 1 - goal.fraction
+
+
+def _waits(servers: int, offered: float, blocked: list[float]) -> float:
+    """Return Erlang C, as `alloc.workload.queueing.erlang_c`; one load is asked for many servers.
+
+    By the recursion from each number of servers to the next, which is stable. ``blocked`` is Erlang
+    B of this load for 0, 1, ... servers, as far as it was asked for; it begins as ``[1.0]``.
+    """
+    if servers <= offered:
+        return 1.0
+    for n in range(len(blocked), servers + 1):
+        blocked.append(offered * blocked[-1] / (n + offered * blocked[-1]))
+    return blocked[servers] / (1 - (offered / servers) * (1 - blocked[servers]))
 
 
 def reserved_gpus(problem: PlanningProblem, operation: Operation) -> float:
@@ -104,11 +125,14 @@ def reserved_gpus(problem: PlanningProblem, operation: Operation) -> float:
     return total
 
 
-def measured_gpus(operation: Operation, settings: ReplaySettings, guess: float) -> int:
-    """Return the fewest GPUs with which the goals of a pool surely hold in simulation.
+def measured_gpus(
+    operation: Operation, settings: ReplaySettings, guess: float, draw: int = SIZING
+) -> int:
+    """Return the fewest GPUs with which the goals of a pool hold in simulation.
 
     Found by steps from a guess that double, then by bisection; every trial replays the same jobs on
-    more or fewer of the pool's largest hosts.
+    more or fewer of the pool's largest hosts, the last of which may be a part of one: what is
+    required of a host holds for other loads too, whole hosts are what a plan makes of it.
 
     Parameters
     ----------
@@ -118,6 +142,8 @@ def measured_gpus(operation: Operation, settings: ReplaySettings, guess: float) 
         How it is replayed.
     guess
         GPUs from which to search, as from `formula_gpus`.
+    draw
+        Draw of arrivals and run times.
 
     Raises
     ------
@@ -126,53 +152,45 @@ def measured_gpus(operation: Operation, settings: ReplaySettings, guess: float) 
         could start, or the goal be shorter than a run.
     """
     size = max(max(operation.hosts, default=1), 1)
-    smaller = sum(gpus * count for gpus, count in operation.hosts.items() if gpus != size)
+    smaller = {gpus: count for gpus, count in operation.hosts.items() if gpus != size}
+    part = max(size // _PARTS, 1)
+    others = sum(gpus * count for gpus, count in smaller.items())
 
-    def with_hosts(count: int) -> Operation:
-        hosts = {gpus: n for gpus, n in operation.hosts.items() if gpus != size}
-        return dataclasses.replace(operation, hosts={**hosts, size: count})
+    def with_parts(count: int) -> Operation:
+        whole, rest = divmod(count * part, size)
+        hosts = {**smaller, size: whole} if whole else dict(smaller)
+        if rest:
+            hosts[rest] = hosts.get(rest, 0) + 1
+        return dataclasses.replace(operation, hosts=hosts)
 
     # Fewer than carry the load cannot do.
-    least = max(math.ceil((operation.load - smaller) / size), 1)
-    high = max(math.ceil((guess - smaller) / size), least)
+    least = max(math.ceil((operation.load - others) / part), 1)
+    high = max(math.ceil((guess - others) / part), least)
     low, step = least - 1, 1
-    if holds(with_hosts(high), settings):
-        while high - step > low and holds(with_hosts(high - step), settings):
+    if holds(with_parts(high), settings, draw):
+        while high - step > low and holds(with_parts(high - step), settings, draw):
             high, step = high - step, 2 * step
         low = max(high - step, low)
     else:
         low = high
-        while not holds(with_hosts(low + step), settings):
+        while not holds(with_parts(low + step), settings, draw):
             low, step = low + step, 2 * step
             if step > 2**_MAX_DOUBLINGS:
-                missed = [m.job_class for m in replay(operation, settings) if not m.holds]
+                missed = [
+                    m.job_class for m in replay(operation, settings, draw=draw) if not m.holds
+                ]
                 raise InstanceError(
                     f"pool {operation.pool}: scheduler {settings.scheduler} misses the goal of "
-                    f"{', '.join(missed)} with any number of hosts; choose another scheduler or "
-                    "goal."
+                    f"{', '.join(missed)} with any number of hosts, by the jobs drawn; choose "
+                    "another scheduler or goal, or replay more jobs if run times vary."
                 )
         high = low + step
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(with_hosts(middle), settings) else (middle, high)
-    return high * size + smaller
+        low, high = (low, middle) if holds(with_parts(middle), settings, draw) else (middle, high)
+    return high * part + others
 
 
-def holds(operation: Operation, settings: ReplaySettings) -> bool:
-    """Return whether the goals of a pool surely hold: the whole 95 % interval keeps them.
-
-    A mean on the right side of a goal is luck half of the time. With twice the replications of a
-    verdict the interval is half as wide, and less capacity is asked for just to be sure.
-    """
-    more = dataclasses.replace(settings, replications=2 * settings.replications)
-    return all(surely_holds(found) for found in replay(operation, more, draw=_SIZING))
-
-
-def surely_holds(measured: Measured) -> bool:
-    """Return whether a goal holds in the whole 95 % interval of what was measured."""
-    if not measured.holds:
-        return False
-    low, high = measured.value.low, measured.value.high
-    if measured.in_hours:
-        return high is None or high <= measured.wanted
-    return low is None or low >= measured.wanted
+def holds(operation: Operation, settings: ReplaySettings, draw: int = SIZING) -> bool:
+    """Return whether the goals of a pool hold, as a verdict says it."""
+    return all(found.holds for found in replay(operation, settings, draw=draw))

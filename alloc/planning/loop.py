@@ -18,7 +18,6 @@ from alloc.planning.buffers import (
     tightened,
     with_shared_pools,
 )
-from alloc.planning.capacity import surely_holds
 from alloc.planning.pools import operations_of, tightest
 from alloc.planning.replay import Measured, ReplaySettings, replay_all
 from alloc.problems.right_sizing.demand import Tightening, TighteningKey
@@ -38,7 +37,7 @@ Solve = Callable[[PlanningProblem, Result[Plan] | None, float | None], Result[Pl
 # class; a plan with buffers may undercut it.
 _NEAR = 0.02
 # Solves until a plan has what its pools require by formula; then it is replayed whatever it has.
-# Most need two or three, and each is quick where all of this is done.
+# Most need two or three.
 _MAX_SOLVES = 8
 # Part of the time of an iteration that must be left for another solve to be worth beginning.
 _LEAST_TIME = 0.05
@@ -136,10 +135,10 @@ def plan_and_replay(
     The first plan takes goals class by class, as the model does. From then on the model keeps
     capacity buffers (`alloc.planning.buffers`): what the classes that share a pool require together
     by a queueing formula, corrected by what the simulator measures in the pools of the plans, up or
-    down. Once the goals hold, and in the last two iterations, classes stay in the pools that the
-    best plan sent them to, for its capacity is what was measured (a trust region). The answer is
-    the cheapest plan whose goals hold. Every iteration draws jobs of its own,
-    and capacity is measured by other draws: no plan is judged by what it was made for.
+    down. From the third iteration on, and in large problems from the second, classes stay in pools
+    that some replayed plan sent them to, for their capacity is known (a trust region). The answer
+    is the cheapest plan whose goals hold. Every iteration draws jobs of its own, and capacity is
+    measured by draws of before: no plan is judged by what it was made for.
 
     Parameters
     ----------
@@ -213,8 +212,7 @@ def _iterate(
             every = tightest(operations_of(problem, plan), settings.regimes)
             return raise_buffers(knowledge, shared, every)
 
-        is_quick = is_small(problem) or stay is not None
-        solves = _MAX_SOLVES if number > 1 and is_quick else 0
+        solves = _MAX_SOLVES if number > 1 else 0
         now, result, is_over = _solved(now, last, solve, solves, seconds, raised, tighten)
         # What is known of the iteration should the replay be interrupted.
         iterations.append(Iteration(now, result, ()))
@@ -240,14 +238,14 @@ def _iterate(
             tell(f"iteration {number}: measuring the capacity that is required")
             found = tuple(zip(operations, measured, strict=True))
             try:
-                learn(knowledge, shared, margins(now).keys(), every, found, settings)
+                learn(knowledge, shared, margins(now).keys(), every, found, settings, number)
             except InstanceError:
                 if not any(before.holds for before in iterations):
                     raise
                 # What no number of hosts cures in this plan is no fault of the one that holds.
                 return
             if not measured_only:
-                stay = _trust_region(problem, iterations, max_iterations)
+                stay = _trust_region(problem, iterations)
         following = tightened(shared, knowledge, stay=stay, measured_only=measured_only)
         if following == now:
             return
@@ -271,15 +269,22 @@ def _solved(
         The problem last solved with a plan, its result, and whether an interrupt ended it.
     """
     began = time.monotonic()
-    result = solve(now, None if last is None else last.result, seconds)
+
+    def left() -> float | None:
+        """Return the seconds of the next solve: half of the rest where another may follow."""
+        if seconds is None:
+            return None
+        return max(seconds - (time.monotonic() - began), 0.0) / (2 if more_solves else 1)
+
+    result = solve(now, None if last is None else last.result, left())
     is_over = result.certificate.limit == "interrupt"
     for _ in range(more_solves):
-        left = None if seconds is None else seconds - (time.monotonic() - began)
-        is_late = seconds is not None and left is not None and left < _LEAST_TIME * seconds
+        of_next = left()
+        is_late = seconds is not None and of_next is not None and of_next < _LEAST_TIME * seconds
         if result.solution is None or is_over or is_late or not raised(result.solution):
             break
         more = tighten()
-        again = solve(more, result, left)
+        again = solve(more, result, of_next)
         is_over = again.certificate.limit == "interrupt"
         if again.solution is None:
             # The formula asks for more than can be had; what can be had may hold.
@@ -289,18 +294,17 @@ def _solved(
 
 
 def _trust_region(
-    problem: PlanningProblem, iterations: Sequence[Iteration], max_iterations: int
+    problem: PlanningProblem, iterations: Sequence[Iteration]
 ) -> set[TighteningKey] | None:
-    """Return where the next plan may send classes: where the best one does; None for anywhere.
+    """Return where the next plan may send classes: where some plan sent them; None for anywhere.
 
-    Anywhere while no goals hold and there is time to learn what else is required: the plan that
-    costs least may need other pools than the first one.
+    Anywhere in the second plan of a small problem, the first with buffers: it may need other pools
+    than one that knew of none. From then on what was measured is about the pools of these two.
     """
-    best = Replayed(tuple(iterations), "missed", "").answer
-    if best.result.solution is None:
+    if len(iterations) == 1 and is_small(problem):
         return None
-    is_early = len(iterations) == 1 or len(iterations) < max_iterations - 2
-    return None if is_early and not best.holds else keys_of(problem, best.result.solution)
+    plans = [one.result.solution for one in iterations]
+    return set().union(*(keys_of(problem, plan) for plan in plans if plan is not None))
 
 
 def _interrupted(iterations: Sequence[Iteration]) -> Replayed:
@@ -374,14 +378,16 @@ def _why(result: Result[Plan]) -> str:
 
 def _holds_sentence(iterations: tuple[Iteration, ...], settings: ReplaySettings) -> str:
     best = Replayed(iterations, "holds", "").answer
-    goals, sure = len(best.measured), sum(map(surely_holds, best.measured))
+    goals, sure = len(best.measured), sum(one.is_sure for one in best.measured)
+    counts = sorted({one.value.count for one in best.measured})
+    replications = " to ".join(f"{count}" for count in counts[:1] + counts[1:][-1:])
     number = next(i for i, one in enumerate(iterations, start=1) if one is best)
     after = "at once" if number == 1 else f"in iteration {number}"
     count = len(iterations)
     more = f" ({count} iterations; this plan is the cheapest that holds)" if count > number else ""
     return (
         f"all {goals} goals replayed with {settings.scheduler} hold {after}{more}, by the mean of "
-        f"{settings.replications} replications, {sure} of them in its whole 95 % interval, in the "
+        f"{replications} replications, {sure} of them in its whole 95 % interval, in the "
         f"{settings.regimes} tightest regimes of every pool, by draws that the plan was not made "
         f"by{_about(number)}."
     )

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from alloc.comparison.intervals import Interval, mean_interval
 from alloc.errors import worker_deaths
+from alloc.planning.gang_queue import start_times
 from alloc.planning.pools import Operation, Pool, Regime
 from alloc.problems.allocation.instance import Instance
 from alloc.schedulers.registry import make_scheduler
@@ -28,6 +30,9 @@ _RUN_OUT = 0.05
 # Jobs of the rarest class with a goal that a replication should see, and by how much it may grow.
 _ENOUGH = 30
 _MAX_TIMES = 5
+# Batches of replications until a goal is surely kept or missed; then the mean of all decides.
+# Four times the replications make the interval half as wide.
+_MAX_BATCHES = 4
 # Forty years: a pool with few jobs is replayed with fewer.
 _MAX_HOURS = 350_000.0
 
@@ -46,7 +51,8 @@ class ReplaySettings:
         Jobs that arrive in each replication; up to five times as many if a class with a goal would
         otherwise hardly come.
     replications
-        Independent replications of each pool, 2 or more: their spread gives the interval.
+        Independent replications of each pool, 2 or more: their spread gives the interval. Up to
+        four times as many while an interval has the goal within it (a sequential test).
     regimes
         Regimes of each pool that are replayed, those in which its GPUs are shortest.
     variation
@@ -92,7 +98,8 @@ class Measured:
     wanted
         The fraction of jobs that was to keep the goal, or the most hours on average.
     value
-        The fraction that did, or the hours on average, with its 95 % interval.
+        The fraction that did, or the hours on average, with the 95 % interval of so many
+        replications; that they went on while it had the goal within it is not allowed for.
     holds
         Whether the goal holds, by the mean over the replications.
     in_hours
@@ -108,6 +115,21 @@ class Measured:
     value: Interval
     holds: bool
     in_hours: bool
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the whole 95 % interval is on the side of the goal that the mean is on."""
+        low, high = self.value.low, self.value.high
+        if low is None or high is None:
+            return not math.isfinite(self.value.mean) or self.jobs == 0
+        if self.in_hours:
+            return high <= self.wanted or low > self.wanted
+        return low >= self.wanted or high < self.wanted
+
+
+Floats = npt.NDArray[np.float64]
+Waits = Mapping[str, Floats]
+"""Of each class with a goal the hours that its measured jobs waited or took."""
 
 
 def replay(
@@ -138,16 +160,31 @@ def replay(
     if _largest_gang(operation) > operation.gpus:
         return _nothing_runs(operation)
     seeds = np.random.SeedSequence([settings.seed, draw, *_entropy(operation)]).spawn(
-        settings.replications
+        _MAX_BATCHES * settings.replications
     )
-    runs = [_replicate(operation, settings, seed) for seed in seeds]
+    runs: list[Waits] = []
+    found: tuple[Measured, ...] = ()
+    for batch in range(_MAX_BATCHES):
+        begin = batch * settings.replications
+        runs += [
+            _replicate(operation, settings, seed)
+            for seed in seeds[begin : begin + settings.replications]
+        ]
+        found = _judged(operation, runs)
+        # One goal that is surely missed decides for the pool.
+        if all(m.is_sure for m in found) or any(m.is_sure and not m.holds for m in found):
+            break
+    return found
+
+
+def _judged(operation: Operation, runs: Sequence[Waits]) -> tuple[Measured, ...]:
+    """Return what the classes with a goal met, over all replications so far."""
     found = []
-    for name in sorted({stream.job_class.name for stream in with_goal}):
-        (goal,) = {s.job_class.goal for s in with_goal if s.job_class.name == name}
-        assert goal is not None
+    goals = {s.job_class.name: s.job_class.goal for s in operation.streams}
+    for name, goal in sorted(goals.items()):
         samples = [run[name] for run in runs if name in run and len(run[name])]
-        if not samples:
-            # So rare that none came: nothing is known, and next to nothing was promised.
+        if goal is None or not samples:
+            # Or so rare that none came: nothing is known, and next to nothing was promised.
             continue
         if goal.fraction is None:
             value = mean_interval([float(np.mean(sample)) for sample in samples])
@@ -186,54 +223,66 @@ def replay_all(
 
 def _replicate(
     operation: Operation, settings: ReplaySettings, seed: np.random.SeedSequence
-) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """Return for each class with a goal the hours that its measured jobs waited or took."""
-    rng = np.random.default_rng(seed)
-    instance, members = _instance(operation, settings, rng)
-    result = simulate(
-        instance, make_scheduler(settings.scheduler, **settings.options), rng=0, check=False
-    )
-    end_s = max(job.arrival_s for job in instance.jobs)
-    found: dict[str, list[float]] = {}
-    for job, stream in zip(instance.jobs, members, strict=True):
-        goal = operation.streams[stream].job_class.goal
-        if goal is None:
-            continue
-        hours = found.setdefault(operation.streams[stream].job_class.name, [])
-        if not _WARM_UP * end_s <= job.arrival_s <= (1 - _RUN_OUT) * end_s:
-            continue
-        times = result.start_s if goal.measure == "wait" else result.completion_s
-        until_s = times[job.id]
-        hours.append(math.inf if until_s is None else (until_s - job.arrival_s) / HOUR_S)
+) -> Waits:
+    """Return what the jobs of one replication waited or took."""
+    arrivals_s, members, work_s = _jobs(operation, settings, np.random.default_rng(seed))
+    gangs = np.array([stream.gpus for stream in operation.streams])[members]
+    if settings.scheduler == "fifo" and not settings.options:
+        drawn = zip(arrivals_s.tolist(), work_s.tolist(), gangs.tolist(), strict=True)
+        starts_s = np.array(start_times(operation.gpus, drawn))
+        ends_s = starts_s + work_s
+    else:
+        starts_s, ends_s = _simulated(operation, settings, arrivals_s, members, work_s)
+    end_s = arrivals_s[-1]
+    seen = (arrivals_s >= _WARM_UP * end_s) & (arrivals_s <= (1 - _RUN_OUT) * end_s)
+    found: dict[str, list[Floats]] = {}
+    for i, stream in enumerate(operation.streams):
+        goal = stream.job_class.goal
+        if goal is not None:
+            own = seen & (members == i)
+            until_s = starts_s if goal.measure == "wait" else ends_s
+            hours = (until_s[own] - arrivals_s[own]) / HOUR_S
+            found.setdefault(stream.job_class.name, []).append(hours)
     # A wait of nothing may come out a round-off above it.
-    return {name: np.array(hours) - 1e-9 for name, hours in found.items()}
+    return {name: np.concatenate(hours) - 1e-9 for name, hours in found.items()}
 
 
-def _instance(
+def _jobs(
     operation: Operation, settings: ReplaySettings, rng: np.random.Generator
-) -> tuple[Instance, list[int]]:
-    """Return the pool as an instance, and the stream of each of its jobs."""
+) -> tuple[Floats, npt.NDArray[np.int64], Floats]:
+    """Return of each job when it arrives, the stream it is of and how long it runs, seconds."""
     rates = np.array([stream.jobs_per_hour for stream in operation.streams])
     rarest = min(s.jobs_per_hour for s in operation.streams if s.job_class.goal is not None)
     wanted = math.ceil(_ENOUGH * rates.sum() / rarest)
     count = min(max(settings.jobs, wanted), _MAX_TIMES * settings.jobs)
     count = min(count, max(math.ceil(_MAX_HOURS * rates.sum()), 2))
     gaps_h = rng.exponential(1 / rates.sum(), count)
-    arrivals_s = np.cumsum(gaps_h) * HOUR_S
     members = rng.choice(len(rates), size=count, p=rates / rates.sum())
     spread = math.sqrt(math.log1p(settings.variation**2))
     stretch = np.exp(spread * rng.standard_normal(count) - spread**2 / 2)
+    hours = np.array([stream.hours for stream in operation.streams])
+    return np.cumsum(gaps_h) * HOUR_S, members, hours[members] * HOUR_S * stretch
+
+
+def _simulated(
+    operation: Operation,
+    settings: ReplaySettings,
+    arrivals_s: Floats,
+    members: npt.NDArray[np.int64],
+    work_s: Floats,
+) -> tuple[Floats, Floats]:
+    """Return when jobs start and complete with a scheduler, seconds; infinite if they never do."""
     gangs: dict[int, tuple[Configuration, ...]] = {
         stream.gpus: (rigid_gang(stream.gpus),) for stream in operation.streams
     }
     jobs = []
-    for i, (arrival_s, member) in enumerate(zip(arrivals_s, members, strict=True)):
+    for i, member in enumerate(members):
         stream = operation.streams[member]
         jobs.append(
             Job(
                 id=f"{i}",
-                arrival_s=float(arrival_s),
-                work=float(stream.hours * HOUR_S * stretch[i]),
+                arrival_s=float(arrivals_s[i]),
+                work=float(work_s[i]),
                 configurations=gangs[stream.gpus],
                 elasticity="rigid",
                 preemptible=stream.job_class.interruptible,
@@ -241,9 +290,14 @@ def _instance(
                 tenant=None,
             )
         )
-    return Instance(str(operation.pool), _topology(operation), tuple(jobs)), [
-        int(member) for member in members
-    ]
+    instance = Instance(str(operation.pool), _topology(operation), tuple(jobs))
+    scheduler = make_scheduler(settings.scheduler, **settings.options)
+    result = simulate(instance, scheduler, rng=0, check=False)
+
+    def times(of: Mapping[str, float | None]) -> Floats:
+        return np.array([math.inf if (s := of[job.id]) is None else s for job in jobs])
+
+    return times(result.start_s), times(result.completion_s)
 
 
 def _topology(operation: Operation) -> Topology:

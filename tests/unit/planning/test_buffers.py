@@ -13,10 +13,10 @@ from pools import FILLER, GANG, QUICK, SHORT, pool, problem
 from alloc.planning import buffers
 from alloc.planning.buffers import (
     Knowledge,
-    is_small,
+    corrected,
     learn,
     raise_buffers,
-    required_by_formula,
+    ratio,
     tightened,
     with_shared_pools,
 )
@@ -75,13 +75,12 @@ def test_a_pool_that_missed_is_given_what_it_requires(missed: Operation) -> None
     """Whatever its mix: what the model sets aside and the buffer make the hosts that hold."""
     knowledge = learned(missed)
     given = reserved_gpus(problem(), missed) + kept(knowledge, missed)
-    needed = measured_gpus(missed, QUICK, given)
+    needed = max(measured_gpus(missed, QUICK, given, draw) for draw in (0, 1))
     assert given > missed.gpus
-    assert needed - 8 < given <= max(needed, missed.gpus + 8)
+    assert needed - 1e-6 <= given <= max(needed, missed.gpus + 8) + 1e-6
     assert knowledge.measured == {missed.pool}
     # The formula and the correction together are what was measured.
-    required = required_by_formula(missed) + knowledge.correction(missed.pool)
-    assert given == pytest.approx(required, rel=1e-6)
+    assert given == pytest.approx(knowledge.required(missed), rel=1e-6)
 
 
 def test_a_pool_that_surely_holds_asks_for_no_more_than_it_has() -> None:
@@ -147,7 +146,8 @@ def test_without_the_gangs_the_pool_is_as_small_as_they_never_had_been_there() -
     assert together > alone + 8
     correction = knowledge.correction(mixed.pool)
     only = pool(4, (SHORT, 12.0))
-    expected = formula_gpus(only.streams, SHORT) + correction - reserved_gpus(problem(), only)
+    expected = corrected(only.streams, formula_gpus(only.streams, SHORT), correction)
+    expected -= reserved_gpus(problem(), only)
     assert alone == pytest.approx(max(expected, 0.0))
     # Nobody is asked for a buffer because of classes without goals alone.
     assert (key("filler"), 0) not in learned(pool(4, (SHORT, 1.0), (FILLER, 8.0))).buffers
@@ -156,13 +156,13 @@ def test_without_the_gangs_the_pool_is_as_small_as_they_never_had_been_there() -
 def test_pools_never_measured_are_corrected_by_the_median() -> None:
     knowledge = Knowledge()
     here, there = pool(1, (SHORT, 1.0)).pool, pool(1, (SHORT, 1.0), gpu_type="h100").pool
-    assert knowledge.correction(here) == 0.0
+    assert knowledge.correction(here) == 1.0
     knowledge.corrections = {
-        dataclasses.replace(here, site=f"site {i}"): gpus for i, gpus in enumerate((-3.0, 2.0, 9.0))
+        dataclasses.replace(here, site=f"site {i}"): gpus for i, gpus in enumerate((0.3, 0.8, 1.9))
     }
-    knowledge.corrections[here] = 7.0
-    assert knowledge.correction(here) == 7.0
-    assert knowledge.correction(there) == statistics.median((-3.0, 2.0, 9.0, 7.0))
+    knowledge.corrections[here] = 1.7
+    assert knowledge.correction(here) == 1.7
+    assert knowledge.correction(there) == statistics.median((0.3, 0.8, 1.9, 1.7))
 
 
 def test_a_small_problem_prices_every_move() -> None:
@@ -171,25 +171,9 @@ def test_a_small_problem_prices_every_move() -> None:
     asked = tightened(problem(), knowledge)
     priced = margins(asked)
     assert priced[key("short")] == (knowledge.buffers[key("short"), 0],)
-    assert is_small(asked)
     assert {k.gpu_type for k in priced} == {"a100", "h100"}
     assert all(part.factor == 1.0 for part in asked.tightening)
     assert all(part.margin > 0 for part in asked.tightening)
-
-
-def test_a_large_problem_stays_where_plans_have_sent_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The trust region: pools that were never used are shut, and what is known is asked for."""
-    monkeypatch.setattr(buffers, "_MAX_DECISIONS", 0)
-    knowledge = learned(pool(1, (SHORT, 7.9)), pool(3, (FILLER, 9.0), gpu_type="h100"))
-    asked = tightened(problem(), knowledge)
-    out = {part.key for part in asked.tightening if part.factor >= KEPT_OUT}
-    everywhere = {
-        (c.name, gpu, "hall", False) for c in problem().classes for gpu in ("a100", "h100")
-    }
-    used = {("short", "a100", "hall", False), ("filler", "h100", "hall", False)}
-    # Of gangs no pool is known: they may go anywhere.
-    assert out == {where for where in everywhere - used if where[0] != "gang"}
-    assert margins(asked) == {k: (g,) for (k, _), g in knowledge.buffers.items() if g > 0}
 
 
 def test_in_the_trust_region_classes_stay_and_one_of_no_known_pool_may_go_anywhere() -> None:
@@ -203,14 +187,61 @@ def test_in_the_trust_region_classes_stay_and_one_of_no_known_pool_may_go_anywhe
 def test_corrections_only_rise_until_the_goals_hold() -> None:
     """What a pool lacked is not forgotten for a plan that sends another mix there; then it is."""
     here, knowledge = pool(1, (SHORT, 1.0)).pool, Knowledge()
-    for gpus, expected in ((3.0, 3.0), (-2.0, 3.0), (5.0, 5.0)):
+    for gpus, expected in ((0.9, 0.9), (0.4, 0.9), (1.3, 1.3)):
         knowledge.correct(here, gpus)
         assert knowledge.correction(here) == expected
     roomy = pool(9, (SHORT, 12.0))
     learn(knowledge, problem(), (), [roomy], [(roomy, replay(roomy, QUICK, draw=1))], QUICK)
     assert knowledge.held
-    knowledge.correct(here, -2.0)
-    assert knowledge.correction(here) == -2.0
+    knowledge.correct(here, 0.4)
+    assert knowledge.correction(here) == 0.4
+
+
+def test_what_missed_by_unlucky_draws_is_given_what_holds_by_them() -> None:
+    """Draws for sizing may be kinder than those of the verdict; both are evidence."""
+    one = pool(3, (SHORT, 12.0), (GANG, 8.0))
+    by_others = measured_gpus(one, QUICK, one.gpus)
+    for draw in (1, 5):
+        assert measured_gpus(one, QUICK, one.gpus, draw) > by_others
+        knowledge = Knowledge()
+        found = replay(one, QUICK, draw=draw)
+        assert not all(m.holds for m in found)
+        learn(knowledge, problem(), (), [one], [(one, found)], QUICK, draw)
+        given = reserved_gpus(problem(), one) + kept(knowledge, one)
+        parts = {8: int(given + 1e-6) // 8, 1: int(given + 1e-6) % 8}
+        assert holds(dataclasses.replace(one, hosts=parts), QUICK, draw)
+
+
+@pytest.mark.parametrize("gang", [1, 8])
+def test_a_correction_is_for_what_is_beyond_the_load_and_holds_at_other_loads(gang: int) -> None:
+    """Half of what the formula adds in a pool of 100 GPUs is not minus 10 GPUs in one of 20."""
+    sized = dataclasses.replace(SHORT, options=(dataclasses.replace(SHORT.options[0], gpus=gang),))
+    for load in (4.0, 40.0, 400.0):
+        streams = pool(1, (sized, load)).streams
+        formula = formula_gpus(streams, sized)
+        assert corrected(streams, formula, 1.0) == pytest.approx(formula)
+        half = corrected(streams, formula, 0.5)
+        assert half == pytest.approx(max((load + formula) / 2, gang))
+        assert corrected(streams, formula, 0.0) == max(load, gang)
+
+
+@pytest.mark.parametrize("gang", [1, 3, 8])
+@pytest.mark.parametrize(
+    ("wait_hours", "fraction"), [(0.0, 0.95), (0.5, 0.95), (0.5, None), (1e6, 0.95), (1e6, None)]
+)
+def test_what_was_measured_is_what_is_required_however_loose_the_goal(
+    gang: int, wait_hours: float, fraction: float | None
+) -> None:
+    """The ratio divides by what the formula adds to the load, be it a thousandth of a GPU."""
+    option = dataclasses.replace(SHORT.options[0], gpus=gang)
+    goal = ServiceGoal("wait", wait_hours, fraction)
+    sized = dataclasses.replace(SHORT, options=(option,), goal=goal)
+    for load in (1e-3, 1.0, 7.9, 300.0):
+        one, knowledge = pool(1, (sized, load)), Knowledge()
+        for gpus in (8, 24, 320):
+            knowledge.corrections[one.pool] = ratio(one, gpus)
+            required = max(gpus, load, gang)
+            assert knowledge.required(one) == pytest.approx(required, rel=1e-9)
 
 
 def two_quarters(*tightening: Tightening) -> PlanningProblem:
@@ -258,21 +289,20 @@ def test_a_plan_whose_goals_hold_is_one_of_those_with_the_buffers_learned(seed: 
     raise AssertionError("no number of hosts kept the goals")
 
 
-def test_a_miss_after_a_plan_that_held_asks_for_no_more_than_that_plan_had(
+def test_a_miss_after_a_plan_that_held_asks_for_what_was_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """To be sure of a goal may take far more hosts than to keep it; what held is enough."""
-    monkeypatch.setattr(buffers, "measured_gpus", lambda *given: 400)
+    """That one had less in a regime that was not replayed proves nothing of the others."""
     held, missed = (pool(hosts, (SHORT, 12.0), (GANG, 8.0)) for hosts in (9, 3))
+    rare = pool(3, (SHORT, 12.0), (GANG, 8.0), quarter=1)
     knowledge = Knowledge()
-    for operation in (missed, held, missed):
-        replayed = [(operation, replay(operation, QUICK, draw=1))]
-        assert all(m.holds for m in replayed[0][1]) == (operation is held)
-        learn(knowledge, problem(), {key("short")}, [operation], replayed, QUICK)
-        required = required_by_formula(operation) + knowledge.correction(operation.pool)
-        if not knowledge.held:
-            assert required == 400 - 8 / 2
-    assert missed.gpus < required <= held.gpus + 1e-9
+    replayed = [(held, replay(held, QUICK, draw=1))]
+    learn(knowledge, two_quarters(), {key("short")}, [held, rare], replayed, QUICK)
+    assert knowledge.held
+    monkeypatch.setattr(buffers, "measured_gpus", lambda *given: 40)
+    replayed = [(missed, replay(missed, QUICK, draw=1))]
+    learn(knowledge, two_quarters(), {key("short")}, [missed], replayed, QUICK)
+    assert knowledge.required(missed) == pytest.approx(40)
 
 
 def test_what_was_asked_stays_and_measured_only_leaves_the_rest_out() -> None:
@@ -294,7 +324,7 @@ def test_buffers_rise_until_a_plan_has_what_its_pools_require() -> None:
     before = dict(knowledge.buffers)
     assert raise_buffers(knowledge, problem(), [short])
     assert all(knowledge.buffers[k] >= gpus for k, gpus in before.items())
-    required = formula_gpus(short.streams, SHORT) + correction
+    required = corrected(short.streams, formula_gpus(short.streams, SHORT), correction)
     assert reserved_gpus(problem(), short) + kept(knowledge, short) == pytest.approx(required)
     again = dict(knowledge.buffers)
     assert not raise_buffers(knowledge, problem(), [short])

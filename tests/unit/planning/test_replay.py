@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
 from alloc.errors import InstanceError
@@ -124,7 +125,24 @@ def test_the_replay_measures_what_queueing_theory_says() -> None:
     (measured,) = replay(pool, ReplaySettings(jobs=3000, replications=4, variation=1.0, seed=1))
     expected = 1 - wait_in_queue(8, 2.8, 2.0, 1.0).exceeds(0.5)
     assert measured.value.mean == pytest.approx(expected, abs=0.05)
-    assert measured.jobs == pytest.approx(4 * 0.75 * 3000, rel=0.05)
+    assert measured.jobs == pytest.approx(measured.value.count * 0.75 * 3000, rel=0.05)
+
+
+@pytest.mark.parametrize("fraction", [None, 0.9])
+def test_replications_go_on_until_the_interval_is_on_one_side(fraction: float | None) -> None:
+    """A goal clearly kept or missed takes one batch; one that is near four, and is not sure."""
+    counts = set()
+    for rate in np.linspace(1.0, 4.5, 29):
+        goal = ServiceGoal("wait", 0.5, fraction)
+        for measured in replay(operation({8: 1}, stream(goal, rate=float(rate))), QUICK):
+            low, high = measured.value.low, measured.value.high
+            assert low is not None
+            assert high is not None
+            counts.add(measured.value.count)
+            assert measured.is_sure == (not low < measured.wanted < high)
+            assert measured.is_sure or measured.value.count == 4 * QUICK.replications
+    assert min(counts) == QUICK.replications
+    assert max(counts) == 4 * QUICK.replications
 
 
 @pytest.mark.parametrize("measure", ["wait", "jct"])
