@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from alloc.instances.readers.report import ReadReport
-    from alloc.problems.allocation.instance import Instance
     from alloc.topology import Topology
     from alloc.topology.outlines import Branch, LinkOutline, Outline
 
@@ -279,19 +278,41 @@ def _read(
     )
 
 
-def on_topology(problem: "Instance", file: str | None, host_type: list[str] | None) -> "Instance":
-    """Return an instance with the cluster that a topology file describes, if one is given.
+class Cluster(NamedTuple):
+    """A cluster that takes the place of an instance's own.
+
+    Attributes
+    ----------
+    topology
+        The cluster.
+    file
+        The file that it was read from.
+    """
+
+    topology: "Topology"
+    file: str
+
+
+def read_cluster(file: str | None, host_type: list[str] | None) -> Cluster | None:
+    """Return the cluster that --topology and --host-type name, or None if they name none.
 
     Raises
     ------
     InstanceError
-        If the file cannot be read, or jobs run or ask for what its cluster does not have.
+        If the file cannot be read, or hosts are said without a file.
     """
     if file is None:
-        return problem
+        if host_type:
+            from alloc.errors import InstanceError
+
+            raise InstanceError(
+                f'--host-type "{host_type[0]}" says what the hosts of a topology file are; add '
+                "--topology FILE, or leave it out."
+            )
+        return None
     topology, account = _read(file, None, None, host_type, None, False, None)
     say(str(account))
-    return problem.replace(topology=topology)
+    return Cluster(topology, file)
 
 
 def _host_types(given: Iterable[str]) -> Any:
