@@ -216,7 +216,7 @@ def shaped_jobs(
     for job in traced:
         tasks = job.tasks or Tasks(job.num_gpus, MILLI)
         if tasks not in known:
-            known[tasks] = _shaped(asked(tasks), topology)
+            known[tasks] = ways_to_run(asked(tasks), topology)
         found = known[tasks]
         if isinstance(found, str):
             log.drop(found, f"{job.id} ({tasks_label(tasks)})")
@@ -226,7 +226,7 @@ def shaped_jobs(
     return jobs
 
 
-def _shaped(tasks: Tasks, topology: Topology) -> tuple[Configuration, ...] | str:
+def ways_to_run(tasks: Tasks, topology: Topology) -> tuple[Configuration, ...] | str:
     """Return the ways tasks can run on a cluster at rate 1, or why there is none."""
     group = TaskGroup("worker", tasks.count, tasks.gpu_milli, tasks.cpu_milli, tasks.memory_mib)
     types: list[str | None] = [None]
@@ -288,13 +288,13 @@ def assemble(
     InstanceError
         If no job is left.
     """
+    report = log.report()
     if not jobs:
+        reasons = "; ".join(map(str, (*report.dropped, *report.skipped)))
         raise InstanceError(
             f'instance "{name}": no job is left for it; the reader left out: '
-            f"{'; '.join(map(str, log.report().dropped)) or 'nothing'}. Choose a larger cluster "
-            "or another window."
+            f"{reasons or 'nothing'}. Choose a larger cluster or another window."
         )
-    report = log.report()
     chosen = {key: value for key, value in options.items() if value is not None}
     description = {
         **source,

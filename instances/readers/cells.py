@@ -32,16 +32,19 @@ _MOMENT = re.compile(
 )
 # [D-]HH:MM:SS of Slurm; "1 day, 2:03:04" and "0 days 02:03:04" of Python and pandas.
 _CLOCK = re.compile(
-    r"(?:([0-9]+)(?:-| days?,? +))?([0-9]+):([0-9]{2}):([0-9]{2}(?:\.[0-9]+)?)", re.ASCII
-)
-_DAYS_AND_HOURS = re.compile(r"([0-9]+)-([0-9]{1,2})(?::([0-9]{2}))?", re.ASCII)
-_SPOKEN = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(d|h|min|m|sec|s|ms)(?![a-z])\s*", re.ASCII)
-_GPU_ITEM = re.compile(
-    r"(?:gres[/:])?gpu(?::(?P<type>[A-Za-z][\w.-]*))?(?:[:=](?P<count>[0-9]+))?(?:\([^)]*\))?",
+    r"(?:([0-9]{1,9})(?:-| days?,? +))?([0-9]{1,9}):([0-9]{2}):([0-9]{2}(?:\.[0-9]{1,9})?)",
     re.ASCII,
 )
-_TYPED = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<count>[0-9]+)", re.ASCII)
-_MEMORY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTP]?)i?B?", re.ASCII)
+_DAYS_AND_HOURS = re.compile(r"([0-9]{1,9})-([0-9]{1,2})(?::([0-9]{2}))?", re.ASCII)
+_SPOKEN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(d|h|min|m|sec|s|ms)(?![a-z])\s*", re.ASCII)
+_GPU_ITEM = re.compile(
+    r"(?:gres[/:])?gpu(?::(?P<type>[A-Za-z][\w.-]*))?(?:[:=](?P<count>[0-9]{1,9}))?(?:\([^)]*\))?",
+    re.ASCII,
+)
+_MIG = re.compile(r"gpu:[^,=]*[0-9]g\.[0-9]+gb", re.ASCII)
+_TYPED = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<count>[0-9]{1,9})", re.ASCII)
+_COUNT = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
+_MEMORY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGTP]?)i?B?", re.ASCII)
 _MEMORY_MIB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 
 
@@ -247,6 +250,8 @@ def gpu_cell(text: str, column: str, unit: float = 1.0) -> GpuCell:
         return GpuCell(round(amount_of(text, column) * unit * MILLI))
     if is_blank(text):
         return GpuCell(0)
+    if _MIG.search(text):
+        raise UnreadableRowError(f"{column} asks for MIG slices, which job tables are not read for")
     plain: int | None = None
     typed: dict[str, int] = {}
     other: dict[str, str] = {}
@@ -274,8 +279,8 @@ def gpu_cell(text: str, column: str, unit: float = 1.0) -> GpuCell:
     return GpuCell(
         count * MILLI,
         next(iter(typed), None),
-        int(other["node"]) if other.get("node", "").isdigit() else None,
-        round(float(other["cpu"]) * MILLI) if _NUMBER.fullmatch(other.get("cpu", "")) else None,
+        int(other["node"]) if _COUNT.fullmatch(other.get("node", "")) else None,
+        round(amount_of(other["cpu"], column) * MILLI) if other.get("cpu") else None,
         memory_mib(other["mem"], column) if other.get("mem") else None,
     )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
@@ -46,6 +48,8 @@ from alloc.workload import TaskGroup
 _NAMED_DELIMITERS = {"comma": ",", "tab": "\t", "bar": "|", "semicolon": ";"}
 # Times are often whole seconds, so that what is derived from them differs by one.
 _ROUNDING_S = 1.5
+# 1042.batch, 1042_7.extern, 1042+1.0
+_STEP = re.compile(r"[0-9]+(_([0-9]+|\[.*\]))?(\+[0-9]+)?\.(batch|extern|interactive|[0-9]+)")
 _STILL_RUNNING = ("RUNNING", "R")
 
 
@@ -110,38 +114,67 @@ def table_instance(
     log = ReportLog()
     units = Units(time_unit, duration_unit, gpu_unit)
     clock = Clock(log, None if timezone is None else find_zone(timezone))
-    given = parse_map(map)
-    wanted = _state_names(states)
+    rows = JobRows(clock, log, state_names(states))
+    name = Path(table).name if isinstance(table, str | PathLike) else "table"
+    jobs, said = table_jobs(table, rows, parse_map(map), units, delimiter)
+    return own_instance(
+        jobs,
+        log,
+        common,
+        name=stem(name),
+        source={"source": f"job table {name}, a file of the user", "columns": said},
+        start_s=None if start is None else start_of(start, clock, units),
+    )
+
+
+def table_jobs(
+    table: Any,
+    rows: JobRows,
+    given: Mapping[str, str],
+    units: Units,
+    delimiter: str | None = None,
+) -> tuple[list[TracedJob], str]:
+    """Return the jobs of a table, and which column is what.
+
+    Parameters
+    ----------
+    table, delimiter
+        As for `table_instance`.
+    rows
+        Makes jobs of rows, and counts the others.
+    given
+        Columns that the user named, by key.
+    units
+        Units that the user gave.
+    """
+    log, clock = rows.log, rows.clock
     is_file = isinstance(table, str | PathLike)
     name = Path(table).name if is_file else "table"
     if is_file and not is_parquet(table):
         sign = find_delimiter(table) if delimiter is None else _delimiter(delimiter)
         names = read_header(table, delimiter=sign)
-        columns = choose_columns(names, given, units, name)
-        rows = _Rows(columns, clock, log, wanted)
+        rows.columns = choose_columns(names, given, units, name)
         jobs = read_table(table, (), rows.job, log, delimiter=sign)
     else:
         data = read_parquet(table) if is_file else columns_of(table, name)
         log.files.append(name)
         names = tuple(data)
-        columns = choose_columns(names, given, units, name)
-        rows = _Rows(columns, clock, log, wanted)
+        rows.columns = choose_columns(names, given, units, name)
         jobs = read_columns(data, rows.job, log)
-    log.notes.append(f"Columns {describe(columns)}.{_unused(columns, names)}")
+    said = describe(rows.columns)
+    log.notes.append(f"Columns {said}.{_unused(rows.columns, names)}")
     if clock.kind == "local":
         log.notes.append(
             "Its times name no zone and are taken as they stand: where clocks change, an hour is "
             "missing or there twice. timezone says the zone."
         )
-    source = {"source": f"job table {name}, a file of the user", "columns": describe(columns)}
-    return own_instance(
-        [job for job in jobs if job is not None],
-        log,
-        common,
-        name=name.removesuffix(".gz").rpartition(".")[0] or name,
-        source=source,
-        start_s=None if start is None else _start(start, clock, units),
-    )
+    return [job for job in jobs if job is not None], said
+
+
+def stem(name: str) -> str:
+    """Return the name of a file without its endings, for the name of an instance."""
+    plain = name.removesuffix(".gz")
+    return plain.rpartition(".")[0] or plain
 
 
 def _unused(columns: Mapping[str, Column], names: Sequence[str]) -> str:
@@ -160,7 +193,8 @@ def _delimiter(text: str) -> str:
     return sign
 
 
-def _state_names(states: str | None) -> frozenset[str] | None:
+def state_names(states: str | None) -> frozenset[str] | None:
+    """Return the states to keep in capitals, or None for all."""
     if states is None:
         return None
     names = frozenset(name.strip().upper() for name in states.split(",") if name.strip())
@@ -169,7 +203,8 @@ def _state_names(states: str | None) -> frozenset[str] | None:
     return names
 
 
-def _start(text: str, clock: Clock, units: Units) -> float:
+def start_of(text: str, clock: Clock, units: Units) -> float:
+    """Return the start of a window on the clock of the table, seconds."""
     try:
         return clock.seconds(text, "start", units.of("arrival", "start"), "start")
     except UnreadableRowError as reason:
@@ -177,36 +212,39 @@ def _start(text: str, clock: Clock, units: Units) -> float:
 
 
 @dataclass
-class _Rows:
+class JobRows:
     """Makes jobs of rows.
 
     Parameters
     ----------
-    columns
-        Which column is what.
     clock
         What times mean.
     log
         Counts jobs that are left out or changed.
     states
         States to keep, or None for all.
+    columns
+        Which column is what.
     """
 
-    columns: Mapping[str, Column]
     clock: Clock
     log: ReportLog
     states: frozenset[str] | None = None
+    columns: Mapping[str, Column] = field(default_factory=dict)
     _seen: set[str] = field(default_factory=set)
     _shapes: dict[tuple[str, ...], tuple[Tasks | None, int, bool]] = field(default_factory=dict)
-    _shape_columns: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _shape_columns(self) -> tuple[str, ...]:
         keys = ("gpus", "gpus_per_task", "tasks", "gpu_type", "cpus", "memory")
-        self._shape_columns = tuple(self.columns[key].name for key in keys if key in self.columns)
+        return tuple(self.columns[key].name for key in keys if key in self.columns)
 
     def job(self, row: Row) -> TracedJob | None:
         """Return the job of a row, or None where it is none to be scheduled, and count it."""
         id = self._id(row)
+        if _STEP.fullmatch(id):
+            self.log.drop("a step of a job of Slurm, not a job", id)
+            return None
         if id in self._seen:
             raise UnreadableRowError(f"{self.columns['id'].name} appears before")
         state = self._state(row)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TypedDict
@@ -26,6 +25,7 @@ from alloc.instances.readers.jobs import (
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.problems.allocation.instance import Instance
 from alloc.topology import Topology
+from alloc.units import MILLI
 
 
 class Common(TypedDict, total=False):
@@ -196,7 +196,14 @@ def _assumptions(given: bool, jobs: Sequence[TracedJob], topology: Topology) -> 
         )
     elif len({name for name in topology.gpu_types if name}) > 1:
         said.append("A job runs as long on one GPU type as on another that it may use.")
-    shapes = Counter(job.tasks is None for job in jobs)
-    if shapes[True]:
-        said.append("Where the file says no number of tasks, GPUs of a job may be on any hosts.")
+    if any(_is_anywhere(job) for job in jobs):
+        said.append(
+            "Where the file does not say how many hosts a job used, its GPUs may be on any."
+        )
     return said
+
+
+def _is_anywhere(job: TracedJob) -> bool:
+    """Return whether a job is a gang of one-GPU workers."""
+    tasks = job.tasks or Tasks(job.num_gpus, MILLI)
+    return tasks.count > 1 and tasks.gpu_milli == MILLI

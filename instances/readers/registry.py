@@ -15,6 +15,8 @@ from alloc.instances.readers.openb import openb_instance
 from alloc.instances.readers.options import Option
 from alloc.instances.readers.philly import philly_instance
 from alloc.instances.readers.report import ReadReport
+from alloc.instances.readers.slurm_jobs import slurm_instance
+from alloc.instances.readers.swf import swf_instance
 from alloc.plugins import loaded
 from alloc.problems.allocation.instance import Instance
 from alloc.topology import Topology
@@ -125,6 +127,38 @@ READERS: dict[str, Reader] = {
                 *_own(),
             ),
             table_instance,
+            takes_topology=True,
+        ),
+        Reader(
+            "slurm",
+            "Slurm's accounting (sacct --parsable2 or --json), or its queue (squeue --json).",
+            "What sacct or squeue printed; a queue needs --topology.",
+            (
+                Option("timezone", str, "Zone of the times of --parsable2."),
+                Option("states", str, "Keep only jobs that ended in these states, with commas."),
+                Option("start", str, "Start of the window, as the file writes times."),
+                *_own(),
+            ),
+            slurm_instance,
+            takes_topology=True,
+        ),
+        Reader(
+            "swf",
+            "Logs in the Standard Workload Format (18 fields).",
+            "The log.",
+            (
+                Option("gpus_per_processor", float, "GPUs that a processor of it stands for.", 1.0),
+                Option(
+                    "tenant",
+                    str,
+                    "Field that becomes the tenant.",
+                    "user",
+                    choices=("user", "group", "queue", "partition"),
+                ),
+                _START_S,
+                *_own(),
+            ),
+            swf_instance,
             takes_topology=True,
         ),
         Reader(

@@ -176,6 +176,33 @@ def read_header(path: str | PathLike[str], *, delimiter: str = ",") -> tuple[str
         return _header(path, _lines(path), (), delimiter)
 
 
+def table_lines(path: str | PathLike[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text file that are not blank, with their numbers.
+
+    Raises
+    ------
+    InstanceError
+        If the file cannot be read or has too many or too long lines.
+    """
+    path = Path(path)
+    with _naming(path):
+        _require_few_lines(path)
+        yield from _lines(path)
+
+
+def is_json(path: str | PathLike[str]) -> bool:
+    """Return whether a file begins as JSON does.
+
+    Raises
+    ------
+    InstanceError
+        If it cannot be read.
+    """
+    path = Path(path)
+    with _naming(path), open_bytes(path) as file:
+        return file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+
+
 def find_delimiter(path: str | PathLike[str]) -> str:
     """Return the character between the column names of a table; a comma where there is one name.
 

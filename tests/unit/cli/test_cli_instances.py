@@ -190,7 +190,7 @@ def test_a_topology_replaces_the_cluster_in_every_command(run, own, tmp_path):
     """Also where the document has none, and where its own would be too small for its jobs."""
     cluster = own[1]
     queue = {
-        "schema_version": 2,
+        "schema_version": 1,
         "kind": "instance",
         "name": "queue",
         "jobs": [

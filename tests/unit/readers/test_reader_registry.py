@@ -14,6 +14,8 @@ from alloc.instances.readers import (
     openb_instance,
     philly_instance,
     read_instance,
+    slurm_instance,
+    swf_instance,
     table_instance,
 )
 from alloc.instances.readers.assembly import uniform_cluster
@@ -29,6 +31,8 @@ DATA = Path(__file__).parents[2] / "data" / "traces"
         ("philly", philly_instance, {"path"}),
         ("openb", openb_instance, {"pods"}),
         ("table", table_instance, {"table"}),
+        ("slurm", slurm_instance, {"path"}),
+        ("swf", swf_instance, {"path"}),
     ],
 )
 def test_options_are_the_parameters_of_the_builders(
@@ -79,6 +83,8 @@ def test_every_kind_makes_an_instance() -> None:
     """One call for each line of the registry, so that no line is dead."""
     paths = {
         "table": (DATA / "itp-elastic.csv", {"map": "id=job_id"}),
+        "slurm": (DATA / "sacct.txt", {"timezone": "Europe/Paris"}),
+        "swf": (DATA / "made.swf", {"tenant": "queue"}),
         "itp": (DATA / "itp-elastic.csv", {"scaling": str(DATA / "elasticflow")}),
         "philly": (DATA / "philly.csv", {"vc": "aaa111", "vcs": str(DATA / "philly-vcs.csv")}),
         "openb": (DATA / "openb-pods.csv", {"nodes": str(DATA / "openb-nodes.csv")}),
