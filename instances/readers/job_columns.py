@@ -221,9 +221,9 @@ def choose_columns(
     for key, names in _NAMES.items():
         if key in chosen or _is_said_otherwise(key, chosen):
             continue
-        name = next((free[known] for known in names if known in free), None)
-        if name is not None:
-            chosen[key] = Column(name, units.of(key, name))
+        found = next((free[known] for known in names if known in free), None)
+        if found is not None:
+            chosen[key] = Column(found, units.of(key, found))
     _require(chosen, header, file)
     return chosen
 

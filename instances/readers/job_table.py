@@ -249,18 +249,22 @@ class JobRows:
             raise UnreadableRowError(f"{self.columns['id'].name} appears before")
         state = self._state(row)
         if self.states is not None and state not in self.states:
-            return self._drop(f"state {state or 'unknown'} is not wanted", id)
+            self._drop(f"state {state or 'unknown'} is not wanted", id)
+            return None
         tasks, num_gpus = self._tasks(row, id)
         if not num_gpus:
-            return self._drop("asks for no GPU", id)
+            self._drop("asks for no GPU", id)
+            return None
         submit_s = self._time(row, "arrival", id)
         if submit_s is None:
             raise UnreadableRowError(f"{self.columns['arrival'].name} is empty")
         duration = self._duration(row, id, submit_s)
         if duration is None:
-            return self._drop("has no run time: it has not run, or not ended", id)
+            self._drop("has no run time: it has not run, or not ended", id)
+            return None
         if duration == 0:
-            return self._drop("ran for no time", id)
+            self._drop("ran for no time", id)
+            return None
         if duration > MAX_DURATION_S:
             raise UnreadableRowError("runs for more than a century; set duration_unit")
         if state in _STILL_RUNNING:
