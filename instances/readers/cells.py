@@ -267,7 +267,10 @@ def gpu_cell(text: str, column: str, unit: float = 1.0) -> GpuCell:
                 typed[found["type"]] = typed.get(found["type"], 0) + count
             continue
         name, equals, amount = item.partition("=")
-        if not equals and not re.match(r"[a-z_]+[:/]", item):
+        # Cut off, too: a column of sacct that is too narrow ends in "+".
+        if re.match(r"(gres[/:])?gpu([:=+]|$)", item) or not (
+            equals or re.match(r"[a-z_]+[:/]", item)
+        ):
             raise UnreadableRowError(
                 f"{column} is not a count of GPUs such as 4, gpu:a100:4 or gres/gpu=4"
             )

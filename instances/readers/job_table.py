@@ -48,8 +48,8 @@ from alloc.workload import TaskGroup
 _NAMED_DELIMITERS = {"comma": ",", "tab": "\t", "bar": "|", "semicolon": ";"}
 # Times are often whole seconds, so that what is derived from them differs by one.
 _ROUNDING_S = 1.5
-# 1042.batch, 1042_7.extern, 1042+1.0
-_STEP = re.compile(r"[0-9]+(_([0-9]+|\[.*\]))?(\+[0-9]+)?\.(batch|extern|interactive|[0-9]+)")
+# 1042.batch, 1042_7.extern, 1042+1.0: after its job, else it is a number such as 1042.0.
+_STEP = re.compile(r"([0-9]+(?:_[0-9]+)?(?:\+[0-9]+)?)\.(?:batch|extern|interactive|[0-9]+)")
 _STILL_RUNNING = ("RUNNING", "R")
 
 
@@ -232,6 +232,7 @@ class JobRows:
     states: frozenset[str] | None = None
     columns: Mapping[str, Column] = field(default_factory=dict)
     _seen: set[str] = field(default_factory=set)
+    _ids: set[str] = field(default_factory=set)
     _shapes: dict[tuple[str, ...], tuple[Tasks | None, int, bool]] = field(default_factory=dict)
 
     @cached_property
@@ -242,9 +243,10 @@ class JobRows:
     def job(self, row: Row) -> TracedJob | None:
         """Return the job of a row, or None where it is none to be scheduled, and count it."""
         id = self._id(row)
-        if _STEP.fullmatch(id):
+        if (step := _STEP.fullmatch(id)) and step[1] in self._ids:
             self.log.drop("a step of a job of Slurm, not a job", id)
             return None
+        self._ids.add(id)
         if id in self._seen:
             raise UnreadableRowError(f"{self.columns['id'].name} appears before")
         state = self._state(row)

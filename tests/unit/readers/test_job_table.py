@@ -232,6 +232,24 @@ def test_parquet_is_the_same_jobs_or_says_what_to_install(tmp_path, expected) ->
         table_instance(path)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["four", "gres/gpu:a100=+", "billing=8,gres/gpu=", "gpu:a100:x", "cpu=4,gpu+", "4 GPUs"],
+)
+def test_gpus_that_cannot_be_told_are_never_none(text) -> None:
+    """A list that was cut off is no list without GPUs."""
+    table = {"submit": [0, 1], "duration": [9, 9], "gres": ["gpu:1", text]}
+    instance, report = table_instance(table, num_hosts=1)
+    assert (len(instance.jobs), report.num_dropped, report.rows_skipped) == (1, 0, 1)
+
+
+def test_ids_that_are_numbers_with_a_point_are_no_steps() -> None:
+    """As a DataFrame has them where a row had none."""
+    table = {**columns(), "job_id": [1.0, 2.0, float("nan"), 10.0]}
+    instance, _ = table_instance(table, num_hosts=4)
+    assert [job.id for job in instance.jobs] == ["1.0", "2.0", "line-3", "10.0"]
+
+
 def test_shares_of_a_gpu_stay_shares() -> None:
     instance, report = table_instance(
         {"submit": [0, 1, 2], "duration": [9, 9, 9], "gpus": ["0.5", "2.5", "1"]}, num_hosts=1
