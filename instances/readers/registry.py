@@ -9,7 +9,7 @@ from os import PathLike
 from alloc.errors import InstanceError, nearest
 from alloc.instances.readers.cells import UNITS_S
 from alloc.instances.readers.itp import itp_instance
-from alloc.instances.readers.job_columns import GPU_UNITS
+from alloc.instances.readers.job_columns import GPU_UNITS, KEYS
 from alloc.instances.readers.job_table import table_instance
 from alloc.instances.readers.openb import openb_instance
 from alloc.instances.readers.options import Option
@@ -116,7 +116,12 @@ READERS: dict[str, Reader] = {
             "Job tables of your own: CSV, TSV or Parquet, with any column names.",
             "The job table; its columns are told by --map, or by their names.",
             (
-                Option("map", str, "Which column is what, for example id=JobID,arrival=Submit."),
+                Option(
+                    "map",
+                    str,
+                    "Which column is what, for example id=JobID,arrival=Submit; a column may be "
+                    f"{', '.join(KEYS)}.",
+                ),
                 Option("timezone", str, "Zone of times that name none, such as Europe/Berlin."),
                 Option("time_unit", str, _UNIT_HELP.format("times"), choices=(*UNITS_S,)),
                 Option("duration_unit", str, _UNIT_HELP.format("durations"), choices=(*UNITS_S,)),
