@@ -19,7 +19,6 @@ from alloc.instances.readers.slurm_jobs import slurm_instance
 from alloc.instances.readers.swf import swf_instance
 from alloc.plugins import loaded
 from alloc.problems.allocation.instance import Instance
-from alloc.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -240,11 +239,7 @@ READERS |= loaded("alloc.readers", Reader, READERS)
 
 
 def read_instance(
-    kind: str,
-    path: str | PathLike[str],
-    *,
-    topology: Topology | None = None,
-    **options: object,
+    kind: str, path: str | PathLike[str], **options: object
 ) -> tuple[Instance, ReadReport]:
     """Read a trace of a registered kind as an instance.
 
@@ -254,10 +249,9 @@ def read_instance(
         Name in `READERS`.
     path
         The file that the reader's ``path_help`` describes.
-    topology
-        The cluster, instead of one that the reader makes; for readers that take one.
     options
-        The reader's options, as values or as text; None counts as not given.
+        The reader's options, as values or as text; None counts as not given. And ``topology``, the
+        cluster instead of one that the reader makes, for readers that take one.
 
     Returns
     -------
@@ -275,6 +269,7 @@ def read_instance(
             f"Known: {', '.join(READERS)}."
         )
     reader = READERS[kind]
+    topology = options.pop("topology", None)
     given = {
         name: reader.option(name).convert(value)
         for name, value in options.items()

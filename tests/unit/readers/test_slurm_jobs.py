@@ -100,7 +100,7 @@ def test_text_and_json_of_the_same_jobs_are_the_same_instance(tmp_path) -> None:
     }
     assert account.rows_read == 12
     assert "Slurm accounting a.txt, a file of the user" in text.description["source"]
-    variants = (
+    variants: tuple[str | dict[str, Any], ...] = (
         text_of(steps=False),
         text_of(steps=False).replace("\n", "|\n"),  # --parsable
         json_of(),
@@ -266,7 +266,22 @@ def test_a_file_that_is_not_there_is_named(tmp_path) -> None:
         slurm_instance(tmp_path / "none.json")
 
 
-JUNK = (None, True, -1, 0, 1e400, float("nan"), 10**40, "", "x", "\x00", [], {}, [[]], {"set": 1})
+JUNK: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    1e400,
+    float("nan"),
+    10**40,
+    "",
+    "x",
+    "\x00",
+    [],
+    {},
+    [[]],
+    {"set": 1},
+)
 
 
 @pytest.mark.parametrize("seed", range(40))

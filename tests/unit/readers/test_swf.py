@@ -47,8 +47,13 @@ def test_jobs_hold_their_processors_for_their_run_time(log) -> None:
 
 
 def test_it_is_the_instance_of_the_same_table(log) -> None:
-    table = {"id": [1, 2, 4], "submit": [100, 160, 180], "duration": [3600, 100, 3000]}
-    table |= {"gpus": [8, 4, 16], "user": ["user-3", "user-4", ""]}
+    table = {
+        "id": [1, 2, 4],
+        "submit": [100, 160, 180],
+        "duration": [3600, 100, 3000],
+        "gpus": [8, 4, 16],
+        "user": ["user-3", "user-4", ""],
+    }
     as_table, _ = table_instance(table, map="tenant=user", num_hosts=4, name="made")
     assert swf_instance(log)[0].fingerprint == as_table.fingerprint
 
