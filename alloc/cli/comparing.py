@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from alloc.cli import completion, options
+from alloc.cli.clusters import read_cluster
 from alloc.cli.console import Report, make_folder, print_text, progress, show, stdout_width
 from alloc.cli.door import COMMAND_LINE, say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.settings import parse_settings
 from alloc.cli.sources import read_instance
 from alloc.cli.supervising import leave_words
-from alloc.cli.topology import HostTypeOption, TopologyOption, read_cluster
+from alloc.cli.topology import HostTypeOption, TopologyOption
 from alloc.errors import InstanceError, UnsupportedFeatureError
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from alloc.cli import completion, options
+from alloc.cli.clusters import read_cluster
 from alloc.cli.console import (
     print_json,
     print_text,
@@ -17,7 +18,7 @@ from alloc.cli.console import (
 from alloc.cli.door import say
 from alloc.cli.settings import parse_settings, split_settings
 from alloc.cli.sources import on_cluster, read_instance
-from alloc.cli.topology import HostTypeOption, TopologyOption, read_cluster
+from alloc.cli.topology import HostTypeOption, TopologyOption
 from alloc.problems.allocation.instance import Instance
 
 app = typer.Typer(help="Stored instances, generators and trace readers.", no_args_is_help=True)

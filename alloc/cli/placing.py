@@ -11,11 +11,12 @@ import typer
 
 from alloc.certificate import Certificate
 from alloc.cli import options
+from alloc.cli.clusters import read_cluster
 from alloc.cli.console import print_text, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
 from alloc.cli.sources import read_instance, with_moves
-from alloc.cli.topology import HostTypeOption, TopologyOption, read_cluster
+from alloc.cli.topology import HostTypeOption, TopologyOption
 from alloc.result import Limits
 
 GoalOption = Annotated[

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from alloc.cli import completion, options
+from alloc.cli.clusters import read_cluster
 from alloc.cli.comparing import require_errors_seen
 from alloc.cli.console import print_json, progress, require_writable, save, show
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.settings import parse_settings
 from alloc.cli.sources import read_instance
-from alloc.cli.topology import HostTypeOption, TopologyOption, read_cluster
+from alloc.cli.topology import HostTypeOption, TopologyOption
 
 if TYPE_CHECKING:
     from alloc.schedulers.state import Knowledge

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from alloc.cli import options
+from alloc.cli.clusters import read_cluster
 from alloc.cli.console import (
     log_to,
     print_text,
@@ -17,7 +18,7 @@ from alloc.cli.console import (
 from alloc.cli.door import say
 from alloc.cli.exit_code import ExitCode, code_of_result
 from alloc.cli.sources import read_answer, read_problem, solution_of
-from alloc.cli.topology import HostTypeOption, TopologyOption, read_cluster
+from alloc.cli.topology import HostTypeOption, TopologyOption
 from alloc.result import Limits, Result
 
 

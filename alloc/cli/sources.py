@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from alloc.cli.topology import Cluster
+from alloc.cli.clusters import Cluster
 from alloc.errors import InstanceError, nearest
 from alloc.problems.allocation.instance import Instance, Moves
 from alloc.problems.right_sizing.problem import PlanningProblem

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -114,7 +114,7 @@ def show_topology(
     for path, ending in ((svg, "svg"), (png, "png")):
         _require_ending(path, ending)
         require_writable(path)
-    topology, account = _read(file, format, levels, host_type, name, allow_pieces, option)
+    topology, account = read_file(file, format, levels, host_type, name, allow_pieces, option)
     from alloc.topology.outlines import outline
 
     numbers = outline(topology)
@@ -173,7 +173,7 @@ def convert_topology(
     kind = to if to is not None else _format_by_name(output)
     given = split_settings(write_option or [], "--write-option")
     topology_format(kind)
-    topology, account = _read(file, format, levels, host_type, name, allow_pieces, option)
+    topology, account = read_file(file, format, levels, host_type, name, allow_pieces, option)
     say(str(account))
     if to_stdout:
         from alloc.instances.topologies import topology_text
@@ -256,7 +256,7 @@ def _default(option: Any) -> str | None:
     return None if option.default is None else str(option.default).lower()
 
 
-def _read(
+def read_file(
     file: str,
     format: str | None,
     levels: str | None,
@@ -265,6 +265,7 @@ def _read(
     allow_pieces: bool,
     option: list[str] | None,
 ) -> "tuple[Topology, ReadReport]":
+    """Read a topology file as the options of a command say."""
     from alloc.instances.topologies import read_topology
 
     return read_topology(
@@ -276,43 +277,6 @@ def _read(
         allow_pieces=allow_pieces,
         **split_settings(option or [], "--option"),
     )
-
-
-class Cluster(NamedTuple):
-    """A cluster that takes the place of an instance's own.
-
-    Attributes
-    ----------
-    topology
-        The cluster.
-    file
-        The file that it was read from.
-    """
-
-    topology: "Topology"
-    file: str
-
-
-def read_cluster(file: str | None, host_type: list[str] | None) -> Cluster | None:
-    """Return the cluster that --topology and --host-type name, or None if they name none.
-
-    Raises
-    ------
-    InstanceError
-        If the file cannot be read, or hosts are said without a file.
-    """
-    if file is None:
-        if host_type:
-            from alloc.errors import InstanceError
-
-            raise InstanceError(
-                f'--host-type "{host_type[0]}" says what the hosts of a topology file are; add '
-                "--topology FILE, or leave it out."
-            )
-        return None
-    topology, account = _read(file, None, None, host_type, None, False, None)
-    say(str(account))
-    return Cluster(topology, file)
 
 
 def _host_types(given: Iterable[str]) -> Any:

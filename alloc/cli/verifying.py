@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from alloc.cli import options
+from alloc.cli.clusters import read_cluster
 from alloc.cli.console import print_json, show
 from alloc.cli.exit_code import ExitCode
 from alloc.cli.sources import name_of, read_answer, read_problem, solution_of, with_moves
-from alloc.cli.topology import HostTypeOption, TopologyOption, read_cluster
+from alloc.cli.topology import HostTypeOption, TopologyOption
 from alloc.errors import InstanceError
 from alloc.problems.allocation.instance import Instance
 from alloc.result import Result
