@@ -38,11 +38,16 @@ _CLOCK = re.compile(
 _DAYS_AND_HOURS = re.compile(r"([0-9]{1,9})-([0-9]{1,2})(?::([0-9]{2}))?", re.ASCII)
 _SPOKEN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(d|h|min|m|sec|s|ms)(?![a-z])\s*", re.ASCII)
 _GPU_ITEM = re.compile(
-    r"(?:gres[/:])?gpu(?::(?P<type>[A-Za-z][\w.-]*))?(?:[:=](?P<count>[0-9]{1,9}))?(?:\([^)]*\))?",
-    re.ASCII,
+    r"(?:gres[/:]|nvidia\.com/|amd\.com/)?gpu(?::(?P<type>[A-Za-z][\w.-]*))?"
+    r"(?:[:=](?P<count>[0-9]{1,9}))?",
+    re.ASCII | re.IGNORECASE,
 )
+# Names GPUs, in a way that is not read: cut off ("gpu+" in a narrow column of sacct), or unknown.
+_GPU_SOMEHOW = re.compile(r"(?:.*[/:])?gpus?(?:[\s:=+]|$)", re.IGNORECASE)
 _MIG = re.compile(r"gpu:[^,=]*[0-9]g\.[0-9]+gb", re.ASCII)
 _TYPED = re.compile(r"(?P<type>[A-Za-z][\w.-]*):(?P<count>[0-9]{1,9})", re.ASCII)
+# In any unit; times a thousand it is still a number.
+_MAX_AMOUNT = 1e15
 _COUNT = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _MEMORY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGTP]?)i?B?", re.ASCII)
 _MEMORY_MIB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
@@ -267,10 +272,7 @@ def gpu_cell(text: str, column: str, unit: float = 1.0) -> GpuCell:
                 typed[found["type"]] = typed.get(found["type"], 0) + count
             continue
         name, equals, amount = item.partition("=")
-        # Cut off, too: a column of sacct that is too narrow ends in "+".
-        if re.match(r"(gres[/:])?gpu([:=+]|$)", item) or not (
-            equals or re.match(r"[a-z_]+[:/]", item)
-        ):
+        if _GPU_SOMEHOW.match(item) or not (equals or re.match(r"[a-z_]+[:/]", item)):
             raise UnreadableRowError(
                 f"{column} is not a count of GPUs such as 4, gpu:a100:4 or gres/gpu=4"
             )
@@ -303,8 +305,10 @@ def memory_mib(text: str, column: str) -> int:
 
 
 def amount_of(text: str, column: str) -> float:
-    """Return a number of 0 or more."""
+    """Return a number of 0 or more, and no more than any cluster has of anything."""
     number = number_of(text, column)
     if number < 0:
         raise UnreadableRowError(f"{column} is below 0")
+    if number > _MAX_AMOUNT:
+        raise UnreadableRowError(f"{column} is above {_MAX_AMOUNT:g}")
     return number

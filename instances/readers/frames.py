@@ -71,7 +71,7 @@ def columns_of(frame: Any, what: str) -> dict[str, list[Any]]:
     if hasattr(frame, "column_names") and hasattr(frame, "columns"):  # pyarrow
         names = [str(name) for name in frame.column_names]
         columns = [column.to_pylist() for column in frame.columns]
-    elif isinstance(frame, Mapping):
+    elif isinstance(frame, Mapping) and not any(map(_is_scalar, frame.values())):
         names = [str(name) for name in frame]
         columns = [list(column) for column in frame.values()]
     elif hasattr(frame, "columns") and hasattr(frame, "__getitem__"):  # pandas, polars
@@ -90,6 +90,10 @@ def columns_of(frame: Any, what: str) -> dict[str, list[Any]]:
     if len({len(column) for column in columns}) > 1:
         raise InstanceError(f"{what}: its columns differ in length; give each row every column.")
     return dict(zip(names, columns, strict=True))
+
+
+def _is_scalar(column: Any) -> bool:
+    return isinstance(column, str) or not hasattr(column, "__iter__")
 
 
 def _require_once(names: Sequence[str], what: str) -> None:
@@ -128,11 +132,20 @@ def read_columns(
 
 def _text(value: Any) -> str:
     """Return the text of a value; of nothing, not-a-number and not-a-time the empty one."""
-    # Both not-a-number and not-a-time differ from themselves.
-    if value is None or (not isinstance(value, str) and value != value):
+    if value is None or (not isinstance(value, str) and _is_nothing(value)):
         return ""
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.6f}s"
     if isinstance(value, datetime | date):
         return value.isoformat()
     return str(value).strip()
+
+
+def _is_nothing(value: Any) -> bool:
+    """Return whether a value is not-a-number or not-a-time, which differ from themselves, or NA."""
+    try:
+        return bool(value != value)
+    except TypeError:  # what pandas' NA answers every question with
+        return True
+    except ValueError:  # an array
+        return False

@@ -54,14 +54,16 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "duration": ("elapsedraw", "elapsed", "duration", "runtime", "runningtime", "executiontime"),
     "gpus": (
         *("gpus", "numgpus", "numgpu", "gpunum", "ngpus", "gpucount", "gpu"),
-        *("alloctres", "tres", "allocgres", "gres", "reqtres", "reqgres"),
+        *("alloctres", "tres", "allocgres", "reqtres"),
     ),
     "tasks": (
         *("nnodes", "numnodes", "nodenum", "nodecount", "allocnodes", "nodes"),
-        *("workernum", "numworkers", "instnum", "replicas"),
+        *("workernum", "numworkers", "instnum", "replicas", "tasks"),
     ),
     "gpus_per_task": (
         *("gpuspertask", "gpusperworker", "gpuspernode", "trespernode", "gpurequest", "plangpu"),
+        # What Slurm's --gres asks for is of each node.
+        *("gres", "reqgres"),
     ),
     "gpu_type": ("gputype", "gpumodel", "gpuspec", "accelerator", "acceleratortype"),
     "cpus": ("ncpus", "alloccpus", "reqcpus", "cpunum", "numcpus", "cpus"),
@@ -73,11 +75,11 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "model": ("model", "modelname"),
     "state": ("state", "jobstate", "status", "phase"),
     "deadline": ("deadline", "duedate"),
-    "weight": (),
+    "weight": ("weight",),
 }
 
 # Alibaba's tables count in hundredths.
-_IN_PERCENT = ("plangpu", "plancpu")
+_IN_PERCENT = ("plangpu",)
 _WORDS = {
     "s": ("s", "sec", "secs", "second", "seconds"),
     "ms": ("ms", "msec", "milliseconds"),
@@ -217,11 +219,15 @@ def choose_columns(
                 f"Its columns are {_listed(header)}."
             )
     chosen = {key: Column(name, units.of(key, name), False) for key, name in given.items()}
-    free = {_plain(name): name for name in reversed(header) if name not in given.values()}
+    unnamed = [name for name in reversed(header) if name not in given.values()]
+    free = {_plain(name): name for name in unnamed}
+    without_unit = {_plain(_UNIT.sub("", name.strip())): name for name in unnamed}
     for key, names in _NAMES.items():
         if key in chosen or _is_said_otherwise(key, chosen):
             continue
-        found = next((free[known] for known in names if known in free), None)
+        # gpu_hours is no count of GPUs.
+        by_name = without_unit if key == "duration" or key in _TIMES else free
+        found = next((by_name[known] for known in names if known in by_name), None)
         if found is not None:
             chosen[key] = Column(found, units.of(key, found))
     _require(chosen, header, file)
@@ -269,8 +275,8 @@ def describe(columns: Mapping[str, Column]) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return a column name without case, signs and unit."""
-    return re.sub(r"[^a-z0-9]", "", _UNIT.sub("", name.strip()).lower())
+    """Return a column name without case and signs."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def _unit_in(name: str) -> str | None:

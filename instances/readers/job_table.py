@@ -123,7 +123,7 @@ def table_instance(
         common,
         name=stem(name),
         source={"source": f"job table {name}, a file of the user", "columns": said},
-        start_s=None if start is None else start_of(start, clock, units),
+        start_s=None if start is None else start_of(start, rows),
     )
 
 
@@ -163,6 +163,11 @@ def table_jobs(
         jobs = read_columns(data, rows.job, log)
     said = describe(rows.columns)
     log.notes.append(f"Columns {said}.{_unused(rows.columns, names)}")
+    if "gpus_per_task" in rows.columns and "tasks" not in rows.columns:
+        log.notes.append(
+            f"No column says how many tasks a job has: {rows.columns['gpus_per_task'].name} is "
+            "read as the GPUs of its only one. --map tasks=COLUMN names the column."
+        )
     if clock.kind == "local":
         log.notes.append(
             "Its times name no zone and are taken as they stand: where clocks change, an hour is "
@@ -203,10 +208,10 @@ def state_names(states: str | None) -> frozenset[str] | None:
     return names
 
 
-def start_of(text: str, clock: Clock, units: Units) -> float:
-    """Return the start of a window on the clock of the table, seconds."""
+def start_of(text: str, rows: JobRows) -> float:
+    """Return the start of a window, written as the table writes arrivals, seconds."""
     try:
-        return clock.seconds(text, "start", units.of("arrival", "start"), "start")
+        return rows.clock.seconds(text, "start", rows.columns["arrival"].unit, "start")
     except UnreadableRowError as reason:
         raise InstanceError(f'start is "{text}": {reason}.') from None
 

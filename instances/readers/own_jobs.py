@@ -106,7 +106,7 @@ def own_instance(
     given = common.get("topology")
     gpu_type = None if given is not None else _one_type(chosen)
     topology = _cluster(chosen, common, name, gpu_type or "generic")
-    assumed = _assumptions(given is not None, chosen, topology)
+    assumed = _assumptions(chosen, topology)
     if given is None and gpu_type is None:
         for job in chosen:
             if job.tasks is not None and job.tasks.gpu_types:
@@ -114,6 +114,11 @@ def own_instance(
                     "asks for a GPU type, of which the cluster made here has only one", job.id
                 )
     log.notes += assumed
+    source = {**source, "assumed": " ".join(assumed)}
+    if given is None:
+        hosts = "1 host" if topology.num_hosts == 1 else f"{topology.num_hosts} equal hosts"
+        source["cluster"] = f"made up, {hosts} with GPUs only"
+        log.notes.append(f"The cluster is {source['cluster']}; a topology file gives the real one.")
     rules = JobRules(
         common.get("preemptible", True),
         common.get("restart_cost_s", 0.0),
@@ -128,7 +133,7 @@ def own_instance(
         made,
         log,
         slot_s=common.get("slot_s"),
-        source={**source, "assumed": " ".join(assumed)},
+        source=source,
         options={**options, "start_s": start_s},
     )
     return instance, log.report()
@@ -146,8 +151,9 @@ def _cluster(jobs: Sequence[TracedJob], common: Common, name: str, gpu_type: str
     if common.get("topology") is None and all(value is None for value in size.values()):
         demand = demand_of(jobs, window_s=window_s)
         usual = suggest_gpus(jobs, load=DEFAULT_LOAD, window_s=window_s, gpus_per_host=per_host)
-        gpus = max(demand.largest_gang, min(usual, demand.peak_busy_gpus))
-        return uniform_cluster(-(-gpus // per_host), per_host, name, gpu_type)
+        busy = -(-min(usual, demand.peak_busy_gpus) // per_host)
+        hosts = max(busy, max(_hosts_needed(job, per_host) for job in jobs))
+        return uniform_cluster(hosts, per_host, name, gpu_type)
     return choose_cluster(
         jobs,
         common.get("topology"),
@@ -159,6 +165,15 @@ def _cluster(jobs: Sequence[TracedJob], common: Common, name: str, gpu_type: str
         window_s=window_s,
         gpu_type=gpu_type,
     )
+
+
+def _hosts_needed(job: TracedJob, per_host: int) -> int:
+    """Return how many hosts a job needs alone; of a task larger than a host what its GPUs would."""
+    tasks = job.tasks
+    on_each = 0 if tasks is None else per_host * MILLI // tasks.gpu_milli
+    if tasks is None or not on_each:
+        return -(-job.num_gpus // per_host)
+    return -(-tasks.count // on_each)
 
 
 def _one_type(jobs: Sequence[TracedJob]) -> str | None:
@@ -183,18 +198,13 @@ def _as_offered(tasks: Tasks, *, topology: Topology, types: bool) -> Tasks:
     )
 
 
-def _assumptions(given: bool, jobs: Sequence[TracedJob], topology: Topology) -> list[str]:
+def _assumptions(jobs: Sequence[TracedJob], topology: Topology) -> list[str]:
     """Say what the file leaves open and the instance decides."""
     said = [
         "Jobs are rigid: each holds its GPUs for its run time, as the file says nothing of how "
         "it scales."
     ]
-    if not given:
-        hosts = "1 host" if topology.num_hosts == 1 else f"{topology.num_hosts} equal hosts"
-        said.append(
-            f"The cluster is made up, {hosts} with GPUs only; a topology file gives the real one."
-        )
-    elif len({name for name in topology.gpu_types if name}) > 1:
+    if len({name for name in topology.gpu_types if name}) > 1:
         said.append("A job runs as long on one GPU type as on another that it may use.")
     if any(_is_anywhere(job) for job in jobs):
         said.append(

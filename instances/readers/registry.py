@@ -19,6 +19,7 @@ from alloc.instances.readers.slurm_jobs import slurm_instance
 from alloc.instances.readers.swf import swf_instance
 from alloc.plugins import loaded
 from alloc.problems.allocation.instance import Instance
+from alloc.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -285,6 +286,11 @@ def read_instance(
         if not reader.takes_topology:
             raise InstanceError(
                 f'reader "{kind}" reads its cluster from files of its own; leave the topology out.'
+            )
+        if not isinstance(topology, Topology):
+            raise InstanceError(
+                f"topology is a {type(topology).__name__}; give --topology FILE on the command "
+                "line, or what alloc.instances.topologies.read_topology returns."
             )
         given["topology"] = topology
     return reader.build(path, **given)

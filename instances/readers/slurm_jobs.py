@@ -105,7 +105,7 @@ def slurm_instance(
         common,
         name=stem(name),
         source={"source": f"Slurm accounting {name}, a file of the user", "columns": said},
-        start_s=None if start is None else start_of(start, clock, Units()),
+        start_s=None if start is None else start_of(start, rows),
     )
 
 
@@ -125,7 +125,8 @@ def _accounted(document: Mapping[str, Any], rows: JobRows, name: str) -> list[Tr
     read = 0
     for position, job in enumerate(document["jobs"], start=1):
         try:
-            made = rows.job(Row(position, dict(_cells(job))))
+            cells = {name: text.strip() for name, text in _cells(job)}
+            made = rows.job(Row(position, cells))
         except (UnreadableRowError, InstanceError) as reason:
             id = job.get("job_id") if isinstance(job, dict) else job
             rows.log.skip(str(reason), position, f"job {id}")

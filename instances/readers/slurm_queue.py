@@ -30,6 +30,8 @@ _SIZES = ("cluster_gpus", "num_hosts", "load", "length_s", "max_jobs")
 
 _ASSUMED = (
     "A job runs to its time limit.",
+    "The GPUs of a job are spread evenly over its nodes; a job that runs and is left out leaves its "
+    "GPUs free.",
     "GPUs alone are counted: CPU and memory are not, as jobs without GPUs, which hold them too, "
     "are left out.",
     "Partitions, features and reservations are not read: a waiting job may go to any hosts with "
@@ -232,7 +234,7 @@ class _Queue:
             self.log.drop(what, f"{id} ({', '.join(unknown[:3])})" if unknown else id)
             return None
         if tasks.count % len(hosts):
-            self.log.drop("runs with other numbers of GPUs on each node, which are not said", id)
+            self.log.drop("runs with unequal numbers of GPUs on its nodes, which are not read", id)
             return None
         found = {self.topology.gpu_types[index[host]] for host in hosts}
         fitting = [k for k, kind in enumerate(types) if kind is None or found == {kind}]

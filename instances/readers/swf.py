@@ -26,6 +26,7 @@ from alloc.instances.readers.own_jobs import Common, own_instance
 from alloc.instances.readers.report import ReadReport, ReportLog
 from alloc.instances.readers.table import UnreadableRowError, table_lines
 from alloc.problems.allocation.instance import Instance
+from alloc.units import require_positive
 
 FIELDS = (
     "job number",
@@ -78,8 +79,8 @@ def swf_instance(
         Start of the window, seconds on the clock of the log; None: the first submission.
     common
         What all readers of one's own jobs can be told: see
-        `alloc.instances.readers.own_jobs.Common`. Without a topology or a size the cluster has the
-        processors that the header's MaxProcs names.
+        `alloc.instances.readers.own_jobs.Common`. Without a topology or a size the cluster has
+        the hosts that the processors need which the header's MaxProcs names.
 
     Returns
     -------
@@ -168,10 +169,12 @@ def _job(
 def _sized(common: Common, header: dict[str, str], gpus: float, log: ReportLog) -> Common:
     """Return what the user chose, with the size that the header names where nothing says one."""
     given = ("topology", "cluster_gpus", "num_hosts", "load")
-    named = re.match(r"[0-9]{1,9}", header.get("maxprocs", ""))
+    named = re.match(r"[0-9]{1,9}(?![0-9])", header.get("maxprocs", ""))
     if named is None or any(common.get(key) is not None for key in given):
         return common
     per_host = common.get("gpus_per_host", 8)
-    hosts = max(1, round(int(named[0]) * gpus / per_host))
-    log.notes.append(f"Its size is that of the header: MaxProcs {named[0]}.")
+    require_positive(per_host, "cluster", "gpus_per_host")
+    # Up to whole hosts, less the noise of the product: a job may hold all processors.
+    hosts = max(1, math.ceil(int(named[0]) * gpus / per_host - 1e-9))
+    log.notes.append(f"The cluster has room for the processors of the header: MaxProcs {named[0]}.")
     return {**common, "num_hosts": hosts}

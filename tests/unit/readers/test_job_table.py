@@ -12,6 +12,7 @@ import pytest
 
 from alloc.errors import BackendUnavailableError, InstanceError
 from alloc.instances.readers import table_instance
+from alloc.instances.readers.job_columns import KEYS
 from alloc.topology import Host, HostType, Topology
 
 START = datetime(2024, 5, 31, 22, 0, 0)
@@ -183,6 +184,7 @@ def test_start_and_end_are_as_good_as_a_duration(expected) -> None:
     [
         ["gpu:1", "gpu:8", "gpu:16", "gpu:4"],
         ["gres/gpu=1", "gres/gpu=8", "gres/gpu=16", "gres/gpu=4"],
+        ["GPU", "GPU:8", "nvidia.com/gpu=16", "amd.com/gpu=4"],
         [f"billing=8,cpu=8,gres/gpu={n},mem=0,node=1" for n in (1, 8, 16, 4)],
         ["1.0", "8.0", "16.0", "4.0"],
     ],
@@ -234,7 +236,10 @@ def test_parquet_is_the_same_jobs_or_says_what_to_install(tmp_path, expected) ->
 
 @pytest.mark.parametrize(
     "text",
-    ["four", "gres/gpu:a100=+", "billing=8,gres/gpu=", "gpu:a100:x", "cpu=4,gpu+", "4 GPUs"],
+    [
+        *("four", "gres/gpu:a100=+", "billing=8,gres/gpu=", "gpu:a100:x", "cpu=4,gpu+", "4 GPUs"),
+        *("GPUs=4", "example.com/gpu=4", "nvidia.com/gpu: 4", "1e306", "[1 2]"),
+    ],
 )
 def test_gpus_that_cannot_be_told_are_never_none(text) -> None:
     """A list that was cut off is no list without GPUs."""
@@ -467,3 +472,81 @@ def test_weights_and_deadlines_are_taken_over() -> None:
     assert [job.due_date_s for job in soft.jobs] == table["deadline"]
     hard, _ = table_instance(table, deadlines="hard", num_hosts=4)
     assert [job.deadline_s for job in hard.jobs] == table["deadline"]
+
+
+@pytest.mark.parametrize("name", ["gpu_hours", "gpus (min)", "num_gpus_s"])
+def test_a_length_of_time_is_no_count_of_gpus(name) -> None:
+    table = {"submit": [0], "duration": [9], name: [4]}
+    with pytest.raises(InstanceError, match="no column looks like the gpus"):
+        table_instance(table)
+
+
+def test_a_column_called_as_its_key_is_that_key() -> None:
+    """But for the memory, whose unit no name tells; and no total beside GPUs of each task."""
+    values = {
+        **{"id": "a", "arrival": 0, "start": 5, "end": 15, "duration": 10, "tasks": 2},
+        **{"gpus_per_task": 4, "gpu_type": "a100", "cpus": 8, "tenant": "t", "model": "m"},
+        **{"state": "COMPLETED", "deadline": 100, "weight": 3},
+    }
+    assert {*values} == {*KEYS} - {"gpus", "memory"}
+    instance, account = table_instance([values])
+    assert "Not used" not in str(account)
+    [job] = instance.jobs
+    [group] = job.configurations[0].tasks
+    assert (group.count, group.gpu_milli, job.weight, job.due_date_s) == (2, 4000, 3.0, 100.0)
+
+
+def test_what_slurm_asks_of_each_node_is_of_each_node() -> None:
+    asked = {"submit": [0], "duration": [9], "ReqGRES": ["gpu:a100:8"]}
+    instance, account = table_instance({**asked, "NNodes": [2]})
+    assert instance.jobs[0].configurations[0].demand[0] == 16_000
+    assert "No column says how many tasks" not in str(account)
+    instance, account = table_instance(asked)
+    assert instance.jobs[0].configurations[0].demand[0] == 8000
+    assert "No column says how many tasks a job has: ReqGRES" in str(account)
+
+
+def test_the_start_of_the_window_is_in_the_unit_of_the_arrivals() -> None:
+    table = {"submit_min": [10, 20], "duration": [9, 9], "gpus": [1, 1]}
+    instance, _ = table_instance(table, start="15")
+    assert [job.arrival_s for job in instance.jobs] == [300.0]
+
+
+def test_a_made_up_cluster_holds_tasks_that_share_no_host() -> None:
+    table = {"submit": [0, 0], "duration": [9, 9], "gpus": [15, 2], "nodes": [3, 1]}
+    instance, _ = table_instance(table, gpus_per_host=8)
+    assert len(instance.jobs) == 2
+    assert instance.topology.num_hosts == 3
+
+
+def test_missing_values_of_pandas_are_empty_cells() -> None:
+    frame = pd.DataFrame(
+        {
+            "submit": [0, 1, 2],
+            "duration": pd.array([9, 9, None], dtype="Int64"),
+            "gpus": pd.array([1, None, 1], dtype="Int64"),
+        }
+    )
+    instance, account = table_instance(frame)
+    assert [job.id for job in instance.jobs] == ["line-1"]
+    assert {t.reason for t in account.dropped} == {
+        "asks for no GPU",
+        "has no run time: it has not run, or not ended",
+    }
+
+
+@pytest.mark.parametrize("key", ["gpus", "cpus", "memory"])
+@pytest.mark.parametrize("amount", ["1e306", "9" * 15])
+def test_amounts_beyond_any_cluster_spoil_their_row_alone(key, amount) -> None:
+    """Sums of them would be no numbers."""
+    table = {"submit": [0, 0], "duration": [9, 9], "gpus": ["1", "1"]}
+    table[key] = ["1", amount]
+    instance, account = table_instance(table, map={key: key})
+    assert [job.id for job in instance.jobs] == ["line-1"]
+    assert account.rows_skipped == 1
+
+
+@pytest.mark.parametrize("table", [{"submit": 0, "duration": 9}, {"submit": "abc"}, 7])
+def test_what_is_no_table_is_refused(table) -> None:
+    with pytest.raises(InstanceError, match="give a path, a DataFrame, a mapping"):
+        table_instance(table)

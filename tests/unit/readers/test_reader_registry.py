@@ -124,3 +124,8 @@ def test_a_topology_takes_the_place_of_the_readers_own_cluster() -> None:
             read_instance(kind, path, topology=cluster, load=0.5, **options)
     with pytest.raises(InstanceError, match="reads its cluster from files of its own"):
         read_instance("openb", DATA / "openb-pods.csv", topology=cluster, nodes="nodes.csv")
+
+
+def test_a_topology_is_no_path() -> None:
+    with pytest.raises(InstanceError, match="topology is a str; give --topology FILE"):
+        read_instance("table", "jobs.csv", topology="topology.conf")

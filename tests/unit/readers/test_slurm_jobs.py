@@ -312,3 +312,11 @@ def _places(value: Any):
         yield value, key
         if isinstance(inner, dict | list):
             yield from _places(inner)
+
+
+@pytest.mark.parametrize("state", [" ", "", None, {}, [], [" "], {"current": ["\t"]}])
+def test_a_state_of_nothing_is_no_state(tmp_path, state) -> None:
+    document = json_of()
+    document["jobs"][0]["state"] = state
+    instance, _ = slurm_instance(write(tmp_path / "sacct.json", document))
+    assert len(instance.jobs) == len(DONE)

@@ -113,3 +113,15 @@ def test_a_log_of_nothing_says_so(tmp_path) -> None:
     path.write_text(HEADER, encoding="utf-8")
     with pytest.raises(InstanceError, match="holds no job that can be read: it has no rows"):
         swf_instance(path)
+
+
+@pytest.mark.parametrize("processors", [1, 97, 100, 104])
+def test_a_job_of_all_processors_fits_the_cluster_of_the_header(tmp_path, processors) -> None:
+    path = tmp_path / "whole.swf"
+    job = f"1 0 0 100 {processors} -1 -1 {processors} -1 -1 1 1 1 1 1 1 -1 -1\n"
+    path.write_text(f"; MaxProcs: {processors}\n{job}", encoding="utf-8")
+    instance, _ = swf_instance(path)
+    assert len(instance.jobs) == 1
+    assert processors <= instance.topology.num_gpus < processors + 8
+    with pytest.raises(InstanceError, match="gpus_per_host is 0"):
+        swf_instance(path, gpus_per_host=0)
