@@ -30,8 +30,8 @@ _SIZES = ("cluster_gpus", "num_hosts", "load", "length_s", "max_jobs")
 
 _ASSUMED = (
     "A job runs to its time limit.",
-    "The GPUs of a job are spread evenly over its nodes; a job that runs and is left out leaves its "
-    "GPUs free.",
+    "The GPUs of a job are spread evenly over its nodes; a job that runs and is left out leaves "
+    "its GPUs free.",
     "GPUs alone are counted: CPU and memory are not, as jobs without GPUs, which hold them too, "
     "are left out.",
     "Partitions, features and reservations are not read: a waiting job may go to any hosts with "
