@@ -35,6 +35,15 @@ KEYS: Mapping[str, str] = {
 
 _TIMES = ("arrival", "start", "end", "deadline")
 
+_NODES = ("nnodes", "numnodes", "nodenum", "nodecount", "allocnodes", "nodes")
+_WORKERS = ("workernum", "numworkers", "instnum", "replicas", "workers")
+_TASKS = ("tasks", "numtasks", "ntasks")
+# What multiplies GPUs of each node is no number of workers, nor the other way round.
+_COUNTED = {
+    **{"gpuspertask": _TASKS, "gpusperworker": _WORKERS},
+    **dict.fromkeys(("gpuspernode", "trespernode", "gres", "reqgres"), _NODES),
+}
+
 # By key the names to look for, as _plain writes them, the best first.
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("jobid", "jobidraw", "id", "uid", "instid", "jobname", "name"),
@@ -56,15 +65,12 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         *("gpus", "numgpus", "numgpu", "gpunum", "ngpus", "gpucount", "gpu"),
         *("alloctres", "tres", "allocgres", "reqtres"),
     ),
-    "tasks": (
-        *("nnodes", "numnodes", "nodenum", "nodecount", "allocnodes", "nodes"),
-        *("workernum", "numworkers", "instnum", "replicas", "tasks"),
-    ),
     "gpus_per_task": (
         *("gpuspertask", "gpusperworker", "gpuspernode", "trespernode", "gpurequest", "plangpu"),
         # What Slurm's --gres asks for is of each node.
         *("gres", "reqgres"),
     ),
+    "tasks": (*_NODES, *_WORKERS, *_TASKS),
     "gpu_type": ("gputype", "gpumodel", "gpuspec", "accelerator", "acceleratortype"),
     "cpus": ("ncpus", "alloccpus", "reqcpus", "cpunum", "numcpus", "cpus"),
     "memory": (),
@@ -225,6 +231,8 @@ def choose_columns(
     for key, names in _NAMES.items():
         if key in chosen or _is_said_otherwise(key, chosen):
             continue
+        if key == "tasks" and "gpus_per_task" in chosen:
+            names = _COUNTED.get(_plain(chosen["gpus_per_task"].name), names)
         # gpu_hours is no count of GPUs.
         by_name = without_unit if key == "duration" or key in _TIMES else free
         found = next((by_name[known] for known in names if known in by_name), None)

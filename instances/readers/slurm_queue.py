@@ -205,9 +205,9 @@ class _Queue:
         """Return a task for each node of a job, or workers of one GPU where they do not divide."""
         text = str((job.get("tres_alloc_str") if runs else None) or job.get("tres_req_str") or "")
         cell = gpu_cell(text, "tres_alloc_str" if runs else "tres_req_str")
-        if not cell.gpu_milli:
-            return None
         total = cell.gpu_milli // MILLI
+        if not total:
+            return None
         if total > MAX_GPUS:
             raise UnreadableRowError(f"asks for more than {MAX_GPUS} GPUs")
         nodes = int(number_in(job.get("node_count")) or cell.tasks or 0)
@@ -221,7 +221,10 @@ class _Queue:
         from alloc.instances.topologies.hostlist import expand_hostlist
         from alloc.instances.topologies.place import Place
 
-        return expand_hostlist(str(job.get("nodes") or ""), Place(f"job {id}"))
+        hosts = expand_hostlist(str(job.get("nodes") or ""), Place(f"job {id}"))
+        if len(set(hosts)) < len(hosts):
+            raise UnreadableRowError("nodes names a node twice")
+        return hosts
 
     def _stand(
         self, id: str, tasks: Tasks, types: list[str | None], hosts: tuple[str, ...]
@@ -254,10 +257,10 @@ class _Queue:
 
     def _work(self, job: Mapping[str, Any], id: str, runs: bool) -> tuple[float, float]:
         """Return the length of a job and how long it ran already, seconds."""
-        minutes = number_in(job.get("time_limit"))
-        if not minutes:
+        minutes = number_in(job.get("time_limit")) or 0.0
+        if minutes <= 0:
             self.log.alter("has no time limit; taken to run for a year", id)
-        limit_s = min(minutes * 60.0, MAX_DURATION_S) if minutes else _NO_LIMIT_S
+        limit_s = min(minutes * 60.0, MAX_DURATION_S) if minutes > 0 else _NO_LIMIT_S
         start_s = number_in(job.get("start_time")) if runs else None
         done = 0.0 if start_s is None else max(self.now_s - start_s, 0.0)
         if done >= limit_s:

@@ -550,3 +550,13 @@ def test_amounts_beyond_any_cluster_spoil_their_row_alone(key, amount) -> None:
 def test_what_is_no_table_is_refused(table) -> None:
     with pytest.raises(InstanceError, match="give a path, a DataFrame, a mapping"):
         table_instance(table)
+
+
+@pytest.mark.parametrize(
+    ("each", "milli"),
+    [("gpus_per_task", 4000), ("gpus_per_worker", 8000), ("GPUs per node", 2000), ("gres", 2000)],
+)
+def test_gpus_of_each_part_are_multiplied_by_the_number_of_those_parts(each, milli) -> None:
+    table = {"submit": [0], "duration": [9], "nodes": [2], "ntasks": [4], "num_workers": [8]}
+    instance, _ = table_instance({**table, each: [1]})
+    assert instance.jobs[0].configurations[0].demand[0] == milli

@@ -320,3 +320,20 @@ def test_a_state_of_nothing_is_no_state(tmp_path, state) -> None:
     document["jobs"][0]["state"] = state
     instance, _ = slurm_instance(write(tmp_path / "sacct.json", document))
     assert len(instance.jobs) == len(DONE)
+
+
+def test_a_node_named_twice_spoils_its_job_alone(tmp_path) -> None:
+    twice = queued(1, "RUNNING", "node=2,gres/gpu=16", "gpu01,gpu01")
+    document = queue(twice, queued(2, "RUNNING", "node=1,gres/gpu=8", "gpu01"))
+    instance, account = slurm_instance(write(tmp_path / "squeue.json", document), topology=CLUSTER)
+    assert [a.job for a in instance.running] == ["2"]
+    assert [t.reason for t in account.skipped] == ["nodes names a node twice"]
+
+
+@pytest.mark.parametrize("limit", [0, -5, None])
+def test_a_time_limit_that_is_no_time_is_none(tmp_path, limit) -> None:
+    waits = queued(1, "PENDING", "node=1,gres/gpu=1", time_limit=limit)
+    path = write(tmp_path / "squeue.json", queue(waits))
+    instance, account = slurm_instance(path, topology=CLUSTER)
+    assert instance.jobs[0].work == 365 * 86400
+    assert [t.reason for t in account.altered] == ["has no time limit; taken to run for a year"]
