@@ -70,7 +70,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         # What Slurm's --gres asks for is of each node.
         *("gres", "reqgres"),
     ),
-    "tasks": (*_NODES, *_WORKERS, *_TASKS),
+    # Beside GPUs of the whole job, ntasks may be processes that share them.
+    "tasks": (*_NODES, *_WORKERS, "tasks"),
     "gpu_type": ("gputype", "gpumodel", "gpuspec", "accelerator", "acceleratortype"),
     "cpus": ("ncpus", "alloccpus", "reqcpus", "cpunum", "numcpus", "cpus"),
     "memory": (),

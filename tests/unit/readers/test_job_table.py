@@ -560,3 +560,10 @@ def test_gpus_of_each_part_are_multiplied_by_the_number_of_those_parts(each, mil
     table = {"submit": [0], "duration": [9], "nodes": [2], "ntasks": [4], "num_workers": [8]}
     instance, _ = table_instance({**table, each: [1]})
     assert instance.jobs[0].configurations[0].demand[0] == milli
+
+
+def test_processes_beside_gpus_of_the_whole_job_are_not_its_parts() -> None:
+    table = {"submit": [0], "duration": [9], "gpus": [8], "NTasks": [32]}
+    instance, account = table_instance(table)
+    assert instance.jobs[0].configurations[0].tasks[0].gpu_milli == 1000
+    assert "Not used: NTasks." in str(account)
