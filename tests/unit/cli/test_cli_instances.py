@@ -186,6 +186,7 @@ def test_a_wrong_import_of_a_table_is_one_sentence(run, own, arguments, message)
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.long
 def test_a_topology_replaces_the_cluster_in_every_command(run, own, tmp_path):
     """Also where the document has none, and where its own would be too small for its jobs."""
     cluster = own[1]

@@ -10,6 +10,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from alloc.cli.clusters import Cluster
+from alloc.cli.sources import on_cluster
 from alloc.errors import BackendUnavailableError, InstanceError
 from alloc.instances.readers import table_instance
 from alloc.instances.readers.job_columns import KEYS
@@ -567,3 +569,16 @@ def test_processes_beside_gpus_of_the_whole_job_are_not_its_parts() -> None:
     instance, account = table_instance(table)
     assert instance.jobs[0].configurations[0].tasks[0].gpu_milli == 1000
     assert "Not used: NTasks." in str(account)
+
+
+def test_a_cluster_that_is_made_up_is_called_so_until_another_takes_its_place() -> None:
+    instance, _ = table_instance(columns())
+    assert instance.description["cluster"].startswith(
+        f"made up, {instance.topology.num_hosts} equal hosts"
+    )
+    given = Cluster(instance.topology, "conf/topology.conf")
+    described = on_cluster(instance, given).description
+    assert described["cluster"] == "topology file topology.conf"
+    assert "made up" not in " ".join(described.values())
+    own, _ = table_instance(columns(), topology=instance.topology)
+    assert "made up" not in " ".join(own.description.values())
